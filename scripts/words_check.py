@@ -135,8 +135,8 @@ def main() -> int:
 
 
 def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function is used as an attribute, whose name may be an adjective."""
-    return any(re.search(r"property|lazy|setter|overload", ast.unparse(one)) for one in node.decorator_list)
+    """Whether a function is used as an attribute, whose name may be an adjective; or is an old name."""
+    return any(re.search(r"property|lazy|setter|deprecated", ast.unparse(one)) for one in node.decorator_list)
 
 
 if __name__ == "__main__":

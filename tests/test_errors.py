@@ -101,4 +101,4 @@ POINTED = [
 
 @pytest.mark.parametrize(("text", "column", "shown"), POINTED)
 def test_pointed(text, column, shown):
-    assert [line for line, _ in _errors.pointed(text, column)] == shown
+    assert [line for line, _ in _errors.point_at(text, column)] == shown

@@ -152,7 +152,7 @@ def sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
-def pointed(text: str, column: int) -> list[tuple[str, str]]:
+def point_at(text: str, column: int) -> list[tuple[str, str]]:
     """Rows for `refusal`: the line of `text` that holds `column`, and a caret under it.
 
     Example:

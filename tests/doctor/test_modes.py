@@ -79,7 +79,7 @@ def test_single_precision(lang):
 
 def _with_sums(expr):
     """An expression whose products become sums."""
-    expr = walk.rebuilt(expr, _with_sums)
+    expr = walk.rebuild(expr, _with_sums)
     return replace(expr, operator="+") if isinstance(expr, nodes.Binary) and expr.operator == "*" else expr
 
 

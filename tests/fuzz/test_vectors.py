@@ -56,7 +56,7 @@ def test_a_mistake_of_a_vector_form_is_seen(lang, monkeypatch, body):
 def with_sines(expr):
     if isinstance(expr, nodes.Unary) and expr.operator == "arithmetic_exp":
         return nodes.Unary("arithmetic_sin", with_sines(expr.value), expr.type)
-    return walk.rebuilt(expr, with_sines)
+    return walk.rebuild(expr, with_sines)
 
 
 def test_too_few_digits_are_no_mistake(lang):

@@ -87,8 +87,8 @@ def check_routed(mesh, encoding, way):
     first = sum(counts[:rank])
     mine = slice(first, first + counts[rank])
     own = points.detach()[mine].requires_grad_()
-    outputs = shared.routed(own, cells[mine])
-    expected = whole.routed(points, cells)
+    outputs = shared.route_points(own, cells[mine])
+    expected = whole.route_points(points, cells)
     torch.testing.assert_close(outputs, expected[mine])
     (outputs * weight[mine]).sum().backward()
     (expected * weight).sum().backward()
@@ -124,7 +124,7 @@ class Scattered(torch.nn.Module):
 
     def forward(self, x):
         cells = (x[:, 0] * CELLS).long().clamp(0, CELLS - 1)
-        return self.array.routed(self.layer(x), cells)
+        return self.array.route_points(self.layer(x), cells)
 
 
 def check_trainer(mesh):

@@ -226,7 +226,7 @@ def test_inference_sees_the_averages_and_no_dropout():
     for step in range(6):
         trainer.training_step(*batch(step))
     x, own = batch(7)[0], weights(model)
-    with trainer.optimizer.averaged():
+    with trainer.optimizer.use_averages():
         expected = model.eval()(x)
     model.train()
     assert torch.equal(trainer.inference(x), expected)

@@ -28,7 +28,7 @@ def existing(folder: Path) -> Path:
     return path
 
 
-def broken(path: Path, reason: str) -> CheckpointError:
+def make_broken_error(path: Path, reason: str) -> CheckpointError:
     """The refusal of a checkpoint that cannot be used."""
     return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)], _AFRESH))
 

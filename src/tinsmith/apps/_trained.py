@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .._errors import CheckpointError
 from ..nn import read_checkpoint
-from ._checkpoint import FILE, broken, existing, require_same
+from ._checkpoint import FILE, existing, make_broken_error, require_same
 
 
 class Saved(Protocol):
@@ -47,7 +47,7 @@ def load(folder: Path, form: str, run: Mapping[str, object]) -> dict[str, Any]:
     state = _read(path)
     extra = state.get("extra")
     if not isinstance(extra, dict) or extra.get("format") != form:
-        raise broken(path, f"its format is not {form!r}")
+        raise make_broken_error(path, f"its format is not {form!r}")
     require_same(path, "run", extra["run"], run)
     return state
 
@@ -60,11 +60,11 @@ def restore(folder: Path, training: Trained, state: dict[str, Any]) -> None:
     except CheckpointError:
         raise
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as cause:
-        raise broken(folder / FILE, repr(cause)) from cause
+        raise make_broken_error(folder / FILE, repr(cause)) from cause
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         return read_checkpoint(path)
     except CheckpointError as cause:  # the same, with this command's way out
-        raise broken(path, str(cause).partition("because")[2].strip()) from cause
+        raise make_broken_error(path, str(cause).partition("because")[2].strip()) from cause

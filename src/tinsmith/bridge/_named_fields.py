@@ -62,7 +62,7 @@ def _from_zero(kernel: nodes.Kernel) -> nodes.Kernel:
         return tuple([_less(one, start) for one, start in zip(index, starts, strict=True)])
 
     def expression(expr: nodes.Expr) -> nodes.Expr:
-        expr = walk.rebuilt(expr, expression)
+        expr = walk.rebuild(expr, expression)
         return replace(expr, index=shift_index(expr.array, expr.index)) if isinstance(expr, nodes.Load) else expr
 
     def statement(one: nodes.Stmt) -> nodes.Stmt:

@@ -63,7 +63,7 @@ class Relaunch(Stage):
     def _rename(self, expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Argument):
             return replace(expr, name=self._renamed.get(expr.name, expr.name))
-        return walk.rebuilt(expr, self._rename)
+        return walk.rebuild(expr, self._rename)
 
 
 def stages_of(

@@ -30,7 +30,7 @@ def require_defined(file: str, name: str) -> None:
     if _is_dynamic(tree):
         return
     first, *members = name.split(".")
-    names = _bound(table)
+    names = _find_bound(table)
     if first not in names:
         _refuse(first, file, name, names, _function_that_defines(table, first))
     definition = _only_definition(tree, first)
@@ -38,8 +38,8 @@ def require_defined(file: str, name: str) -> None:
         _require_decorated(definition, file, name)
     elif isinstance(definition, ast.ClassDef) and _holds_what_it_shows(definition):
         [own] = [one for one in table.get_children() if one.get_type() == "class" and one.get_name() == first]
-        if members[0] not in _bound(own):
-            _refuse(members[0], file, name, _bound(own))
+        if members[0] not in _find_bound(own):
+            _refuse(members[0], file, name, _find_bound(own))
 
 
 def refuse_unknown(part: str, file: str, name: str, known: Iterable[str], remedy: str = "") -> NoReturn:
@@ -81,7 +81,7 @@ def _is_dynamic(tree: ast.Module) -> bool:
     return False
 
 
-def _bound(table: symtable.SymbolTable) -> set[str]:
+def _find_bound(table: symtable.SymbolTable) -> set[str]:
     """Names that a module or a class binds, those that functions bind as `global` too."""
     own = {one.get_name() for one in table.get_symbols() if one.is_assigned() or one.is_imported()}
     if table.get_type() == "module":

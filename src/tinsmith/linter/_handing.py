@@ -22,7 +22,7 @@ from ..source import (
     parse_expression,
     pass_fields_as_arrays,
     read,
-    remade,
+    rebuild_function,
     remade_function,
     walk,
 )
@@ -114,7 +114,7 @@ class _Live(_Names):
 
     def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
         source = self.kernel.source
-        return replace(source, function=remade(source, tree, names), tree=tree)
+        return replace(source, function=rebuild_function(source, tree, names), tree=tree)
 
 
 class _InAFile(_Names):

@@ -158,11 +158,11 @@ def _aliases(statements: list[ast.stmt], names: Mapping[str, Any]) -> dict[str, 
 def _of_engine(node: ast.expr, names: Mapping[str, Any]) -> EngineName | None:
     """What of an engine an expression stands for: `ti.static`, `staticmethod(ti.sin)`; a vector's type is `Vector`."""
     if not isinstance(node, ast.Call):
-        meant = _meant(node, names)
+        meant = _resolve(node, names)
         return meant if isinstance(meant, EngineName) else None
     if isinstance(node.func, ast.Name) and node.func.id == "staticmethod" and len(node.args) == 1:
         return _of_engine(node.args[0], names)
-    maker = _meant(node.func, names)
+    maker = _resolve(node.func, names)
     if isinstance(maker, EngineName) and maker.last in _MATRIX_TYPES:
         return EngineName(maker.engine, _MATRIX_TYPES[maker.last])
     return None
@@ -185,15 +185,15 @@ def _other_engines(body: ast.AST, names: Mapping[str, Any]) -> dict[str, EngineN
 def _kind(node: ast.FunctionDef, names: Mapping[str, Any]) -> tuple[str, str]:
     """What a definition's decorators make of it, and of which engine: ("kernel", "taichi"); ("", "") for others."""
     for decorator in node.decorator_list:
-        meant = _meant(decorator.func if isinstance(decorator, ast.Call) else decorator, names)
+        meant = _resolve(decorator.func if isinstance(decorator, ast.Call) else decorator, names)
         if isinstance(meant, EngineName) and meant.last in (*_KERNELS, *_FUNCTIONS):
             return meant.last, meant.engine
     return "", ""
 
 
-def _meant(node: ast.expr, names: Mapping[str, Any]) -> Any:
+def _resolve(node: ast.expr, names: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Attribute):
-        return getattr(_meant(node.value, names), node.attr, None)
+        return getattr(_resolve(node.value, names), node.attr, None)
     return names.get(node.id) if isinstance(node, ast.Name) else None
 
 

@@ -13,7 +13,7 @@ from .config import read
 from .encodings import Encoding
 from .losses import Loss, make_loss
 from .networks import Activation, Network, NetworkArray, NetworkWithInputEncoding, stack, unstack
-from .optimizers import RowOptimizer, averaged, make_optimizer
+from .optimizers import RowOptimizer, averaged, make_optimizer, use_averages
 
 __all__ = [
     "Activation",
@@ -33,5 +33,6 @@ __all__ = [
     "read_checkpoint",
     "stack",
     "unstack",
+    "use_averages",
     "write_checkpoint",
 ]

@@ -89,13 +89,13 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
             told = (file.metadata() or {}).get(_METADATA)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
     except (OSError, SafetensorError) as cause:
-        raise _broken(path, str(cause)) from cause
+        raise _make_broken_error(path, str(cause)) from cause
     if told is None:
-        raise _broken(path, "tinsmith did not write it")
+        raise _make_broken_error(path, "tinsmith did not write it")
     try:
         return dict(_decode(json.loads(told), tensors))
     except (KeyError, TypeError, ValueError) as cause:
-        raise _broken(path, f"what it tells of its tensors does not fit them: {cause!r}") from cause
+        raise _make_broken_error(path, f"what it tells of its tensors does not fit them: {cause!r}") from cause
 
 
 def _encode(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
@@ -143,5 +143,5 @@ def _unshare_memory(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tens
     return found
 
 
-def _broken(path: str | Path, reason: str) -> CheckpointError:
+def _make_broken_error(path: str | Path, reason: str) -> CheckpointError:
     return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)]))

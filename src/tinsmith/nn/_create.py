@@ -26,7 +26,7 @@ class Created:
     Attributes:
         model: the encoding and the network, as one module.
         loss: call it with (prediction, target).
-        optimizer: of the model's parameters. For the weights of EMA, Average and Lookahead see `averaged`.
+        optimizer: of the model's parameters. For the weights of EMA, Average and Lookahead see `use_averages`.
         config: the configuration with every default written out; creating from it gives the same again.
 
     Example:

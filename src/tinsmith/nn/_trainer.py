@@ -21,7 +21,7 @@ from ._shares import as_shared, own_rows, share_out
 from .config import Section, resolve_section
 from .losses import Loss, make_loss
 from .networks import NetworkArray
-from .optimizers import RowOptimizer, averaged, gradient, make_optimizer
+from .optimizers import RowOptimizer, gradient, make_optimizer, use_averages
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 Config = Section | Mapping[str, Any]
@@ -50,7 +50,7 @@ class Trainer:
         process_group: processes that train together, each on its own share of every batch: gradients and losses are
             averaged over them, so a step is that of the whole batch. All begin with the same weights, take the same
             steps, and shares are of one size. A part of the model may be a `NetworkArray` after `shard`, which is asked
-            by `routed`; a model that is one itself needs no group, as each process trains its own networks.
+            by `route_points`; a model that is one itself needs no group, as each process trains its own networks.
 
     Attributes:
         model, optimizer, loss: as given, or as made from the configurations.
@@ -212,7 +212,7 @@ class Trainer:
         training = [module for module in self.model.modules() if module.training]
         self.model.eval()
         try:
-            with averaged(self.optimizer):
+            with use_averages(self.optimizer):
                 return self.model(x) if at is None else self._array()(x, at)
         finally:
             for module in training:

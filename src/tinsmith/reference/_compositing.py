@@ -70,7 +70,7 @@ def composite(
         tensor([[0.5000, 0.2500]])
     """
     samples = (densities, colours, t, steps)
-    return _composited(_of_densities, samples, rays, background, threshold)
+    return _composite_with(_of_densities, samples, rays, background, threshold)
 
 
 def composite_alphas(
@@ -99,10 +99,10 @@ def composite_alphas(
         >>> composite_alphas(torch.full((1, 2), 0.5), torch.ones(1, 2, 3), torch.ones(1, 2)).weights
         tensor([[0.5000, 0.2500]])
     """
-    return _composited(_of_alphas, (alphas, colours, t), rays, background, threshold)
+    return _composite_with(_of_alphas, (alphas, colours, t), rays, background, threshold)
 
 
-def _composited(
+def _composite_with(
     along: Callable[..., tuple[Tensor, ...]],
     samples: tuple[Tensor, ...],
     rays: Tensor | None,

@@ -79,7 +79,7 @@ def composite(
     floats = {"densities": densities, "colours": colours, "t": t, "steps": steps}
     if background is not None:
         floats["background"] = background
-    return _composited("composite", floats, rays, threshold, engine)
+    return _composite_with("composite", floats, rays, threshold, engine)
 
 
 def composite_alphas(
@@ -134,10 +134,10 @@ def composite_alphas(
     floats = {"alphas": alphas, "colours": colours, "t": t}
     if background is not None:
         floats["background"] = background
-    return _composited("composite_alphas", floats, rays, threshold, engine)
+    return _composite_with("composite_alphas", floats, rays, threshold, engine)
 
 
-def _composited(
+def _composite_with(
     function: str, floats: dict[str, Tensor], rays: Tensor | None, threshold: float, engine: str | None
 ) -> Composited:
     """What `function` gives: of densities and steps, or else of alphas."""

@@ -8,7 +8,7 @@ from ._affine import (
     may_overwrite,
 )
 from ._arity import subscript_arity
-from ._build import build, remade, remade_function
+from ._build import build, rebuild_function, remade_function
 from ._calls import (
     ARITHMETIC_FUNCTIONS,
     Followed,
@@ -113,7 +113,7 @@ __all__ = [
     "pass_fields_as_arrays",
     "range_bounds",
     "read",
-    "remade",
+    "rebuild_function",
     "remade_function",
     "resolve_callee",
     "resolve_calls",

@@ -27,7 +27,7 @@ def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple
     return scope[tree.name], text
 
 
-def remade(source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Callable[..., Any]:
+def rebuild_function(source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Callable[..., Any]:
     """A function from a changed tree that looks names up where the old one does, as they are then.
 
     Args:
@@ -55,7 +55,7 @@ def remade(source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> C
 def remade_function(engine: Engine, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
     """The same of an engine function. Parameters that the old one had not are templates."""
     lang: Any = engine.lang
-    function = remade(source, tree, names)
+    function = rebuild_function(source, tree, names)
     added = [one.arg for one in tree.args.args if one.arg not in source.parameters]
     function.__annotations__.update({name: lang.template() for name in added})
     return lang.func(function)

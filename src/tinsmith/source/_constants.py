@@ -177,7 +177,7 @@ class _Finder:
         self.sources.append(source)
         local = source.assigned | set(source.parameters)
         uses = field_uses(source.tree)
-        lent = self._lent(source, roots)
+        lent = self._find_lent_names(source, roots)
         for chain in _chains(source.tree):
             name, *attributes = chain
             if name in roots:
@@ -217,7 +217,7 @@ class _Finder:
         elif is_own:
             self.gradients.add(text)
 
-    def _lent(self, source: Source, roots: Mapping[str, _Path]) -> set[str]:
+    def _find_lent_names(self, source: Source, roots: Mapping[str, _Path]) -> set[str]:
         """Names whose elements are given to functions that may store to them."""
         found: set[str] = set()
         for call in source.calls:

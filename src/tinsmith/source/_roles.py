@@ -86,7 +86,7 @@ class Roles:
         """Which atoms of its indices have one value wherever loop variables have."""
         return invariant_without(self.changing)
 
-    def overwritten(self, places: frozenset[str]) -> tuple[Access, Access] | None:
+    def find_overwritten(self, places: frozenset[str]) -> tuple[Access, Access] | None:
         """A read at one of `places`, and a change that may come after it on the same element: the value is gone."""
         reads = [access for access in self.of("read") if access.place in places]
         pairs, is_invariant = itertools.product(reads, self.of("write", "add")), self.is_invariant

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from .._errors import SpecError, pointed, refusal
+from .._errors import SpecError, point_at, refusal
 from ._dims import Fixed, Item, Spec
 
 _Complaints: TypeAlias = Iterator[tuple[Item, str, str]]
@@ -21,7 +21,7 @@ def check_agreement(spec: Spec) -> None:
     for rule in _RULES:
         for item, headline, remedy in rule(spec):
             text = spec.scratch_text if any(item is one for one in spec.scratch) else spec.text
-            raise SpecError(refusal(headline, pointed(text, item.column), remedy))
+            raise SpecError(refusal(headline, point_at(text, item.column), remedy))
 
 
 def _names_are_unique(spec: Spec) -> _Complaints:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, NoReturn
 
-from .._errors import SpecError, pointed, refusal
+from .._errors import SpecError, point_at, refusal
 
 EXAMPLE = "x[n], k[m] -> y[n - m + 1]"
 COMPUTED = "Sizes are computed with + - * // and parentheses; pass any other by keyword: `y[m]`, called with m=..."
@@ -91,4 +91,4 @@ class Tokens:
     def refuse(self, headline: str, remedy: str, at: Token | None = None) -> NoReturn:
         """Raise SpecError with a caret under a token, by default the next."""
         start = (at or self._tokens[self._position]).start
-        raise SpecError(refusal(headline, pointed(self._text, start), remedy))
+        raise SpecError(refusal(headline, point_at(self._text, start), remedy))

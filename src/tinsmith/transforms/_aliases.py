@@ -64,7 +64,7 @@ def flat(kernel: nodes.Kernel) -> nodes.Kernel:
         return kernel
 
     def expression(expr: nodes.Expr) -> nodes.Expr:
-        inner = walk.rebuilt(expr, expression)
+        inner = walk.rebuild(expr, expression)
         if isinstance(inner, nodes.Load) and inner.array in moved:
             return replace(inner, index=_whole(inner), entry=())
         return inner

@@ -64,7 +64,7 @@ class _Shift:
     def expression(self, expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Size):
             return replace(expr, axis=expr.axis + 1) if expr.array in self.arrays else expr
-        inner = walk.rebuilt(expr, self.expression)
+        inner = walk.rebuild(expr, self.expression)
         if isinstance(inner, nodes.Load) and inner.array in self.arrays:
             return replace(inner, index=(self.sample, *inner.index))
         return inner

@@ -105,7 +105,7 @@ class _Writer:
 
     def _clamp_indices(self, expr: nodes.Expr) -> nodes.Expr:
         """An expression whose indices are all inside."""
-        expr = walk.rebuilt(expr, self._clamp_indices)
+        expr = walk.rebuild(expr, self._clamp_indices)
         return replace(expr, index=self._inside(expr.array, expr.index)) if isinstance(expr, nodes.Load) else expr
 
     def _inside(self, array: str, index: tuple[nodes.Expr, ...]) -> tuple[nodes.Expr, ...]:

@@ -150,7 +150,7 @@ class _Writer:
             yield walk.with_bodies(changed, lambda inner: tuple(self.block(inner)))
 
     def _expression(self, expr: nodes.Expr, line: int) -> nodes.Expr:
-        changed = walk.rebuilt(expr, lambda part: self._expression(part, line))
+        changed = walk.rebuild(expr, lambda part: self._expression(part, line))
         if not isinstance(changed, nodes.Binary) or not _is_division(expr) or not self.values.may_be_known(expr):
             return changed
         if all(self.values.is_natural(part) for part in walk.operands(expr)):

@@ -159,7 +159,7 @@ def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, 
             return stored[expr.array]
         if isinstance(expr, nodes.Unary) and moves(expr):
             return replace(expr, operator=FUNCTIONS[expr.operator], value=rename(expr.value))
-        return walk.rebuilt(expr, rename)
+        return walk.rebuild(expr, rename)
 
     for access in accesses:
         match access.statement:

@@ -49,7 +49,7 @@ def _resolve_copies(expr: nodes.Expr, values: dict[str, nodes.Expr]) -> nodes.Ex
     """An expression by the first name of each local: the parameters of functions are copies."""
     while isinstance(expr, nodes.Local) and isinstance(values.get(expr.name), nodes.Local):
         expr = values[expr.name]
-    return walk.rebuilt(expr, lambda part: _resolve_copies(part, values))
+    return walk.rebuild(expr, lambda part: _resolve_copies(part, values))
 
 
 def _moves_with(index: nodes.Expr, name: str, values: dict[str, nodes.Expr]) -> bool:

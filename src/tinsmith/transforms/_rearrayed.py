@@ -43,7 +43,7 @@ def with_names(
             case nodes.Local():
                 return replace(expr, name=locals_.get(expr.name, expr.name))
             case _:
-                return walk.rebuilt(expr, expression)
+                return walk.rebuild(expr, expression)
 
     def statement(one: nodes.Stmt) -> nodes.Stmt:
         one = walk.rename_results(one, lambda name: locals_.get(name, name))

@@ -136,4 +136,4 @@ def replace_statements(
     body: Sequence[nodes.Stmt], wanted: Mapping[int, Kind], change: Callable[[Kind], Sequence[nodes.Stmt]]
 ) -> Block:
     """Statements in which something stands for each of those that are wanted, which go by their number."""
-    return walk.rewritten(body, lambda one: change(wanted[one.number]) if one.number in wanted else (one,))
+    return walk.rewrite(body, lambda one: change(wanted[one.number]) if one.number in wanted else (one,))

@@ -41,7 +41,7 @@ def with_powers(one: nodes.Stmt) -> nodes.Stmt:
     """A statement with powers by arithmetic: those of two float32."""
 
     def change(expr: nodes.Expr) -> nodes.Expr:
-        found = walk.rebuilt(expr, change)
+        found = walk.rebuild(expr, change)
         if not isinstance(found, nodes.Binary) or found.operator != "pow":
             return found
         is_single = found.type == found.left.type == found.right.type == "f32"
@@ -125,7 +125,7 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
 def _by_library(expr: nodes.Expr) -> nodes.Expr:
     if isinstance(expr, nodes.Unary) and expr.operator in _LIBRARY:
         return replace(expr, operator=_LIBRARY[expr.operator], value=_by_library(expr.value))
-    return walk.rebuilt(expr, _by_library)
+    return walk.rebuild(expr, _by_library)
 
 
 def run_lanes(index: nodes.Local, begin: nodes.Expr, end: nodes.Expr, body: Sequence[nodes.Stmt]) -> nodes.For:

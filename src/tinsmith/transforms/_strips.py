@@ -142,7 +142,7 @@ class _Writer:
         body: list[nodes.Stmt] = []
         for part in one.body:
             self._declared = []
-            found = walk.rewritten([part], self.statement)
+            found = walk.rewrite([part], self.statement)
             if isinstance(part, nodes.For) and len(found) > 1:  # its own strips: a short one needs no array
                 body += _with_arrays(found, self._declared)
             else:  # once an iteration, not each time that a loop further in begins: the engines fill an array with 0
@@ -205,7 +205,7 @@ class _Writer:
                 return fresh.get(expr.name, expr)
             if isinstance(expr, nodes.Unary) and moves(expr):
                 return replace(expr, operator=instead.get(expr.operator, expr.operator), value=rename(expr.value))
-            return walk.rebuilt(expr, rename)
+            return walk.rebuild(expr, rename)
 
         places = [assign(fresh[index], integer("+", first, lane))]
         values = [assign(fresh[name], rename(value)) for name, value in plan.needed.items()]
@@ -221,7 +221,7 @@ class _Writer:
 
         def replace_functions(expr: nodes.Expr) -> nodes.Expr:
             array = arrays.get(expr) if isinstance(expr, nodes.Unary) else None
-            return walk.rebuilt(expr, replace_functions) if array is None else nodes.Load(array, (lane,), (), expr.type)
+            return walk.rebuild(expr, replace_functions) if array is None else nodes.Load(array, (lane,), (), expr.type)
 
         index = assign(nodes.Local(loop.names[0], "i32"), integer("+", first, lane))
         return run_lanes(lane, number(0), size, (index, *(walk.transform(one, replace_functions) for one in loop.body)))

@@ -261,7 +261,7 @@ def test_scattered_points(engine):
     cells = torch.randint(0, 6, (50,), generator=seeded(3))
     cells[cells == 2] = 4  # nobody asks for one of them
     cotangent = normal(50, 3, seed=5)
-    ours = net.routed(points, cells)
+    ours = net.route_points(points, cells)
     true = by_hand(net, points.expand(6, 50, 3))[cells, torch.arange(50)]
     torch.testing.assert_close(ours, true, **CLOSE)
     wanted = torch.autograd.grad(true, (points, net.params), cotangent)
@@ -274,20 +274,20 @@ def test_scattered_points(engine):
 def test_networks_without_points_have_gradients_of_zero(engine, width, hidden, n_out, biases):
     net = array(engine, width, hidden, n_out, biases)
     cells = torch.tensor([0, 3, 3])
-    (found,) = torch.autograd.grad(net.routed(normal(3, 3), cells).sum(), net.params)
+    (found,) = torch.autograd.grad(net.route_points(normal(3, 3), cells).sum(), net.params)
     assert (found[[1, 2, 4, 5]] == 0.0).all() and bool(found[3].any()) and bool(found.isfinite().all())
 
 
 @pytest.mark.parametrize("way", ["fused", "matrices"])
 def test_no_points(engine, way):
     net = array(engine, way=way)
-    assert net.routed(normal(0, 3), torch.zeros(0, dtype=torch.int64)).shape == (0, 3)
+    assert net.route_points(normal(0, 3), torch.zeros(0, dtype=torch.int64)).shape == (0, 3)
     assert net(normal(2, 3, 0, 3)).shape == (2, 3, 0, 3)
 
 
 def test_cells_outside_are_refused(engine):
     with pytest.raises(ts.ArgumentError, match=r"outside the grid[\s\S]*Count cells from 0, along"):
-        array(engine).routed(normal(2, 3), torch.tensor([0, 6]))
+        array(engine).route_points(normal(2, 3), torch.tensor([0, 6]))
 
 
 # By matrices -----------------------------------------------------------------------------------
@@ -297,7 +297,7 @@ def test_by_matrices_everything_is_the_same_and_can_be_differentiated_twice(engi
     torch.testing.assert_close(net(x), twin(x), **CLOSE)
     torch.testing.assert_close(net.loss(x, target), twin.loss(x, target), **CLOSE)
     points, cells = normal(20, 3, seed=2), torch.randint(0, 6, (20,), generator=seeded(3))
-    torch.testing.assert_close(net.routed(points, cells), twin.routed(points, cells), **CLOSE)
+    torch.testing.assert_close(net.route_points(points, cells), twin.route_points(points, cells), **CLOSE)
     x.requires_grad_()
     (slope,) = torch.autograd.grad(twin(x).sum(), x, create_graph=True)
     torch.autograd.grad(slope.square().sum(), twin.params)

@@ -182,7 +182,7 @@ def test_cells_of_any_integer_type():
     points, cells = normal(4, 3), torch.tensor([0, 5, 1, 0])
     for net in (array(), by_matrices(array()), array(TABLE)):
         for dtype in (torch.uint8, torch.int16, torch.int32, torch.uint16):
-            assert torch.equal(net.routed(points, cells.to(dtype)), net.routed(points, cells))
+            assert torch.equal(net.route_points(points, cells.to(dtype)), net.route_points(points, cells))
 
 
 # Wrong arguments ---------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_what_is_no_tensor():
     with pytest.raises(ts.ArgumentError, match=r"torch\.as_tensor\(x\)"):
         array()(np.zeros((2, 3, 5, 3)))
     with pytest.raises(ts.ArgumentError, match=r"torch\.as_tensor\(cells\)"):
-        array().routed(normal(4, 3), [0, 1, 2, 3])
+        array().route_points(normal(4, 3), [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize(
@@ -274,23 +274,28 @@ def test_plain_calls_after_fake_tensors(engine):
 
 def test_scattered_points_under_transforms_whatever_the_way(engine):
     net, points, cells = array(engine=engine, way="fused"), normal(4, 9, 3), torch.randint(0, 6, (9,))
-    each = torch.stack([net.routed(one, cells) for one in points])
-    torch.testing.assert_close(torch.func.vmap(lambda one: net.routed(one, cells))(points), each, **CLOSE)
-    slope = torch.func.grad(lambda one: net.routed(one, cells).square().sum())(points[0])
+    each = torch.stack([net.route_points(one, cells) for one in points])
+    torch.testing.assert_close(torch.func.vmap(lambda one: net.route_points(one, cells))(points), each, **CLOSE)
+    slope = torch.func.grad(lambda one: net.route_points(one, cells).square().sum())(points[0])
     one = points[0].requires_grad_()
-    torch.testing.assert_close(slope, torch.autograd.grad(net.routed(one, cells).square().sum(), one)[0], **CLOSE)
+    torch.testing.assert_close(slope, torch.autograd.grad(net.route_points(one, cells).square().sum(), one)[0], **CLOSE)
 
 
 def test_scattered_points_where_torch_makes_halves(engine):
     net = array(engine=engine)
     points, cells = normal(70_000, 3), torch.randint(0, 6, (70_000,))
-    wanted = net.routed(points, cells)
+    wanted = net.route_points(points, cells)
     torch.set_default_dtype(torch.float16)
     try:
-        assert torch.equal(net.routed(points, cells), wanted)
+        assert torch.equal(net.route_points(points, cells), wanted)
     finally:
         torch.set_default_dtype(torch.float32)
 
 
 def test_cells_named_by_numpys_short_integers():
     assert array().rows(np.array([5, 2], np.uint16)).tolist() == [5, 2]
+
+
+def test_the_old_name_of_route_points_warns():
+    with pytest.warns(DeprecationWarning, match="route_points"), pytest.raises(ts.TinsmithError):
+        array().routed(normal(4, 3), [0, 1, 2, 3])

@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 
-from tinsmith.nn import NetworkWithInputEncoding, averaged, make_optimizer
+from tinsmith.nn import NetworkWithInputEncoding, make_optimizer, use_averages
 
 GRID = {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 5, "base_resolution": 4}
 MLP = {"otype": "FullyFusedMLP", "n_neurons": 4, "n_hidden_layers": 1, "activation": "Tanh"}
@@ -63,7 +63,7 @@ def test_steps_are_those_of_parameters_of_their_own(config):
         theirs.step()
         torch.testing.assert_close(model.params.detach(), joined(parameters), rtol=1e-6, atol=1e-7)
     assert not torch.equal(model.params.detach(), start)
-    with averaged(ours), averaged(theirs):
+    with use_averages(ours), use_averages(theirs):
         torch.testing.assert_close(model.params.detach(), joined(parameters), rtol=1e-6, atol=1e-7)
 
 
@@ -121,5 +121,5 @@ def test_a_run_resumes_bit_for_bit():
     steps(model, optimizer, 3)
     steps(resumed, again, 3)
     assert torch.equal(model.params, resumed.params)
-    with averaged(optimizer), averaged(again):
+    with use_averages(optimizer), use_averages(again):
         assert torch.equal(model.params, resumed.params)

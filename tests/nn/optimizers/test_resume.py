@@ -10,7 +10,7 @@ import torch
 
 from support.optimizers import gradients, parameters, train
 from tinsmith import ArgumentError, CheckpointError
-from tinsmith.nn.optimizers import averaged, make_optimizer
+from tinsmith.nn.optimizers import make_optimizer, use_averages
 
 ADAM = {"otype": "Adam", "learning_rate": 0.1}
 CONFIGS = {
@@ -70,7 +70,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, at, dtype):
     train(resumed, resumed_from, drawn[at:])
     for p, q in zip(given, resumed_from, strict=True):
         assert torch.equal(p, q)
-    with averaged(straight), averaged(resumed):
+    with use_averages(straight), use_averages(resumed):
         for p, q in zip(given, resumed_from, strict=True):
             assert torch.equal(p, q)
 
@@ -97,7 +97,7 @@ def test_a_state_that_was_loaded_can_be_loaded_again(config):
         resumed = make_optimizer(again, config)
         resumed.load_state_dict(saved)
         train(resumed, again, drawn[4:])
-        with averaged(resumed):
+        with use_averages(resumed):
             ends.append(again[0].detach().clone())
     assert torch.equal(*ends)
 
@@ -123,7 +123,7 @@ def test_pickled_with_its_parameters_an_optimizer_goes_on(name):
     train(twin, again, drawn[4:])
     for p, q in zip(given, again, strict=True):
         assert torch.equal(p, q)
-    with averaged(optimizer), averaged(twin):
+    with use_averages(optimizer), use_averages(twin):
         assert torch.equal(given[0], again[0])
 
 

@@ -10,7 +10,7 @@ import torch
 
 from support.optimizers import gradients, parameters, train
 from tinsmith import ArgumentError, CheckpointError, ConfigError, ShapeError
-from tinsmith.nn.optimizers import RowOptimizer, averaged, make_optimizer
+from tinsmith.nn.optimizers import RowOptimizer, make_optimizer, use_averages
 
 SHAPES = ((5, 3, 2), (5, 4))
 ROWS = [[0, 2], None, [2], [4, 0, 1], [True, False, False, False, True], [], None, [3], None]
@@ -57,7 +57,7 @@ def _alone(given: list[torch.nn.Parameter], config: object, drawn: list, row: in
     ]
     train(optimizer, own, came)
     trained = [p.detach()[0].clone() for p in own]
-    with averaged(optimizer):
+    with use_averages(optimizer):
         return trained + [p.detach()[0].clone() for p in own]
 
 
@@ -83,7 +83,7 @@ def test_each_row_is_trained_as_if_alone(name, compact):
         _step(optimizer, given, rows, came, compact)
     assert optimizer.counts.tolist() == [sum(row in _indices(rows) for rows in ROWS) for row in range(5)]
     weights = [p.detach().clone() for p in given]
-    with averaged(optimizer):
+    with use_averages(optimizer):
         weights += [p.detach().clone() for p in given]
     for row in range(5):
         for p, q in zip(weights, expected[row], strict=True):
@@ -303,7 +303,7 @@ def test_rows_without_steps_are_averaged_to_what_they_are_now():
         if steps:
             optimizer.step([1, 3], [torch.ones(2, 3, 2, dtype=given.dtype)])
         own = given.detach().clone()
-        with averaged(optimizer):
+        with use_averages(optimizer):
             assert torch.equal(given, own)
         assert torch.equal(given, own)
 
@@ -324,7 +324,7 @@ def test_averages_go_where_the_parameters_go(steps):
         optimizer.step([2], [torch.ones(1, 3, 2)])
     model.double()
     optimizer.step([1, 3], [torch.ones(2, 3, 2, dtype=torch.float64)])
-    with averaged(optimizer):
+    with use_averages(optimizer):
         assert model.weights.dtype == torch.float64
     assert [average.dtype for average in optimizer.state_dict()["averages"]] == [torch.float64]
 

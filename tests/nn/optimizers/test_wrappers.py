@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from support.optimizers import gradients, parameters, train
-from tinsmith import ArgumentError, ConfigError
+from tinsmith import ArgumentError, ConfigError, nn
 from tinsmith._extras import install_command
-from tinsmith.nn.optimizers import averaged, make_optimizer
+from tinsmith.nn.optimizers import make_optimizer, use_averages
 
 SGD = {"otype": "SGD", "learning_rate": 0.1, "l2_reg": 0.0}
 
@@ -37,7 +37,7 @@ def test_ema(steps):
     optimizer = make_optimizer([w], {"otype": "EMA", "decay": 0.8, "nested": SGD})
     train(optimizer, [w], drawn)
     shares = [0.8 ** (steps - 1 - s) for s in range(steps)]
-    with averaged(optimizer):
+    with use_averages(optimizer):
         _close(w, sum(share * at for share, at in zip(shares, path, strict=True)) / sum(shares))
     _close(w, path[-1])
 
@@ -49,7 +49,7 @@ def test_average(steps):
     path = _path(w, drawn)
     optimizer = make_optimizer([w], {"otype": "Average", "n_samples": 3, "nested": SGD})
     train(optimizer, [w], drawn)
-    with optimizer.averaged():
+    with optimizer.use_averages():
         _close(w, torch.stack(path[-3:]).mean(0))
     _close(w, path[-1])
 
@@ -58,7 +58,7 @@ def test_average(steps):
 def test_before_the_first_step_the_weights_are_the_parameters(otype):
     (w,) = parameters((3, 2))
     before = w.detach().clone()
-    with averaged(make_optimizer([w], {"otype": otype})):
+    with use_averages(make_optimizer([w], {"otype": otype})):
         assert torch.equal(w, before)
 
 
@@ -69,7 +69,7 @@ def test_own_weights_are_back_after_an_error():
     own = w.detach().clone()
 
     def inference() -> None:
-        with averaged(optimizer):
+        with use_averages(optimizer):
             assert not torch.equal(w, own)
             raise KeyError
 
@@ -84,7 +84,7 @@ def test_full_precision_averages_of_halves(full, dtype):
     optimizer = make_optimizer([w], {"otype": "EMA", "full_precision": full, "nested": SGD})
     train(optimizer, [w], gradients([w], 3))
     assert optimizer.weights()[0].dtype == dtype
-    with averaged(optimizer):
+    with use_averages(optimizer):
         assert w.dtype == torch.bfloat16
 
 
@@ -111,7 +111,7 @@ def test_lookahead():
             slow = fast = slow * 0.7 + fast * 0.3
     train(optimizer, [w], drawn)
     _close(w, fast)
-    with averaged(optimizer):
+    with use_averages(optimizer):
         _close(w, slow)
 
 
@@ -123,7 +123,7 @@ def test_lookahead_may_go_none_or_all_of_the_way(alpha):
     optimizer = make_optimizer([w], {"otype": "Lookahead", "alpha": alpha, "n_steps": 2, "nested": SGD})
     train(optimizer, [w], drawn)
     _close(w, start - alpha * 0.1 * sum(came for (came,) in drawn))
-    with averaged(optimizer):
+    with use_averages(optimizer):
         _close(w, start - alpha * 0.1 * sum(came for (came,) in drawn))
 
 
@@ -147,7 +147,7 @@ def test_a_lookahead_within_a_lookahead_counts_for_itself(resumed):
         optimizer.load_state_dict(saved)
     train(optimizer, [w], drawn[4:])
     _close(w, fast)
-    with averaged(optimizer):
+    with use_averages(optimizer):
         _close(w, outer)
 
 
@@ -190,7 +190,7 @@ def test_composite(last):
         train(make_optimizer(twins[i : i + 1], alone), twins[i : i + 1], [row[i : i + 1] for row in drawn])
         _close(given[i], twins[i])
     own = given[1].detach().clone()
-    with averaged(optimizer):
+    with use_averages(optimizer):
         assert torch.equal(given[0], twins[0])
         assert not torch.equal(given[1], own)
 
@@ -224,7 +224,7 @@ def test_wrappers_compose():
         mean, weight = 0.5 * mean + slow, 0.5 * weight + 1
     train(optimizer, [w], drawn)
     _close(w, fast)
-    with averaged(optimizer):
+    with use_averages(optimizer):
         _close(w, mean / weight)
 
 
@@ -262,3 +262,12 @@ def test_the_library_is_loaded_only_when_it_is_named():
         "assert 'pytorch_optimizer' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_the_old_names_of_use_averages_warn():
+    (w,) = parameters((3, 2))
+    optimizer = make_optimizer([w], {"otype": "EMA", "decay": 0.5, "nested": {"otype": "SGD"}})
+    with pytest.warns(DeprecationWarning, match="use_averages"), nn.averaged(optimizer):
+        pass
+    with pytest.warns(DeprecationWarning, match="use_averages"), optimizer.averaged():
+        pass

@@ -36,7 +36,7 @@ def test_one_object_in_two_places():
 def test_a_number_stays():
     """Also where other statements come in between; and it is no part of what a statement says."""
     (first,) = walk.number_statements([loop("i", X.size(), [assign("t", X["i"]), store(Y, "i", T)])])
-    (changed,) = walk.rewritten([first], lambda one: (assign("u", 0.0), one) if one == first.body[1] else (one,))
+    (changed,) = walk.rewrite([first], lambda one: (assign("u", 0.0), one) if one == first.body[1] else (one,))
     found = walk.number_statements([changed])
     assert len({*numbers(found)}) == 4
     assert [one.number for one in found[0].body if one in first.body] == [one.number for one in first.body]

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .._checkpoint import FILE, broken, existing, identity, require_same
+from .._checkpoint import FILE, existing, identity, make_broken_error, require_same
 from .._files import written_beside
 from .._photo import Photo
 from ._gaussians import shapes
@@ -54,7 +54,7 @@ def load(folder: Path, photo: Photo, options: FitOptions) -> Checkpoint:
     path = existing(folder)
     metadata, tensors = _read(path)
     if metadata.get("format") != _FORMAT:
-        raise broken(path, f"its format is {metadata.get('format')!r}, not {_FORMAT!r}")
+        raise make_broken_error(path, f"its format is {metadata.get('format')!r}, not {_FORMAT!r}")
     _require_same_fit(path, metadata, photo, options)
     _require_whole(path, metadata, tensors, options.gaussians)
     return Checkpoint(int(metadata["step"]), tensors)
@@ -89,7 +89,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         with safe_open(path, "pt") as file:
             return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
     except (OSError, SafetensorError) as cause:
-        raise broken(path, str(cause)) from cause
+        raise make_broken_error(path, str(cause)) from cause
 
 
 def _identity(photo: Photo, options: FitOptions) -> dict[str, object]:
@@ -101,28 +101,28 @@ def _require_same_fit(path: Path, metadata: dict[str, str], photo: Photo, option
     try:
         theirs = dict(json.loads(metadata["fit"]))
     except (KeyError, TypeError, ValueError) as cause:
-        raise broken(path, "it does not say which fit it is of") from cause
+        raise make_broken_error(path, "it does not say which fit it is of") from cause
     require_same(path, "fit", theirs, _identity(photo, options))
 
 
 def _require_whole(path: Path, metadata: dict[str, str], tensors: dict[str, Tensor], count: int) -> None:
     step = metadata.get("step", "")
     if not step.isdecimal():
-        raise broken(path, f"its step is {step!r}")
+        raise make_broken_error(path, f"its step is {step!r}")
     for name, shape in _expected_shapes(count, int(step)).items():
         if name not in tensors:
-            raise broken(path, f"it has no tensor {name!r}")
+            raise make_broken_error(path, f"it has no tensor {name!r}")
         if tuple(tensors[name].shape) != shape:
-            raise broken(path, f"{name!r} has shape {tuple(tensors[name].shape)}, not {shape}")
+            raise make_broken_error(path, f"{name!r} has shape {tuple(tensors[name].shape)}, not {shape}")
         dtype = torch.float64 if name == "history.errors" else torch.float32
         if tensors[name].dtype != dtype:
-            raise broken(path, f"{name!r} is {tensors[name].dtype}, not {dtype}")
+            raise make_broken_error(path, f"{name!r} is {tensors[name].dtype}, not {dtype}")
     frames = tensors.get("history.frames", torch.empty(0))
     if frames.dtype != torch.uint8 or frames.ndim != 4:
-        raise broken(path, "'history.frames' is missing or no film")
+        raise make_broken_error(path, "'history.frames' is missing or no film")
     for name, value in tensors.items():
         if not value.isfinite().all():
-            raise broken(path, f"{name!r} holds numbers that are not finite")
+            raise make_broken_error(path, f"{name!r} holds numbers that are not finite")
 
 
 def _expected_shapes(count: int, step: int) -> dict[str, tuple[int, ...]]:

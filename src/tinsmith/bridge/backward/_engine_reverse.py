@@ -195,7 +195,7 @@ class EngineReverse(KernelReverse):
         view = self._views[stage][1][name]
         if name in self._made and view.escapes:
             self._refuse_lost(name, "used whole", view.escapes, "changed", "unseen")
-        found = stage.roles[name].overwritten(needed)
+        found = stage.roles[name].find_overwritten(needed)
         if found is not None:
             self._refuse_lost(name, "read", found[0].place, "overwritten", found[1].place)
         again = view.of("add") if name in self._steady else []

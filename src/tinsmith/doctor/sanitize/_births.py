@@ -75,7 +75,7 @@ class NonFiniteOrigins:
         severity: Severity = "error" if has_nan or breaks_gradient else "warning"
         for birth in self._values:
             reaches = has_nan if math.isnan(birth.result) else has_infinite
-            words = _born(birth)
+            words = _describe_origin(birth)
             words += (
                 "; no output has it" * (not reaches) + "; the gradient of the inputs is not finite" * breaks_gradient
             )
@@ -120,7 +120,7 @@ _REMEDIES = {
 }
 
 
-def _born(birth: _Birth) -> str:
+def _describe_origin(birth: _Birth) -> str:
     return f"{_infinite(birth.result)} is born{birth.inside}: {_operation(birth)}, of finite operands"
 
 

@@ -103,16 +103,16 @@ class Memory:
             return
         element = array, position
         if array in self._made and element not in self._written:
-            self._unwritten(how, array, position, line)
+            self._report_unwritten(how, array, position, line)
         if how == "read":
             self._reads[element] = self._here.spot(line)
             return
         self._written.add(element)
         self._stores[array] = self._here.kernel.path, line
         if element in self._reads:
-            self._overwritten(self._reads.pop(element), array, position, line)
+            self._report_overwritten(self._reads.pop(element), array, position, line)
 
-    def _unwritten(self, how: How, array: str, position: int, line: int) -> None:
+    def _report_unwritten(self, how: How, array: str, position: int, line: int) -> None:
         is_empty = array in self._empty
         if how == "write" or (how == "atomic" and not is_empty):
             return  # accumulating onto the zeros that an output starts with is what they are for
@@ -135,7 +135,7 @@ class Memory:
 
         self._log.note("TS602", severity, here.kernel.path, line, array, words)
 
-    def _overwritten(self, read: Spot, array: str, position: int, line: int) -> None:
+    def _report_overwritten(self, read: Spot, array: str, position: int, line: int) -> None:
         here = self._here
 
         def words() -> Finding:

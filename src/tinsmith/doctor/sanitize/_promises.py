@@ -21,7 +21,9 @@ def find_broken_promises(call: Examined) -> list[Finding]:
     for name, (promise, lead) in call.promises.items():
         numbers = call.inputs[name].detach().cpu().to(torch.int32)  # as the indices that they are used as
         samples = numbers.reshape(-1, *numbers.shape[lead:])
-        broken = (words for number in range(len(samples)) for words in _broken(name, promise, samples[number], number))
+        broken = (
+            words for number in range(len(samples)) for words in _find_mistakes(name, promise, samples[number], number)
+        )
         what = next(broken, "")
         if what:
             where = what if lead else what.partition(" in sample ")[0]
@@ -31,7 +33,7 @@ def find_broken_promises(call: Examined) -> list[Finding]:
     return found
 
 
-def _broken(name: str, promise: str, numbers: torch.Tensor, sample: int) -> Iterator[str]:
+def _find_mistakes(name: str, promise: str, numbers: torch.Tensor, sample: int) -> Iterator[str]:
     find_mistakes = {"unique": _find_duplicates, "offsets": _find_falls}.get(promise)
     mistakes = find_mistakes(name, numbers) if find_mistakes else _overlapping(name, promise, numbers)
     for one in mistakes:

@@ -124,7 +124,7 @@ class KernelPart:
         return replace(self, extra=extra)
 
     def __reduce__(self) -> Any:
-        return _remade, (reference_to(self.kernel), self.name, self.tensors, self.extra)
+        return _restore_part, (reference_to(self.kernel), self.name, self.tensors, self.extra)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> KernelPart:
         """A copy on the same kernel; a bound one moves to its object's copy where that is being copied too."""
@@ -132,7 +132,7 @@ class KernelPart:
         return self if owner is self.owner else replace(self, kernel=self.engine.bind(self.kernel, owner))
 
 
-def _remade(reference: Reference, name: str, tensors: tuple[str, ...], extra: tuple[Any, ...]) -> KernelPart:
+def _restore_part(reference: Reference, name: str, tensors: tuple[str, ...], extra: tuple[Any, ...]) -> KernelPart:
     return KernelPart(reference.kernel(), name, tensors, extra)
 
 

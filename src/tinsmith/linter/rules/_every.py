@@ -22,7 +22,7 @@ Rule = Callable[[Subject], Iterator[Finding]]
 """Looks at a kernel, and says what it finds."""
 
 RULES: tuple[Rule, ...] = (
-    _memory.overwritten,
+    _memory.find_overwritten_reads,
     _memory.inputs_written,
     _memory.read_too_early,
     _memory.races,

@@ -16,14 +16,14 @@ _OF_EXTREMES = (
 """A running maximum in a local is no way out: Taichi 1.7.4 gets that wrong too (TS405)."""
 
 
-def overwritten(subject: Subject) -> Iterator[Finding]:
+def find_overwritten_reads(subject: Subject) -> Iterator[Finding]:
     """TS101 and TS102: what a reverse pass needs is gone when an engine's reverse mode reads it."""
     if not subject.is_kernel:
         return
     changed = {name for name, roles in subject.roles.items() if roles.of("read") and roles.of("write", "add")}
     changed -= subject.integers | subject.inputs
     for name in sorted(changed):
-        found = subject.roles[name].overwritten(subject.needs.reads[name])
+        found = subject.roles[name].find_overwritten(subject.needs.reads[name])
         if found is not None:
             yield _report_overwritten_read(subject, name, *found)
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..._errors import ConfigError, InputError, pointed, refusal
+from ..._errors import ConfigError, InputError, point_at, refusal
 
 _STRING = r'"(?:\\.|[^"\\\n])*"'
 _COMMENTS = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -66,7 +66,7 @@ def _parse_json(text: str, name: str) -> dict[str, Any]:
         value = json.loads(plain, object_pairs_hook=_once_each, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         headline = f"{name} is no JSON: {error.msg}, line {error.lineno}, column {error.colno}."
-        raise ConfigError(refusal(headline, pointed(text, error.pos))) from error
+        raise ConfigError(refusal(headline, point_at(text, error.pos))) from error
     except _Unfit as error:
         raise ConfigError(refusal(f"{name} is no JSON that says one thing: {error}.")) from error
     if not isinstance(value, dict):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
 from ...bridge import constant_when_traced, is_distributed, is_transformed
@@ -122,7 +123,7 @@ class NetworkArray(torch.nn.Module):
 
         The parameters become DTensors, shared out by cells in runs (`own_cells`), and hold the first process's values.
         Each process then passes samples of its own cells to `forward` and `loss`, and scattered points of any cells
-        to `routed`. Nothing is sent but by `routed`: each point to the process of its network, and its output back.
+        to `route_points`, which alone sends something: each point to the process of its network, its output back.
         Optimizers made before are to be made again.
 
         Checkpoints of a `Trainer` load with any number of processes; so do those of `torch.distributed.checkpoint`.
@@ -238,7 +239,7 @@ class NetworkArray(torch.nn.Module):
             found = loss.of_each(self.forward(x, at).reshape(goal.shape), goal)
         return found.reshape(grid) if len(grid) > 1 else found  # views cost a small step some percent
 
-    def routed(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+    def route_points(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
         """Outputs of scattered points, each by the network of its cell, back in the points' order.
 
         Args:
@@ -258,6 +259,11 @@ class NetworkArray(torch.nn.Module):
         if self.owners is None:
             return self._run_own(points, cells.long())
         return self.owners.route(points, cells.long(), self._run_own)
+
+    @deprecated("`NetworkArray.routed` is named `route_points` now")
+    def routed(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
+        """The old name of `route_points`."""
+        return self.route_points(points, cells)
 
     def _run_own(self, points: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         params = own_rows(self.params)

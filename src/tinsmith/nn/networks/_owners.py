@@ -61,7 +61,7 @@ class Owners:
         outside = (cells < self.own.start) | (cells >= self.own.stop)
         if bool(outside.any()):
             rows = [("cell", str(int(cells[outside][0]))), ("here", f"{self.own.start} to {self.own.stop - 1}")]
-            remedy = "Name cells of `array.own_cells`; `array.routed` takes points of any cell."
+            remedy = "Name cells of `array.own_cells`; `array.route_points` takes points of any cell."
             raise ArgumentError(refusal("`at` names a cell of another process", rows, remedy))
         return cells - self.own.start
 

@@ -2,7 +2,7 @@
 
 `make_optimizer` builds what a configuration describes out of torch.optim (Adam, SGD) and
 pytorch_optimizer (Novograd, Shampoo, Lookahead), wrapped as often as it says; what comes out is a
-`torch.optim.Optimizer`. `averaged` swaps in the weights meant for inference. `RowOptimizer` updates
+`torch.optim.Optimizer`. `use_averages` swaps in the weights meant for inference. `RowOptimizer` updates
 those networks of an array that were trained, and leaves the others and their state as they were. `SelectiveAdam` does
 so for rows of plain parameters; `replace_parameter` follows a parameter whose rows come and go.
 """
@@ -14,7 +14,7 @@ from ._make import make_optimizer
 from ._resize import replace_parameter, require_resizable
 from ._rows import RowOptimizer
 from ._selective_adam import SelectiveAdam
-from ._wrapper import averaged
+from ._wrapper import averaged, use_averages
 
 __all__ = [
     "RowOptimizer",
@@ -24,4 +24,5 @@ __all__ = [
     "make_optimizer",
     "replace_parameter",
     "require_resizable",
+    "use_averages",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ._gradients import gradient, lent
+from ._gradients import gradient, lend_gradients
 from ._wrapper import Wrapper, parameters_of
 
 
@@ -29,7 +29,7 @@ class Batched(Wrapper):
         ]
         self._collected += 1
         if self._collected == self.multiplier:
-            with lent(parameters, self._means):
+            with lend_gradients(parameters, self._means):
                 self.nested.step()
             self._collected = 0
             self._means = [None for _ in parameters]

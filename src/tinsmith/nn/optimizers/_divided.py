@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ._gradients import clear, gradient, lent
+from ._gradients import clear, gradient, lend_gradients
 from ._slots import Slot
 from ._wrapper import Wrapper
 
@@ -67,7 +67,7 @@ class Divided(Wrapper):
         self._follow()
         came = [gradient(piece.whole) for piece in self.pieces]
         gradients = [None if g is None else piece.of(g) for piece, g in zip(self.pieces, came, strict=True)]
-        with lent([piece.slot.parameter for piece in self.pieces], gradients):
+        with lend_gradients([piece.slot.parameter for piece in self.pieces], gradients):
             self.nested.step()
 
     def weights(self) -> list[torch.Tensor]:

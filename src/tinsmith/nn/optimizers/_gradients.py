@@ -23,7 +23,7 @@ def clear(parameters: Sequence[torch.Tensor], set_to_none: bool) -> None:
 
 
 @contextlib.contextmanager
-def lent(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> Iterator[None]:
+def lend_gradients(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> Iterator[None]:
     """Within, these gradients stand in for the parameters' own, and may be overwritten."""
     own = [parameter.grad for parameter in parameters]
     _put(parameters, gradients)

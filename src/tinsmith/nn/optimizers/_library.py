@@ -11,7 +11,7 @@ import torch
 from ..._errors import ArgumentError, refusal
 from ..._extras import missing_package
 from ..config import Section
-from ._gradients import gradient, lent
+from ._gradients import gradient, lend_gradients
 from ._wrapper import Wrapper, parameters_of
 
 
@@ -49,7 +49,7 @@ class Borrowed(Wrapper):
     def _step(self) -> None:
         parameters = parameters_of(self)
         losses = self._decays()
-        with lent(parameters, [self._add_l2(parameter) for parameter in parameters]):
+        with lend_gradients(parameters, [self._add_l2(parameter) for parameter in parameters]):
             self.nested.step()
         for parameter, loss in losses:
             parameter.sub_(loss)

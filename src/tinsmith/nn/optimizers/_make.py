@@ -44,7 +44,7 @@ def make_optimizer(
             begins and ends with a parameter; one part may leave it out and takes what the others leave.
 
     Returns:
-        An Optimizer; see `averaged` for the weights of EMA, Average and Lookahead.
+        An Optimizer; see `use_averages` for the weights of EMA, Average and Lookahead.
 
     Raises:
         ConfigError: the configuration is not understood, asks for what is not there, or does not fit the parameters.

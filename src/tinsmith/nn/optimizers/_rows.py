@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, CheckpointError, ConfigError, ShapeError, refusal
 from ...bridge import is_distributed
 from .._shares import as_shared, of_own_rows, own_rows, share_out
 from ..config import Section, resolve_section
 from ._composite import Composite
-from ._gradients import clear, gradient, lent
+from ._gradients import clear, gradient, lend_gradients
 from ._make import build_optimizer
 from ._row_wrappers import RowAverages, Wrapping, scale_rates
 from ._slots import Params, Slot, slots
@@ -129,7 +130,7 @@ class RowOptimizer:
             for part in self._parts:
                 _set_count(part, count)
             self._counts_differed = False
-        with lent(self._parameters, came), scale_rates(self.param_groups, self._rate(count)):
+        with lend_gradients(self._parameters, came), scale_rates(self.param_groups, self._rate(count)):
             for part in self._parts:
                 part.step()
         self.counts += 1
@@ -157,7 +158,7 @@ class RowOptimizer:
         for part, whole in zip(parts, self._parts, strict=True):
             _lend_state(part, whole, big_of, index, count)
         groups = [group for part in parts for group in part.param_groups]
-        with lent(small, came), scale_rates(groups, self._rate(count)):
+        with lend_gradients(small, came), scale_rates(groups, self._rate(count)):
             for part in parts:
                 part.step()
         for part, whole in zip(parts, self._parts, strict=True):
@@ -174,11 +175,16 @@ class RowOptimizer:
     def _rate(self, count: int) -> float:
         return 1.0 if self._wrapping is None else self._wrapping.rate(count)
 
-    def averaged(self) -> contextlib.AbstractContextManager[None]:
+    def use_averages(self) -> contextlib.AbstractContextManager[None]:
         """Within, the parameters hold the averages of EMA, if the configuration has one; then their own again."""
         if self._averages is None:
             return swap_parameters(self._parameters, self._parameters)
         return swap_parameters(self._parameters, self._averages.weights(self._parameters, self.counts))
+
+    @deprecated("`averaged` is named `use_averages` now")
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """The old name of `use_averages`."""
+        return self.use_averages()
 
     def _check(self, gradients: Sequence[torch.Tensor | None] | None, k: int) -> None:
         if gradients is None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..config import Section
-from ._gradients import lent
+from ._gradients import lend_gradients
 from ._library import Borrowed, from_library
 from ._wrapper import parameters_of
 
@@ -57,7 +57,7 @@ class Shampoo(Borrowed):
         (library,) = state_dict["parts"]
         super().load_state_dict({**state_dict, "parts": [{**library, "state": {}}]})
         parameters = parameters_of(self)
-        with lent(
+        with lend_gradients(
             parameters, [torch.zeros_like(p) if i in library["state"] else None for i, p in enumerate(parameters)]
         ):
             for group in self.param_groups:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import torch
+from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, CheckpointError, refusal
 
@@ -15,7 +16,7 @@ from ..._errors import ArgumentError, CheckpointError, refusal
 class Wrapper(torch.optim.Optimizer, abc.ABC):
     """What all wrappers share: the groups and state of what they wrap, and how their own state is kept.
 
-    A wrapper writes `_step`, and what it keeps between steps as `_kept` and `_restore`; one that holds other
+    A wrapper writes `_step`, and what it keeps between steps in `_collect_state` and `_restore`; one that holds other
     weights for inference, `weights`.
     """
 
@@ -63,9 +64,14 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
         """The weights meant for inference, in the order of the parameters."""
         return [weight for part in self.parts for weight in weights_of(part)]
 
-    def averaged(self) -> contextlib.AbstractContextManager[None]:
-        """See the function `averaged`."""
+    def use_averages(self) -> contextlib.AbstractContextManager[None]:
+        """See the function `use_averages`."""
         return swap_parameters(parameters_of(self), self.weights())
+
+    @deprecated("`averaged` is named `use_averages` now")
+    def averaged(self) -> contextlib.AbstractContextManager[None]:
+        """The old name of `use_averages`."""
+        return self.use_averages()
 
     def state_dict(self) -> dict[str, Any]:
         """Everything that a resumed run needs to go on bit for bit."""
@@ -115,10 +121,10 @@ def weights_of(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
 
 
 class AveragingOptimizer(Protocol):
-    def averaged(self) -> contextlib.AbstractContextManager[None]: ...
+    def use_averages(self) -> contextlib.AbstractContextManager[None]: ...
 
 
-def averaged(optimizer: torch.optim.Optimizer | AveragingOptimizer) -> contextlib.AbstractContextManager[None]:
+def use_averages(optimizer: torch.optim.Optimizer | AveragingOptimizer) -> contextlib.AbstractContextManager[None]:
     """Within, the parameters hold the weights meant for inference; afterwards their own again.
 
     These are the averages of EMA and Average and the slow weights of Lookahead, however deeply wrapped, also of a
@@ -128,12 +134,18 @@ def averaged(optimizer: torch.optim.Optimizer | AveragingOptimizer) -> contextli
     Example:
         >>> w = torch.nn.Parameter(torch.zeros(2, 2))
         >>> optimizer = ts.nn.make_optimizer([w], {"otype": "EMA", "decay": 0.5, "nested": {"otype": "SGD"}})
-        >>> with ts.nn.averaged(optimizer):
+        >>> with ts.nn.use_averages(optimizer):
         ...     prediction = w @ w
     """
     if isinstance(optimizer, torch.optim.Optimizer) and not isinstance(optimizer, Wrapper):
         return contextlib.nullcontext()
-    return optimizer.averaged()
+    return optimizer.use_averages()
+
+
+@deprecated("`tinsmith.nn.averaged` is named `tinsmith.nn.use_averages` now")
+def averaged(optimizer: torch.optim.Optimizer | AveragingOptimizer) -> contextlib.AbstractContextManager[None]:
+    """The old name of `use_averages`."""
+    return use_averages(optimizer)
 
 
 @contextlib.contextmanager

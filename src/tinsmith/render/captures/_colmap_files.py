@@ -173,21 +173,21 @@ class _Bytes:
     def skip(self, count: int) -> None:
         """Go on by so many bytes."""
         if self.place + count > len(self.held):
-            raise self.broken("it ends too early")
+            raise self.make_error("it ends too early")
         self.place += count
 
     def text(self) -> str:
         """A text up to a byte of 0."""
         end = self.held.find(b"\0", self.place)
         if end < 0:
-            raise self.broken("a name has no end")
+            raise self.make_error("a name has no end")
         begin, self.place = self.place, end + 1
         try:
             return self.held[begin:end].decode("utf-8")
         except UnicodeDecodeError as cause:
-            raise self.broken("a name is no text") from cause
+            raise self.make_error("a name is no text") from cause
 
-    def broken(self, reason: str) -> InputError:
+    def make_error(self, reason: str) -> InputError:
         """What is wrong at this place."""
         rows = [("file", str(self.path)), ("byte", f"{self.place} of {len(self.held)}"), ("because", reason)]
         return InputError(refusal("a binary file of the reconstruction is broken", rows))
@@ -198,20 +198,20 @@ def _read_binary(path: Path, form: _Form) -> list[Any]:
     (count,) = source.take("Q")
     found = [form.take(source) for _ in _check_count(source, count)]
     if source.place != len(source.held):
-        raise source.broken(f"there is more than its {count} entries")
+        raise source.make_error(f"there is more than its {count} entries")
     return found
 
 
 def _check_count(source: _Bytes, count: int) -> range:
     if count > len(source.held):  # each entry has a byte at least: a count of nonsense would take hours
-        raise source.broken(f"it cannot hold {count} entries")
+        raise source.make_error(f"it cannot hold {count} entries")
     return range(count)
 
 
 def _take_camera(source: _Bytes) -> CameraRecord:
     number, model, width, height = source.take("iiQQ")
     if not 0 <= model < len(MODELS):
-        raise source.broken(f"there is no camera model with number {model}")
+        raise source.make_error(f"there is no camera model with number {model}")
     name, count = list(MODELS.items())[model]
     return CameraRecord(number, name, width, height, source.take(f"{count}d"))
 

@@ -74,4 +74,4 @@ class _Writing:
     def replace_cells(self, expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Local):
             return nodes.Load(expr.name, (), (), expr.type) if expr.name in self.names else expr
-        return walk.rebuilt(expr, self.replace_cells)
+        return walk.rebuild(expr, self.replace_cells)

@@ -144,7 +144,7 @@ class State:
     def _expand_choices(self, expr: nodes.Expr) -> nodes.Expr:
         """An expression whose choices were made by branches, written here."""
         if expr not in self.choices or not isinstance(expr, nodes.Select):
-            return walk.rebuilt(expr, self._expand_choices)
+            return walk.rebuild(expr, self._expand_choices)
         condition = self._expand_choices(expr.condition)
         if isinstance(condition, nodes.Const):
             return self._expand_choices(expr.then if condition.value else expr.otherwise)

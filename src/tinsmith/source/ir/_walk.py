@@ -26,7 +26,7 @@ def operands(expr: nodes.Expr) -> tuple[nodes.Expr, ...]:
     return () if of_type is None else of_type(expr)
 
 
-def rebuilt(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Expr:
+def rebuild(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Expr:
     """An expression with each of its operands changed; itself where none is."""
     old = operands(expr)
     new = tuple([change(one) for one in old])
@@ -83,7 +83,7 @@ def substitute(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr
     """An expression with locals replaced."""
     if isinstance(expr, nodes.Local):
         return values.get(expr.name, expr)
-    return rebuilt(expr, lambda one: substitute(one, values))
+    return rebuild(expr, lambda one: substitute(one, values))
 
 
 def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
@@ -149,13 +149,11 @@ def with_bodies(
             return statement
 
 
-def rewritten(
-    body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]
-) -> tuple[nodes.Stmt, ...]:
+def rewrite(body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]) -> tuple[nodes.Stmt, ...]:
     """Statements in which several, or none, stand for each: what is inside one changes before it does."""
     found: list[nodes.Stmt] = []
     for one in body:
-        found += change(with_bodies(one, lambda inner: rewritten(inner, change)))
+        found += change(with_bodies(one, lambda inner: rewrite(inner, change)))
     return tuple(found)
 
 
@@ -216,7 +214,7 @@ def number_statements(body: Sequence[nodes.Stmt]) -> tuple[nodes.Stmt, ...]:
         used.add(one.number)
         return (one,)
 
-    return rewritten(body, change)
+    return rewrite(body, change)
 
 
 def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:

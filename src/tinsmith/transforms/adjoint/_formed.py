@@ -225,7 +225,7 @@ class Forming:
             return scope[expr.name]
         is_choice = isinstance(expr, nodes.Select) and types.is_float(expr.type)
         if not is_choice and not isinstance(expr, nodes.Load):
-            return walk.rebuilt(expr, lambda one: self.expression(one, scope, line))
+            return walk.rebuild(expr, lambda one: self.expression(one, scope, line))
         wish = f"{expr.array}_at" if isinstance(expr, nodes.Load) else "chosen"
         name = self.names.fresh(wish, expr.type)
         self.assign_fresh(name, expr, scope, line)

@@ -153,7 +153,7 @@ class FrameReversal(ABC):
                 case nodes.Assign() | nodes.Decompose():
                     found.append(step)
                 case nodes.Store():
-                    found += self.overwritten(step)
+                    found += self.save_overwritten(step)
                 case nodes.Atomic():
                     pass  # nobody reads what it changes: a read one has become a load and a store
                 case Branch():
@@ -163,7 +163,7 @@ class FrameReversal(ABC):
                     found += self.forward_loop(step)
         return found
 
-    def overwritten(self, store: nodes.Store) -> Block:
+    def save_overwritten(self, store: nodes.Store) -> Block:
         """A store to a copy: what was there before is kept in a local."""
         if store.array not in self.task.state or store.number in self._unread:
             return []

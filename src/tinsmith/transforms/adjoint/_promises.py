@@ -221,7 +221,7 @@ class _Proof:
 
 
 def _without_casts(expr: nodes.Expr) -> nodes.Expr:
-    inner = walk.rebuilt(expr, _without_casts)
+    inner = walk.rebuild(expr, _without_casts)
     if isinstance(inner, nodes.Cast) and not inner.keeps_bits and inner.type in _INDICES and inner.value.type in _WHOLE:
         return inner.value
     return inner

@@ -46,9 +46,9 @@ class _Splitting:
         if isinstance(expr, nodes.Cast):
             return replace(expr, value=self.split_expression(expr.value, wish, line))
         if isinstance(expr, nodes.Unary | nodes.Binary) and expr.operator in _LINEAR:
-            return walk.rebuilt(expr, lambda part: self.split_expression(part, wish, line))
+            return walk.rebuild(expr, lambda part: self.split_expression(part, wish, line))
         if is_root or (isinstance(expr, nodes.Binary) and expr.operator == "*"):
-            return walk.rebuilt(expr, lambda part: self.leaf(part, wish, line))
+            return walk.rebuild(expr, lambda part: self.leaf(part, wish, line))
         return self.leaf(expr, wish, line)
 
     def leaf(self, expr: nodes.Expr, wish: str, line: int) -> nodes.Expr:

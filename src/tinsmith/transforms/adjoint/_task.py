@@ -287,6 +287,6 @@ def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: Given) -> tup
     def change(expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Size) and expr.array in instead:
             return replace(expr, array=instead[expr.array])
-        return walk.rebuilt(expr, change)
+        return walk.rebuild(expr, change)
 
     return tuple(walk.transform(one, change) for one in statements) if instead else statements

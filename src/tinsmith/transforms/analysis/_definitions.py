@@ -65,7 +65,7 @@ def expand(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Ex
     if any(one is None for one in parts):
         return None
     given = iter(parts)
-    return walk.rebuilt(expr, lambda _: next(given))  # type: ignore[arg-type,return-value]
+    return walk.rebuild(expr, lambda _: next(given))  # type: ignore[arg-type,return-value]
 
 
 class DefinitionsAndUses:

@@ -102,7 +102,7 @@ class _Ordering:
         def written_out(expr: nodes.Expr) -> nodes.Expr:
             if isinstance(expr, nodes.Local) and expr.name in values:
                 return written_out(values[expr.name])
-            return walk.rebuilt(expr, written_out)
+            return walk.rebuild(expr, written_out)
 
         found = written_out(bound)
         if can_evaluate(found):
@@ -239,7 +239,7 @@ class _Ordering:
         """A statement that finds the block's memory in the arrays of all blocks."""
 
         def redirect_load(expr: nodes.Expr) -> nodes.Expr:
-            expr = walk.rebuilt(expr, redirect_load)
+            expr = walk.rebuild(expr, redirect_load)
             if isinstance(expr, nodes.Load) and expr.array in self.kernel.block_memory:
                 return replace(expr, index=(self.layout.block, *expr.index))
             return expr

@@ -110,7 +110,7 @@ class BlockLayout:
 
     def in_blocks(self, expr: nodes.Expr) -> nodes.Expr:
         """An expression in which divisions of an iteration's number by a known number speak of block and lane."""
-        expr = walk.rebuilt(expr, self.in_blocks)
+        expr = walk.rebuild(expr, self.in_blocks)
         match expr:
             case nodes.Binary("//" | "%" as operator, left, nodes.Const(value, "i32"), "i32") if value > 0:
                 if left in (self._numbering, self.number):

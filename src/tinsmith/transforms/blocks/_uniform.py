@@ -58,7 +58,7 @@ class BlockLevel:
         """An expression in which the loop's variables, and locals that are worked out from lanes, are written out."""
         expr = self.layout.in_blocks(expr)
         if not isinstance(expr, nodes.Local):
-            return walk.rebuilt(expr, self._expand)
+            return walk.rebuild(expr, self._expand)
         if expr.name in self.layout.variables:
             return self.layout.variables[expr.name]
         if expr.name not in self.pure:
@@ -80,7 +80,7 @@ class BlockLevel:
                 for part, factor in zip(keys, found.terms.values(), strict=True):
                     total = plus(total, times(constant(factor, "i32"), part))
                 return total
-        return walk.rebuilt(expr, self._without_lanes)
+        return walk.rebuild(expr, self._without_lanes)
 
     def _find_pure(self) -> dict[str, nodes.Expr]:
         found: dict[str, nodes.Expr] = {}

@@ -54,7 +54,7 @@ def write_in_order(
             return _candidate(one, mine, reset, names)
         return (*reset, one)
 
-    found = walk.rewritten(task, change)
+    found = walk.rewrite(task, change)
     return found, tuple(memory for both in extremes.values() for one in both.values() for memory in one.beside)
 
 

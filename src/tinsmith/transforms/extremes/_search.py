@@ -135,7 +135,7 @@ class Search:
     def again(self, change: Standing, start: Block = (), also: Rewriting | None = None) -> Block:
         """The task once more with something for its atomics, of the rest only what that needs, on copies."""
         body = replace_statements(self._body, self.atomics, change)
-        body = (*start, *(body if also is None else walk.rewritten(body, also)))
+        body = (*start, *(body if also is None else walk.rewrite(body, also)))
         loop = self.loop or nodes.For((self.names.fresh("once", INTEGER),), ((ZERO, ONE),), (), True)
         others = self.changed - self.extremes.keys()
         found = eliminate_dead_code([replace(loop, body=body)], private=others)

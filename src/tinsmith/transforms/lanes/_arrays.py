@@ -52,7 +52,7 @@ def with_arrays(
         value = nodes.Cast(value, "i32") if value.type == "u1" else value
         return nodes.Store(arrays[name].name, (lane,), (), value)
 
-    return [*arrays.values()], walk.rewritten(body, change)
+    return [*arrays.values()], walk.rewrite(body, change)
 
 
 def _read_early(loop: nodes.For, wanted: set[str]) -> list[str]:

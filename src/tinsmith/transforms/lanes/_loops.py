@@ -73,7 +73,7 @@ def with_named_bounds(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.S
         bounds = tuple([(name("begin", first), name("end", end)) for first, end in one.bounds])
         return (*given, replace(one, bounds=bounds))
 
-    return walk.rewritten(body, change)
+    return walk.rewrite(body, change)
 
 
 def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.Stmt, ...], set[str]]:
@@ -101,7 +101,7 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.S
         counted = integer("-", integer("-", end, number(1)), back)
 
         def rename(expr: nodes.Expr) -> nodes.Expr:
-            return place if expr == counted else walk.rebuilt(expr, rename)
+            return place if expr == counted else walk.rebuild(expr, rename)
 
         inner = tuple([walk.transform(part, rename) for part in one.body])
         if inner == one.body or back.name in find_mentioned(inner):
@@ -109,4 +109,4 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.S
         found.add(place.name)
         return (replace(one, names=(place.name,), body=inner),)
 
-    return walk.rewritten(body, change), found
+    return walk.rewrite(body, change), found

@@ -214,9 +214,9 @@ class _Task:
 
     def with_arrays(self, body: Sequence[nodes.Stmt]) -> tuple[list[nodes.Stmt], tuple[nodes.Stmt, ...]]:
         varying = self.sharing.varying
-        return with_arrays(body, self.writer.lane, self.width, varying, self.remade(), self.names)
+        return with_arrays(body, self.writer.lane, self.width, varying, self.plan_remaking(), self.names)
 
-    def remade(self) -> Remade:
+    def plan_remaking(self) -> Remade:
         """What loops over lanes work out again, so that it is a range of elements that they read by it.
 
         A number from an array could be any number, to the compilers.

@@ -133,7 +133,7 @@ class Writer:
         """An expression for all lanes, of which inactive ones load element 0; functions by arithmetic."""
         if isinstance(expr, nodes.Unary) and moves(expr):
             return replace(expr, operator=FUNCTIONS[expr.operator], value=self.guard_expression(expr.value, mask))
-        found = walk.rebuilt(expr, lambda part: self.guard_expression(part, mask))
+        found = walk.rebuild(expr, lambda part: self.guard_expression(part, mask))
         if not isinstance(found, nodes.Load) or mask == TRUE or self.sharing.is_shared_index(found):
             return found
         tests = self.sharing.bounds_of(found)

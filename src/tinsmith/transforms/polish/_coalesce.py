@@ -114,7 +114,7 @@ def _rename(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator[
     def expression(expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Local):
             return replace(expr, name=name(expr.name))
-        return walk.rebuilt(expr, expression)
+        return walk.rebuild(expr, expression)
 
     for one in body:
         one = walk.rename_results(walk.with_expressions(one, expression), name)

@@ -36,7 +36,7 @@ def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Bl
             return ()
         return (walk.with_expressions(one, lambda expr: walk.substitute(expr, values)),)
 
-    return walk.rewritten(body, change)
+    return walk.rewrite(body, change)
 
 
 def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:

@@ -105,7 +105,7 @@ def name_locals(
     def expression(expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Local):
             return replace(expr, name=new[expr.name])
-        return walk.rebuilt(expr, expression)
+        return walk.rebuild(expr, expression)
 
     def statement(one: nodes.Stmt) -> nodes.Stmt:
         return walk.rename_results(one, new.__getitem__)

@@ -107,7 +107,7 @@ class Expressions:
     def _operation(self, expr: nodes.Unary | nodes.Binary | nodes.Cast) -> Dual:
         """First written with a placeholder for each part, to see which of them the tangent uses."""
         shell = _Shell(self)
-        operation = walk.rebuilt(expr, shell.operand)
+        operation = walk.rebuild(expr, shell.operand)
         assert isinstance(operation, nodes.Unary | nodes.Binary | nodes.Cast)
         result = nodes.Local("result ", expr.type)
         moved = [slope.along(seed) for slope in slopes(operation, result) if (seed := shell.tangent(slope.operand))]

@@ -108,7 +108,7 @@ class _Writing:
         if search.copies:
             raise self._make_refusal("a maximum or minimum in a parallel loop that changes what it reads", loop)
         raced = search.extremes.keys()
-        rest = walk.rewritten(
+        rest = walk.rewrite(
             (loop,), lambda one: () if isinstance(one, nodes.Store | nodes.Atomic) and one.array in raced else (one,)
         )
         serial = tuple([replace(one, is_parallel=False) for one in alone if isinstance(one, nodes.For)])

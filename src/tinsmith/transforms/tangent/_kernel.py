@@ -78,7 +78,7 @@ def _without_idle_results(kernel: nodes.Kernel) -> Block:
     def change(one: nodes.Stmt) -> Block:
         return (replace(one, result=None) if isinstance(one, nodes.Atomic) and one.result not in used else one,)
 
-    return walk.rewritten(kernel.body, change)
+    return walk.rewrite(kernel.body, change)
 
 
 def _kind(kernel: nodes.Kernel, name: str) -> str:

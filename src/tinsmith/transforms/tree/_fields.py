@@ -9,7 +9,16 @@ from dataclasses import replace
 from typing import Any
 
 from ...engines import Engine, Language
-from ...source import Hands, Scope, Source, is_plain_object, pass_fields_as_arrays, read, remade, remade_function
+from ...source import (
+    Hands,
+    Scope,
+    Source,
+    is_plain_object,
+    pass_fields_as_arrays,
+    read,
+    rebuild_function,
+    remade_function,
+)
 
 
 def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arrays: Mapping[int, str]) -> Source:
@@ -25,7 +34,7 @@ def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arra
     tree = found.tree
     known = {argument.arg for argument in tree.args.args}
     tree.args.args += [ast.arg(name) for name in dict.fromkeys(arrays.values()) if name not in known]
-    function = remade(source, tree, found.names) if found.names else source.function
+    function = rebuild_function(source, tree, found.names) if found.names else source.function
     return replace(source, function=function, tree=tree)
 
 
