@@ -29,7 +29,7 @@ def test_one_wrong_bound_is_told_once(lang):
     told = [one for one in json.loads(as_json(report, Path.cwd()))["findings"] if one["rule"] == "TS604"]
     assert [one["follows"]["line"] for one in told if "follows" in one] == [cause.line] * 4
     page = report.html()
-    assert page.count('<b class="error">error TS604</b>') == 1
+    assert page.count('<b class="error">error <a href="#rule-TS604">TS604</a></b>') == 1
     assert page.count(f"4 more findings follow from this: TS604 in lines {cause.line}-{cause.line + 1}") == 2
     assert page.count('class="row marked error"') == 2
 

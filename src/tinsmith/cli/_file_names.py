@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from .._errors import InputError, nearest, refusal
+from ..source import parse_module
 
 _DYNAMIC = frozenset({"exec", "globals", "__getattr__"})
 """Names whose use may bind others; of attributes, `sys.modules` does."""
@@ -23,7 +24,7 @@ def require_defined(file: str, name: str) -> None:
     """Raises InputError where the text of a file shows that `name` is not there, or is not a kernel or an op."""
     text = _read(file)
     try:
-        tree, table = ast.parse(text, file), symtable.symtable(text, file, "exec")
+        tree, table = parse_module(text, file), symtable.symtable(text, file, "exec")
     except (SyntaxError, ValueError) as error:
         rows = [("file", file), ("line", str(getattr(error, "lineno", None) or 1)), ("because", str(error))]
         raise InputError(refusal("the file is not valid Python", rows, "Correct it first.")) from error

@@ -32,8 +32,8 @@ def resolve_section(
             exclude each other, or a key that would do nothing here.
 
     Example:
-        >>> from tinsmith.nn.config import resolved
-        >>> resolved("network", {"otype": "mlp", "n_neurons": 64}).options["n_neurons"]
+        >>> from tinsmith.nn.config import resolve_section
+        >>> resolve_section("network", {"otype": "mlp", "n_neurons": 64}).options["n_neurons"]
         64
     """
     if isinstance(config, Section):
