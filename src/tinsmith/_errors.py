@@ -156,7 +156,7 @@ def point_at(text: str, column: int) -> list[tuple[str, str]]:
     """Rows for `refusal`: the line of `text` that holds `column`, and a caret under it.
 
     Example:
-        >>> print(refusal("`y` has no brackets.", pointed("x[n] -> y", 8), "Write `y[n]`."))
+        >>> print(refusal("`y` has no brackets.", point_at("x[n] -> y", 8), "Write `y[n]`."))
         `y` has no brackets.
           x[n] -> y
                   ^

@@ -142,7 +142,7 @@ def clip_line(line: str, column: int, width: int) -> tuple[str, int]:
     """What fits of a line without its indentation, and where its `column` is there; 0 where it is unknown.
 
     Example:
-        >>> windowed("    y[i] = x[i] + x[i + 1]", 19, 12)
+        >>> clip_line("    y[i] = x[i] + x[i + 1]", 19, 12)
         ('…i] + x[i +…', 7)
     """
     bare = line.lstrip().expandtabs(1)

@@ -20,8 +20,8 @@ class Section:
         where: the place in the configuration, such as `encoding.nested[1]`: for refusals. Not compared.
 
     Example:
-        >>> from tinsmith.nn.config import resolved
-        >>> resolved("encoding", {"otype": "oneblob"})
+        >>> from tinsmith.nn.config import resolve_section
+        >>> resolve_section("encoding", {"otype": "oneblob"})
         Section(otype='OneBlob', options={'n_bins': 16}, nested=())
     """
 
@@ -34,8 +34,8 @@ class Section:
         """The section as a configuration again, every default written out: `resolved` of it equals this section.
 
         Example:
-            >>> from tinsmith.nn.config import resolved
-            >>> resolved("loss", {}).config()
+            >>> from tinsmith.nn.config import resolve_section
+            >>> resolve_section("loss", {}).config()
             {'otype': 'RelativeL2'}
         """
         given = {key: value for key, value in self.options.items() if value is not None}

@@ -19,15 +19,15 @@ def encoder(section: Section, n_input_dims: int) -> Encoder:
     """The encoder that a section of a configuration describes.
 
     Args:
-        section: of `config.resolved("encoding", ...)`.
+        section: of `config.resolve_section("encoding", ...)`.
         n_input_dims: numbers a position.
 
     Raises:
         ConfigError: the encoding is none of so many dims, or its table has too many numbers for 32 bits.
 
     Example:
-        >>> from tinsmith.nn.config import resolved
-        >>> encoder(resolved("encoding", {"otype": "Frequency", "n_frequencies": 4}), 3).n_output_dims
+        >>> from tinsmith.nn.config import resolve_section
+        >>> encoder(resolve_section("encoding", {"otype": "Frequency", "n_frequencies": 4}), 3).n_output_dims
         24
     """
     options = section.options

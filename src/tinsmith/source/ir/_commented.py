@@ -17,7 +17,7 @@ def add_comments(tree: ast.FunctionDef, line: Callable[[int], str]) -> list[str]
 
     Example:
         >>> tree = ast.parse("def k(x):\n    a = x[0]\n    x[1] = a * a").body[0]
-        >>> print("\n".join(commented(tree, {2: "x[1] = x[0] ** 2"}.get)))
+        >>> print("\n".join(add_comments(tree, {2: "x[1] = x[0] ** 2"}.get)))
         def k(
             x,
         ):

@@ -74,7 +74,7 @@ def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults:
     Example:
         >>> k = nodes.Kernel("one", "", {"y": nodes.Array("y", "f32", 0)}, {}, {},
         ...                  (nodes.Store("y", (), (), nodes.Const(1.0, "f32")),))
-        >>> print(ast.unparse(printed(k, {"y": "_lang.types.ndarray()"}, Defaults())))
+        >>> print(ast.unparse(print_kernel(k, {"y": "_lang.types.ndarray()"}, Defaults())))
         def one(y: _lang.types.ndarray()):
             y[None] = 1.0
     """

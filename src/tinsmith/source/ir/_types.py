@@ -49,7 +49,7 @@ def promote(one: str, other: str) -> str:
     """The type of an arithmetic operation on two.
 
     Example:
-        >>> promoted("i64", "f32"), promoted("i32", "i64"), promoted("i32", "u32")
+        >>> promote("i64", "f32"), promote("i32", "i64"), promote("i32", "u32")
         ('f32', 'i64', 'u32')
     """
     if is_float(one) != is_float(other):
