@@ -9,9 +9,10 @@ from where, `__init__.pyi` says; each room is loaded when one of its names is fi
 
 import lazy_loader
 
-from . import _offers
+from . import _offers, _suggestions
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__ = _suggestions.attach_suggestions(__name__, __getattr__, __all__)
 _offers.checking.load_by(lambda: __getattr__("check"))
 _offers.checking_scan.load_by(lambda: __getattr__("check"))
 _offers.describing_birth.load_by(lambda: __getattr__("check"))

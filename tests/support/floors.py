@@ -23,6 +23,7 @@ FLOORS = {
     "_extras": 0,
     "_lazy": 0,
     "_offers": 0,
+    "_suggestions": 0,
     "_warned": 0,
     "reference": 0,
     "spec": 1,
@@ -44,8 +45,11 @@ FLOORS = {
     "__main__": 9,
 }
 LATE = "__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)"
+SUGGESTING = "__getattr__ = _suggestions.attach_suggestions(__name__, __getattr__, __all__)"
 """What the public face may say: its stub, which keeps the same rules, tells which names come from where."""
-GROUND = frozenset({"_version", "_errors", "_config", "_extras"})  # one room in four files: they may know each other
+GROUND = frozenset(
+    {"_version", "_errors", "_config", "_extras", "_suggestions"}
+)  # one room in five files: they may know each other
 
 ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})
@@ -142,7 +146,7 @@ def _only_hands_on(tree: ast.Module) -> _Found:
         docstring = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         names_all = isinstance(node, ast.Assign) and [ast.unparse(t) for t in node.targets] == ["__all__"]
         says_how = ast.unparse(node).startswith("_offers.")  # how a room is loaded that another one asks for
-        is_late = ast.unparse(node) == LATE
+        is_late = ast.unparse(node) in (LATE, SUGGESTING)
         if not (docstring or names_all or is_late or says_how or isinstance(node, ast.Import | ast.ImportFrom)):
             yield node.lineno, "the public face hands names on and defines nothing"
 

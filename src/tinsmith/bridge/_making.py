@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._errors import ArgumentError, refusal
+from .._suggestions import suggest_options
 from ..spec import parse
 from ._chained import check_links, check_repeats
 from ._op import Op, Result
@@ -13,6 +14,7 @@ from ._options import Adjoint, Half, OpOptions, Order
 from ._replaced import follow_replaced
 
 
+@suggest_options
 def op(
     spec: str,
     *,
@@ -102,6 +104,7 @@ def op(
     return decorate
 
 
+@suggest_options
 def chain(
     spec: str,
     kernels: Sequence[Any] = (),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from html import escape
 from inspect import Signature as PythonSignature
 from typing import Any, Generic
 
@@ -370,6 +371,13 @@ class Op(Generic[Result]):
     def __repr__(self) -> str:
         origin = self._core.reverse.name
         return f"<tinsmith op `{self.name}`: {self.spec}, on {self.engine}, gradient from {origin}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        rows = {"spec": str(self.spec), "arguments": ", ".join(self.arguments), "results": ", ".join(self.results)}
+        rows |= {"engine": self.engine, "gradient from": self._core.reverse.name}
+        cells = "".join(f"<tr><th>{name}</th><td><code>{escape(text)}</code></td></tr>" for name, text in rows.items())
+        return f"<table><caption>op <code>{escape(self.name)}</code></caption>{cells}</table>"
 
     def __reduce__(self) -> Any:
         written = written_options(self.name, replace(self._options, examples=_NOTHING))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from html import escape
 from typing import Literal
 
 import numpy as np
@@ -14,7 +15,7 @@ from .gradients import Compared, Mode
 Verdict = Literal["right", "wrong", "refused", "not compared", "not tested", "nothing to differentiate"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Gradcheck:
     """What a gradient check found. `print` it to read it.
 
@@ -98,6 +99,13 @@ class Gradcheck:
         width = max([0, *(len(one.name) for one in self.modes)])
         lines += [f"  {one.name:{width}}  {one}" for one in self.modes]
         return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<tinsmith gradient check of {self.kind} `{self.name}`: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         return "\n".join([self.summary, *map(str, self.findings)])

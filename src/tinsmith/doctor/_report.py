@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -26,7 +27,7 @@ NOT_LOOKED_AT = frozenset({"TS001", "TS002"})
 _NOUNS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "hint"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Report:
     """What a check found. Print it, open its `html()`, or let it raise.
 
@@ -137,6 +138,13 @@ class Report:
         if path is not None:
             Path(path).write_text(text, "utf-8")
         return text
+
+    def __repr__(self) -> str:
+        return f"<tinsmith report of {self.name}: {self.verdict}, {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         from ._terminal import plain  # needs rich, which both engines bring along

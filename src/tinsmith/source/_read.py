@@ -111,6 +111,13 @@ class Unrun:
     is_method: bool = False
 
 
+_WITHOUT_SOURCE = {
+    "<stdin>": "Before Python 3.13 the plain prompt keeps no source of what is typed; IPython does. ",
+    "<string>": "Code that is given to `exec` or `python -c` has no source that can be found. ",
+}
+"""Why there is none, by the name of the file."""
+
+
 def read(function: Callable[..., Any] | Unrun) -> Source:
     """The source of a Python function.
 
@@ -130,6 +137,7 @@ def read(function: Callable[..., Any] | Unrun) -> Source:
             refusal(
                 f"the source of kernel `{function.__name__}` cannot be found",
                 [("file", function.__code__.co_filename)],
+                f"{_WITHOUT_SOURCE.get(function.__code__.co_filename, '')}"
                 "Put the kernel into a file or a notebook cell: an engine compiles source, not bytecode.",
             )
         ) from cause
