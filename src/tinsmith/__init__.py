@@ -5,7 +5,7 @@ from where, `__init__.pyi` says; each room is loaded when one of its names is fi
 `import tinsmith` costs nothing of what a script does not use.
 """
 
-# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 
 import lazy_loader
 
