@@ -201,11 +201,11 @@ def test_files_that_are_no_datasets(folder, fitting, tmp_path):
     assert "holds no dataset" in said and "transforms.json" in said
     path.write_text('{"frames": [\n{"file_path": "a"},,]}')
     said = refused(fitting(dataset=folder))
-    assert "is no JSON" in said and str(path) in said and "2, column" in said
+    assert "is not valid JSON" in said and str(path) in said and "2, column" in said
     path.write_text("[1, 2]")
     assert "a list" in refused(fitting(dataset=folder))
     path.write_bytes(b'{"frames": "\xff"}')
-    assert "is no JSON" in refused(fitting(dataset=folder))
+    assert "is not valid JSON" in refused(fitting(dataset=folder))
 
 
 @pytest.mark.usefixtures("nothing_runs")

@@ -270,7 +270,7 @@ def test_fit_takes_lists_and_functions():
 def test_fit_says_that_batches_ended():
     drawn = (batch(step) for step in range(3))
     trainer = Trainer(mlp(), ADAM, "L2")
-    with pytest.raises(ArgumentError, match="`batches` ended before the last step"):
+    with pytest.raises(ArgumentError, match="`batches` was exhausted before the last step"):
         trainer.fit(drawn, 4, progress=False)
     assert trainer.step == 3
 

@@ -32,7 +32,7 @@ def fit_scene(
         Background, typer.Option(help="What is behind the scene; if pictures are see-through, learned on any.")
     ] = Background.white,
     distortion: Annotated[
-        float, typer.Option(min=0, help="Weight of the distortion loss, which draws what floats together.")
+        float, typer.Option(min=0, help="Weight of the distortion loss, which penalizes scattered density.")
     ] = 0.0,
     seed: Annotated[int, typer.Option(min=0, help="What weights start as, and which pixels are drawn.")] = 1337,
     engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,

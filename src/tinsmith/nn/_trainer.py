@@ -359,7 +359,9 @@ def _endless(batches: Iterable[Batch]) -> Iterator[Batch]:
         if not came:
             remedy = "Pass a list, a DataLoader, or a function from the step to its batch."
             rows = [("epochs before", str(epoch))]
-            raise ArgumentError(refusal("`batches` ended before the last step, and begins no more", rows, remedy))
+            raise ArgumentError(
+                refusal("`batches` was exhausted before the last step, and cannot be restarted", rows, remedy)
+            )
 
 
 def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> None:

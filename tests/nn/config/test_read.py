@@ -41,9 +41,9 @@ def test_a_mapping_is_copied():
     ("source", "error", "words"),
     [
         ('{"a": 1 // one\n "b": 2}', ConfigError, ["line 2, column 2", '"b": 2}', "^"]),
-        ('{"a": 1,, "b": 2}', ConfigError, ["is no JSON", "line 1, column 9"]),
-        ('{"a": "un', ConfigError, ["is no JSON", "line 1, column 7"]),
-        ('{"a": 1} /* open', ConfigError, ["is no JSON: Extra data"]),
+        ('{"a": 1,, "b": 2}', ConfigError, ["is not valid JSON", "line 1, column 9"]),
+        ('{"a": "un', ConfigError, ["is not valid JSON", "line 1, column 7"]),
+        ('{"a": 1} /* open', ConfigError, ["is not valid JSON: Extra data"]),
         ('{"a": NaN}', ConfigError, ["NaN is no number of JSON"]),
         ('{"a": 1, "a": 2}', ConfigError, ['has the key "a" more than once']),
         ("nowhere/config.json", InputError, ["nowhere/config.json cannot be read", "No such file"]),
@@ -59,5 +59,5 @@ def test_what_is_refused(source, error, words):
 def test_a_file_that_is_no_object(tmp_path):
     path = tmp_path / "list.json"
     path.write_text("[1, 2]", encoding="utf-8")
-    with pytest.raises(ConfigError, match="list.json is no JSON object"):
+    with pytest.raises(ConfigError, match="list.json is not a JSON object"):
         read(path)

@@ -207,8 +207,8 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, at):
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda o: o.step([5]), ShapeError, ["A row is named that there is not", "0 to 4", "5 to 5"]),
-        (lambda o: o.step([-1]), ShapeError, ["A row is named that there is not"]),
+        (lambda o: o.step([5]), ShapeError, ["A row index is out of range", "0 to 4", "5 to 5"]),
+        (lambda o: o.step([-1]), ShapeError, ["A row index is out of range"]),
         (lambda o: o.step([1, 2, 1]), ArgumentError, ["named more than once", "Name each row once"]),
         (lambda o: o.step(torch.ones(4, dtype=torch.bool)), ShapeError, ["mask of rows", "(5,)", "(4,)"]),
         (lambda o: o.step([[1, 2]]), ShapeError, ["named by one number each", "(1, 2)", "NetworkArray.rows"]),

@@ -31,7 +31,7 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
 
     Raises:
         InputError: the file cannot be read.
-        ConfigError: it is no JSON object, or one that names a key twice.
+        ConfigError: it is not a JSON object, or one that names a key twice.
 
     Example:
         >>> ts.nn.read('{"n_bins": 16, /* a power of two */ }')
@@ -65,12 +65,14 @@ def _parse_json(text: str, name: str) -> dict[str, Any]:
     try:
         value = json.loads(plain, object_pairs_hook=_once_each, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
-        headline = f"{name} is no JSON: {error.msg}, line {error.lineno}, column {error.colno}."
+        headline = f"{name} is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}."
         raise ConfigError(refusal(headline, point_at(text, error.pos))) from error
     except _Unfit as error:
-        raise ConfigError(refusal(f"{name} is no JSON that says one thing: {error}.")) from error
+        raise ConfigError(refusal(f"{name} is ambiguous JSON: {error}.")) from error
     if not isinstance(value, dict):
-        raise ConfigError(refusal(f"{name} is no JSON object.", [("came", type(value).__name__)], "Begin it with `{`."))
+        raise ConfigError(
+            refusal(f"{name} is not a JSON object.", [("came", type(value).__name__)], "Begin it with `{`.")
+        )
     return value
 
 

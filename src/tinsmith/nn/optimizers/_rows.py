@@ -306,7 +306,7 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
     index = given.to(torch.int64).reshape(-1)
     if bool(((index < 0) | (index >= n_rows)).any()):
         table = [("rows", f"0 to {n_rows - 1}"), ("came", f"{int(index.min())} to {int(index.max())}")]
-        raise ShapeError(refusal("A row is named that there is not.", table))
+        raise ShapeError(refusal("A row index is out of range.", table))
     if len(index.unique()) < len(index):
         remedy = "Name each row once: a step is one step."
         raise ArgumentError(refusal("A row is named more than once.", [("rows", str(len(index)))], remedy))

@@ -41,7 +41,7 @@ def slots(params: Params) -> list[Slot]:
     """The slots of a module, of tensors, or of groups such as `{"params": [...], "matrix": False}`."""
     found = list(_of_module(params) if isinstance(params, torch.nn.Module) else _of_items(params))
     if not found:
-        raise ArgumentError(refusal("There is nothing to optimize: no parameter came.", [], "Pass a module."))
+        raise ArgumentError(refusal("There is nothing to optimize: the parameter list is empty.", [], "Pass a module."))
     return found
 
 

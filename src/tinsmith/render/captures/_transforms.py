@@ -52,10 +52,10 @@ def _read(path: Path) -> Any:
         raise InputError(refusal("the dataset's file cannot be read", rows)) from cause
     except json.JSONDecodeError as cause:
         rows = [("file", str(path)), ("line", f"{cause.lineno}, column {cause.colno}"), ("because", cause.msg)]
-        raise InputError(refusal("the dataset's file is no JSON", rows)) from cause
+        raise InputError(refusal("the dataset's file is not valid JSON", rows)) from cause
     except UnicodeDecodeError as cause:
         rows = [("file", str(path)), ("because", str(cause))]
-        raise InputError(refusal("the dataset's file is no JSON", rows)) from cause
+        raise InputError(refusal("the dataset's file is not valid JSON", rows)) from cause
 
 
 def _frame(entry: Entry, told: Any, shared: Mapping[str, float]) -> Frame:
