@@ -110,6 +110,39 @@ def test_in_order_it_has_a_gradient(lang64, form):
     assert torch.autograd.gradcheck(lambda x: op(x, 1), x)
 
 
+SHARED = {  # all iterations, or all rows, read one element and then store to it
+    "a sum": ("for i in x:\n        y[0] = y[0] + x[i]", "y[0]"),
+    "a maximum": ("for i in range(x.shape[0]):\n        y[2] = ti.max(y[2], x[i])", "y[2]"),
+    "sums of columns": ("for i, j in lang.ndrange(x.shape[0], x.shape[0]):\n        y[j] = y[j] + x[i]", "y[j]"),
+    "guarded": ("for i in x:\n        if i > 0:\n            y[0] = y[0] * x[i]", "y[0]"),
+}
+
+
+@pytest.mark.parametrize("form", SHARED)
+def test_an_update_that_iterations_share_is_refused(lang64, form):
+    loop, place = SHARED[form]
+    op = ts.op("x[n] -> y[n]")(make_kernel(lang64, loop.replace("ti.", "lang.")))
+    with pytest.raises(ts.GradientError) as refused:
+        op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
+    words = str(refused.value)
+    assert f"changed  `{place}` in line " in words
+    assert f"read     `{place}` in line " in words
+    assert f"write `{place} += ...`" in words
+
+
+UNSHARED = {
+    "one iteration": "for _ in range(1):\n        y[0] = y[0] + x[0]",
+    "atomic": "for i in x:\n        y[0] += x[i]",
+    "each its own": "for i, j in lang.ndrange(x.shape[0], 1):\n        y[i] = y[i] + x[i] * (j + 1)",
+}
+
+
+@pytest.mark.parametrize("form", UNSHARED)
+def test_an_update_that_is_not_shared_has_a_gradient(lang64, form):
+    op = ts.op("x[n] -> y[n]")(make_kernel(lang64, UNSHARED[form]))
+    op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
+
+
 @pytest.mark.parametrize("form", APART)
 def test_what_may_be_apart_is_not_refused(lang64, form):
     op = ts.op("x[n] -> y[n]")(make_kernel(lang64, APART[form]))

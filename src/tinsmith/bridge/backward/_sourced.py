@@ -337,4 +337,6 @@ def refuse_race(owner: str, reason: NotCovered, race: Race, module: str) -> Grad
         f"Put `{module}.loop_config(serialize=True)` above the loop, or an outer loop over one index around it: "
         "`for _ in range(1):`. Its iterations then run in order."
     )
+    if race.change == race.read:
+        remedy = f"For a sum, write `{race.change} += ...`, which is atomic. Otherwise: {remedy}"
     return GradientError(refusal(words, rows, remedy))

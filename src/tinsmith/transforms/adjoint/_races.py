@@ -2,8 +2,8 @@
 
 `y[i] = y[i - 1] + x[i]` has no derivative in a parallel loop, as its result depends on which iteration came first.
 Only what is certain is found: indices that differ by a distance, in iterations that both exist for arrays that are
-large enough. Where a guard may keep iterations apart (`i % 2 == 0`, `mask[i]`), or indices are read from memory,
-nothing is said.
+large enough, or one element that all iterations read and then store to, `y[0] = y[0] + x[i]`. Where a guard may keep
+iterations apart (`i % 2 == 0`, `mask[i]`), or indices are read from memory, nothing is said.
 """
 
 from __future__ import annotations
@@ -59,11 +59,14 @@ def find_races(
     found: dict[str, NotCovered] = {}
     reached: list[_Access] = list(search.accesses(loop.body, search.bounds()))
     loads = [one for one in reached if isinstance(one.of, nodes.Load)]
-    for change in reached:
+    for place, change in enumerate(reached):
         array = change.of.array
         if isinstance(change.of, nodes.Load) or array in found or array in own:
             continue
         load = next((one for one in loads if one.of.array == array and search.is_race(change, one)), None)
+        # A load after the store may be of a value that all iterations store alike.
+        before = (one for one in reached[:place] if isinstance(one.of, nodes.Load) and one.of.array == array)
+        load = load or next((one for one in before if search.is_shared_update(change, one)), None)
         if load is not None and types.is_float(kernel.arrays[array].type):
             race = Race(_text(change, called), change.line, _text(load, called), load.line)
             words = f"`{race.read}`, which another iteration of the parallel loop changes"
@@ -151,6 +154,16 @@ class _Search:
         if isinstance(change.of, nodes.Store) and any(one.number is None for one in distances.values()):
             return False
         return all(self.may_both_run(change, load, *one) for one in distances.items())
+
+    def is_shared_update(self, change: _Access, load: _Access) -> bool:
+        """Whether iterations that differ in a variable outside the index read one element and then store to it."""
+        distances = self.distances(change, load)
+        if distances is None or not isinstance(change.of, nodes.Store):
+            return False
+        if any(one.number != 0 for one in distances.values()):
+            return False
+        missing = (name for name in self.loop.names if name not in distances)
+        return any(self.may_both_run(change, load, name, AffineIndex(constant=1)) for name in missing)
 
     def distances(self, change: _Access, load: _Access) -> dict[str, AffineIndex] | None:
         """How much later, in each loop variable, the iteration is that changes what one reads; None if unknown."""
