@@ -24,8 +24,8 @@ class Config:
     """Every setting, with its default.
 
     Attributes:
-        serial_below: total elements under which the serial twin of a kernel runs first on the
-            CPU, because waking the thread pool costs more than the work. 0: never.
+        serial_below: operations of a launch (loads, stores, arithmetic; a function counts 10) under which the serial
+            twin of a kernel runs first on the CPU, because waking the thread pool costs more than the work. 0: never.
         poison: fill buffers whose content must not be read with NaN or extreme integers, so that
             a test sees it when they are.
         check_bounds: every op raises BoundsError where an index leaves an array, as with
@@ -33,11 +33,18 @@ class Config:
         plan_cache: how many plans (one per combination of ranks and dtypes) an op keeps.
     """
 
-    serial_below: int = dataclasses.field(default=65536, metadata={"least": 0, "about": "elements; 0 for never"})
+    serial_below: int = dataclasses.field(default=262144, metadata={"least": 0, "about": "operations; 0 for never"})
     poison: bool = dataclasses.field(default=False, metadata={"about": "0 or 1"})
     check_bounds: bool = dataclasses.field(default=False, metadata={"about": "0 or 1"})
     plan_cache: int = dataclasses.field(default=1024, metadata={"least": 1, "about": "plans kept by an op"})
 
+    def is_serial(self, elements: int) -> bool:
+        """Whether work on so many elements goes on one thread, where its operations are not counted."""
+        return OPERATIONS_PER_ELEMENT * elements < self.serial_below
+
+
+OPERATIONS_PER_ELEMENT = 4
+"""What work on an element of an array counts as, where the operations of a kernel are not counted."""
 
 _FIELDS = {_PREFIX + field.name.upper(): field for field in dataclasses.fields(Config)}
 

@@ -6,15 +6,16 @@ import torch
 import cases
 import tinsmith as ts
 from tinsmith import _config
-from tinsmith.bridge import _pace
+from tinsmith.bridge import _pace, _stage
+from tinsmith.source.ir import NotCovered
 
 
 @pytest.fixture
 def serial_below(monkeypatch):
     """Set TINSMITH_SERIAL_BELOW for the ops that a test makes."""
 
-    def set_to(elements):
-        monkeypatch.setenv("TINSMITH_SERIAL_BELOW", str(elements))
+    def set_to(operations):
+        monkeypatch.setenv("TINSMITH_SERIAL_BELOW", str(operations))
         _config.config.cache_clear()
 
     yield set_to
@@ -34,9 +35,9 @@ def squares(lang):
 def test_size_decides(lang, serial_below):
     serial_below(1000)
     op = ts.op("x[n] -> y[n]")(squares(lang))
-    op(torch.rand(499))
+    op(torch.rand(249))  # two loads, a product, a store
     assert "serialize=True" in op.explain() and op.explain().count("def squares") == 1
-    op(torch.rand(500))
+    op(torch.rand(250))
     assert op.explain().count("serialize=True") == 1 and op.explain().count("def squares") == 2
 
 
@@ -45,8 +46,8 @@ def test_both_give_the_same(lang64, serial_below, name):
     case = cases.named(name)[0]
     inputs = case.inputs(torch.float64)
     results = []
-    for elements in (0, 10**9):
-        serial_below(elements)
+    for operations in (0, 10**9):
+        serial_below(operations)
         results.append(cases.gradients(case.op(lang64, torch.float64), inputs))
     for parallel, serial in zip(*results, strict=True):
         torch.testing.assert_close(parallel, serial)
@@ -113,6 +114,90 @@ def test_a_slow_backward_pass_leaves_the_forward_pass_alone(lang, monkeypatch):
     monkeypatch.setattr(_pace, "SERIAL_LIMIT", 0.0)
     for _ in range(2 * _pace.SLOW_LAUNCHES):
         y.backward(retain_graph=True)
-    forward, backward = op._core._paces
-    assert backward.serial_below == 200  # elements of both arrays
-    assert forward.serial_below > 200
+    y.backward()
+    threads = [line.strip() for line in op.explain().splitlines() if "operations, " in line]
+    default = f"{_config.Config().serial_below:,}"
+    assert threads == [
+        f"forward, `squares`: one thread (400 operations, below {default})",
+        "backward for x, `squares_adjoint_0`: one thread (600 operations, below 600)",
+        "backward for x, `squares_adjoint_0`: several threads (600 operations, not below 600)",
+    ]
+
+
+@pytest.fixture
+def rows_then_sum(lang64):
+    """A chain of a kernel with much work, and one with little."""
+    ti = lang64
+    array = ti.types.ndarray()
+
+    @ti.kernel
+    def rows(x: array, r: array):
+        for i in range(r.shape[0]):
+            total = x[0] * 0.0
+            for j in range(x.shape[0]):
+                total += ti.sin(x[i] * x[j])
+            r[i] = total
+
+    @ti.kernel
+    def total(r: array, s: array):
+        for i in range(4):
+            s[i] = r[i] * r[i]
+
+    return ts.chain("x[n] -> s[4]", [rows, total], scratch="r[n]")
+
+
+def chosen(op, words):
+    """What `explain` says of the launches of a pass, by kernel: the number of threads in words."""
+    lines = [
+        line.strip() for line in op.explain().splitlines() if line.startswith(f"  {words}") and "operations" in line
+    ]
+    return [(line.split("`")[1].split("_")[0], line.split(": ")[1].split(" (")[0]) for line in lines]
+
+
+def test_each_kernel_of_a_chain_is_chosen_for_by_itself(rows_then_sum, serial_below):
+    x = torch.linspace(0.1, 2.0, 200, dtype=torch.float64, requires_grad=True)
+    found = []
+    for operations in (0, 10**9, 10_000):
+        serial_below(operations)
+        op = ts.chain("x[n] -> s[4]", [stage.kernel for stage in rows_then_sum._core.signature.stages], scratch="r[n]")
+        s = op(x)
+        found.append((s, *torch.autograd.grad(s.sum(), x)))
+    mixed = {"rows": "several threads", "total": "one thread"}
+    assert dict(chosen(op, "forward")) == mixed
+    assert dict(chosen(op, "backward")) == mixed
+    right = torch.sin(x[:, None] * x).sum(1)[:4].square()
+    for s, gradient in found:
+        torch.testing.assert_close(s, right)
+        torch.testing.assert_close(gradient, torch.autograd.grad(right.sum(), x, retain_graph=True)[0])
+
+
+def test_an_argument_tells_how_long_a_loop_is(lang, serial_below):
+    serial_below(1000)
+    array = lang.types.ndarray()
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def again(x: array, times: lang.i32, y: array):
+        for i in x:
+            total = x[i]
+            for _ in range(times):
+                total += 1.0
+            y[i] = total
+
+    serial_below(1000)
+    op = again
+    op(torch.zeros(10), 3)
+    assert op(torch.zeros(10), 200).tolist() == [200.0] * 10
+    assert [threads for _, threads in chosen(again, "forward")] == ["one thread", "several threads"]
+
+
+def test_a_kernel_that_is_not_understood_counts_its_elements(lang, serial_below, monkeypatch):
+    def refuse(*_, **__):
+        raise NotCovered("what the front end does not know", "a.py", 1)
+
+    monkeypatch.setattr(_stage, "lower", refuse)
+    serial_below(100)
+    op = ts.op("x[n] -> y[n]", adjoint="engine")(squares(lang))
+    for size in (12, 13):  # 4 operations for an element of either array
+        op(torch.ones(size))
+    assert chosen(op, "forward") == [("squares", "one thread"), ("squares", "several threads")]

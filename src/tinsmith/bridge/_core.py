@@ -25,7 +25,7 @@ from ._field_contents import FieldContents
 from ._kind import Kind
 from ._layout import Input, Layout, Make, Result
 from ._lowered import lower_stages
-from ._pace import Pace
+from ._pace import Paces
 from ._plan import Plan
 from ._signature import Signature, common_float, fitting_dtypes, takes_half
 from ._steps import StageLaunch, Use
@@ -84,9 +84,7 @@ class Core:
         self.plans: Cache[Any, Plan] = Cache()
         self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
         self._sizings: Cache[Any, Sizing] = Cache()
-        # A kernel that is launched for each step of time touches a part of `x[t, i]` each time.
-        below = config().serial_below * len(signature.stages) // len(signature.firsts)
-        self._paces = Pace(below), Pace(below)
+        self.paces = Paces(config().serial_below)
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
         self.contents = FieldContents(signature)
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
@@ -160,7 +158,7 @@ class Core:
             if found is None:
                 self.check_device(device)
                 kind = Kind(self.case(call), device, call.sizing)
-                found = self.plans.keep(key, Plan(kind, call.reverse, self._layouts(call, kind), self._paces))
+                found = self.plans.keep(key, Plan(kind, call.reverse, self._layout(call, kind), self.paces))
             return found
 
     def sizing(self, call: Call) -> Sizing:
@@ -209,8 +207,8 @@ class Core:
             raise AssertionError(f"{signature.op}: ranks {ranks} do not fit {signature.kernel_spec}")
         return found
 
-    def _layouts(self, call: Call, kind: Kind) -> tuple[Layout, Layout]:
-        """The forward pass of calls of one kind, on several threads and on one."""
+    def _layout(self, call: Call, kind: Kind) -> Layout:
+        """The forward pass of calls of one kind."""
         signature = self.signature
 
         # Torch copies memory faster than a kernel on one thread. What is not launched many times may be prepared, which
@@ -218,19 +216,15 @@ class Core:
         is_repeated = len(signature.stages) > len(signature.firsts)
         pairs = (stage.links.copies for stage in signature.stages if is_repeated)
         copies = dict(one for one in pairs if one is not None and len({name in kind.batched for name in one}) == 1)
-
-        def layout(is_serial: bool) -> Layout:
-            launches: list[StageLaunch | Copy] = [Copy(*one) for one in copies.items()]
-            for stage in signature.stages:
-                if stage.links.copies is not None and stage.links.copies[0] in copies:
-                    continue
-                uses = tuple(Use(name, name, name, "", name in kind.batched) for name in stage.arrays)
-                launches.append(StageLaunch(stage, uses, is_serial=is_serial))
-            given = tuple(Input(name, place) for place, name in enumerate(signature.arrays))
-            makes = tuple(one for one in self._makes if one.name not in copies)
-            return Layout(given, makes, tuple(launches), tuple(map(Result, kind.names)), {})
-
-        return layout(False), layout(True)
+        launches: list[StageLaunch | Copy] = [Copy(*one) for one in copies.items()]
+        for stage in signature.stages:
+            if stage.links.copies is not None and stage.links.copies[0] in copies:
+                continue
+            uses = tuple(Use(name, name, name, "", name in kind.batched) for name in stage.arrays)
+            launches.append(StageLaunch(stage, uses))
+        given = tuple(Input(name, place) for place, name in enumerate(signature.arrays))
+        makes = tuple(one for one in self._makes if one.name not in copies)
+        return Layout(given, makes, tuple(launches), tuple(map(Result, kind.names)), {})
 
     @property
     def _makes(self) -> tuple[Make, ...]:

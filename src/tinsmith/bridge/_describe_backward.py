@@ -8,10 +8,10 @@ from ..transforms.adjoint import Action, Copy, Fresh, Reserve, Run
 from .backward import SourceAt
 
 
-def describe_backward(at: SourceAt, active: frozenset[str], *, is_serial: bool = False) -> Iterator[str]:
+def describe_backward(at: SourceAt, active: frozenset[str]) -> Iterator[str]:
     """A backward pass, line by line; all that is no source is a comment. Raises NotCovered."""
     alone = active & {*at.case.signature.arrays}
-    program, _ = at.launched_program(active, None, alone, is_serial=is_serial)
+    program, _ = at.launched_program(active, None, alone)
     yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
     yield from (f"# {note}" for note in program.notes or ("tape: none, everything is worked out again",))
     for action in program.actions:

@@ -7,9 +7,10 @@ sizes apart, make memory, launch. New sizes cost nothing then, and no call decid
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from itertools import groupby
+from typing import Any, NamedTuple
 
 import torch
 
@@ -21,10 +22,10 @@ from ._buffers import TapeRoom, adjoint_of, private
 from ._elements import check_element
 from ._kind import Kind
 from ._layout import Cotangent, Given, Input, Layout, Make, ProgramLaunch, Result, Saved, Tapes
-from ._pace import Pace
 from ._pass_text import Pass, PassText
 from ._steps import Entry, Step
 from ._streams import keep_order
+from ._threads import Watch
 
 HELD_FROM = 4
 """Launches of one kernel in a program from which on its arguments are filled in once, and then changed where they
@@ -40,29 +41,38 @@ class HeldKernel:
         self.entries = entries
 
 
-def executor(layout: Layout, kind: Kind, pace: Pace | None) -> Pass:
+class Waiting(NamedTuple):
+    """A launch that waits for others to go out with it, and what learns how long it takes."""
+
+    step: Step
+    watch: Watch | None
+
+
+def executor(layout: Layout, kind: Kind, watches: Mapping[ProgramLaunch, Watch]) -> Pass:
     """A program for a kind of call, as a function.
 
     Args:
         layout: the program.
         kind: the kind of call.
-        pace: what learns how long launches on one thread take; None where they use several.
+        watches: what learns how long launches on one thread take.
     """
-    return PassWriter(layout, kind, pace, may_vectorize=True).function()
+    return PassWriter(layout, kind, watches, may_vectorize=True).function()
 
 
 class PassWriter(PassText):
     """Writes a program as Python."""
 
-    def __init__(self, layout: Layout, kind: Kind, pace: Pace | None, *, may_vectorize: bool) -> None:
+    def __init__(
+        self, layout: Layout, kind: Kind, watches: Mapping[ProgramLaunch, Watch], *, may_vectorize: bool
+    ) -> None:
         super().__init__(kind.signature.op, kind.device)
         self.layout = layout
         self.kind = kind
-        self.pace = pace if kind.device.type == "cpu" else None
+        self.watches = watches
         self.may_vectorize = may_vectorize and not layout.is_looped
         self.is_inside = False
         self.numbers: dict[str, str] = {}
-        self.group: list[Step] = []
+        self.group: list[Waiting] = []
         self.counts: Counter[Any] = Counter()
         self.held: dict[Any, HeldKernel] = {}
         self.aligned: dict[str, int] = {}
@@ -97,7 +107,7 @@ class PassWriter(PassText):
 
         def without_vectors(*arguments: Any) -> Any:
             if not run:
-                run.append(PassWriter(self.layout, self.kind, self.pace, may_vectorize=False).function())
+                run.append(PassWriter(self.layout, self.kind, self.watches, may_vectorize=False).function())
             return run[0](*arguments)
 
         call = f"{self.bind(without_vectors, 'without_vectors')}(inputs, cotangents, numbers, scalars)"
@@ -185,7 +195,7 @@ class PassWriter(PassText):
                     self.flush()
                     self.reserve(action)
                 case _:
-                    self.group.append(steps[place])
+                    self.wait(action, steps[place])
         self.flush()
 
     def compile_launch(self, launch: ProgramLaunch) -> Step:
@@ -194,28 +204,50 @@ class PassWriter(PassText):
         return step
 
     # Launches ---------------------------------------------------------------------------------
+    def wait(self, launch: ProgramLaunch, step: Step) -> None:
+        """Let a launch wait, so that it goes out with those that follow."""
+        self.group.append(Waiting(step, self.watches.get(launch)))
+
+    def take_group(self) -> list[Waiting]:
+        """The launches that wait, to be written now."""
+        group, self.group = self.group, []
+        self.check_elements([one.step for one in group])
+        return group
+
     def flush(self) -> None:
         """Let the launches go that wait: in order with torch's own work, and watched where they use one thread."""
-        if not self.group:
+        group = self.take_group()
+        if not group:
             return
-        steps, self.group = self.group, []
-        self.check_elements(steps)
         if self.kind.device.type == "cuda":
             self.add(f"with {self.bind(keep_order, 'keep_order')}({self.device}):")
             self.indent += "    "
-            for step in steps:
-                self.launch(step)
+            for one in group:
+                self.launch(one.step)
             self.indent = self.indent[4:]
             return
-        if self.pace is not None:
-            self.add("begin = clock()")
+        timed = set[Watch]()
+        for watch, waiting in groupby(group, key=lambda one: one.watch):
+            steps = [one.step for one in waiting]
+            if watch is None or watch in timed:  # one measurement of each kernel tells enough
+                for step in steps:
+                    self.launch(step)
+            else:
+                timed.add(watch)
+                self.launch_watched(steps, watch)
+
+    def launch_watched(self, steps: Sequence[Step], watch: Watch) -> None:
+        """Launches on one thread that follow each other, and how long they take."""
+        self.add("begin = clock()")
         for step in steps:
             self.launch(step)
-        if self.pace is not None:
-            pace, launches = self.bind(self.pace, "pace"), self.bind([step.launch for step in steps], "launches")
-            self.add(f"seconds = (clock() - begin) / {len(steps)}")
-            slow = f"seconds > {self.pace.limit} or {pace}.slow_in_a_row"
-            self.add(f"if {slow}: {pace}.note(seconds, elements, {launches})")
+        samples = [str(self.kind.sizing.batch) if is_split(step) else "1" for step in steps]
+        count = str(len(steps)) if {*samples} == {"1"} else f"max({' + '.join(samples)}, 1)"
+        pace, note = self.bind(watch.pace, "pace"), self.bind(watch.note, "note")
+        launches = self.bind([step.launch for step in steps], "launches")
+        self.add(f"seconds = (clock() - begin) / {count}")
+        slow = f"seconds > {watch.pace.limit} or {pace}.slow_in_a_row"
+        self.add(f"if {slow}: {note}(seconds, numbers, scalars, {launches})")
 
     def check_elements(self, steps: Sequence[Step]) -> None:
         """Hold sizes against the vectors of generated kernels."""
@@ -235,13 +267,11 @@ class PassWriter(PassText):
             f"({how!r}, {self.constant(slot)}, {self.scalar(name)}), " for how, slot, name in step.scalars
         )
         call = f"{self.bind(step.launch, 'launch')}(({entries}), ({scalars}))"
-        is_split = any(one.is_split for one in step.entries)
-        self.add(f"for one in range({self.kind.sizing.batch}): {call}" if is_split else call)
+        self.add(f"for one in range({self.kind.sizing.batch}): {call}" if is_split(step) else call)
 
     def can_hold(self, step: Step) -> bool:
         """Whether a kernel keeps its arguments from launch to launch: on a GPU each launch has a context of its own."""
-        is_split = any(one.is_split for one in step.entries)
-        return self.counts[step.launch] >= HELD_FROM and not is_split and self.kind.device.type == "cpu"
+        return self.counts[step.launch] >= HELD_FROM and not is_split(step) and self.kind.device.type == "cpu"
 
     def launch_held(self, step: Step) -> None:
         """A launch with the arguments of the one before, but for those that differ."""
@@ -289,7 +319,7 @@ class PassWriter(PassText):
             self.add(f"{iterations} = {self.formula(tapes.iterations, tapes)}")
         else:
             self.put(tapes.total, f"{room}.zeros(1).reshape(())", (), torch.int32)
-            self.group.append(self.compile_launch(tapes.iterations))
+            self.wait(tapes.iterations, self.compile_launch(tapes.iterations))
             self.flush()
             self.add(f"{iterations} = int({self.memory(tapes.total)})")
         entries: dict[TapeSize, str] = {}
@@ -313,7 +343,7 @@ class PassWriter(PassText):
         counted = [(size, *size.starts) for size in tapes.sizes if size.starts is not None]
         for _, _, counts in counted:
             self.put(counts, f"{room}.zeros({iterations})", (iterations,), torch.int32)
-        self.group.append(self.compile_launch(launch))
+        self.wait(launch, self.compile_launch(launch))
         self.flush()
         found = {}
         for size, starts, counts in counted:
@@ -328,9 +358,7 @@ class PassWriter(PassText):
         def argument(name: str) -> str:
             return self.scalar(tapes.renamed.get(name, name))
 
-        return formula_text(
-            expr, lambda array, axis: self.size(array)[axis], argument, lambda rule: self.bind(rule, "rule")
-        )
+        return formula_text(expr, lambda array, axis: self.size(array)[axis], argument)
 
     def size(self, array: str) -> tuple[str, ...]:
         """The sizes of an array as a launch sees it, also one that this program does not touch."""
@@ -338,6 +366,11 @@ class PassWriter(PassText):
             return self.shapes[array]
         is_part = self.layout.is_looped and array in self.kind.batched
         return self.whole(array)[1:] if is_part else self.whole(array)
+
+
+def is_split(step: Step) -> bool:
+    """Whether a kernel is launched for each sample of a batch."""
+    return any(one.is_split for one in step.entries)
 
 
 def _end_to_end(counts: torch.Tensor) -> tuple[torch.Tensor, int]:

@@ -37,7 +37,7 @@ def explain(core: Core) -> str:
         lines += ["", *_kernel(stage)]
         count = sum(one.first is stage for one in signature.stages)
         lines += [f"  launched {count} times"] if count > 1 else []
-    lines += ["", *_gradient(core), "", *_batches(core), "", *_describe_shares(core)]
+    lines += ["", *_gradient(core), "", *_describe_threads(core), "", *_batches(core), "", *_describe_shares(core)]
     texts = [(variant, text) for stage in signature.firsts for variant, text in stage.texts.items()]
     lines += ["", f"compiled variants: {len(texts)}"]
     for variant, text in texts:
@@ -74,11 +74,11 @@ def _gradient(core: Core) -> Iterable[str]:
 def _describe_requests(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
     """What gradients were asked for, and what became of them."""
     for at in source.seen:
-        for active, is_serial in at.asked:
-            yield f"  for {', '.join(sorted(active))}" + (" on one thread" if is_serial else "")
+        for active in at.asked:
+            yield f"  for {', '.join(sorted(active))}"
             reason = at.refusal(active)
             if reason is None:
-                yield from (f"    {line}".rstrip() for line in describe_backward(at, active, is_serial=is_serial))
+                yield from (f"    {line}".rstrip() for line in describe_backward(at, active))
                 continue
             yield f"    not generated: {reason.construct}, at {reason.place}"
             if isinstance(reverse, AutoReverse) and reason.race is None:
@@ -96,6 +96,20 @@ def _describe_saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]
         return
     read = sorted(reverse.reads(active))
     yield f"  saved for the backward pass: {', '.join(read) or 'nothing'}"
+
+
+def _describe_threads(core: Core) -> Iterable[str]:
+    """Which kernels ran on one thread so far, and why."""
+    yield "threads:"
+    found: dict[str, None] = {}
+    for plan in core.plans.values():
+        for words, runner in plan.runners:
+            for serial, counts in runner.seen.items():
+                for group, is_serial, count in zip(runner.threads.groups, serial, counts, strict=True):
+                    below = f"{count:,} operations, {'below' if is_serial else 'not below'} {group.pace.serial_below:,}"
+                    threads = "one thread" if is_serial else "several threads"
+                    found[f"  {words}, `{group.name}`: {threads} ({below})"] = None
+    yield from found or ["  known after a call, on a CPU"]
 
 
 def _batches(core: Core) -> Iterable[str]:

@@ -93,7 +93,7 @@ class Look:
         if self._ours:
             first = ctypes.addressof(memory)
             starts = [first + start for start in self._ends[:-1]]
-            self._transfer.run_at(starts, is_serial=self._count < config().serial_below)
+            self._transfer.run_at(starts, is_serial=config().is_serial(self._count))
         return memory.raw, *[np.ascontiguousarray(one.field.to_numpy()).tobytes() for one in self._others]
 
     def digests(self) -> list[tuple[str, int]]:

@@ -7,8 +7,8 @@ as formulas over a few numbers (`spec.Sizing`); `_executor` makes a function of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -16,6 +16,7 @@ import torch
 from ..engines import DTYPES
 from ..source.ir import nodes
 from ..transforms.adjoint import Copy, TapeSize
+from ._cost import Cost
 from ._kind import Kind
 from ._steps import Step
 
@@ -23,8 +24,21 @@ from ._steps import Step
 class ProgramLaunch(Protocol):
     """A launch of a program, on memory that it knows by name."""
 
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        ...
+
     def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
         """The launch, compiled; with machine vectors only where a run's memory may be looked at before."""
+        ...
+
+    def cost(self, kind: Kind) -> Cost | None:
+        """What its operations are counted from; None for a kernel that has no form for one thread."""
+        ...
+
+    def on_one_thread(self) -> ProgramLaunch:
+        """The same launch, on one thread."""
         ...
 
 
@@ -103,6 +117,18 @@ class Tapes:
         return self.counts_entries is not None or not isinstance(self.iterations, nodes.Expr)
 
     @property
+    def launches(self) -> tuple[ProgramLaunch, ...]:
+        """Launches that count."""
+        own = () if isinstance(self.iterations, nodes.Expr) else (self.iterations,)
+        return own if self.counts_entries is None else (*own, self.counts_entries)
+
+    def with_launches(self, change: Callable[[ProgramLaunch], ProgramLaunch]) -> Tapes:
+        """The same, with each launch changed."""
+        iterations = self.iterations if isinstance(self.iterations, nodes.Expr) else change(self.iterations)
+        counts = None if self.counts_entries is None else change(self.counts_entries)
+        return replace(self, iterations=iterations, counts_entries=counts)
+
+    @property
     def names(self) -> list[str]:
         """Names of tapes, and of the arguments that tell kernels how deep they are."""
         depths = [size.depth[0] for size in self.sizes if size.depth]
@@ -144,6 +170,31 @@ class Layout:
     def dtype(self, kind: Kind, name: str) -> torch.dtype:
         """Of an array of the call, or of a generated kernel."""
         return kind.dtypes[name] if name in kind.dtypes else DTYPES[self.arrays[name].type]
+
+    @property
+    def launches(self) -> Iterator[ProgramLaunch]:
+        """Every launch, those that count entries of tapes too."""
+        for action in self.actions:
+            match action:
+                case Make() | Copy():
+                    pass
+                case Tapes():
+                    yield from action.launches
+                case _:
+                    yield action
+
+    def with_launches(self, change: Callable[[ProgramLaunch], ProgramLaunch]) -> Layout:
+        """The same program, with each launch changed."""
+        actions: list[Action] = []
+        for action in self.actions:
+            match action:
+                case Make() | Copy():
+                    actions.append(action)
+                case Tapes():
+                    actions.append(action.with_launches(change))
+                case _:
+                    actions.append(change(action))
+        return replace(self, actions=tuple(actions))
 
     @property
     def in_order(self) -> tuple[Action, ...]:

@@ -1,9 +1,10 @@
-"""Pace: which passes are so short that their launches had better use one thread."""
+"""Pace: which launches of a kernel are so short that they had better use one thread."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..engines import Launch
 
@@ -15,10 +16,10 @@ SLOW_LAUNCHES = 4
 
 @dataclass(eq=False)
 class Pace:
-    """What all plans of an op have learned about serial launches: of its forward pass, or of its backward passes.
+    """What was learned about serial launches of one kernel.
 
-    Size alone does not tell how long a kernel takes. An op whose serial launches turn out slow
-    uses the thread pool from that size on, in every plan. `_started` are kernels that were launched before.
+    What is counted does not tell how long a kernel takes, where its loops end by data. A kernel whose serial launches
+    turn out slow uses the thread pool from that many operations on. `_started` are variants that were launched before.
     """
 
     serial_below: int
@@ -30,13 +31,25 @@ class Pace:
         """Seconds that a serial launch may take."""
         return SERIAL_LIMIT
 
-    def note(self, seconds: float, elements: int, kernels: Iterable[Launch] = ()) -> None:
-        """Learn from a serial launch of these kernels over so many elements: seconds for each."""
+    def note(self, seconds: float, operations: int, kernels: Iterable[Launch] = ()) -> None:
+        """Learn from a serial launch of these variants with so many operations: seconds for each."""
         if seconds > SERIAL_LIMIT and not self._started.issuperset(kernels):
             # an engine makes machine code at a kernel's first launch, and one call has several first launches
             self._started.update(kernels)
             return
         self.slow_in_a_row = self.slow_in_a_row + 1 if seconds > SERIAL_LIMIT else 0
         if self.slow_in_a_row >= SLOW_LAUNCHES:
-            self.serial_below = min(self.serial_below, elements)
+            self.serial_below = min(self.serial_below, operations)
             self.slow_in_a_row = 0
+
+
+class Paces:
+    """What all plans of an op have learned, by kernel."""
+
+    def __init__(self, serial_below: int) -> None:
+        self._serial_below = serial_below
+        self._found: dict[Any, Pace] = {}
+
+    def of(self, kernel: Any) -> Pace:
+        """That of a kernel."""
+        return self._found.setdefault(kernel, Pace(self._serial_below))

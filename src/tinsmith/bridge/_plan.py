@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from ..engines import COMPILING
 from ..spec import Numbers
-from ._executor import executor
 from ._field_contents import Look
 from ._kind import Kind
 from ._layout import Layout
-from ._pace import Pace
+from ._pace import Paces
 from ._pass_text import Pass
+from ._runner import Runner
 from .backward import ReverseAt, Wish
 
 Scalars = Mapping[str, Any]
@@ -29,10 +29,8 @@ class Plan:
         steady_outputs: places among the outputs of those without a gradient.
     """
 
-    def __init__(
-        self, kind: Kind, reverse: ReverseAt, layouts: tuple[Layout, Layout], paces: tuple[Pace, Pace]
-    ) -> None:
-        """`layouts` are the forward pass, on several threads and on one; `paces` are those of the two passes."""
+    def __init__(self, kind: Kind, reverse: ReverseAt, layout: Layout, paces: Paces) -> None:
+        """`layout` is the forward pass; `paces` is what was learned of kernels."""
         signature = kind.signature
         self.kind = kind
         self.signature = signature
@@ -44,31 +42,22 @@ class Plan:
         self.steady_outputs = tuple(place for place, name in pairs if name not in kind.floats)
         self.looks: tuple[Look, ...] | None = None  # asked for by the first call that may have a gradient
         self._moving = tuple((place, name) for place, name in pairs if name in kind.floats)
-        self._pace, self._backward_pace = paces
-        self._is_cpu = kind.device.type == "cpu"
-        self._layouts = layouts
-        self._forward: dict[bool, Pass] = {}
+        self._paces = paces
+        self._forward = Runner(lambda: layout, kind, paces)
         self._saved: dict[frozenset[str], tuple[tuple[int, ...], bool]] = {}
-        self._backward: dict[tuple[Any, ...], Pass] = {}
-        self._backward_layouts: dict[Wish, Layout] = {}
+        self._backward: dict[tuple[Any, ...], Runner] = {}
         self.prepared: dict[Any, Any] = {}  # kept by `_prepared.Stepping`
 
     def forward(self, inputs: Sequence[torch.Tensor], numbers: Numbers, scalars: Scalars) -> tuple[Any, ...]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
-        is_serial = self.is_serial(numbers)
-        run = self._forward.get(is_serial) or self._make_forward(is_serial)
-        return run(inputs, (), numbers, scalars)
+        return self._forward.find(numbers, scalars)(inputs, (), numbers, scalars)
 
-    def _make_forward(self, is_serial: bool) -> Pass:
-        with COMPILING:
-            if is_serial not in self._forward:
-                self._forward[is_serial] = self._executor(self._layouts[is_serial], self._pace if is_serial else None)
-            return self._forward[is_serial]
-
-    def _executor(self, layout: Layout, pace: Pace | None) -> Pass:
-        # Each launch would wake the thread pool: a thousand short ones take long together, and gain nothing. A
-        # deterministic op takes one thread or several by its sizes alone: the two may differ in the last digit.
-        return executor(layout, self.kind, None if self.signature.is_deterministic else pace)
+    @property
+    def runners(self) -> Iterator[tuple[str, Runner]]:
+        """What runs the calls, and which pass it is, in words."""
+        yield "forward", self._forward
+        for (active, *_), runner in self._backward.items():
+            yield f"backward for {', '.join(sorted(active))}", runner
 
     # Backward -----------------------------------------------------------------------------
     def get_saved(self, active: frozenset[str]) -> tuple[tuple[int, ...], bool]:
@@ -93,12 +82,11 @@ class Plan:
         self, active: frozenset[str], given: frozenset[str] | None, numbers: Numbers, scalars: Scalars
     ) -> Pass:
         """The backward pass for the inputs that want a gradient, from all outputs or those `given`."""
-        is_serial = self._is_cpu and numbers[-1] < self._backward_pace.serial_below
         # As `Wish` compares; making one takes half a microsecond of each backward pass.
-        found = self._backward.get((active, given, is_serial, (), False))
-        if found is not None:
-            return found
-        return self._make_backward(Wish(active, given, is_serial, self._stacks(active, numbers, scalars)))
+        found = self._backward.get((active, given, (), False))
+        if found is None:
+            found = self._find_backward(Wish(active, given, self._stacks(active, numbers, scalars)))
+        return found.find(numbers, scalars)
 
     def _stacks(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> tuple[int, ...]:
         """Depths of the gradient stacks that an engine's reverse kernels need."""
@@ -108,43 +96,45 @@ class Plan:
         shapes = {name: kind.sizing.evaluate(name, numbers)[name in kind.batched :] for name in kind.names}
         return self.reverse.stacks(active, shapes, {**scalars, **kind.case.templates})
 
-    def _make_backward(self, wish: Wish) -> Pass:
+    def _find_backward(self, wish: Wish) -> Runner:
         with COMPILING:
             if wish not in self._backward:
-                self._backward[wish] = self._executor(
-                    self.reverse.backward(self.kind, wish), self._backward_pace if wish.is_serial else None
-                )
+                self._backward[wish] = Runner(lambda: self.reverse.backward(self.kind, wish), self.kind, self._paces)
             return self._backward[wish]
 
     # Prepared passes, which `_prepared` makes of layouts --------------------------------------
-    def is_serial(self, numbers: Numbers) -> bool:
-        """Whether launches of calls with these sizes use one thread."""
-        return self._is_cpu and numbers[-1] < self._pace.serial_below
+    def is_serial(self, numbers: Numbers, scalars: Scalars) -> bool:
+        """Whether a launch of the forward pass of such a call uses one thread."""
+        return any(self._forward.threads.choose(numbers, scalars))
 
-    def note_pace(self, seconds: float, numbers: Numbers) -> None:
-        """Learn how long a launch took that used one thread."""
-        self._pace.note(seconds, numbers[-1])
+    def note_pace(self, seconds: float, numbers: Numbers, scalars: Scalars) -> None:
+        """Learn how long a forward pass took, the parts of which that use one thread are not told apart."""
+        threads = self._forward.threads
+        counted = zip(threads.groups, threads.choose(numbers, scalars), threads.count(numbers, scalars), strict=True)
+        for group, is_serial, operations in counted:
+            if is_serial:
+                group.pace.note(seconds, operations)
 
-    def forward_layout(self, numbers: Numbers) -> Layout:
+    def forward_layout(self, numbers: Numbers, scalars: Scalars) -> Layout:
         """The program of the forward pass."""
-        return self._layouts[self.is_serial(numbers)]
+        return self._forward.layout(self._forward.threads.choose(numbers, scalars), numbers, scalars)
 
     def backward_layout(
         self, active: frozenset[str], given: frozenset[str], numbers: Numbers, scalars: Scalars
     ) -> Layout:
         """The program of the backward pass for `active` inputs, from the outputs that are `given` cotangents.
 
-        It adds to gradients, and uses one thread where the forward pass does: only that one's time is taken.
+        It adds to gradients. Nothing is learned of its time: it uses several threads where all of the forward pass
+        does.
         """
         groups: tuple[frozenset[str] | None, ...] = (None,)
         if given < frozenset(name for _, name in self._moving):
             groups = self.reverse.groups(active & self.kind.floats, given)
         group = groups[0] if len(groups) == 1 else None
-        wish = Wish(active, group, self.is_serial(numbers), self._stacks(active, numbers, scalars), True)
-        with COMPILING:
-            if wish not in self._backward_layouts:
-                self._backward_layouts[wish] = self.reverse.backward(self.kind, wish)
-            return self._backward_layouts[wish]
+        found = self._find_backward(Wish(active, group, self._stacks(active, numbers, scalars), True))
+        serial = found.threads.choose(numbers, scalars)
+        serial = serial if self.is_serial(numbers, scalars) else tuple(False for _ in serial)
+        return found.layout(serial, numbers, scalars)
 
     def backward(
         self,

@@ -15,7 +15,7 @@ from ..engines import HeldLaunch, Launch, hold
 from ..spec import Numbers
 from ..transforms.adjoint import Copy
 from ._binding import Bound
-from ._executor import PassWriter
+from ._executor import PassWriter, is_split
 from ._kind import Kind
 from ._layout import Cotangent, Given, Layout, Make, Result, Saved, Tapes
 from ._op import Op
@@ -108,7 +108,7 @@ class _Writer(PassWriter):
     """
 
     def __init__(self, layout: Layout, kind: Kind, provided: frozenset[str]) -> None:
-        super().__init__(layout, kind, None, may_vectorize=False)
+        super().__init__(layout, kind, {}, may_vectorize=False)
         self._provided = provided
 
     def put(self, name: str, value: str, shape: Sequence[str], dtype: torch.dtype) -> None:
@@ -133,13 +133,11 @@ class _Writer(PassWriter):
         self.put(one.name, f"inputs[{one.name!r}]", shape, dtype)
 
     def flush(self) -> None:
-        steps, self.group = self.group, []
-        self.check_elements(steps)
-        for step in steps:
-            self.launch(step)
+        for one in self.take_group():
+            self.launch(one.step)
 
     def launch(self, step: Step) -> None:
-        if any(one.is_split for one in step.entries):
+        if is_split(step):
             raise NotPrepared
         entries = "".join(f"{self.entry(one)}, " for one in step.entries)
         scalars = "".join(
@@ -205,12 +203,12 @@ class Stepping:
 
     @property
     def is_serial(self) -> bool:
-        """Whether launches use one thread, as far as is known how long they take."""
-        return self.plan.is_serial(self._numbers)
+        """Whether a launch uses one thread, as far as is known how long it takes."""
+        return self.plan.is_serial(self._numbers, self._scalars)
 
     def note_pace(self, seconds: float) -> None:
         """Learn how long a step took that used one thread."""
-        self.plan.note_pace(seconds, self._numbers)
+        self.plan.note_pace(seconds, self._numbers, self._scalars)
 
     def check(self, active: frozenset[str]) -> None:
         """Raise GradientError where these inputs have no gradient."""
@@ -218,7 +216,7 @@ class Stepping:
 
     def forward(self, memory: Mapping[str, torch.Tensor]) -> PreparedPass:
         """A forward pass on memory of inputs and outputs, by name. Raises NotPrepared."""
-        return self._prepare(self.plan.forward_layout(self._numbers), memory)
+        return self._prepare(self.plan.forward_layout(self._numbers, self._scalars), memory)
 
     def backward(self, active: frozenset[str], given: frozenset[str]) -> Backward:
         """The backward pass for these inputs, from cotangents of these outputs."""

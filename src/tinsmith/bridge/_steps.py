@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,9 @@ from typing import Any, NamedTuple
 import torch
 
 from ..engines import Launch
+from ..source.ir import NotCovered
+from ..spec import Size
+from ._cost import Cost
 from ._determinism import is_order_fixed_serially
 from ._elements import element_of
 from ._kind import Kind
@@ -86,11 +90,41 @@ class StageLaunch:
     is_serial: bool = False
     stack: int = 0
 
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.stage.name
+
+    def on_one_thread(self) -> StageLaunch:
+        """The same launch, on one thread."""
+        return replace(self, is_serial=True)
+
+    def cost(self, kind: Kind) -> Cost | None:
+        """What its operations are counted from. An engine differentiates the loops that the user wrote."""
+        if self.adjoint:
+            return None
+        stage, values = self.stage.first, kind.case.templates
+        variant = self._variant(kind, self._types(kind))
+        is_split = bool(variant.batched) and bool(self.stage.batch_refusal(variant, values))
+        body = None
+        if not stage.is_simd:  # networks, whose loops are written out: of them nothing is known to the IR's cost
+            with contextlib.suppress(NotCovered):
+                body = stage.lowered(variant.single if is_split else variant, values).kernel
+        shapes = {use.parameter: _shape(kind, use)[is_split and use.is_batched :] for use in self.uses}
+        return Cost(stage, body, shapes, self.stage.renamed)
+
+    def _types(self, kind: Kind) -> dict[str, ArrayType]:
+        return {use.parameter: _type(kind, self.stage, use) for use in self.uses}
+
+    def _variant(self, kind: Kind, types: Mapping[str, ArrayType]) -> Variant:
+        picture = _fingerprint(kind, self.stage)
+        return Variant(tuple(types.items()), self.adjoint, self.is_serial, picture, self.stack)
+
     def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
         """Compile the stage for a kind of call."""
         stage, uses = self.stage, self.uses
-        types = {use.parameter: _type(kind, stage, use) for use in uses}
-        variant = Variant(tuple(types.items()), self.adjoint, self.is_serial, _fingerprint(kind, stage), self.stack)
+        types = self._types(kind)
+        variant = self._variant(kind, types)
         if kind.signature.is_deterministic and not variant.is_serial:
             is_serial = is_order_fixed_serially(stage, variant, kind.case.templates, kind.signature.op)
             variant = replace(variant, is_serial=is_serial)
@@ -103,6 +137,13 @@ class StageLaunch:
             return found
         vectors = [use for use in uses if types[use.parameter].element]
         return found._replace(aligned=tuple((use.memory, _alignment(types[use.parameter])) for use in vectors))
+
+
+def _shape(kind: Kind, use: Use) -> tuple[Size, ...]:
+    """The sizes of an argument's memory; of a gradient with one part for each sample, where its array has none."""
+    shape = kind.sizing.shapes[use.array]
+    batch = kind.sizing.batch
+    return (batch, *shape) if use.is_batched and use.array not in kind.batched and batch is not None else shape
 
 
 def _alignment(array: ArrayType) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from operator import add, floordiv, getitem, lshift, mod, mul, neg, rshift, sub
+from operator import add, floordiv, getitem, lshift, mod, mul, rshift, sub
 from typing import Any, TypeAlias, TypeVar
 
 from ..source.ir import nodes
@@ -46,16 +46,13 @@ def extent(bounds: Sequence[tuple[nodes.Expr | None, nodes.Expr | None]]) -> nod
     return trips_of(known) if len(known) == len(bounds) else None
 
 
-def formula_text(
-    expr: nodes.Expr, size: Callable[[str, int], str], argument: Callable[[str], str], bind: Callable[[Any], str]
-) -> str:
+def formula_text(expr: nodes.Expr, size: Callable[[str, int], str], argument: Callable[[str], str]) -> str:
     """An expression that `can_evaluate` takes, as Python.
 
     Args:
         expr: the expression.
         size: the text of an array's size along an axis.
         argument: the text of an argument.
-        bind: a name for a function.
     """
 
     def leaf(one: Leaf) -> str:
@@ -67,7 +64,12 @@ def formula_text(
         entry = "".join(f"[{part}]" for part in one.entry)
         return f"int({argument(one.name)}{entry})"
 
-    return _fold(expr, leaf, lambda rule, *operands: f"{bind(rule)}({', '.join(operands)})")
+    def join(operator: str, *operands: str) -> str:
+        if operator in ("min", "max"):
+            return f"{operator}({', '.join(operands)})"
+        return f"(-{operands[0]})" if len(operands) == 1 else f"({f' {operator} '.join(operands)})"
+
+    return _fold(expr, leaf, join)
 
 
 def evaluate(expr: nodes.Expr, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> int:
@@ -81,7 +83,9 @@ def evaluate(expr: nodes.Expr, shapes: Mapping[str, Sequence[int]], arguments: M
                 return shapes[one.array][one.axis]
         return int(reduce(getitem, one.entry, arguments[one.name]))
 
-    return _fold(expr, leaf, lambda rule, *operands: rule(*operands))
+    return _fold(
+        expr, leaf, lambda operator, *operands: _RULES[operator](*operands) if operands[1:] else -operands[0]
+    )
 
 
 def _fold(expr: nodes.Expr, leaf: Callable[[Leaf], T], apply: Callable[..., T]) -> T:
@@ -89,9 +93,9 @@ def _fold(expr: nodes.Expr, leaf: Callable[[Leaf], T], apply: Callable[..., T]) 
         case nodes.Const() | nodes.Size() | nodes.Argument():
             return leaf(expr)
         case nodes.Binary():
-            return apply(_RULES[expr.operator], _fold(expr.left, leaf, apply), _fold(expr.right, leaf, apply))
+            return apply(expr.operator, _fold(expr.left, leaf, apply), _fold(expr.right, leaf, apply))
         case nodes.Unary():
-            return apply(neg, _fold(expr.value, leaf, apply))
+            return apply("-", _fold(expr.value, leaf, apply))
         case nodes.Cast():
             return _fold(expr.value, leaf, apply)
         case _:

@@ -22,6 +22,7 @@ from ...transforms import (
     spread_blocks,
     strip_functions,
 )
+from ...transforms.adjoint import serial_twin
 from .._from_ir import namespace_of
 from .._guarded import guard_launches, record_of
 from .._stage import Stage
@@ -56,6 +57,15 @@ class Emitted:
         self.touched = tuple(name for name in self.arrays if name in touched)
         self._is_flat = has_aliases(kernel.body) or has_elements_at_top(kernel)
         self._compiled: Compiled | None = None
+        self._twin: Emitted | None = None
+
+    @property
+    def on_one_thread(self) -> Emitted:
+        """The same kernel on one thread; made once."""
+        if self._twin is None:
+            with COMPILING:
+                self._twin = self._twin or Emitted(serial_twin(self.kernel), self.stage, self.fields, self.op)
+        return self._twin
 
     @property
     def text(self) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from ...transforms.adjoint import Fresh, Program, Reserve, Run
+from ...transforms.adjoint import Copy, Fresh, Program, Reserve, Run
 from .._case import Case
+from .._cost import Cost
 from .._kind import Kind
 from .._layout import Action, Cotangent, Input, Layout, Make, Result, Saved, Tapes
 from .._signature import Signature
@@ -19,41 +20,79 @@ Emit = Callable[[Run], Emitted]
 
 @dataclass(frozen=True, eq=False)
 class GeneratedLaunch:
-    """A launch of a generated kernel. `renamed` are the op's names for its scalar arguments."""
+    """A launch of a generated kernel.
+
+    Attributes:
+        names: names of the memory of its arrays.
+        likes: arrays with the sizes of memory that has another name.
+        renamed: the op's names for its scalar arguments.
+    """
 
     emitted: Emitted
     names: Mapping[str, str]
+    likes: Mapping[str, str]
     renamed: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.emitted.kernel.name
+
+    def on_one_thread(self) -> GeneratedLaunch:
+        """The same launch, on one thread."""
+        return replace(self, emitted=self.emitted.on_one_thread)
+
+    def cost(self, kind: Kind) -> Cost:
+        """What its operations are counted from: its kernel, and sizes of arrays of the call."""
+        is_looped, known = kind.case.is_looped, kind.sizing.shapes
+        memory = {name: self.names.get(name, name) for name in self.emitted.kernel.arrays}
+        pairs = ((name, self.likes.get(one, one)) for name, one in memory.items())
+        shapes = {
+            name: known[memory][is_looped and memory in kind.batched :] for name, memory in pairs if memory in known
+        }
+        return Cost(self.emitted, self.emitted.kernel, shapes, self.renamed)
 
     def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
         """Compile the kernel."""
         return self.emitted.step(self.names, self.renamed)
 
 
-def _launch(run: Run, emit: Emit, signature: Signature) -> GeneratedLaunch:
-    emitted = emit(run)
-    names = {name: run.memory.get(name, name) for name in emitted.touched}
-    names |= {name: name for name in emitted.arrays if name not in names}
-    return GeneratedLaunch(emitted, names, signature.stages[run.source].renamed)
-
-
 def _actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action, ...]:
+    likes = _likes(program)
+
+    def launch(run: Run) -> GeneratedLaunch:
+        emitted = emit(run)
+        names = {name: run.memory.get(name, name) for name in emitted.touched}
+        names |= {name: name for name in emitted.arrays if name not in names}
+        return GeneratedLaunch(emitted, names, likes, signature.stages[run.source].renamed)
+
     found: list[Action] = []
     for action in program.actions:
         match action:
             case Run():
-                found.append(_launch(action, emit, signature))
+                found.append(launch(action))
             case Fresh(name, like, kind):
                 found.append(Make(name, like, type=kind))
             case Reserve():
                 iterations, count = action.iterations, action.count
-                known = _launch(iterations, emit, signature) if isinstance(iterations, Run) else iterations
-                entries = None if count is None else _launch(count, emit, signature)
+                known = launch(iterations) if isinstance(iterations, Run) else iterations
+                entries = None if count is None else launch(count)
                 renamed = signature.stages[action.source].renamed
                 found.append(Tapes(action.tapes, known, action.total, entries, renamed))
             case _:
                 found.append(action)
     return tuple(found)
+
+
+def _likes(program: Program) -> Mapping[str, str]:
+    """Arrays of the op by the memory that has their sizes: of gradients, fresh arrays and copies."""
+    found = {gradient: name for name, gradient in program.gradients.items()}
+    for action in program.actions:
+        if isinstance(action, Fresh):
+            found[action.name] = found.get(action.like, action.like)
+        elif isinstance(action, Copy):
+            found[action.name] = found.get(action.of, action.of)
+    return found
 
 
 def forward_layout(case: Case, emit: Emit, program: Program, names: Sequence[str], makes: Sequence[Make]) -> Layout:

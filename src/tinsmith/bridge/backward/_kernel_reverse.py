@@ -45,7 +45,7 @@ class KernelReverse(Reverse, ReverseAt):
         return self
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:
-        return _Program(kind, self, wish.active).layout(wish.is_serial, wish.stacks)
+        return _Program(kind, self, wish.active).layout(wish.stacks)
 
     @abstractmethod
     def gives(self, active: frozenset[str]) -> frozenset[str]:
@@ -119,14 +119,11 @@ class _Program:
         elif name not in self._with_gradient or rerun or self._is_widened(name) or config().poison:
             self._makes.append(Make(name, name, is_zero=False))
 
-    def layout(self, is_serial: bool, stacks: tuple[int, ...]) -> Layout:
+    def layout(self, stacks: tuple[int, ...]) -> Layout:
         """The program."""
         depths = dict(zip(self._stages, stacks, strict=False))
-        # An engine differentiates the user's own loops.
         launches = tuple(
-            StageLaunch(
-                one.stage, self._uses(one), one.adjoint, is_serial and not one.adjoint, depths.get(one.stage, 0)
-            )
+            StageLaunch(one.stage, self._uses(one), one.adjoint, stack=depths.get(one.stage, 0))
             for one in self._reverse.requests(self._active, self._floats)
         )
         results = tuple(

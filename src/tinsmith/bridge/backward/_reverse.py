@@ -22,14 +22,12 @@ class Wish(NamedTuple):
     Attributes:
         active: inputs that want a gradient.
         given: outputs that have a cotangent, None for all.
-        is_serial: whether on one thread.
         stacks: depths of gradient stacks (`ReverseAt.stacks`).
         adds: whether it adds to gradients that hold something already: the sums of earlier passes.
     """
 
     active: frozenset[str]
     given: frozenset[str] | None
-    is_serial: bool
     stacks: tuple[int, ...] = ()
     adds: bool = False
 

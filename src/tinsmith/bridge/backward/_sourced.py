@@ -17,7 +17,6 @@ from ...transforms.adjoint import (
     Run,
     Unchanged,
     adjoint,
-    on_one_thread,
     store_whole_gradients,
     unchanged_after,
 )
@@ -83,7 +82,7 @@ class SourceAt(ReverseAt):
 
     Attributes:
         case: the kind.
-        programs: what was generated, by the inputs that want a gradient and whether it uses one thread.
+        programs: what was generated, by the inputs that want a gradient.
 
     `unchanged` is what later launches leave alone, as the numbers among their arguments tell.
     """
@@ -102,8 +101,8 @@ class SourceAt(ReverseAt):
         # A batch whose samples run one by one has the gradient of a single call.
         self._twin = single if case.is_looped else None
         self._lower = kernels
-        self.programs: dict[tuple[frozenset[str], bool], Program] = {}
-        self._partial: dict[tuple[frozenset[str], frozenset[str], bool], Program | None] = {}
+        self.programs: dict[frozenset[str], Program] = {}
+        self._partial: dict[tuple[frozenset[str], frozenset[str]], Program | None] = {}
         self._launched: Launched | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[nodes.Kernel, Emitted] = {}
@@ -142,42 +141,35 @@ class SourceAt(ReverseAt):
         self._last_numbers = numbers, unchanged
         return unchanged
 
-    def program(self, active: frozenset[str], *, is_serial: bool = False) -> Program:
+    def program(self, active: frozenset[str]) -> Program:
         """The backward pass. Raises NotCovered."""
         if self._twin is not None:
-            return self._twin.program(active, is_serial=is_serial)
-        key = active, is_serial
-        if key in self.programs:
-            return self.programs[key]
+            return self._twin.program(active)
+        if active in self.programs:
+            return self.programs[active]
         with COMPILING:
-            if key not in self.programs:
-                whole = frozenset(self.case.signature.outputs)
-                found = on_one_thread(self.program(active)) if is_serial else self._generate_adjoint(active, whole)
-                self.programs[key] = found
-            return self.programs[key]
+            if active not in self.programs:
+                self.programs[active] = self._generate_adjoint(active, frozenset(self.case.signature.outputs))
+            return self.programs[active]
 
     def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
         if self._twin is not None:
             return self._twin.groups(active, given)
-        known = {outputs for inputs, outputs, _ in self._partial if inputs == active}
+        known = {outputs for inputs, outputs in self._partial if inputs == active}
         if given not in known and len(known) >= MOST_GROUPS and len(given) > 1:
             return tuple(group for name in sorted(given) for group in self.groups(active, frozenset({name})))
         return (given,) if self._part(active, given) is not None else (None,)
 
-    def _part(self, active: frozenset[str], given: frozenset[str], *, is_serial: bool = False) -> Program | None:
+    def _part(self, active: frozenset[str], given: frozenset[str]) -> Program | None:
         """The backward pass where only `given` outputs have a cotangent; None where what was kept is not enough."""
         if self._twin is not None:
-            return self._twin._part(active, given, is_serial=is_serial)
-        key = active, given, is_serial
+            return self._twin._part(active, given)
+        key = active, given
         if key in self._partial:
             return self._partial[key]
         with COMPILING:
-            if is_serial:
-                found = self._part(active, given)
-                self._partial[key] = None if found is None else on_one_thread(found)
-            else:
-                found = self._generate_adjoint(active, given)
-                self._partial[key] = found if found.reads <= self.program(active).reads else None
+            found = self._generate_adjoint(active, given)
+            self._partial[key] = found if found.reads <= self.program(active).reads else None
             return self._partial[key]
 
     def _generate_adjoint(self, active: frozenset[str], given: frozenset[str]) -> Program:
@@ -234,10 +226,9 @@ class SourceAt(ReverseAt):
         return self._refused.get(active)
 
     @property
-    def asked(self) -> tuple[tuple[frozenset[str], bool], ...]:
-        """What was generated or refused so far: inputs that want a gradient, and whether on one thread."""
-        refused = ((active, False) for active in self._refused)
-        return (*self.programs, *refused)
+    def asked(self) -> tuple[frozenset[str], ...]:
+        """What was generated or refused so far: inputs that want a gradient."""
+        return (*self.programs, *self._refused)
 
     def emit(self, run: Run) -> Emitted:
         """A launch's kernel, for the engine."""
@@ -276,21 +267,16 @@ class SourceAt(ReverseAt):
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:
-        active, given, is_serial, _, adds = wish
+        active, given, _, adds = wish
         self.check(active)
         # Samples that run one by one add to the gradient of an input that they share.
         alone = active & kind.batched if self.case.is_looped else active
         alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
-        program, whole = self.launched_program(active, given, alone, is_serial=is_serial)
+        program, whole = self.launched_program(active, given, alone)
         return backward_layout(self.case, self.emit, program, kind, active, whole)
 
     def launched_program(
-        self,
-        active: frozenset[str],
-        given: frozenset[str] | None,
-        alone: frozenset[str],
-        *,
-        is_serial: bool = False,
+        self, active: frozenset[str], given: frozenset[str] | None, alone: frozenset[str]
     ) -> tuple[Program, frozenset[str]]:
         """The backward pass as it is launched, and the gradients that it stores and does not add to.
 
@@ -298,11 +284,10 @@ class SourceAt(ReverseAt):
             active: inputs that want a gradient.
             given: outputs that have a cotangent, None for all.
             alone: inputs whose gradients one run of the pass makes.
-            is_serial: whether on one thread.
         """
-        part = None if given is None else self._part(active, given, is_serial=is_serial)
-        program = self.program(active, is_serial=is_serial) if part is None else part
-        key = active, None if part is None else given, alone, is_serial
+        part = None if given is None else self._part(active, given)
+        program = self.program(active) if part is None else part
+        key = active, None if part is None else given, alone
         if key not in self._whole:
             self._whole[key] = store_whole_gradients(program, sorted(alone), self._extent)
         return self._whole[key]

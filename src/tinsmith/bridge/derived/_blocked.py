@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ..._errors import KernelError, refusal
 from ...source.ir import NotCovered
-from ...transforms.adjoint import on_one_thread
 from .._call import Call
 from .._core import Core
 from .._kind import Kind
@@ -25,16 +24,14 @@ class BlockedCore(Core):
         source = reverse.source if isinstance(reverse, AutoReverse) else reverse
         self._source = source if isinstance(source, SourceReverse) else SourceReverse(signature)
 
-    def _layouts(self, call: Call, kind: Kind) -> tuple[Layout, Layout]:
+    def _layout(self, call: Call, kind: Kind) -> Layout:
         if kind.device.type != "cpu" and all(stage.runs_as_written for stage in self.signature.firsts):
-            return super()._layouts(call, kind)
+            return super()._layout(call, kind)
         at = self._source.at(kind.case)
         try:
-            programs = at.forward, on_one_thread(at.forward)
+            return forward_layout(at.case, at.emit, at.forward, kind.names, self._makes)
         except NotCovered as reason:
             raise self._make_refusal(reason, kind) from None
-        parallel, serial = (forward_layout(at.case, at.emit, one, kind.names, self._makes) for one in programs)
-        return parallel, serial
 
     def _make_refusal(self, reason: NotCovered, kind: Kind) -> KernelError:
         op, engine = self.signature.op, self.signature.stages[0].engine.name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...transforms.adjoint import on_one_thread
 from .._call import Call
 from .._core import Core
 from .._kind import Kind
@@ -25,8 +24,6 @@ class DerivedCore(Core):
         assert isinstance(found, SourceAt)
         return found
 
-    def _layouts(self, call: Call, kind: Kind) -> tuple[Layout, Layout]:
+    def _layout(self, call: Call, kind: Kind) -> Layout:
         at = self.at(call)
-        programs = at.forward, on_one_thread(at.forward)
-        parallel, serial = (forward_layout(at.case, at.emit, one, kind.names, self._makes) for one in programs)
-        return parallel, serial
+        return forward_layout(at.case, at.emit, at.forward, kind.names, self._makes)

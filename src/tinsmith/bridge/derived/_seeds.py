@@ -70,9 +70,9 @@ class SeededCore(DerivedCore):
             for number, (kernel, fields) in enumerate(found)
         ]
 
-    def _layouts(self, call: Call, kind: Kind) -> tuple[Layout, Layout]:
+    def _layout(self, call: Call, kind: Kind) -> Layout:
         try:
-            return super()._layouts(call, kind)
+            return super()._layout(call, kind)
         except NotCovered as reason:
             words = f"op `{self.signature.op}` draws random numbers, and uses what tinsmith cannot follow"
             remedy = "Write that line in other words, or pass adjoint='engine': the engine draws, without a gradient."

@@ -102,7 +102,7 @@ class ArrayProgram:
         self._fields = filled
         self._puts: dict[tuple[int, ...], tuple[Transfer, Transfer]] = {}
         elements = sum(one.facts.count for one in self._used.values())
-        self._is_serial = filled[0].runs_on == "cpu" and elements < config().serial_below
+        self._is_serial = filled[0].runs_on == "cpu" and config().is_serial(elements)
         self._managed = ManagedCopies(layer, managed_roles, reset, is_serial=self._is_serial)
         self._written = written
         self._last_held: dict[int, torch.Tensor] = {}

@@ -96,7 +96,7 @@ class Program:
         put_back = _copies("restore", self._present)
         self._collect = self._transfer([*_gradients("store", self.active_fields), *put_back])
         elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
-        self._is_serial = filled[0].runs_on == "cpu" and elements < config().serial_below
+        self._is_serial = filled[0].runs_on == "cpu" and config().is_serial(elements)
         self._is_cuda = filled[0].runs_on == "cuda"
         self._foresight = functools.cache(lambda: foresight(layer, roles, launches, is_wished=is_wished))
         self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None

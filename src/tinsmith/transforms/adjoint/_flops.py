@@ -1,15 +1,21 @@
-"""How many floating-point operations a kernel does, as far as its text and the sizes of a call tell."""
+"""What a kernel does, counted, as far as its text and the sizes of a call tell."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...source.ir import nodes, types, walk
+from .._algebra import constant, plus, times
 from .._evaluated import evaluate, extent
 
 _COUNTED = {"+", "-", "*", "/", "pow", "min", "max", "atan2", "%"}
 _FREE = {"not", "~"}
+_FUNCTIONS = {"exp", "log", "sin", "cos", "tan", "tanh", "asin", "acos", "pow", "atan2"}
+_FUNCTION, _ATOMIC, _DRAW, _DECOMPOSITION = 10, 4, 10, 50
+"""Operations that a function counts as, an atomic, a random number, and a decomposition of a matrix."""
+IsKnown = Callable[[nodes.Expr], bool]
+"""Whether sizes and arguments are known that a formula asks for."""
 
 
 def count_flops(kernel: nodes.Kernel, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> int:
@@ -22,37 +28,75 @@ def count_flops(kernel: nodes.Kernel, shapes: Mapping[str, Sequence[int]], argum
         shapes: of its arrays, by name, as far as they are known.
         arguments: its scalar arguments by name.
     """
-    return _Counter(shapes, arguments).count(kernel.body)
 
-
-class _Counter:
-    def __init__(self, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> None:
-        self.shapes = shapes
-        self.arguments = arguments
-
-    def count(self, body: Sequence[nodes.Stmt]) -> int:
-        return sum(self.of_statement(one) for one in body)
-
-    def of_statement(self, one: nodes.Stmt) -> int:
-        own = sum(_is_flop(part) for expr in walk.expressions(one) for part in walk.parts(expr))
-        if isinstance(one, nodes.Atomic):
-            own += types.is_float(one.value.type)
-        inside = sum(self.count(body) for body in walk.bodies(one))
-        return own + inside * (self.iterations(one) if isinstance(one, nodes.For) else 1)
-
-    def iterations(self, loop: nodes.For) -> int:
-        formula = extent(loop.bounds)
-        known = formula is not None and self._knows(formula)
-        return evaluate(formula, self.shapes, self.arguments) if formula is not None and known else 1
-
-    def _knows(self, formula: nodes.Expr) -> bool:
+    def is_known(formula: nodes.Expr) -> bool:
         parts = tuple(walk.parts(formula))
         arrays = (one.array for one in parts if isinstance(one, nodes.Size))
-        arguments = (one.name for one in parts if isinstance(one, nodes.Argument))
-        return self.shapes.keys() >= {*arrays} and self.arguments.keys() >= {*arguments}
+        names = (one.name for one in parts if isinstance(one, nodes.Argument))
+        return shapes.keys() >= {*arrays} and arguments.keys() >= {*names}
+
+    return evaluate(_sum(kernel.body, _flops_of, is_known), shapes, arguments)
+
+
+def count_operations(kernel: nodes.Kernel, is_known: IsKnown) -> nodes.Expr:
+    """A formula for what a launch costs, in operations: loads, stores, arithmetic of any type; a function counts 10.
+
+    What is not counted: as with `count_flops`.
+
+    Args:
+        kernel: the kernel.
+        is_known: whether a formula for a loop's length may be asked for; else its body counts once.
+    """
+    return _sum(kernel.body, _operations_of, is_known)
+
+
+def count_parallel_loops(kernel: nodes.Kernel) -> int:
+    """For how many loops of a launch threads are woken."""
+    return sum(isinstance(one, nodes.For) and one.is_parallel for one in walk.statements(kernel.body))
+
+
+def _sum(body: Sequence[nodes.Stmt], weigh: Callable[[nodes.Stmt], int], is_known: IsKnown) -> nodes.Expr:
+    """What statements cost, as a formula of integers without bound: `weigh` tells it of one without those inside it."""
+    own, inside = 0, constant(0, "i64")
+    for one in body:
+        own += weigh(one)
+        bodies: nodes.Expr = constant(0, "i64")
+        for part in walk.bodies(one):
+            bodies = plus(bodies, _sum(part, weigh, is_known))
+        formula = extent(one.bounds) if isinstance(one, nodes.For) else None
+        if formula is not None and is_known(formula):
+            bodies = times(formula, bodies)
+        inside = plus(inside, bodies)
+    return plus(constant(own, "i64"), inside)
+
+
+def _flops_of(one: nodes.Stmt) -> int:
+    own = sum(_is_flop(part) for expr in walk.expressions(one) for part in walk.parts(expr))
+    return own + (types.is_float(one.value.type) if isinstance(one, nodes.Atomic) else 0)
 
 
 def _is_flop(expr: nodes.Expr) -> bool:
     if isinstance(expr, nodes.Binary):
         return types.is_float(expr.type) and expr.operator in _COUNTED
     return isinstance(expr, nodes.Unary) and types.is_float(expr.type) and expr.operator not in _FREE
+
+
+def _operations_of(one: nodes.Stmt) -> int:
+    found = sum(_operation(part) for expr in walk.expressions(one) for part in walk.parts(expr))
+    match one:
+        case nodes.Store():
+            return found + 1
+        case nodes.Atomic():
+            return found + _ATOMIC
+        case nodes.Draw():
+            return found + _DRAW
+        case nodes.Decompose():
+            return found + _DECOMPOSITION
+        case _:
+            return found
+
+
+def _operation(expr: nodes.Expr) -> int:
+    if isinstance(expr, nodes.Unary | nodes.Binary) and expr.operator in _FUNCTIONS:
+        return _FUNCTION
+    return isinstance(expr, nodes.Load | nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast)

@@ -1,0 +1,61 @@
+"""Cost: what is known, before a launch, of how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .._config import OPERATIONS_PER_ELEMENT
+from ..source.ir import nodes, walk
+from ..spec import Size
+from ..transforms.adjoint import count_operations, count_parallel_loops, formula_text
+from ._kind import Kind
+
+
+class Cost(NamedTuple):
+    """What a launch's operations are counted from.
+
+    Attributes:
+        kernel: the same for all launches that learn from each other.
+        body: its IR, None where the source is not understood.
+        shapes: of the kernel's arrays, as far as they are the call's: sizes, or what stands for them.
+        renamed: the op's names for its arguments.
+    """
+
+    kernel: Any
+    body: nodes.Kernel | None
+    shapes: Mapping[str, Sequence[Size]]
+    renamed: Mapping[str, str]
+
+    def formula(self, kind: Kind, repeats: int) -> str:
+        """The operations of a launch, for each loop that wakes threads, as Python.
+
+        Args:
+            kind: the kind of call.
+            repeats: how many launches of the kernel the program has.
+        """
+        if self.body is None:
+            sums = [" * ".join(map(str, shape)) or "1" for shape in self.shapes.values()]
+            # A kernel that is launched for each step of time touches a part of `x[t, i]` each time.
+            return f"{OPERATIONS_PER_ELEMENT} * ({' + '.join(sums) or '0'}) // {repeats}"
+        known, numbers = {*kind.signature.scalars}, kind.case.numbers
+
+        def called(argument: str) -> str:
+            return self.renamed.get(argument, argument)
+
+        def is_known(formula: nodes.Expr) -> bool:
+            parts = tuple(walk.parts(formula))
+            arrays = {one.array for one in parts if isinstance(one, nodes.Size)}
+            names = {called(one.name) for one in parts if isinstance(one, nodes.Argument)}
+            return self.shapes.keys() >= arrays and known >= names
+
+        def size(array: str, axis: int) -> str:
+            return str(self.shapes[array][axis])
+
+        def argument(name: str) -> str:
+            found = called(name)
+            return str(numbers[found]) if found in numbers else f"scalars[{found!r}]"
+
+        text = formula_text(count_operations(self.body, is_known), size, argument)
+        loops = count_parallel_loops(self.body)
+        return text if loops < 2 else f"({text}) // {loops}"

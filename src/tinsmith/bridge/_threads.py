@@ -1,0 +1,116 @@
+"""Threads: which launches of a program use one thread.
+
+To wake an engine's threads takes as long as some hundred thousand operations. So each kernel is chosen for by itself:
+by the operations of its launch, which `_cost` tells as a formula of sizes and arguments, and by the time that launches
+on one thread took (`_pace`). What is chosen is a tuple of one bool for each group of launches.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..spec import Numbers, Symbol
+from ._kind import Kind
+from ._layout import Layout, ProgramLaunch
+from ._pace import Pace, Paces
+
+Serial = tuple[bool, ...]
+"""For each group of launches of a program, whether it uses one thread."""
+Scalars = Mapping[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Launches that are run alike: of one kernel, with equally many operations.
+
+    Attributes:
+        name: the kernel's.
+        formula: the operations of a launch, for each loop that wakes threads, as Python.
+        pace: what was learned of the kernel.
+        launches: those of the program.
+    """
+
+    name: str
+    formula: str
+    pace: Pace
+    launches: tuple[ProgramLaunch, ...]
+
+
+class Threads:
+    """Chooses, for the launches of a program.
+
+    Attributes:
+        groups: launches that may use one thread; none where there is nothing to choose.
+        choose: which of them do, for the numbers of a call's sizes and its scalars.
+        count: how many operations each of them has.
+    """
+
+    def __init__(self, layout: Layout, kind: Kind, paces: Paces) -> None:
+        self._parallel = layout
+        self.groups = _group_launches(layout, kind, paces) if kind.device.type == "cpu" else ()
+        names = {f"pace{place}": group.pace for place, group in enumerate(self.groups)}
+        choices = (f"{one.formula} < pace{place}.serial_below" for place, one in enumerate(self.groups))
+        self.choose: Callable[[Numbers, Scalars], Serial] = _write_function(kind, choices, names)
+        self.count: Callable[[Numbers, Scalars], tuple[int, ...]] = _write_function(
+            kind, (one.formula for one in self.groups), names
+        )
+
+    def layout(self, serial: Serial) -> Layout:
+        """The program whose chosen launches use one thread."""
+        chosen = {launch for place, group in enumerate(self.groups) if serial[place] for launch in group.launches}
+        if not chosen:
+            return self._parallel
+        return self._parallel.with_launches(lambda one: one.on_one_thread() if one in chosen else one)
+
+    def watches(self, serial: Serial, layout: Layout) -> dict[ProgramLaunch, Watch]:
+        """What learns from the launches of a program that `layout` made; of those on one thread alone."""
+        watches = [Watch(self, place) for place in range(len(self.groups))]
+        places = {launch: place for place, group in enumerate(self.groups) for launch in group.launches}
+        pairs = zip(self._parallel.launches, layout.launches, strict=True)
+        found = ((after, places.get(before)) for before, after in pairs)
+        return {after: watches[place] for after, place in found if place is not None and serial[place]}
+
+
+class Watch:
+    """Learns from launches of a group how long they take.
+
+    Attributes:
+        pace: what was learned.
+    """
+
+    def __init__(self, threads: Threads, place: int) -> None:
+        self._threads = threads
+        self._place = place
+        self.pace = threads.groups[place].pace
+
+    def note(self, seconds: float, numbers: Numbers, scalars: Scalars, kernels: Sequence[Any]) -> None:
+        """Learn from a launch of these variants: seconds for each loop that would have woken threads."""
+        self.pace.note(seconds, self._threads.count(numbers, scalars)[self._place], kernels)
+
+
+def _group_launches(layout: Layout, kind: Kind, paces: Paces) -> tuple[Group, ...]:
+    costs = [(launch, cost) for launch in layout.launches if (cost := launch.cost(kind)) is not None]
+    repeats = Counter(cost.kernel for _, cost in costs)
+    found: dict[tuple[Any, str], list[ProgramLaunch]] = {}
+    for launch, cost in costs:
+        found.setdefault((cost.kernel, cost.formula(kind, repeats[cost.kernel])), []).append(launch)
+    return tuple(
+        Group(launches[0].name, formula, paces.of(kernel), tuple(launches))
+        for (kernel, formula), launches in found.items()
+    )
+
+
+def _write_function(kind: Kind, results: Iterable[str], names: Mapping[str, Any]) -> Callable[[Numbers, Scalars], Any]:
+    """A function of a call's numbers and scalars that returns a tuple of expressions."""
+    sizes = "".join(f"{Symbol(place)}, " for place in range(kind.sizing.symbols))
+    lines = [
+        "def work_out(numbers, scalars):",
+        f"    {sizes}elements, = numbers",
+        f"    return ({''.join(f'{one}, ' for one in results)})",
+    ]
+    known = dict(names)
+    exec(compile("\n".join(lines), f"<threads of {kind.signature.op}>", "exec"), known)
+    return known["work_out"]

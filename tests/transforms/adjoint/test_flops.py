@@ -1,0 +1,47 @@
+"""What a launch costs is counted in the IR: as a formula of sizes and arguments."""
+
+import pytest
+import torch
+
+from support.roundtrip import lowered
+from support.written import written
+from tinsmith.source.ir import nodes, walk
+from tinsmith.transforms.adjoint import count_operations, count_parallel_loops, evaluate
+
+HEAD = "def kernel(x: lang.types.ndarray(), y: lang.types.ndarray(), n: lang.i32):\n"
+COUNTED = {  # the body, what it costs with six numbers in `x` and `n` of 5, and how many loops wake threads
+    "a load, a product, a store": (["for i in x:", "    y[i] = 2.0 * x[i]"], 6 * 3, 1),
+    "a function": (["for i in x:", "    y[i] = lang.exp(x[i])"], 6 * (10 + 2), 1),
+    "a power": (["for i in x:", "    y[i] = x[i] ** 0.3"], 6 * (10 + 2), 1),
+    "a loop in a loop": (["for i in x:", "    for j in range(n):", "        y[i] = x[j]"], 6 * 5 * 2, 1),
+    "two loops": (["for i in x:", "    y[i] = x[i]", "for i in y:", "    y[i] = 1.0"], 6 * 2 + 4, 2),
+    "an atomic": (["for i in x:", "    y[0] += x[i]"], 6 * (4 + 1), 1),
+    "both branches": (["for i in x:", "    if x[i] > 0:", "        y[i] = x[i]"], 6 * (2 + 2), 1),
+    "integers": (["for i in x:", "    y[i] = i * n"], 6 * 2, 1),
+    "a loop that ends by data": (
+        ["for i in x:", "    for _ in range(lang.cast(x[i], lang.i32)):", "        y[i] = 1.0"],
+        6 * (2 + 1),
+        1,
+    ),
+    "an empty range": (["for i in range(n, 3):", "    y[i] = x[i]"], 0, 1),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_operations(lang, name):
+    lines, wanted, loops = COUNTED[name]
+    source = HEAD + "".join(f"    {line}\n" for line in lines)
+    kernel = lowered(written(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
+    formula = count_operations(kernel, lambda _: True)
+    assert evaluate(formula, {"x": (6,), "y": (4,)}, {"n": 5}) == wanted
+    assert count_parallel_loops(kernel) == loops
+
+
+def test_a_size_that_is_not_known_counts_once(lang):
+    source = HEAD + "    for i in x:\n        for j in y:\n            y[j] = x[i]\n"
+    kernel = lowered(written(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
+
+    def is_known(formula):
+        return all(one.array == "x" for one in walk.parts(formula) if isinstance(one, nodes.Size))
+
+    assert evaluate(count_operations(kernel, is_known), {"x": (6,)}, {}) == 6 * 2
