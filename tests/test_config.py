@@ -25,6 +25,7 @@ def test_settings_are_read(environ, wanted):
 
 KNOWN = [
     "  TINSMITH_SERIAL_BELOW  operations; 0 for never (default 262144)",
+    "  TINSMITH_TAPE_LIMIT    bytes; 0 for checkpoints always (default 134217728)",
     "  TINSMITH_POISON        0 or 1 (default 0)",
     "  TINSMITH_CHECK_BOUNDS  0 or 1 (default 0)",
     "  TINSMITH_PLAN_CACHE    plans kept by an op (default 1024)",

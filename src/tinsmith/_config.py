@@ -26,6 +26,8 @@ class Config:
     Attributes:
         serial_below: operations of a launch (loads, stores, arithmetic; a function counts 10) under which the serial
             twin of a kernel runs first on the CPU, because waking the thread pool costs more than the work. 0: never.
+        tape_limit: bytes of tape above which a generated gradient keeps checkpoints alone, and works out again what
+            lies between them. 0: always.
         poison: fill buffers whose content must not be read with NaN or extreme integers, so that
             a test sees it when they are.
         check_bounds: every op raises BoundsError where an index leaves an array, as with
@@ -34,6 +36,9 @@ class Config:
     """
 
     serial_below: int = dataclasses.field(default=262144, metadata={"least": 0, "about": "operations; 0 for never"})
+    tape_limit: int = dataclasses.field(
+        default=2**27, metadata={"least": 0, "about": "bytes; 0 for checkpoints always"}
+    )
     poison: bool = dataclasses.field(default=False, metadata={"about": "0 or 1"})
     check_bounds: bool = dataclasses.field(default=False, metadata={"about": "0 or 1"})
     plan_cache: int = dataclasses.field(default=1024, metadata={"least": 1, "about": "plans kept by an op"})

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -19,6 +20,7 @@ from fuzz._grammar import Program
 from fuzz._parts import COUNT, FACTOR, RANKS
 from tinsmith._config import config
 from tinsmith.bridge._oracle import bind_call, interpret_call
+from tinsmith.transforms.adjoint import _checkpoints
 
 CHECKS: tuple[str, ...] = ("values", "gradients", "tangents")
 """What is compared."""
@@ -253,12 +255,18 @@ def optimiser_off(lang: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def settings(seed: int) -> Iterator[None]:
-    """Every other kernel runs in parallel, the others as their serial twin; memory that nobody may read is poisoned."""
+    """Every other kernel runs in parallel, the others as their serial twin; memory that nobody may read is poisoned.
+
+    Gradients of every third kernel run from checkpoints, in blocks of two iterations.
+    """
     before = dict(os.environ)
     os.environ |= {"TINSMITH_POISON": "1", "TINSMITH_SERIAL_BELOW": "0" if seed % 2 else "65536"}
+    if seed % 3 == 0:
+        os.environ["TINSMITH_TAPE_LIMIT"] = "0"
     config.cache_clear()
     try:
-        yield
+        with mock.patch.multiple(_checkpoints, SMALLEST=2, OF_WHILE=2):
+            yield
     finally:
         os.environ.clear()
         os.environ.update(before)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from .._config import config
 from ..transforms.adjoint import Action, Copy, Fresh, Reserve, Run
 from .backward import SourceAt
 
 
-def describe_backward(at: SourceAt, active: frozenset[str]) -> Iterator[str]:
+def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: bool = False) -> Iterator[str]:
     """A backward pass, line by line; all that is no source is a comment. Raises NotCovered."""
     alone = active & {*at.case.signature.arrays}
-    program, _ = at.launched_program(active, None, alone)
+    program, _ = at.launched_program(active, None, alone, has_checkpoints=has_checkpoints)
     yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
     yield from (f"# {note}" for note in program.notes or ("tape: none, everything is worked out again",))
+    if program.has_long_tapes:
+        yield f"# a call that takes more than {config().tape_limit:,} bytes of tape keeps checkpoints instead"
     for action in program.actions:
         yield from _action(at, action)
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .._config import config
 from ..engines import DTYPES, hold
 from ..source.ir import nodes
 from ..spec import Size, Symbol
@@ -60,7 +61,13 @@ def executor(layout: Layout, kind: Kind, watches: Mapping[ProgramLaunch, Watch])
 
 
 class PassWriter(PassText):
-    """Writes a program as Python."""
+    """Writes a program as Python.
+
+    Where its tapes may be shorter, and `may_shorten`, a run that would take more bytes of them than
+    `config().tape_limit` stops before it makes them, and returns their number: nothing of the call's was changed.
+    """
+
+    may_shorten = True
 
     def __init__(
         self, layout: Layout, kind: Kind, watches: Mapping[ProgramLaunch, Watch], *, may_vectorize: bool
@@ -83,6 +90,8 @@ class PassWriter(PassText):
         for one in self.layout.given:
             self.take(one)
         begin = len(self.lines)
+        if self.may_shorten and self.layout.has_long_tapes:
+            self.add("taped = 0")
         for one in self.layout.makes:
             self.make(one)
         self.run_actions()
@@ -332,11 +341,18 @@ class PassWriter(PassText):
                 entries[size] = f"{iterations} * {depth}"
         if tapes.counts_entries is not None:
             entries |= self.count_entries(tapes, tapes.counts_entries, iterations, room)
+        lengths: list[tuple[str, str, torch.dtype]] = []
         for size in tapes.sizes:
             for name, kind, width in size.arrays:
-                length, dtype = self.fresh("length"), DTYPES[kind]
+                length = self.fresh("length")
                 self.add(f"{length} = {entries[size]} * {width}")
-                self.put(name, f"{room}({length}, {self.bind(dtype, 'dtype')})", (length,), dtype)
+                lengths.append((name, length, DTYPES[kind]))
+        if self.may_shorten and self.layout.has_long_tapes:
+            sums = " + ".join(f"{dtype.itemsize} * {length}" for _, length, dtype in lengths)
+            self.add(f"taped += {sums}")
+            self.add(f"if taped > {config().tape_limit}: return taped")
+        for name, length, dtype in lengths:
+            self.put(name, f"{room}({length}, {self.bind(dtype, 'dtype')})", (length,), dtype)
 
     def count_entries(self, tapes: Tapes, launch: ProgramLaunch, iterations: str, room: str) -> dict[TapeSize, str]:
         """Entries of tapes for which a kernel has to count."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import torch
 
+from .._config import config
 from .._errors import GradientError
 from ..engines import one_at_a_time
 from ._case import Case
@@ -37,7 +38,17 @@ def explain(core: Core) -> str:
         lines += ["", *_kernel(stage)]
         count = sum(one.first is stage for one in signature.stages)
         lines += [f"  launched {count} times"] if count > 1 else []
-    lines += ["", *_gradient(core), "", *_describe_threads(core), "", *_batches(core), "", *_describe_shares(core)]
+    lines += [
+        "",
+        *_gradient(core),
+        *_describe_tapes(core),
+        "",
+        *_describe_threads(core),
+        "",
+        *_batches(core),
+        "",
+        *_describe_shares(core),
+    ]
     texts = [(variant, text) for stage in signature.firsts for variant, text in stage.texts.items()]
     lines += ["", f"compiled variants: {len(texts)}"]
     for variant, text in texts:
@@ -74,11 +85,13 @@ def _gradient(core: Core) -> Iterable[str]:
 def _describe_requests(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
     """What gradients were asked for, and what became of them."""
     for at in source.seen:
-        for active in at.asked:
-            yield f"  for {', '.join(sorted(active))}"
+        for active, has_checkpoints in at.asked:
+            yield f"  for {', '.join(sorted(active))}" + (" from checkpoints" if has_checkpoints else "")
             reason = at.refusal(active)
             if reason is None:
-                yield from (f"    {line}".rstrip() for line in describe_backward(at, active))
+                yield from (
+                    f"    {line}".rstrip() for line in describe_backward(at, active, has_checkpoints=has_checkpoints)
+                )
                 continue
             yield f"    not generated: {reason.construct}, at {reason.place}"
             if isinstance(reverse, AutoReverse) and reason.race is None:
@@ -110,6 +123,15 @@ def _describe_threads(core: Core) -> Iterable[str]:
                     threads = "one thread" if is_serial else "several threads"
                     found[f"  {words}, `{group.name}`: {threads} ({below})"] = None
     yield from found or ["  known after a call, on a CPU"]
+
+
+def _describe_tapes(core: Core) -> Iterable[str]:
+    """Which backward passes kept checkpoints, and why."""
+    for plan in core.plans.values():
+        for words, runner in plan.runners:
+            if runner.longest_tape:
+                limit = f"more than the {config().tape_limit:,} of TINSMITH_TAPE_LIMIT"
+                yield f"  {words}: {runner.longest_tape:,} bytes of tape, {limit}, so it ran from checkpoints"
 
 
 def _batches(core: Core) -> Iterable[str]:

@@ -158,6 +158,7 @@ class Layout:
         results: what it gives; None in the place of something that nobody asked for.
         arrays: what is known of arrays that are not the call's, by name.
         is_looped: whether samples of a batch are run one by one.
+        has_long_tapes: whether another program does the same with shorter tapes.
     """
 
     given: tuple[Given, ...]
@@ -166,6 +167,7 @@ class Layout:
     results: tuple[Result | None, ...]
     arrays: Mapping[str, nodes.Array]
     is_looped: bool = False
+    has_long_tapes: bool = False
 
     def dtype(self, kind: Kind, name: str) -> torch.dtype:
         """Of an array of the call, or of a generated kernel."""

@@ -14,9 +14,10 @@ import torch
 from .._config import config
 from ._buffers import poison
 
-Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], tuple[Any, ...]]
+Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], Any]
 """A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
-the call's sizes and of its scalars. It returns the results."""
+the call's sizes and of its scalars. It returns a tuple of results; or how many bytes of tape it would have taken, where
+these are too many."""
 
 
 class PassText:

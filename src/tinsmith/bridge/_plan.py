@@ -13,7 +13,6 @@ from ._field_contents import Look
 from ._kind import Kind
 from ._layout import Layout
 from ._pace import Paces
-from ._pass_text import Pass
 from ._runner import Runner
 from .backward import ReverseAt, Wish
 
@@ -45,7 +44,7 @@ class Plan:
         self._paces = paces
         self._forward = Runner(lambda: layout, kind, paces)
         self._saved: dict[frozenset[str], tuple[tuple[int, ...], bool]] = {}
-        self._backward: dict[tuple[Any, ...], Runner] = {}
+        self._backward: dict[Wish, Runner] = {}
         self.prepared: dict[Any, Any] = {}  # kept by `_prepared.Stepping`
 
     def forward(self, inputs: Sequence[torch.Tensor], numbers: Numbers, scalars: Scalars) -> tuple[Any, ...]:
@@ -56,8 +55,9 @@ class Plan:
     def runners(self) -> Iterator[tuple[str, Runner]]:
         """What runs the calls, and which pass it is, in words."""
         yield "forward", self._forward
-        for (active, *_), runner in self._backward.items():
-            yield f"backward for {', '.join(sorted(active))}", runner
+        for wish, runner in self._backward.items():
+            words = " from checkpoints" if wish.has_checkpoints else ""
+            yield f"backward for {', '.join(sorted(wish.active))}{words}", runner
 
     # Backward -----------------------------------------------------------------------------
     def get_saved(self, active: frozenset[str]) -> tuple[tuple[int, ...], bool]:
@@ -76,17 +76,33 @@ class Plan:
 
     def prepare_backward(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> None:
         """Make the backward pass, with the Python values of now; refused before any launch."""
-        self._run_backward(active, None, numbers, scalars)
+        self._backward_runner(active, None, numbers, scalars).find(numbers, scalars)
+
+    def _backward_runner(
+        self, active: frozenset[str], given: frozenset[str] | None, numbers: Numbers, scalars: Scalars
+    ) -> Runner:
+        """What runs the backward pass for the inputs that want a gradient, from all outputs or those `given`."""
+        # As `Wish` compares; making one takes half a microsecond of each backward pass.
+        found = self._backward.get((active, given, (), False, False))  # type: ignore[call-overload]
+        return found or self._find_backward(Wish(active, given, self._stacks(active, numbers, scalars)))
 
     def _run_backward(
-        self, active: frozenset[str], given: frozenset[str] | None, numbers: Numbers, scalars: Scalars
-    ) -> Pass:
-        """The backward pass for the inputs that want a gradient, from all outputs or those `given`."""
-        # As `Wish` compares; making one takes half a microsecond of each backward pass.
-        found = self._backward.get((active, given, (), False))
-        if found is None:
-            found = self._find_backward(Wish(active, given, self._stacks(active, numbers, scalars)))
-        return found.find(numbers, scalars)
+        self,
+        saved: Mapping[str, torch.Tensor],
+        cotangents: Sequence[torch.Tensor | None],
+        active: frozenset[str],
+        given: frozenset[str] | None,
+        numbers: Numbers,
+        scalars: Scalars,
+    ) -> Sequence[torch.Tensor | None]:
+        """Run the backward pass; from checkpoints where its tapes would be too long."""
+        runner = self._backward_runner(active, given, numbers, scalars)
+        found = runner.find(numbers, scalars)(saved, cotangents, numbers, scalars)
+        if type(found) is not int:
+            return found
+        runner.longest_tape = max(runner.longest_tape, found)
+        short = self._find_backward(Wish(active, given, has_checkpoints=True))
+        return short.find(numbers, scalars)(saved, cotangents, numbers, scalars)
 
     def _stacks(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> tuple[int, ...]:
         """Depths of the gradient stacks that an engine's reverse kernels need."""
@@ -99,7 +115,8 @@ class Plan:
     def _find_backward(self, wish: Wish) -> Runner:
         with COMPILING:
             if wish not in self._backward:
-                self._backward[wish] = Runner(lambda: self.reverse.backward(self.kind, wish), self.kind, self._paces)
+                reverse, kind = self.reverse, self.kind  # no plan holds itself
+                self._backward[wish] = Runner(lambda: reverse.backward(kind, wish), kind, self._paces)
             return self._backward[wish]
 
     # Prepared passes, which `_prepared` makes of layouts --------------------------------------
@@ -147,13 +164,13 @@ class Plan:
         """Gradients of the inputs, in their order; None for those that are not `active`."""
         moving = self._moving
         if len(moving) < 2 or all([cotangents[number] is not None for number, _ in moving]):  # noqa: C419  # faster
-            return self._run_backward(active, None, numbers, scalars)(saved, cotangents, numbers, scalars)
+            return self._run_backward(saved, cotangents, active, None, numbers, scalars)
         given = frozenset([name for number, name in moving if cotangents[number] is not None])
         found = []
         for group in self.reverse.groups(active & self.kind.floats, given):
             pairs = zip(self.signature.outputs, cotangents, strict=True)
             alone = [cotangent if name in (group or given) else None for name, cotangent in pairs]
-            found.append(self._run_backward(active, group, numbers, scalars)(saved, alone, numbers, scalars))
+            found.append(self._run_backward(saved, alone, active, group, numbers, scalars))
         return [_total(column) for column in zip(*found, strict=True)]
 
 

@@ -107,6 +107,8 @@ class _Writer(PassWriter):
     In what it writes, `inputs` is memory by name, and `cotangents` the pass that is prepared.
     """
 
+    may_shorten = False
+
     def __init__(self, layout: Layout, kind: Kind, provided: frozenset[str]) -> None:
         super().__init__(layout, kind, {}, may_vectorize=False)
         self._provided = provided

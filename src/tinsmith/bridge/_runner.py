@@ -20,6 +20,10 @@ Scalars = Mapping[str, Any]
 class Runner:
     """What runs a program: made in parts, when calls first ask for them.
 
+    Attributes:
+        seen: by each choice, how many operations the launches of the first such call had.
+        longest_tape: bytes of tape that were too many, the most of any call; 0 if there were none.
+
     Args:
         make: gives the program, all of whose launches use several threads.
         kind: the kind of call.
@@ -31,7 +35,8 @@ class Runner:
         self._threads: Threads | None = None
         self._layouts: dict[Serial, Layout] = {}
         self._passes: dict[Serial, Pass] = {}
-        self.seen: dict[Serial, tuple[int, ...]] = {}  # how many operations the first call with each choice had
+        self.seen: dict[Serial, tuple[int, ...]] = {}
+        self.longest_tape = 0
 
     @property
     def threads(self) -> Threads:

@@ -83,9 +83,7 @@ def evaluate(expr: nodes.Expr, shapes: Mapping[str, Sequence[int]], arguments: M
                 return shapes[one.array][one.axis]
         return int(reduce(getitem, one.entry, arguments[one.name]))
 
-    return _fold(
-        expr, leaf, lambda operator, *operands: _RULES[operator](*operands) if operands[1:] else -operands[0]
-    )
+    return _fold(expr, leaf, lambda operator, *operands: _RULES[operator](*operands) if operands[1:] else -operands[0])
 
 
 def _fold(expr: nodes.Expr, leaf: Callable[[Leaf], T], apply: Callable[..., T]) -> T:

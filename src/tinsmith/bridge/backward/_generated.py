@@ -128,4 +128,5 @@ def backward_layout(
         tuple(Result(found[name]) if name in active else None for name in signature.arrays),
         program.arrays,
         case.is_looped,
+        program.has_long_tapes,
     )

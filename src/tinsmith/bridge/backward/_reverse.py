@@ -24,12 +24,14 @@ class Wish(NamedTuple):
         given: outputs that have a cotangent, None for all.
         stacks: depths of gradient stacks (`ReverseAt.stacks`).
         adds: whether it adds to gradients that hold something already: the sums of earlier passes.
+        has_checkpoints: whether its tapes are short, at the price of more work.
     """
 
     active: frozenset[str]
     given: frozenset[str] | None
     stacks: tuple[int, ...] = ()
     adds: bool = False
+    has_checkpoints: bool = False
 
 
 class ReverseAt(ABC):

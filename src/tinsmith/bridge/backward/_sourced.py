@@ -82,7 +82,7 @@ class SourceAt(ReverseAt):
 
     Attributes:
         case: the kind.
-        programs: what was generated, by the inputs that want a gradient.
+        programs: what was generated, by the inputs that want a gradient and whether it has checkpoints.
 
     `unchanged` is what later launches leave alone, as the numbers among their arguments tell.
     """
@@ -101,8 +101,8 @@ class SourceAt(ReverseAt):
         # A batch whose samples run one by one has the gradient of a single call.
         self._twin = single if case.is_looped else None
         self._lower = kernels
-        self.programs: dict[frozenset[str], Program] = {}
-        self._partial: dict[tuple[frozenset[str], frozenset[str]], Program | None] = {}
+        self.programs: dict[tuple[frozenset[str], bool], Program] = {}
+        self._partial: dict[tuple[frozenset[str], frozenset[str], bool], Program | None] = {}
         self._launched: Launched | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[nodes.Kernel, Emitted] = {}
@@ -141,38 +141,42 @@ class SourceAt(ReverseAt):
         self._last_numbers = numbers, unchanged
         return unchanged
 
-    def program(self, active: frozenset[str]) -> Program:
+    def program(self, active: frozenset[str], *, has_checkpoints: bool = False) -> Program:
         """The backward pass. Raises NotCovered."""
         if self._twin is not None:
-            return self._twin.program(active)
-        if active in self.programs:
-            return self.programs[active]
+            return self._twin.program(active, has_checkpoints=has_checkpoints)
+        key = active, has_checkpoints
+        if key in self.programs:
+            return self.programs[key]
         with COMPILING:
-            if active not in self.programs:
-                self.programs[active] = self._generate_adjoint(active, frozenset(self.case.signature.outputs))
-            return self.programs[active]
+            if key not in self.programs:
+                whole = frozenset(self.case.signature.outputs)
+                found = self.programs[key] = self._generate_adjoint(active, whole, has_checkpoints=has_checkpoints)
+                # A call saves what the one without checkpoints reads.
+                assert not has_checkpoints or found.reads <= self.program(active).reads, sorted(found.reads)
+            return self.programs[key]
 
     def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
         if self._twin is not None:
             return self._twin.groups(active, given)
-        known = {outputs for inputs, outputs in self._partial if inputs == active}
+        known = {outputs for inputs, outputs, _ in self._partial if inputs == active}
         if given not in known and len(known) >= MOST_GROUPS and len(given) > 1:
             return tuple(group for name in sorted(given) for group in self.groups(active, frozenset({name})))
         return (given,) if self._part(active, given) is not None else (None,)
 
-    def _part(self, active: frozenset[str], given: frozenset[str]) -> Program | None:
+    def _part(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool = False) -> Program | None:
         """The backward pass where only `given` outputs have a cotangent; None where what was kept is not enough."""
         if self._twin is not None:
-            return self._twin._part(active, given)
-        key = active, given
+            return self._twin._part(active, given, has_checkpoints=has_checkpoints)
+        key = active, given, has_checkpoints
         if key in self._partial:
             return self._partial[key]
         with COMPILING:
-            found = self._generate_adjoint(active, given)
+            found = self._generate_adjoint(active, given, has_checkpoints=has_checkpoints)
             self._partial[key] = found if found.reads <= self.program(active).reads else None
             return self._partial[key]
 
-    def _generate_adjoint(self, active: frozenset[str], given: frozenset[str]) -> Program:
+    def _generate_adjoint(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool) -> Program:
         signature = self.case.signature
         return adjoint(
             [one.kernel for one in self.kernels],
@@ -184,6 +188,7 @@ class SourceAt(ReverseAt):
             launches=self.launched.launches,
             unchanged=self._unchanged,
             promises=self._promises,
+            has_checkpoints=has_checkpoints,
         )
 
     @property
@@ -226,9 +231,9 @@ class SourceAt(ReverseAt):
         return self._refused.get(active)
 
     @property
-    def asked(self) -> tuple[frozenset[str], ...]:
-        """What was generated or refused so far: inputs that want a gradient."""
-        return (*self.programs, *self._refused)
+    def asked(self) -> tuple[tuple[frozenset[str], bool], ...]:
+        """What was generated or refused so far: inputs that want a gradient, and whether it has checkpoints."""
+        return (*self.programs, *((active, False) for active in self._refused))
 
     def emit(self, run: Run) -> Emitted:
         """A launch's kernel, for the engine."""
@@ -267,16 +272,21 @@ class SourceAt(ReverseAt):
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:
-        active, given, _, adds = wish
+        active, given, _, adds, has_checkpoints = wish
         self.check(active)
         # Samples that run one by one add to the gradient of an input that they share.
         alone = active & kind.batched if self.case.is_looped else active
         alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
-        program, whole = self.launched_program(active, given, alone)
+        program, whole = self.launched_program(active, given, alone, has_checkpoints=has_checkpoints)
         return backward_layout(self.case, self.emit, program, kind, active, whole)
 
     def launched_program(
-        self, active: frozenset[str], given: frozenset[str] | None, alone: frozenset[str]
+        self,
+        active: frozenset[str],
+        given: frozenset[str] | None,
+        alone: frozenset[str],
+        *,
+        has_checkpoints: bool = False,
     ) -> tuple[Program, frozenset[str]]:
         """The backward pass as it is launched, and the gradients that it stores and does not add to.
 
@@ -284,10 +294,11 @@ class SourceAt(ReverseAt):
             active: inputs that want a gradient.
             given: outputs that have a cotangent, None for all.
             alone: inputs whose gradients one run of the pass makes.
+            has_checkpoints: whether its tapes are short, at the price of more work.
         """
-        part = None if given is None else self._part(active, given)
-        program = self.program(active) if part is None else part
-        key = active, None if part is None else given, alone
+        part = None if given is None else self._part(active, given, has_checkpoints=has_checkpoints)
+        program = self.program(active, has_checkpoints=has_checkpoints) if part is None else part
+        key = active, None if part is None else given, alone, has_checkpoints
         if key not in self._whole:
             self._whole[key] = store_whole_gradients(program, sorted(alone), self._extent)
         return self._whole[key]

@@ -13,6 +13,7 @@ from ...source.ir import NotCovered, nodes, walk
 from .._bits import Part, check_bits
 from ..analysis import Activity, concurrent_loop
 from ..polish import declare_locals, eliminate_dead_code
+from ._checkpoints import split_into_blocks
 from ._dependences import Unchanged, written_once
 from ._form import number_steps, plain_steps
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
@@ -36,6 +37,7 @@ def adjoint(
     launches: Sequence[int] | None = None,
     unchanged: Collection[Unchanged] = (),
     promises: Mapping[str, Promise] = NO_PROMISES,
+    has_checkpoints: bool = False,
 ) -> Program:
     """What a backward pass does. A kernel is reversed once, however often it is launched.
 
@@ -49,6 +51,7 @@ def adjoint(
         launches: for each launch the number of its kernel; left out, each kernel is launched once.
         unchanged: what `unchanged_after` gives for them.
         promises: what the spec says of the numbers in inputs, by name.
+        has_checkpoints: whether loops run in blocks, so that their tapes are short.
 
     Raises:
         NotCovered: a kernel does what cannot be reversed; the message says where.
@@ -79,9 +82,15 @@ def adjoint(
     found = []
     for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
         own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
-        found.append(reversed_task(Given(task.kernel, number, task.steps, task.own, activity, task.names, own, once)))
+        known = Given(task.kernel, number, task.steps, task.own, activity, task.names, own, once)
+        one = reversed_task(known)
+        if has_checkpoints and one.taped:
+            steps = split_into_blocks(task.steps, one.taped, activity, task.names, numbers)
+            one = replace(reversed_task(replace(known, steps=steps)), taped=frozenset())
+        found.append(one)
     turns = _turns(tasks, found, order, unchanged)
     program = _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
+    program = replace(program, has_long_tapes=any(one.taped for one in found))
     _check_known(program, {name: reason for task in tasks for name, reason in task.unknown.items()})
     return program
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ...source.ir import nodes
 from .._algebra import cast, constant, plus, times
-from .._evaluated import extent
+from .._evaluated import can_evaluate, extent
 from .._names import Names
 from ..analysis import expand
 from ._form import Loop, Step, frame_steps, stores_in
@@ -71,6 +71,9 @@ class Formula:
         return None if trips is None else {key: times(trips, count) for key, count in counts.items()}
 
     def trips(self, loop: Loop) -> nodes.Expr | None:
+        if loop.most is not None:
+            found = expanded(loop.most, set(), self.definitions)
+            return found if can_evaluate(found) else None
         if not loop.names or loop.exit is not None:
             return None
         bounds = [(expand(a, set(), self.definitions), expand(b, set(), self.definitions)) for a, b in loop.bounds]

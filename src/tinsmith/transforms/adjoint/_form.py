@@ -37,7 +37,12 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop: over `bounds` if it has names, else until `exit`, a truth that its body gives a value."""
+    """A loop: over `bounds` if it has names, else until `exit`, a truth that its body gives a value.
+
+    Attributes:
+        most: of a loop over one block of another's iterations, how many these are at most.
+        has_blocks: whether it is the loop over such blocks.
+    """
 
     names: tuple[str, ...]
     bounds: tuple[tuple[nodes.Expr, nodes.Expr], ...]
@@ -47,6 +52,8 @@ class Loop:
     is_parallel: bool = False
     line: int = 0
     number: int = nodes.NUMBER
+    most: nodes.Expr | None = None
+    has_blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

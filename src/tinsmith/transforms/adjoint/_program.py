@@ -90,6 +90,7 @@ class Program:
         reads: arrays of the op whose values it reads, as they were after the forward pass.
         spoils: outputs to whose adjoint it writes.
         notes: what is kept on tapes, and what of, in words.
+        has_long_tapes: whether checkpoints would make its tapes shorter.
     """
 
     actions: tuple[Action, ...]
@@ -98,6 +99,7 @@ class Program:
     reads: frozenset[str]
     spoils: frozenset[str]
     notes: tuple[str, ...]
+    has_long_tapes: bool = False
 
     @property
     def runs(self) -> Iterator[Run]:

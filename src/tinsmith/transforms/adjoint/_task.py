@@ -69,13 +69,17 @@ class Given:
 
 @dataclass(frozen=True)
 class Reversed:
-    """A task's reverse: tapes to reserve, the launch; arrays that it changes for itself and puts back."""
+    """A task's reverse: tapes to reserve, the launch; arrays that it changes for itself and puts back.
+
+    `taped` are the loops whose tapes checkpoints make shorter.
+    """
 
     reserve: Reserve | None
     kernel: nodes.Kernel
     state: frozenset[str]
     settled: frozenset[str]
     notes: tuple[str, ...]
+    taped: frozenset[int]
 
 
 def reversed_task(given: Given) -> Reversed:
@@ -137,7 +141,24 @@ class _Writing:
         starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
         whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state)
         kernel = self.kernel("adjoint", whole, reserve)
-        return Reversed(reserve, kernel, self.state, self.steady, tuple(self.notes({tape.key for tape in tapes})))
+        used = {tape.key for tape in tapes}
+        return Reversed(reserve, kernel, self.state, self.steady, tuple(self.notes(used)), self.taped(used))
+
+    def taped(self, used: set[str]) -> frozenset[int]:
+        """Loops whose tapes would be shorter if they ran in blocks; not those that log what they overwrite.
+
+        Whether one block reads what another one stores is not looked into: loops that do both stay as they are.
+        """
+        both = {load.array for load in loads_in(self.given.steps)} & self.reversal.task.changed
+        found = set[int]()
+        for step in steps_in(self.steps):
+            kept = self.reversal.kept.get(step.number)
+            if not isinstance(step, Loop) or kept is None or kept.logged or len(step.names) > 1:
+                continue
+            is_apart = both.isdisjoint(store.array for store in stores_in(step.body))
+            if is_apart and any(tape_type(self.names.types[name]) in used for name in kept.heads):
+                found.add(step.number)
+        return frozenset(found)
 
     def notes(self, used: set[str]) -> Iterator[str]:
         """What loops keep, in words."""
@@ -146,6 +167,10 @@ class _Writing:
             if not isinstance(step, Loop) or kept is None:
                 continue
             where = f"of each iteration of the loop in line {step.line}"
+            if step.has_blocks:
+                where = f"of each block of iterations of the loop in line {step.line}"
+            elif step.most is not None:
+                where = f"of each iteration of one block of the loop in line {step.line}"
             for name in kept.heads:
                 kind = self.names.types[name]
                 if tape_type(kind) in used:

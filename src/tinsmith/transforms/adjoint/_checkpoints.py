@@ -1,0 +1,133 @@
+"""Checkpoints: a loop becomes a loop over blocks of its iterations, so that a tape holds one block at a time.
+
+What n iterations hand on takes a tape of n entries. In a nest, the reverse runs an inner loop forward again before it
+reverses it: so blocks of k iterations take n / k entries for what each block was handed, the checkpoints, and k for the
+block that is reversed. It costs one more forward run. With k about the root of n that is the least memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from ...source.ir import nodes
+from .._names import Names
+from ..analysis import Activity
+from ._form import Carried, Loop, Step, with_bodies
+
+SMALLEST, LARGEST = 8, 256
+"""Iterations of a block."""
+OF_WHILE = 32
+"""Those of a block where nobody knows how many there are."""
+
+
+def split_into_blocks(
+    body: Sequence[Step], loops: Collection[int], activity: Activity, names: Names, numbers: Iterator[int]
+) -> tuple[Step, ...]:
+    """Steps in which loops run block by block.
+
+    Args:
+        body: the steps.
+        loops: the numbers of the loops, each over one variable or none.
+        activity: learns of the locals that are new.
+        names: gives names to them.
+        numbers: of new steps.
+    """
+    return _Splitting(loops, activity, names, numbers).block(body)
+
+
+class _Splitting:
+    def __init__(self, loops: Collection[int], activity: Activity, names: Names, numbers: Iterator[int]) -> None:
+        self.loops = loops
+        self.activity = activity
+        self.names = names
+        self.numbers = numbers
+
+    def block(self, body: Sequence[Step]) -> tuple[Step, ...]:
+        found: list[Step] = []
+        for step in body:
+            inside = with_bodies(step, self.block)
+            found += self.split(inside) if isinstance(inside, Loop) and inside.number in self.loops else [inside]
+        return tuple(found)
+
+    def split(self, loop: Loop) -> list[Step]:
+        """A loop over blocks, and what stands before it."""
+        before, bounds, names, inner = self.ranges(loop) if loop.names else self.counts(loop)
+        pairs = [self.handed(one) for one in loop.carried]
+        ended = None
+        if loop.exit is not None:
+            pair = self.ending(loop.exit)
+            ended = pair.last
+            inner = replace(inner, carried=(*(one for _, one in pairs), pair))
+        else:
+            inner = replace(inner, carried=tuple(one for _, one in pairs))
+        outer = Loop(
+            names, bounds, (inner,), tuple(one for one, _ in pairs), ended, line=loop.line, number=next(self.numbers)
+        )
+        return [*before, replace(outer, has_blocks=True)]
+
+    def ranges(self, loop: Loop) -> tuple[list[Step], tuple[tuple[nodes.Expr, nodes.Expr], ...], tuple[str], Loop]:
+        """What stands before a loop over blocks of a range, the loop's bounds and variable, and the loop of a block."""
+        (first, end), line = loop.bounds[0], loop.line
+        count, size, blocks = (self.names.local(word, "i32") for word in ("count", "block_size", "blocks"))
+        whole = _integer("max", _integer("-", end, first), _number(0))
+        before: list[Step] = [
+            self.given(count, whole, line),
+            self.given(size, block_size(count), line),
+            self.given(blocks, _integer("//", _integer("+", count, _integer("-", size, _number(1))), size), line),
+        ]
+        place = self.names.local("block", "i32")
+        begin = _integer("+", first, _integer("*", place, size))
+        inner = replace(loop, bounds=((begin, _integer("min", _integer("+", begin, size), end)),), most=size)
+        return before, ((_number(0), blocks),), (place.name,), inner
+
+    def counts(self, loop: Loop) -> tuple[list[Step], tuple[()], tuple[()], Loop]:
+        """The same for a loop that goes on until something happens."""
+        place = self.names.fresh("in_block", "i32")
+        inner = replace(loop, names=(place,), bounds=((_number(0), _number(OF_WHILE)),), most=_number(OF_WHILE))
+        return [], (), (), inner
+
+    def given(self, local: nodes.Local, value: nodes.Expr, line: int) -> Step:
+        return nodes.Assign(local.name, value, line, next(self.numbers))
+
+    def handed(self, one: Carried) -> tuple[Carried, Carried]:
+        """What the loop over blocks hands on, and the loop of a block."""
+        kind = self.names.types[one.head]
+        head, cell = self.like(one.head), self.like(one.cell)
+        last = self.like(one.last, one.head)  # which goes into the next block, too
+        outer = Carried(one.first, head, nodes.Local(last, kind), one.last, cell)
+        return outer, Carried(nodes.Local(head, kind), one.head, one.next, last, one.cell)
+
+    def like(self, local: str, *others: str) -> str:
+        """A new local of another one's type, that has a gradient where this or one of the others has."""
+        name = self.names.like(local)
+        if any(one in self.activity for one in (local, *others)):
+            self.activity.add(name)
+        return name
+
+    def ending(self, exit_name: str) -> Carried:
+        """What the loop of a block hands out: whether the whole loop ended in it."""
+        head, last, cell = (self.names.fresh("ended", "u1") for _ in range(3))
+        return Carried(nodes.Const(False, "u1"), head, nodes.Local(exit_name, "u1"), last, cell)
+
+
+def block_size(count: nodes.Expr) -> nodes.Expr:
+    """The iterations of a block: a power of two about the root of their number, known before the launch where that is.
+
+    8 for up to 128 iterations, 16 for up to 512, and so on; there are between half and twice as many blocks then.
+    """
+    last = _integer("max", _integer("-", count, _number(1)), _number(0))
+    steps: nodes.Expr = _number(0)
+    size, shift = SMALLEST, 2 * SMALLEST.bit_length() - 1
+    while size < LARGEST:
+        steps = _integer("+", steps, _integer("min", _integer(">>", last, _number(shift)), _number(1)))
+        size, shift = 2 * size, shift + 2
+    return _integer("<<", _number(SMALLEST), steps)
+
+
+def _integer(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    return nodes.Binary(operator, left, right, "i32")
+
+
+def _number(value: int) -> nodes.Expr:
+    return nodes.Const(value, "i32")
