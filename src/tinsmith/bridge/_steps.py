@@ -109,7 +109,7 @@ class StageLaunch:
         body = None
         if not stage.is_simd:  # networks, whose loops are written out: of them nothing is known to the IR's cost
             with contextlib.suppress(NotCovered):
-                body = stage.lowered(variant.single if is_split else variant, values).kernel
+                body = stage.lower_variant(variant.single if is_split else variant, values).kernel
         shapes = {use.parameter: _shape(kind, use)[is_split and use.is_batched :] for use in self.uses}
         return Cost(stage, body, shapes, self.stage.renamed)
 

@@ -72,7 +72,7 @@ class Formula:
 
     def trips(self, loop: Loop) -> nodes.Expr | None:
         if loop.most is not None:
-            found = expanded(loop.most, set(), self.definitions)
+            found = expand(loop.most, set(), self.definitions)
             return found if can_evaluate(found) else None
         if not loop.names or loop.exit is not None:
             return None
