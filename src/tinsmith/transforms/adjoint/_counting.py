@@ -73,7 +73,7 @@ class Formula:
     def trips(self, loop: Loop) -> nodes.Expr | None:
         if loop.most is not None:
             found = expand(loop.most, set(), self.definitions)
-            return found if can_evaluate(found) else None
+            return found if found is not None and can_evaluate(found) else None
         if not loop.names or loop.exit is not None:
             return None
         bounds = [(expand(a, set(), self.definitions), expand(b, set(), self.definitions)) for a, b in loop.bounds]
