@@ -13,7 +13,8 @@ from support.findings import seen
 from tinsmith import kernels
 from tinsmith.render import OccupancyGrid
 
-READS = "origins[n, 3], directions[n, 3], aabb[6], bits[l, x, y, z]: i64, offsets[n], cells[3]: i32"
+READS = "origins[n, 3], directions[n, 3], aabb[6], bits[l, x, y, z]: i64, offsets[n], cells[3]: i32, ranges[n, 2]"
+NOWHERE = torch.zeros(0, dtype=torch.int32)
 DTYPES = {"f32": torch.float32, "f64": torch.float64}
 
 
@@ -21,14 +22,14 @@ DTYPES = {"f32": torch.float32, "f64": torch.float64}
 def built(lang, fp, skips):
     found = kernels.march(lang, fp=fp, skips=skips)
     return (
-        ts.op(f"{READS} -> counts[n]: i32, runs[n, {kernels.RUNS}, 2]: i32")(found.count),
+        ts.op(f"{READS}, begin[0]: i32 -> counts[n]: i32, runs[n, {kernels.RUNS}, 2]: i32, end[0]: i32")(found.count),
         ts.op(f"{READS}, runs[n, _, 2]: i32, rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill),
     )
 
 
 def marched(ops, given, numbers, most):
     count, fill = ops
-    counts, runs = count(*given, *numbers, most)
+    counts, runs, _ = count(*given, NOWHERE, *numbers, most)
     ends = counts.cumsum(0)
     rays = torch.stack([ends - counts, counts], 1).int()
     return counts, *fill(*given, runs, rays, *numbers, s=int(ends[-1]))
@@ -58,10 +59,12 @@ def a_scene(seed, fp):
     offsets = pick(rand(count), torch.full((count,), 0.5), torch.zeros(count))
     cone = pick(0.0, 0.0, 0.004, 0.5)
     step = pick(0.005, 0.01, 0.02, 0.5) / directions.norm(dim=-1).mean().item()
-    numbers = (pick(0.0, 0.3, -1.0), pick(math.inf, 2.0, 0.7), step, cone, math.log1p(cone))
-    floats = (tensor.to(DTYPES[fp]) for tensor in (origins, directions, grid.aabb, offsets))
-    origins, directions, box, offsets = floats
-    return (origins, directions, box, grid.bits, offsets, grid.cells), numbers, pick(1024, 7, 100_000)
+    ranges = torch.tensor([pick(0.0, 0.3, -1.0), pick(math.inf, 2.0, 0.7)]).expand(count, 2)
+    most = pick(1024, 7, 100_000)
+    numbers = (step, cone, math.log1p(cone), step * pick(math.inf, 1.0, 1.5, 20.0))
+    floats = (tensor.to(DTYPES[fp]) for tensor in (origins, directions, grid.aabb, offsets, ranges.contiguous()))
+    origins, directions, box, offsets, ranges = floats
+    return (origins, directions, box, grid.bits, offsets, grid.cells, ranges), numbers, most
 
 
 def assert_skipping_changes_nothing(lang, fp, seeds):
@@ -85,11 +88,35 @@ def test_skipping_changes_nothing_in_many_scenes(lang, fp):
     assert_skipping_changes_nothing(lang, fp, range(12, 150))
 
 
+def test_rounds_of_a_few_samples_are_the_samples_of_one_pass(lang):
+    """To the bit, whatever a round takes of a ray."""
+    whole = kernels.march(lang, fp="f32", resumes=True)
+    ends = "counts[n]: i32, runs[n, 8, 2]: i32, end[n]: i32"
+    count = ts.op(f"{READS}, begin[n]: i32 -> {ends}")(whole.count)
+    for seed in (1, 3, 4, 9):
+        given, numbers, _ = a_scene(seed, "f32")
+        fill = built(lang, "f32", True)[1]
+        n = len(given[0])
+        counted, ray_index, t, steps = marched(built(lang, "f32", True), (given), numbers, 100_000)
+        begin, found = torch.zeros(n, dtype=torch.int32), []
+        for most in (1, 1, 3, 2, 40, 100_000):
+            counts, runs, begin = count(*given, begin, *numbers, most)
+            ends_ = counts.cumsum(0)
+            rays = torch.stack([ends_ - counts, counts], 1).int()
+            found.append(fill(*given, runs, rays, *numbers, s=int(ends_[-1])))
+            assert (counts <= most).all()
+        rows = torch.cat([part[0] for part in found])
+        order = torch.sort(rows, stable=True).indices
+        assert torch.equal(rows[order], ray_index) and counted.sum() == len(rows)
+        assert torch.equal(torch.cat([part[1] for part in found])[order], t)
+        assert torch.equal(torch.cat([part[2] for part in found])[order], steps)
+
+
 def test_a_pass_that_finds_other_samples_stays_in_its_place(lang):
     """Compilers may round differently in the two passes: fewer samples than were counted, or more."""
     given, numbers, most = a_scene(1, "f32")
     count, fill = built(lang, "f32", True)
-    counts, runs = count(*given, *numbers, most)
+    counts, runs, _ = count(*given, NOWHERE, *numbers, most)
     wrong = (counts + torch.randint(-2, 3, counts.shape)).clamp(min=0).int()
     ends = wrong.cumsum(0)
     rays = torch.stack([ends - wrong, wrong], 1).int()
@@ -104,11 +131,12 @@ def test_no_thread_writes_where_another_does(lang):
     grid = OccupancyGrid((0, 0, 0, 1, 1, 1), (5, 4, 6), levels=2)
     grid.occupied = torch.rand(2, 5, 4, 6) < 0.5
     origins, directions = torch.rand(9, 3) - torch.tensor([1.0, 0, 0]), torch.tensor([1.0, 0.2, -0.1]).repeat(9, 1)
-    given = (origins, directions, grid.aabb, grid.bits, torch.rand(9), grid.cells)
-    numbers = (0.0, math.inf, 0.05, 0.02, math.log1p(0.02))
+    ranges = torch.tensor([0.0, math.inf]).repeat(9, 1)
+    given = (origins, directions, grid.aabb, grid.bits, torch.rand(9), grid.cells, ranges)
+    numbers = (0.05, 0.02, math.log1p(0.02), math.inf)
     count, fill = built(lang, "f32", True)
-    assert seen(count, *given, *numbers, 100) == []
-    counts, runs = count(*given, *numbers, 100)
+    assert seen(count, *given, NOWHERE, *numbers, 100) == []
+    counts, runs, _ = count(*given, NOWHERE, *numbers, 100)
     ends = counts.cumsum(0)
     assert ends[-1] > 30
     rays = torch.stack([ends - counts, counts], 1).int()

@@ -44,6 +44,13 @@ CASES = {
     "several levels": ((6, 7, 5), 3, 0.4, {"step": 0.05}),
     "a cone": (16, 2, 0.3, {"step": 0.01, "cone_angle": 0.05}),
     "a cone from the start": (8, 1, 0.5, {"step": 1e-4, "cone_angle": 0.1, "near": 0.2}),
+    "a cone that stops growing": (16, 2, 0.4, {"step": 0.01, "cone_angle": 0.05, "max_step": 0.06}),
+    "a cone that never grows": (8, 1, 0.5, {"step": 0.02, "cone_angle": 0.5, "max_step": 0.02}),
+    "a cone that has grown before": (8, 2, 0.5, {"step": 1e-3, "cone_angle": 0.1, "max_step": 0.05, "near": 0.7}),
+    "a longest step that is never reached": (8, 1, 0.5, {"step": 0.02, "max_step": 0.03}),
+    "a scene in the grid": (8, 2, 0.6, {"step": 0.03, "scene_box": (-0.7, -0.8, 0.1, 0.4, 0.9, 1.3)}),
+    "a scene around the grid": (8, 1, 0.6, {"step": 0.03, "scene_box": (-9, -9, -9, 9.5, 9, 9)}),
+    "a scene across the grid": (8, 1, 0.6, {"step": 0.03, "scene_box": (0.3, -9, 0.5, 9, 0.2, 9), "near": 0.2}),
     "near and far": (8, 1, 0.6, {"step": 0.03, "near": 0.4, "far": 0.9}),
     "before the origin": (8, 1, 0.6, {"step": 0.03, "near": -2.0, "far": 1.0}),
     "few steps": ((3, 1, 9), 1, 0.6, {"step": 0.01, "max_steps": 5}),
@@ -62,7 +69,8 @@ def test_samples_agree_with_the_twin(engine, case):
     origins, directions = rays(300)
     offsets = torch.rand(300, dtype=torch.float64)
     ours = march(origins, directions, grid, jitter=offsets, engine=engine, **told)
-    twin = reference.march(origins, directions, grid.aabb.double(), grid.occupied, offsets, **told)
+    box = {name: torch.tensor(given, dtype=torch.float64) for name, given in told.items() if name == "scene_box"}
+    twin = reference.march(origins, directions, grid.aabb.double(), grid.occupied, offsets, **{**told, **box})
     cases.assert_close((ours.rays, ours.ray_index, ours.t, ours.steps), twin)
     assert ours.total == len(ours.t)
     assert (len(ours.t) > 50) == (part != 0), "the case does not show what its name says"
@@ -103,6 +111,30 @@ def test_special_rays(engine, kind):
     for name, (*_, expected), (start, count) in zip(SPECIAL, SPECIAL.values(), found.rays.tolist(), strict=True):
         assert found.t[start : start + count].tolist() == pytest.approx(expected), name
         assert found.steps[start : start + count].tolist() == [0.25] * count, name
+
+
+def test_near_and_far_of_each_ray_are_those_of_the_twin(engine):
+    grid = a_grid(8, 2, 0.6)
+    origins, directions = rays(200)
+    offsets, near = torch.rand(200, dtype=torch.float64), torch.rand(200, dtype=torch.float64)
+    told = {"near": near, "far": near + torch.rand(200, dtype=torch.float64)}
+    ours = march(origins, directions, grid, jitter=offsets, step=0.02, engine=engine, **told)
+    twin = reference.march(origins, directions, grid.aabb.double(), grid.occupied, offsets, step=0.02, **told)
+    cases.assert_close((ours.rays, ours.ray_index, ours.t, ours.steps), twin)
+    assert len(ours.t) > 50
+
+
+def test_what_is_sampled_lies_in_the_scene(engine):
+    origins, directions = rays(100, dtype=torch.float32)
+    scene = (-0.7, -0.3, 0.1, 0.4, 0.6, 1.3)
+    found = march(origins, directions, OccupancyGrid(BOX, 4, levels=2), step=0.02, scene_box=scene, engine=engine)
+    places = found.positions(origins, directions)
+    low, high = torch.tensor(scene).view(2, 3)
+    assert len(places) > 500
+    assert (places > low - 1e-5).all() and (places < high + 1e-5).all()
+    first = ts.render.ray_aabb_intersect(origins, directions, scene, engine=engine)
+    starts = found.rays[:, 0].long()[found.rays[:, 1] > 0]
+    torch.testing.assert_close(found.t[starts] - 0.01, first.t_near[found.rays[:, 1] > 0], rtol=0, atol=1e-5)
 
 
 def test_broken_rays_harm_nobody(engine):
@@ -278,6 +310,12 @@ def test_numbers_out_of_range_are_refused(name):
 def test_tensors_that_do_not_fit_are_refused():
     with pytest.raises(ts.ArgumentError, match="`near` and `far` are no range in march"):
         march(torch.zeros(1, 3), torch.ones(1, 3), CUBE, step=0.1, near=1, far=0)
+    with pytest.raises(ts.ArgumentError, match=r"`max_step` is out of range in march(?s:.)*0.1 \(the step\) or more"):
+        march(torch.zeros(1, 3), torch.ones(1, 3), CUBE, step=0.1, max_step=0.05)
+    with pytest.raises(ts.ShapeError, match="`scene_box` is no box"):
+        march(torch.zeros(1, 3), torch.ones(1, 3), CUBE, step=0.1, scene_box=(1, 0, 0, 0, 1, 1))
+    with pytest.raises(ts.ShapeError, match="`far` does not fit the rays of march"):
+        march(torch.zeros(2, 3), torch.ones(2, 3), CUBE, step=0.1, far=torch.ones(3))
     with pytest.raises(ts.ShapeError, match="directions"):
         march(torch.zeros(2, 3), torch.ones(3, 3), CUBE, step=0.1)
     with pytest.raises(ts.ShapeError, match="offsets"):

@@ -7,6 +7,7 @@ both, and what is static is fixed when the kernel is built. The factories import
 from ._activations import ACTIVATIONS
 from ._arithmetic import ARITHMETIC
 from ._composite import composite
+from ._continued_weights import continued_weights
 from ._counting_sort import counting_sort, move_rows
 from ._distortion import distortion
 from ._element_losses import ELEMENT_LOSSES
@@ -40,6 +41,7 @@ __all__ = [
     "accumulate",
     "backward_networks",
     "composite",
+    "continued_weights",
     "counting_sort",
     "directions",
     "distortion",

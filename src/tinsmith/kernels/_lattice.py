@@ -2,11 +2,11 @@
 
 From e[0], where the ray begins, with its offset u:
 
-    e[k + 1] = e[k] + d[k],   d[k] = max(step, cone e[k])        edges of intervals, and their lengths
-    t[k] = e[k] + u d[k]                                         a sample in each
+    e[k + 1] = e[k] + d[k],   d[k] = min(max(step, cone e[k]), longest)        edges of intervals, and their lengths
+    t[k] = e[k] + u d[k]                                                       a sample in each
 
-e[k] is worked out from k alone: d is the step up to k = bend, and grows by a factor from there. So a sample has the
-same bits whatever was skipped before it.
+e[k] is worked out from k alone: d is the step up to k = bend, grows by a factor from there, and is the longest from
+k = flat on. So a sample has the same bits whatever was skipped before it.
 """
 
 from types import ModuleType
@@ -17,8 +17,10 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
     """Build the functions `lattice`, `at` and `after` for an engine and the type "f32" or "f64"."""
     real = getattr(lang, fp)
     endless = 2.0**24 if fp == "f32" else 2.0**30  # samples: up to there k is exact
+    huge = 1e30  # a longest step beyond this is none
     rounding = 2.0**-20 if fp == "f32" else 2.0**-49  # of a logarithm and a power, with room to spare
-    start, bent, offset, pace, opening, grows, bend, density, doubt = range(9)  # a lattice is a vector of these
+    # a lattice is a vector of these
+    start, bent, offset, pace, opening, grows, bend, density, doubt, flat, flat_edge, longest_pace = range(12)
 
     @lang.func
     def at(line, k):
@@ -28,6 +30,9 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
         if beyond >= real(0.0):
             edge = line[bent] * lang.exp(beyond * line[grows])
             length = edge * line[opening]
+        past = k - line[flat]
+        if past >= real(0.0):
+            edge, length = line[flat_edge] + past * line[longest_pace], line[longest_pace]
         return edge + line[offset] * length, length
 
     @lang.func
@@ -46,17 +51,28 @@ def lattices(lang: ModuleType, *, fp: str) -> tuple[Any, Any, Any]:
             if limit > bent_sample:
                 more = lang.log(limit / bent_sample) / line[grows] + real(1.0) - line[doubt]
                 number += lang.max(real(0.0), lang.min(more, real(endless)))
+        if number > line[flat]:
+            number = line[flat]
+            more = (limit - line[flat_edge]) / line[longest_pace] - line[offset] + real(1.0)
+            number += lang.max(real(0.0), lang.min(more, real(endless)))
         return lang.cast(lang.max(real(0.0), lang.min(number, real(endless))), lang.i32)
 
     @lang.func
-    def lattice(first, last, u, step, cone, growth):
+    def lattice(first, last, u, step, cone, growth, longest):
         """A ray's lattice, and how many of its samples are before `last`."""
         turn, unsure = real(2.0 * endless), real(0.0)
         if cone > real(0.0):
             unsure = real(2.0**-7) + real(rounding) / growth  # of k: sooner one visit more than a sample too many
             turn = lang.max(real(0.0), lang.ceil((step / cone - first) / step))
+        turned = first + turn * step
+        level, highest = real(2.0 * endless), real(0.0)
+        if cone > real(0.0) and longest < real(huge):
+            level = turn + lang.max(real(0.0), lang.ceil(lang.log(longest / (cone * turned)) / growth))
+            highest = turned * lang.exp((level - turn) * growth)
         often = real(1.0) / step
-        line = lang.Vector([first, first + turn * step, u, step, cone, growth, turn, often, unsure], dt=real)
+        line = lang.Vector(
+            [first, turned, u, step, cone, growth, turn, often, unsure, level, highest, longest], dt=real
+        )
         end = least(line, last)
         while end > 0 and not before(line, end - 1, last):  # once or twice; more often if a cone is next to none
             end -= 1

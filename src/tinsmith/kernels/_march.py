@@ -26,26 +26,30 @@ class March(NamedTuple):
         bits     [l, x, y, z]  int64, words of blocks; see `_regions`
         offsets  [n]           where in its interval a ray's sample lies, in [0, 1)
         cells    [3]           int32, of each level along the axes
-        near, far, step, cone  numbers; growth: log(1 + cone)
+        ranges   [n, 2]        near, far: what is looked at of each ray
+        begin    [n]           int32, the first number of the lattice that is looked at, if it `resumes`; else empty
+        step, cone, longest    numbers; growth: log(1 + cone)
         most     int, samples a ray at most
 
     Attributes:
-        count: -> counts [n], runs [n, RUNS, 2], int32: how many samples, and the first runs of them, each the first
-            sample's number and the one after the last's.
-        fill: takes runs and rays [n, 2], int32, after cells, and no `most` -> ray_index [s] int32, t [s], steps [s].
+        count: -> counts [n], runs [n, RUNS, 2], end [n], int32: how many samples, and the first runs of them, each the
+            first sample's number and the one after the last's; and, if it `resumes`, where to begin for the samples
+            after these `most`; else `end` may be empty.
+        fill: takes runs and rays [n, 2], int32, for `begin`, and no `most` -> ray_index [s] int32, t [s], steps [s].
     """
 
     count: Any
     fill: Any
 
 
-def march(lang: ModuleType, *, fp: str, skips: bool = True) -> March:
+def march(lang: ModuleType, *, fp: str, skips: bool = True, resumes: bool = False) -> March:
     """Build the kernels of marching for an engine.
 
     Args:
         lang: the engine's module.
         fp: the type of the arrays, "f32" or "f64".
         skips: False looks at each sample by itself: for tests.
+        resumes: whether each ray begins at a number of its lattice of its own, and tells where it ended.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
@@ -60,40 +64,46 @@ def march(lang: ModuleType, *, fp: str, skips: bool = True) -> March:
         bits: array,
         offsets: array,
         cells: array,
-        near: real,
-        far: real,
+        ranges: array,
+        begin: array,
         step: real,
         cone: real,
         growth: real,
+        longest: real,
         most: lang.i32,
         counts: array,
         runs: array,
+        end: array,
     ):
         for i in range(origins.shape[0]):
-            og, dg, per, span, size, hit = enter(origins, directions, aabb, bits, cells, i, near, far)
-            total, run, begin, close = 0, 0, 0, 0
+            og, dg, per, span, size, hit = enter(origins, directions, aabb, bits, cells, ranges, i)
+            total, run, k = 0, 0, 0
+            if lang.static(resumes):
+                k = begin[i]
+            first, close = k, k
             if hit == 1:
-                line, end = lattice(span[0], span[1], offsets[i], step, cone, growth)
-                k = 0
-                while k < end and total < most:
+                line, stop = lattice(span[0], span[1], offsets[i], step, cone, growth, longest)
+                while k < stop and total < most:
                     there, _ = at(line, k)
                     occupied, limit = region(bits, og, dg, per, size, there, span[1])
-                    ahead = after(line, k, end, limit)
+                    ahead = after(line, k, stop, limit)
                     if occupied == 1:
                         if k != close:  # the run before this one has ended
-                            if run < RUNS and begin < close:
-                                runs[i, run, 0] = begin
+                            if run < RUNS and first < close:
+                                runs[i, run, 0] = first
                                 runs[i, run, 1] = close
                                 run += 1
-                            begin = k
+                            first = k
                         close = ahead
                         total += ahead - k
                     k = ahead
             for rest in range(run, RUNS):
-                runs[i, rest, 0] = begin
+                runs[i, rest, 0] = first
                 runs[i, rest, 1] = close
-                begin = close
+                first = close
             counts[i] = lang.min(total, most)
+            if lang.static(resumes):
+                end[i] = close - lang.max(total - most, 0)
 
     @lang.func
     def write(ray_index: lang.template(), t: lang.template(), steps: lang.template(), line, i, k, place, stop):
@@ -112,13 +122,13 @@ def march(lang: ModuleType, *, fp: str, skips: bool = True) -> March:
         bits: array,
         offsets: array,
         cells: array,
+        ranges: array,
         runs: array,
         rays: array,
-        near: real,
-        far: real,
         step: real,
         cone: real,
         growth: real,
+        longest: real,
         ray_index: array,
         t: array,
         steps: array,
@@ -126,17 +136,17 @@ def march(lang: ModuleType, *, fp: str, skips: bool = True) -> March:
         for i in range(origins.shape[0]):
             place, stop = rays[i, 0], rays[i, 0] + rays[i, 1]
             if place < stop:
-                og, dg, per, span, size, _hit = enter(origins, directions, aabb, bits, cells, i, near, far)
-                line, end = lattice(span[0], span[1], offsets[i], step, cone, growth)
+                og, dg, per, span, size, _hit = enter(origins, directions, aabb, bits, cells, ranges, i)
+                line, last = lattice(span[0], span[1], offsets[i], step, cone, growth, longest)
                 for run in range(RUNS):
                     filled = lang.min(stop, place + runs[i, run, 1] - runs[i, run, 0])
                     write(ray_index, t, steps, line, i, runs[i, run, 0], place, filled)
                     place = filled
                 k = runs[i, RUNS - 1, 1]
-                while k < end and place < stop:
+                while k < last and place < stop:
                     there, _ = at(line, k)
                     occupied, limit = region(bits, og, dg, per, size, there, span[1])
-                    ahead = after(line, k, end, limit)
+                    ahead = after(line, k, last, limit)
                     if occupied == 1:
                         filled = lang.min(stop, place + ahead - k)
                         write(ray_index, t, steps, line, i, k, place, filled)

@@ -29,9 +29,8 @@ def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
         aabb: lang.template(),
         bits: lang.template(),
         cells: lang.template(),
+        ranges: lang.template(),
         i,
-        near,
-        far,
     ):
         """A ray in cells from the middle, 1 / dg, where it is in the grid, half the cells and its slack; if at all."""
         og = lang.Vector([0.0, 0.0, 0.0], dt=real)
@@ -39,7 +38,7 @@ def regions(lang: ModuleType, *, fp: str, skips: bool) -> tuple[Any, Any]:
         per = lang.Vector([huge, huge, huge], dt=real)
         size = lang.Vector([0.0, 0.0, 0.0, 0.0, 0.0, 0.0], dt=real)
         widest = lang.cast(1 << (bits.shape[0] - 1), real)
-        first, last, moves, beside = near, far, 0, 0
+        first, last, moves, beside = ranges[i, 0], ranges[i, 1], 0, 0
         for axis in lang.static(range(3)):
             low, high = aabb[axis], aabb[axis + 3]
             dense = cells[axis] / (high - low)

@@ -18,16 +18,18 @@ def march(
     offsets: Tensor,
     *,
     step: float,
-    near: float = 0.0,
-    far: float = math.inf,
+    near: float | Tensor = 0.0,
+    far: float | Tensor = math.inf,
+    scene_box: Tensor | None = None,
     cone_angle: float = 0.0,
+    max_step: float = math.inf,
     max_steps: int = 1024,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Where rays are sampled.
 
-    From e[0], where a ray enters the outermost box (or `near`), with the ray's offset u:
+    From e[0], where a ray enters the outermost box and the scene's (or `near`), with the ray's offset u:
 
-        d[k] = max(step, cone_angle e[k]),   e[k + 1] = e[k] + d[k],   t[k] = e[k] + u d[k]
+        d[k] = min(max(step, cone_angle e[k]), max_step),   e[k + 1] = e[k] + d[k],   t[k] = e[k] + u d[k]
 
     A sample stays if it is before the ray's end, its cell is occupied, and no more than `max_steps` - 1 that stay are
     before it. Level l covers the box scaled by 2^l about its middle; the finest level counts that a sample lies in.
@@ -39,9 +41,11 @@ def march(
         occupied: (l, x, y, z), bool.
         offsets: (n), in [0, 1).
         step: the least distance between samples.
-        near: what lies before does not count.
-        far: what lies behind does not count.
+        near: what lies before does not count; a number, or (n).
+        far: what lies behind does not count; a number, or (n).
+        scene_box: (6), what lies outside does not count; None for all of the grid.
         cone_angle: how the distance grows with t.
+        max_step: the longest distance between samples.
         max_steps: samples a ray at most.
 
     Returns:
@@ -56,13 +60,14 @@ def march(
     """
     middle, half = (aabb[:3] + aabb[3:]) / 2, (aabb[3:] - aabb[:3]) / 2
     outer = half * 2 ** (len(occupied) - 1)
-    first, last, hit = ray_aabb_intersect(
-        origins, directions, torch.cat([middle - outer, middle + outer]), near=near, far=far
-    )
-    hit &= (directions != 0).any(-1)
+    first, last = (torch.as_tensor(end, dtype=origins.dtype).expand(len(origins)) for end in (near, far))
+    hit = (directions != 0).any(-1)
+    for box in (torch.cat([middle - outer, middle + outer]), *([] if scene_box is None else [scene_box])):
+        enters, leaves, is_hit = ray_aabb_intersect(origins, directions, box, near=-math.inf)
+        first, last, hit = torch.maximum(first, enters), torch.minimum(last, leaves), hit & is_hit
     edge, found = first, []
     while bool((hit & (edge < last)).any()):
-        length = (cone_angle * edge).clamp(min=step)
+        length = (cone_angle * edge).clamp(min=step, max=max_step)
         t = edge + offsets * length
         stays = hit & (t < last)
         stays &= _is_occupied(origins + t[:, None] * directions, middle, half, occupied)

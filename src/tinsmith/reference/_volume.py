@@ -14,10 +14,10 @@ MOST_SAMPLES = 65536
 
 
 class Rendered(NamedTuple):
-    """What rays through a volume see.
+    """What rays through a volume or a field see.
 
     Attributes:
-        colour: (n, 3), light that reaches the eye, the background's included.
+        colour: (n, 3), or (n, c) of a field with c channels: light that reaches the eye, the background's included.
         opacity: (n), the part of the background that is hidden, 0 to 1. Rays that miss have 0.
         depth: (n), sum of weight t over the samples: not divided by opacity, and t counts in lengths of `directions`.
 

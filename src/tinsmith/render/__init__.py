@@ -18,6 +18,7 @@ from ._march import Samples, march
 from ._occupancy import OccupancyGrid
 from ._packed import pack
 from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
+from ._rounds import render_in_rounds
 from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
 from ._similarity import l1_ssim_loss, ssim
 from ._volume import volume_render
@@ -54,6 +55,7 @@ __all__ = [
     "pack",
     "pinhole_rays",
     "ray_aabb_intersect",
+    "render_in_rounds",
     "segment_sum",
     "ssim",
     "trunc_exp",

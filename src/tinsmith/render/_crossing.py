@@ -87,14 +87,14 @@ def _through(lang: Any, fp: str) -> Op:
     return op(spec, init=init, adjoint="source")(kernels.ray_aabb_intersect(lang, fp=fp))
 
 
-def box_of(aabb: Tensor | Sequence[float], like: Tensor) -> Tensor:
+def box_of(aabb: Tensor | Sequence[float], like: Tensor, name: str = "aabb") -> Tensor:
     """A box as a tensor, of dtype and device of `like`. Numbers are looked at; a tensor's may be on a device."""
     if isinstance(aabb, Tensor):
         return aabb.to(like)
     corners = [float(number) for number in aabb]
     if len(corners) != 6 or not all(low < high for low, high in zip(corners[:3], corners[3:], strict=True)):
         rows = [("expected", "(6): x, y, z of the lower corner, x, y, z of the upper one"), ("came", str(corners))]
-        raise ShapeError(refusal("`aabb` is no box", rows, "Write (-1, -1, -1, 1, 1, 1), say."))
+        raise ShapeError(refusal(f"`{name}` is no box", rows, "Write (-1, -1, -1, 1, 1, 1), say."))
     if like.device.type == "cpu":
         return torch.tensor(corners, dtype=like.dtype)
     kind = {"dtype": like.dtype, "device": like.device}

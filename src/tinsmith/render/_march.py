@@ -12,14 +12,13 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
-from ..bridge import Op, op
-from ._crossing import box_of, refuse_range
+from ..bridge import Op
+from ._course import Jitter, find_samples, plan_course, refuse_numbers
 from ._occupancy import OccupancyGrid
 from ._ops import get_op, register_maker
 from ._packed import pack
+from ._rule import steady
 from ._segments import exclusive_prod
-
-_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -81,11 +80,13 @@ def march(
     grid: OccupancyGrid | Tensor | Sequence[float],
     *,
     step: float,
-    near: float = 0.0,
-    far: float = math.inf,
-    jitter: Tensor | torch.Generator | bool | None = None,
+    near: float | Tensor = 0.0,
+    far: float | Tensor = math.inf,
+    scene_box: Tensor | Sequence[float] | None = None,
+    jitter: Jitter = None,
     max_steps: int = 1024,
     cone_angle: float = 0.0,
+    max_step: float = math.inf,
     capacity: int | None = None,
     sigma_fn: Callable[[Samples], Tensor] | None = None,
     alpha_fn: Callable[[Samples], Tensor] | None = None,
@@ -95,9 +96,10 @@ def march(
 ) -> Samples:
     """Sample rays where a grid is occupied.
 
-    From e[0], where a ray enters the grid's outermost box (or `near`, if that is later), with the ray's offset u:
+    From e[0], where a ray enters the grid's outermost box, and the scene's box (or `near`, if that is later), with the
+    ray's offset u:
 
-        d[k] = max(step, cone_angle e[k]),   e[k + 1] = e[k] + d[k],   t[k] = e[k] + u d[k]
+        d[k] = min(max(step, cone_angle e[k]), max_step),   e[k + 1] = e[k] + d[k],   t[k] = e[k] + u d[k]
 
     and of these samples those stay that are before the ray's end and in occupied cells: empty ones are skipped quickly,
     and where the others are does not depend on what was skipped. With u drawn evenly from [0, 1), a sum of
@@ -115,11 +117,14 @@ def march(
         directions: (n, 3), of any length; t counts in it. A ray whose direction is zero has no samples.
         grid: an `OccupancyGrid`, or a box (6), lower and upper corner, that is occupied everywhere.
         step: the least distance between samples, in units of a direction's length.
-        near: what lies before does not count.
-        far: what lies behind does not count.
+        near: what lies before does not count: a number, or (n), one a ray.
+        far: what lies behind does not count: a number, or (n), one a ray.
+        scene_box: (6), lower and upper corner: what lies outside does not count. None for all of the grid. It need not
+            be one of the grid's boxes; where it reaches beyond them there is no sample.
         jitter: None; True or a generator, to draw an offset for each ray; or offsets (n) in [0, 1).
         max_steps: samples a ray at most; the first ones stay.
         cone_angle: how the distance between samples grows with t; 0 for even ones.
+        max_step: the longest distance between samples, not below `step`: a cone grows up to there.
         capacity: give arrays of that length, without a round trip to the host: rays are cut where they are full
             (`Samples.total` tells how many samples there were), and what is left over is zero and named by no ray.
             None gives arrays that fit, which takes one round trip on CUDA.
@@ -131,7 +136,7 @@ def march(
 
     Raises:
         ArgumentError: a number is out of range; `sigma_fn` comes with `alpha_fn`, or one of them with `capacity`.
-        ShapeError: a tensor has another shape; there are 2^31 samples or more.
+        ShapeError: a tensor has another shape, or `scene_box` is no box; there are 2^31 samples or more.
 
     Example:
         >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
@@ -141,28 +146,27 @@ def march(
         >>> ts.render.march(*ray, (0, 0, 0, 1, 1, 1), step=0.25, alpha_fn=lambda x: x.t > 1.5, alpha_thre=0.5).t
         tensor([1.6250])
     """
-    refuse_range(near, far, "march")
     _refuse_pruning(sigma_fn, alpha_fn, capacity)
-    _refuse_numbers(step=step, max_steps=max_steps, cone_angle=cone_angle, capacity=capacity)
-    _refuse_numbers(early_stop_eps=early_stop_eps, alpha_thre=alpha_thre)
-    origins, directions = origins.detach(), directions.detach()
-    box, bits, cells = _read(grid, origins)
-    offsets = _offsets(jitter, origins)
-    count, fill = get_op("march", engine, origins)
-    place = (near, far, step, cone_angle, math.log1p(cone_angle))
-    counts, runs = count(origins, directions, box, bits, offsets, cells, *place, max_steps)
-    ends = counts.cumsum(0, dtype=torch.int64)
-    total = ends[-1] if len(ends) else ends.new_zeros(())
-    size = _size(total) if capacity is None else capacity
-    starts = (ends - counts).clamp(max=size)
-    rays = torch.stack([starts, ends.clamp(max=size) - starts], 1).to(torch.int32)
-    ray_index, t, steps = fill(origins, directions, box, bits, offsets, cells, runs, rays, *place, s=size)
-    samples = Samples(rays, ray_index, t, steps, total, engine)
+    refuse_numbers(max_steps=max_steps, capacity=capacity, early_stop_eps=early_stop_eps, alpha_thre=alpha_thre)
+    course = plan_course(
+        origins,
+        directions,
+        grid,
+        step=step,
+        near=near,
+        far=far,
+        scene_box=scene_box,
+        jitter=jitter,
+        cone_angle=cone_angle,
+        max_step=max_step,
+        engine=engine,
+    )
+    samples = Samples(*find_samples(course, max_steps, capacity)[:5], engine)
     if sigma_fn is None and alpha_fn is None:
         return samples
     with torch.no_grad():
         alphas = _alphas(samples, sigma_fn, alpha_fn)
-        seen = exclusive_prod(1 - alphas, rays, engine=engine) >= early_stop_eps
+        seen = exclusive_prod(1 - alphas, samples.rays, engine=engine) >= early_stop_eps
         return _select(samples, seen & (alphas >= alpha_thre))
 
 
@@ -197,63 +201,12 @@ def _refuse_pruning(sigma_fn: Any, alpha_fn: Any, capacity: int | None) -> None:
         raise ArgumentError(refusal(f"`{given[0]}` and `capacity` exclude each other in march", rows, remedy))
 
 
-def _read(grid: OccupancyGrid | Tensor | Sequence[float], like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The box, the words and the resolution that the kernels read."""
-    if isinstance(grid, OccupancyGrid):
-        return grid.aabb.to(like), grid.bits, grid.cells
-    bits = torch.full((1, 1, 1, 1), -1, dtype=torch.int64, device=like.device)
-    return box_of(grid, like).detach(), bits, torch.ones(3, dtype=torch.int32, device=like.device)
-
-
-def _offsets(jitter: Tensor | torch.Generator | bool | None, origins: Tensor) -> Tensor:
-    if isinstance(jitter, Tensor):
-        return jitter.detach()
-    count, kind = origins.shape[0], {"dtype": origins.dtype, "device": origins.device}
-    if jitter is None or jitter is False:
-        return torch.full((count,), 0.5, **kind)
-    return torch.rand(count, generator=None if jitter is True else jitter, **kind)
-
-
-def _size(total: Tensor) -> int:
-    size = int(total)
-    if size > _MOST:
-        rows = [("expected", f"{_MOST} samples at most"), ("came", str(size))]
-        raise ShapeError(refusal("march finds too many samples", rows, "Take fewer rays at a time, or a longer step."))
-    return size
-
-
-def _refuse_numbers(**numbers: Any) -> None:
-    allowed = {
-        "step": ("a positive number", lambda it: 0 < it < math.inf),
-        "max_steps": ("1 to 2^31 - 1", lambda it: 1 <= it <= _MOST),
-        "cone_angle": ("0 or a positive number", lambda it: 0 <= it < math.inf),
-        "capacity": ("0 to 2^31 - 1, or None", lambda it: it is None or 0 <= it <= _MOST),
-        "early_stop_eps": ("0 to 1", lambda it: 0 <= it <= 1),
-        "alpha_thre": ("0 to 1", lambda it: 0 <= it <= 1),
-    }
-    for name, number in numbers.items():
-        words, is_right = allowed[name]
-        if not is_right(number):
-            rows = [("expected", words), ("came", repr(number))]
-            raise ArgumentError(refusal(f"`{name}` is out of range in march", rows, f"Pass another {name}."))
-
-
-@register_maker("march")
-def _march(lang: Any, fp: str) -> tuple[Op, Op]:
-    found = kernels.march(lang, fp=fp)
-    reads = "origins[n, 3], directions[n, 3], aabb[6], bits[l, x, y, z]: i64, offsets[n], cells[3]: i32"
-    init = {"counts": "empty", "runs": "empty"}
-    count = op(f"{reads} -> counts[n]: i32, runs[n, {kernels.RUNS}, 2]: i32", init=init)(found.count)
-    fill = op(f"{reads}, runs[n, _, 2]: i32, segments rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill)
-    return count, fill
-
-
 @register_maker("positions")
 def _positions(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
     spec = "origins[n, 3], directions[n, 3], t[s], segments rays[n, 2]: i32 -> x[s, 3]"
-    return op(spec, adjoint="source")(kernels.positions(lang))
+    return steady(spec, kernels.positions(lang), adjoint="source")
 
 
 @register_maker("directions")
 def _directions(lang: Any, fp: str) -> Op:  # noqa: ARG001  # as all makers
-    return op("directions[n, 3], segments rays[n, 2]: i32 -> y[s, 3]", adjoint="source")(kernels.directions(lang))
+    return steady("directions[n, 3], segments rays[n, 2]: i32 -> y[s, 3]", kernels.directions(lang), adjoint="source")

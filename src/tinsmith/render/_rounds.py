@@ -1,0 +1,173 @@
+"""Rendering in rounds, without gradients: rays through which nothing shines any more are asked for no more samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import kernels
+from .._errors import ArgumentError, ShapeError, refusal
+from ..bridge import Op
+from ..reference import Rendered
+from ._course import Jitter, find_samples, plan_course, refuse_numbers
+from ._march import Samples
+from ._occupancy import OccupancyGrid
+from ._ops import get_op, register_maker
+from ._rule import steady
+from ._segments import accumulate
+
+Field = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+"""Positions (s, 3) and directions (s, 3) to densities (s) or (s, 1) and colours (s, c)."""
+_MOST_A_ROUND = 64
+"""Samples of a ray: with more of them, most would lie behind where it ends."""
+
+
+@torch.no_grad()
+def render_in_rounds(
+    origins: Tensor,
+    directions: Tensor,
+    grid: OccupancyGrid | Tensor | Sequence[float],
+    field: Field,
+    *,
+    step: float,
+    near: float | Tensor = 0.0,
+    far: float | Tensor = math.inf,
+    scene_box: Tensor | Sequence[float] | None = None,
+    jitter: Jitter = None,
+    max_steps: int = 1024,
+    cone_angle: float = 0.0,
+    max_step: float = math.inf,
+    background: Tensor | None = None,
+    threshold: float = 1e-4,
+    round_samples: int = 8,
+    engine: str | None = None,
+) -> Rendered:
+    """What rays see of a field, without gradients: a few samples of each ray at a time, as long as it is alive.
+
+    In a round each ray that is alive is given its next samples, the field is asked what is there, and the samples are
+    composited onto what the ray has seen before. A ray is alive while `threshold` or more of its light is left, and
+    while the grid has samples for it. The fewer are alive, the more samples each is given: of n rays of which m are
+    alive, max(round_samples, min(n / m, 64)).
+
+    The result is that of one pass, but for the order in which sums are added up:
+
+        samples = march(origins, directions, grid, step=step, ...)
+        densities, colours = field(samples.positions(origins, directions), samples.directions(directions))
+        composite(densities, colours, samples.t, samples.steps, samples.rays, threshold=threshold, ...)
+
+    It pays where rays end early, at surfaces, and the field is dear: it is not asked about what lies behind. A round
+    costs some launches, and on CUDA a round trip to the host; in fog, or for a cheap field, one pass is faster.
+
+    Args:
+        origins: (n, 3).
+        directions: (n, 3), of any length; t counts in it.
+        grid: an `OccupancyGrid`, or a box (6), lower and upper corner, that is occupied everywhere.
+        field: positions (s, 3) and directions (s, 3) of samples to densities (s) or (s, 1), per unit of length, not
+            negative, and colours (s, c), any number of channels. Called once a round.
+        step: the least distance between samples, in units of a direction's length; all as `march` has it.
+        near: what lies before does not count: a number, or (n), one a ray.
+        far: what lies behind does not count: a number, or (n), one a ray.
+        scene_box: (6), what lies outside does not count; None for all of the grid.
+        jitter: None; True or a generator, to draw an offset for each ray; or offsets (n) in [0, 1).
+        max_steps: samples a ray at most, of all rounds together.
+        cone_angle: how the distance between samples grows with t; 0 for even ones.
+        max_step: the longest distance between samples.
+        background: (c) or (n, c), what is seen behind all samples; None for nothing, 0.
+        threshold: a ray ends once less than this shines through.
+        round_samples: of each ray in a round, at least.
+        engine: "taichi" or "quadrants"; None for one that runs there.
+
+    Returns:
+        `Rendered(colour, opacity, depth)`: (n, c), (n) and (n). The depth is not divided by the opacity.
+
+    Raises:
+        ArgumentError: a number is out of range.
+        ShapeError: a tensor has another shape, `field` gives another one, or a box is none.
+
+    Example:
+        >>> def fog(positions, directions):
+        ...     return torch.full_like(positions[:, 0], 2.0), torch.ones_like(positions)
+        >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
+        >>> ts.render.render_in_rounds(*ray, (0, 0, 0, 1, 1, 1), fog, step=0.01).opacity
+        tensor([0.8647])
+    """
+    refuse_numbers(max_steps=max_steps)
+    _refuse_rounds(round_samples, threshold)
+    told = {"step": step, "near": near, "far": far, "scene_box": scene_box, "jitter": jitter}
+    course = plan_course(origins, directions, grid, **told, cone_angle=cone_angle, max_step=max_step, engine=engine)
+    count = course.origins.shape[0]
+    seen = _Seen(course.origins, threshold, engine)
+    alive = torch.arange(count, device=origins.device)
+    begin = torch.zeros(count, dtype=torch.int32, device=origins.device)
+    taken, is_first = 0, True
+    # The first round goes to the field even without a ray: only it knows how many channels there are.
+    while is_first or (len(alive) and taken < max_steps):
+        most = min(max(round_samples, min(count // max(len(alive), 1), _MOST_A_ROUND)), max_steps - taken)
+        found = find_samples(course, most, begin=begin)
+        samples = Samples(*found[:5], engine)
+        left = seen.add(samples, alive, field, course.origins, course.directions)
+        goes_on = ((samples.rays[:, 1] == most) & (left >= threshold)).nonzero()[:, 0]
+        alive, begin, course = alive[goes_on], found.ends[goes_on], course.select_rays(goes_on)
+        taken, is_first = taken + most, False
+    return seen.finish(background)
+
+
+class _Seen:
+    """What all rays have seen so far. `sums` (n, c + 1): colours and depth; `left` (n): of their light."""
+
+    def __init__(self, origins: Tensor, threshold: float, engine: str | None) -> None:
+        self.left = torch.ones_like(origins[:, 0])
+        self.sums: Tensor | None = None
+        self.threshold, self.engine = threshold, engine
+
+    def add(self, samples: Samples, alive: Tensor, field: Field, origins: Tensor, directions: Tensor) -> Tensor:
+        """Composite samples of the rays `alive` (m), whose origins and directions come too; what is left of them."""
+        densities, colours = field(samples.positions(origins, directions), samples.directions(directions))
+        densities, colours = _checked(densities, colours, samples.t)
+        shadows: Op = get_op("continued_weights", self.engine, densities)
+        weights, left = shadows(densities, samples.steps, samples.rays, self.left[alive], self.threshold)
+        values = torch.cat([colours, samples.t[:, None]], 1)
+        sums = accumulate(weights, values, samples.rays, engine=self.engine)
+        if self.sums is None:
+            self.sums = sums.new_zeros(len(self.left), sums.shape[1])
+        self.sums[alive] += sums  # no ray is in it twice
+        self.left[alive] = left
+        return left
+
+    def finish(self, background: Tensor | None) -> Rendered:
+        assert self.sums is not None
+        colour, depth = self.sums[:, :-1], self.sums[:, -1]
+        if background is not None:
+            colour = colour + self.left[:, None] * background.to(colour)
+        return Rendered(colour, 1 - self.left, depth)
+
+
+def _checked(densities: Tensor, colours: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    """Densities (s) and colours (s, c), in the dtype of t, as they should come from `field`."""
+    count = len(t)
+    if tuple(densities.shape) not in ((count,), (count, 1)) or colours.ndim != 2 or len(colours) != count:
+        rows = [("densities", str(tuple(densities.shape)), f"should be ({count},) or ({count}, 1)")]
+        rows += [("colours", str(tuple(colours.shape)), f"should be ({count}, c)")]
+        raise ShapeError(refusal("`field` of render_in_rounds gives another shape", rows, "Give one row a sample."))
+    return densities.reshape(-1).to(t), colours.to(t)
+
+
+def _refuse_rounds(round_samples: int, threshold: float) -> None:
+    numbers = [
+        ("round_samples", round_samples, "1 or more", round_samples >= 1),
+        ("threshold", threshold, "0 to 1", 0 <= threshold <= 1),
+    ]
+    for name, number, words, is_right in numbers:
+        if not is_right:
+            rows = [("expected", words), ("came", repr(number))]
+            raise ArgumentError(refusal(f"`{name}` is out of range in render_in_rounds", rows, f"Pass another {name}."))
+
+
+@register_maker("continued_weights")
+def _continued_weights(lang: Any, fp: str) -> Op:
+    spec = "densities[s], steps[s], segments rays[n, 2]: i32, before[n] -> weights[s], left[n]"
+    return steady(spec, kernels.continued_weights(lang, fp=fp), init={"left": "empty"})
