@@ -125,6 +125,8 @@ def header(version=3, count=1, degree=0, flags=0):
         (gzip.compress(header() + bytes(19)), "1 Gaussians of 20 bytes, but 19 bytes are left"),
         (gzip.compress(header() + bytes(21)), "1 Gaussians of 20 bytes, but 21 bytes are left"),
     ],
+    # gzip writes the time: ids of bytes would differ between the processes that share the tests.
+    ids=["no gzip", "cut", "short", "magic", "version", "degree", "extensions", "too few", "too many"],
 )
 def test_broken_files(tmp_path, whole, words):
     (tmp_path / "broken.spz").write_bytes(whole)
