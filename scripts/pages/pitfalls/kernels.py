@@ -241,7 +241,7 @@ TEXTS = {
         @ti.kernel
         def k(x: A, y: A):
             for i in range(x.shape[0]):
-                y[i] = x[i + 1] - x[i]  #! sanitizer: TS604
+                y[i] = x[i + 1] - x[i]  #! TS109; sanitizer: TS604
     """,
     "55_two_toplevel_loops": """
         @ti.kernel
