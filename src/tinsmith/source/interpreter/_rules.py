@@ -37,7 +37,8 @@ def _drop_slopes_of_zero(
 ) -> tuple[torch.Tensor | None, ...]:
     if any(one is not None and one.item() != 0.0 for one in cotangents):  # NaN is not 0
         return gradients
-    return tuple([None if one is None else torch.zeros_like(one) for one in gradients])
+    # What is finite stays: where the graph goes on, it depends on the cotangent, whatever that is now.
+    return tuple([one if one is None or one.isfinite() else torch.zeros_like(one) for one in gradients])
 
 
 def _round(value: torch.Tensor) -> torch.Tensor:
