@@ -28,7 +28,8 @@ IRREGULAR = {
     "thrown", "told", "torn", "undone", "unwritten", "withdrawn", "won", "worn", "written",
 }  # fmt: skip
 # Verbs and nouns that end like participles.
-VERBS = {"embed", "exceed", "feed", "need", "seed", "shed", "speed", "succeed", "bed"}
+# `searchsorted` is what NumPy, torch and nerfacc call it.
+VERBS = {"embed", "exceed", "feed", "need", "seed", "shed", "speed", "succeed", "bed", "searchsorted"}
 
 # Locals of these names do not say what they hold: `found` is a list, a name, an operator.
 LOCALS = {"found", "told", "came"}

@@ -24,6 +24,7 @@ from ._network_shape import NetworkShape
 from ._networks import backward_networks, forward_networks, learning_networks
 from ._occupancy import occupied_bits
 from ._rays import directions, pinhole_rays, positions, ray_aabb_intersect
+from ._resampling import resampling
 from ._segments import accumulate, lanes_of, running_product, running_sum, segment_sum
 from ._splat import splat
 from ._surfel_blend import surfel_blend
@@ -64,6 +65,7 @@ __all__ = [
     "pinhole_rays",
     "positions",
     "ray_aabb_intersect",
+    "resampling",
     "running_product",
     "running_sum",
     "segment_sum",

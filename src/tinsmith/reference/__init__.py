@@ -19,6 +19,7 @@ from ._march import march
 from ._networks import activation, mlp
 from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
 from ._rays import pinhole_rays, ray_aabb_intersect
+from ._resampling import importance_sampling, proposal_loss, searchsorted
 from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
 from ._splat import splat
 from ._surfels import ProjectedSurfels, blend_surfels, project_surfels
@@ -46,6 +47,7 @@ __all__ = [
     "gaussian_covariance",
     "grid",
     "grid_levels",
+    "importance_sampling",
     "inclusive_prod",
     "inclusive_sum",
     "loss",
@@ -56,8 +58,10 @@ __all__ = [
     "pinhole_rays",
     "project_gaussians",
     "project_surfels",
+    "proposal_loss",
     "rasterize_gaussians",
     "ray_aabb_intersect",
+    "searchsorted",
     "segment_sum",
     "spherical_harmonics",
     "splat",

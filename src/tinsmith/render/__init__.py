@@ -18,6 +18,8 @@ from ._march import Samples, march
 from ._occupancy import OccupancyGrid
 from ._packed import pack
 from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
+from ._proposals import ProposalSamples, sample_proposals
+from ._resampling import Intervals, Neighbours, importance_sampling, proposal_loss, searchsorted
 from ._rounds import render_in_rounds
 from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
 from ._similarity import l1_ssim_loss, ssim
@@ -29,7 +31,10 @@ __all__ = [
     "Capture",
     "Composited",
     "Crossing",
+    "Intervals",
+    "Neighbours",
     "OccupancyGrid",
+    "ProposalSamples",
     "Rays",
     "Rendered",
     "Samples",
@@ -45,6 +50,7 @@ __all__ = [
     "exclusive_sum",
     "gaussians",
     "image_rays",
+    "importance_sampling",
     "inclusive_prod",
     "inclusive_sum",
     "l1_ssim_loss",
@@ -54,8 +60,11 @@ __all__ = [
     "opacity_penalty",
     "pack",
     "pinhole_rays",
+    "proposal_loss",
     "ray_aabb_intersect",
     "render_in_rounds",
+    "sample_proposals",
+    "searchsorted",
     "segment_sum",
     "ssim",
     "trunc_exp",

@@ -1,0 +1,295 @@
+"""Resampling: intervals where the weight of a ray is, and how well a proposal foretells them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import kernels
+from .._errors import ArgumentError, ShapeError, refusal
+from ..bridge import Op
+from ._course import Jitter, draw_offsets
+from ._ops import get_op, register_maker
+from ._packed import checked_floats, checked_rays, dense_rays
+from ._rule import steady
+
+
+class Neighbours(NamedTuple):
+    """The edges around values, as int64 indices.
+
+    Attributes:
+        left: as the values.
+        right: as the values.
+
+    Example:
+        >>> edges = torch.tensor([[0.0, 1.0, 2.0]])
+        >>> left, right = ts.render.searchsorted(edges, torch.tensor([[0.5, 1.5]]))
+        >>> edges.gather(1, left), edges.gather(1, right)
+        (tensor([[0., 1.]]), tensor([[1., 2.]]))
+    """
+
+    left: Tensor
+    right: Tensor
+
+
+class Intervals(NamedTuple):
+    """Intervals along rays that follow each other, and a sample in each.
+
+    Attributes:
+        edges: (n, m + 1), or packed (e), one more a ray than intervals.
+        t: (n, m), or packed (s), the samples.
+        edge_rays: (n, 2), int32, where a ray's edges start, and how many it has; None in the dense form.
+        rays: (n, 2), int32, where a ray's samples start, and how many it has; None in the dense form.
+
+    Example:
+        >>> intervals = ts.render.importance_sampling(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]), 4)
+        >>> intervals.edges.diff()
+        tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
+    """
+
+    edges: Tensor
+    t: Tensor
+    edge_rays: Tensor | None = None
+    rays: Tensor | None = None
+
+
+def searchsorted(
+    edges: Tensor,
+    values: Tensor,
+    rays: Tensor | None = None,
+    value_rays: Tensor | None = None,
+    *,
+    engine: str | None = None,
+) -> Neighbours:
+    """Between which edges of its ray each value lies: edges[left] <= value < edges[right].
+
+    As nerfacc's function of this name. Of a value before all edges of its ray, left and right are the first edge; of a
+    value behind them, or on the last, they are the last two.
+
+    Args:
+        edges: (n, k), or packed (e); those of a ray ascend.
+        values: (n, m), or packed (v), in any order.
+        rays: (n, 2), integers: where a ray's edges start, and how many it has. None for the dense form.
+        value_rays: (n, 2), the same of the values; no two rays share one. Both are given, or neither.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        `Neighbours(left, right)`: indices into a ray's row, or into the packed edges; -1 where a ray has no edges, and
+        0 for values that no ray names.
+
+    Raises:
+        ArgumentError: something is not a tensor, or `rays` comes without `value_rays`.
+        ShapeError: tensors do not fit each other, or rays point outside of them (told on the CPU alone).
+        DtypeError: tensors are not all float32 or all float64.
+
+    Example:
+        >>> ts.render.searchsorted(torch.tensor([[0.0, 1.0, 2.0]]), torch.tensor([[0.5, 1.0, 9.0]]))
+        Neighbours(left=tensor([[0, 1, 1]]), right=tensor([[1, 2, 2]]))
+    """
+    with torch.no_grad():
+        where, there = _rays_of_both("searchsorted", {"edges": edges, "values": values}, rays, value_rays)
+        left, right = _search(edges, where, values, there, engine)
+        if rays is not None:
+            return Neighbours(left.view(values.shape), right.view(values.shape))
+        starts = where[:, :1].long()
+        return Neighbours(*(part.view(values.shape) - starts for part in (left, right)))
+
+
+def importance_sampling(
+    edges: Tensor,
+    cdfs: Tensor,
+    n_intervals: int | Tensor,
+    rays: Tensor | None = None,
+    *,
+    jitter: Jitter = None,
+    engine: str | None = None,
+) -> Intervals:
+    """New intervals of rays, short where the weight is: inverse transform sampling of a piecewise even distribution.
+
+    As nerfacc's function of this name. With c(t) the weight before t, linear between edges, m new intervals and the
+    ray's offset u:
+
+        c(t_i) = c_first + (i + u) (c_last - c_first) / m        samples, i = 0 to m - 1
+        edges = middles between samples; the first and the last as far from theirs, and within the old ones
+
+    A ray whose weight is 0 is sampled evenly. A single interval is all that the ray had. Not differentiated: where
+    samples lie is taken as given, as in mip-NeRF 360.
+
+    Args:
+        edges: (n, k), or packed (e); those of a ray ascend.
+        cdfs: as edges, the weight before each edge: it does not fall, and may end below 1.
+        n_intervals: how many intervals each ray gets; a number, or integers (n), one a ray. The latter gives packed
+            intervals, and takes a round trip to the host on CUDA.
+        rays: (n, 2), integers: where a ray's edges start, and how many it has. None for the dense form.
+        jitter: None for the middle of each share of the weight; True or a generator, to draw an offset u for each ray;
+            or offsets (n) in [0, 1). It is what nerfacc calls stratified.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        `Intervals(edges, t, edge_rays, rays)`, dense for one number of intervals, packed for one a ray. A ray without
+        edges has zeros.
+
+    Raises:
+        ArgumentError: something is not a tensor, or there is to be no interval.
+        ShapeError: tensors do not fit each other, or rays point outside of them (told on the CPU alone).
+        DtypeError: tensors are not all float32 or all float64.
+
+    Example:
+        >>> edges, cdfs = torch.tensor([[0.0, 1.0, 2.0]]), torch.tensor([[0.0, 0.0, 1.0]])
+        >>> ts.render.importance_sampling(edges, cdfs, 2)[:2]
+        (tensor([[1.0000, 1.5000, 2.0000]]), tensor([[1.2500, 1.7500]]))
+    """
+    where = _rays_of_one("importance_sampling", {"edges": edges, "cdfs": cdfs}, rays)
+    n, offsets = len(where), draw_offsets(jitter, edges.new_empty(len(where)))
+    sample: Op = get_op("resampling", engine, edges)[1]
+    given = (edges.detach().reshape(-1), cdfs.detach().reshape(-1), where, offsets)
+    if isinstance(n_intervals, Tensor):
+        counts = _check_counts(n_intervals, n)
+        samples, ends = _place_runs(counts), _place_runs((counts + 1) * (counts > 0))
+        t, new_edges = sample(*given, samples, ends, m=_end(samples), f=_end(ends))
+        return Intervals(new_edges, t, ends, samples)
+    m = _check_count(n_intervals)
+    samples, ends = (dense_rays(n, size, edges.device) for size in (m, m + 1))
+    t, new_edges = sample(*given, samples, ends, m=n * m, f=n * (m + 1))
+    return Intervals(new_edges.view(n, m + 1), t.view(n, m))
+
+
+def proposal_loss(
+    edges: Tensor,
+    cdfs: Tensor,
+    proposal_edges: Tensor,
+    proposal_cdfs: Tensor,
+    rays: Tensor | None = None,
+    proposal_rays: Tensor | None = None,
+    *,
+    engine: str | None = None,
+) -> Tensor:
+    """How far the weights of intervals exceed what a proposal has there: mip-NeRF 360, equations 12 and 13.
+
+        weight_i = cdf_(i + 1) - cdf_i
+        bound_i = sum of the proposal's weights over its intervals that overlap interval i
+        loss = sum over i of max(0, weight_i - bound_i)^2 / (weight_i + 1e-7)
+
+    It draws a proposal up to where the weight is, and not down elsewhere. The paper stops its gradient at the weights:
+    pass `cdfs.detach()`. nerfacc takes the mean over intervals instead of the sum.
+
+    Args:
+        edges: (n, k), or packed (e), in any unit that the proposal shares; those of a ray ascend.
+        cdfs: as edges, the weight before each edge. Differentiable, twice too.
+        proposal_edges: (n, j), or packed. They cover the same stretch of the ray.
+        proposal_cdfs: as the proposal's edges. Differentiable, twice too.
+        rays: (n, 2), integers: where a ray's edges start, and how many it has; no two rays share one. None for the
+            dense form.
+        proposal_rays: (n, 2), the same of the proposal. Both are given, or neither.
+        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+
+    Returns:
+        (n), 0 for a ray without intervals. Where a ray ends and what overlaps is not differentiated.
+
+    Raises:
+        ArgumentError: something is not a tensor, or `rays` comes without `proposal_rays`.
+        ShapeError: tensors do not fit each other, or rays point outside of them (told on the CPU alone).
+        DtypeError: tensors are not all float32 or all float64.
+
+    Example:
+        >>> edges, cdfs = torch.tensor([[0.0, 1.0, 2.0]]), torch.tensor([[0.0, 1.0, 1.0]])
+        >>> ts.render.proposal_loss(edges, cdfs, torch.tensor([[0.0, 0.5, 2.0]]), torch.tensor([[0.0, 0.25, 0.5]]))
+        tensor([0.2500])
+    """
+    function = "proposal_loss"
+    given = {"edges": edges, "proposal_edges": proposal_edges}
+    where, there = _rays_of_both(function, given, rays, proposal_rays, ("rays", "proposal_rays"))
+    _refuse_other_shapes(function, {"edges": edges, "cdfs": cdfs})
+    _refuse_other_shapes(function, {"proposal_edges": proposal_edges, "proposal_cdfs": proposal_cdfs})
+    with torch.no_grad():
+        left, right = _search(proposal_edges, there, edges, where, engine)
+    exceed: Op = get_op("resampling", engine, cdfs)[2]
+    return exceed(cdfs.reshape(-1), where, proposal_cdfs.reshape(-1), left, right)
+
+
+def _search(edges: Tensor, rays: Tensor, values: Tensor, value_rays: Tensor, engine: str | None) -> Any:
+    search: Op = get_op("resampling", engine, edges)[0]
+    return search(edges.detach().reshape(-1), rays, values.detach().reshape(-1), value_rays)
+
+
+def _check_count(n_intervals: int) -> int:
+    if n_intervals < 1:
+        rows = [("expected", "1 or more, or a tensor (n)"), ("came", repr(n_intervals))]
+        raise ArgumentError(refusal("`n_intervals` of `importance_sampling` is out of range", rows, "Pass more."))
+    return n_intervals
+
+
+def _check_counts(n_intervals: Tensor, n_rays: int) -> Tensor:
+    """(n), int32, the intervals of each ray."""
+    if tuple(n_intervals.shape) != (n_rays,) or n_intervals.is_floating_point():
+        given = f"{tuple(n_intervals.shape)}, {n_intervals.dtype}"
+        rows = [("expected", f"a number, or integers ({n_rays},)"), ("came", given)]
+        raise ShapeError(refusal("`n_intervals` of `importance_sampling` does not fit.", rows, "Pass one a ray."))
+    return n_intervals.to(torch.int32).clamp(min=0)
+
+
+def _place_runs(counts: Tensor) -> Tensor:
+    """(n, 2), int32: start and count, one ray after the other."""
+    return torch.stack([counts.cumsum(0, dtype=torch.int32) - counts, counts], 1).to(torch.int32)
+
+
+def _end(rays: Tensor) -> int:
+    return int(rays[-1].sum()) if len(rays) else 0
+
+
+def _rays_of_both(
+    function: str,
+    given: dict[str, Tensor],
+    rays: Tensor | None,
+    others: Tensor | None,
+    names: tuple[str, str] = ("rays", "value_rays"),
+) -> tuple[Tensor, Tensor]:
+    """Where the rays of two tensors are, which are both dense or both packed."""
+    checked_floats(function, given)
+    if (rays is None) != (others is None):
+        rows = [(name, "None" if one is None else "a tensor") for name, one in zip(names, (rays, others), strict=True)]
+        raise ArgumentError(refusal(f"`{function}` takes dense or packed tensors", rows, "Pass both, or neither."))
+    (first, tensor), (second, other) = given.items()
+    where, there = _rays_of_one(function, {first: tensor}, rays), _rays_of_one(function, {second: other}, others)
+    if len(where) != len(there):
+        rows = [(first, f"{len(where)} rays"), (second, f"{len(there)} rays")]
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, "Of the same rays."))
+    return where, there
+
+
+def _rays_of_one(function: str, given: dict[str, Tensor], rays: Tensor | None) -> Tensor:
+    """Where the rays of tensors of one shape are."""
+    checked_floats(function, given)
+    _refuse_other_shapes(function, given)
+    name, tensor = next(iter(given.items()))
+    axes, ndim = ("[n, k]", 2) if rays is None else ("[e]", 1)
+    if tensor.ndim != ndim:
+        rows = [(name, str(tuple(tensor.shape)), f"should be {axes}")]
+        remedy = "Packed numbers take their `rays`; without, they are dense, a row a ray."
+        raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, remedy))
+    if rays is None:
+        return dense_rays(tensor.shape[0], tensor.shape[1], tensor.device)
+    return checked_rays(function, rays, len(tensor))
+
+
+def _refuse_other_shapes(function: str, given: dict[str, Tensor]) -> None:
+    checked_floats(function, given)
+    if len({tuple(tensor.shape) for tensor in given.values()}) > 1:
+        rows = [(name, str(tuple(tensor.shape))) for name, tensor in given.items()]
+        raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, "One number an edge."))
+
+
+@register_maker("resampling")
+def _resampling(lang: Any, fp: str) -> tuple[Op, Op, Op]:
+    built = kernels.resampling(lang, fp=fp)
+    rays, new = "rays[n, 2]: i32", "segments new_rays[n, 2]: i32, segments new_edge_rays[n, 2]: i32"
+    search = f"edges[e], {rays}, values[v], segments value_rays[n, 2]: i32 -> left[v]: i64, right[v]: i64"
+    sample = f"edges[e], cdfs[e], {rays}, offsets[n], {new} -> t[m], new_edges[f]"
+    exceed = f"cdfs[e], segments {rays}, proposal_cdfs[p], left[e]: i64, right[e]: i64 -> loss[n]"
+    return (
+        steady(search, built.search, name="searchsorted"),
+        steady(sample, built.sample, name="importance_sampling"),
+        steady(exceed, built.exceed, adjoint="source", name="proposal_loss"),
+    )

@@ -1,0 +1,127 @@
+"""Samples by proposals, against the same hierarchy in plain torch: values, and the gradients of proposals."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith import reference, render
+
+CLOSE = {"rtol": 1e-9, "atol": 1e-11}
+NEAR, FAR = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64), torch.tensor([4.0, 3.0, 9.0], dtype=torch.float64)
+
+
+def bump(scale):
+    """A proposal: denser about t = 2."""
+    return lambda starts, ends: scale * torch.exp(-(((starts + ends) / 2 - 2) ** 2))
+
+
+def proposed_in_torch(scale, spacing, offsets):
+    """Edges, shares, and of each level its shares and cdfs, as lists of rays."""
+    rays = []
+    for near, far, offset in zip(NEAR, FAR, offsets.tolist(), strict=True):
+        shares = cdfs = torch.tensor([0.0, 1.0], dtype=torch.float64)
+        levels = []
+        for count in (16, 8, 5):
+            shares, _ = reference.importance_sampling(shares, cdfs.detach(), count, offset)
+            edges = near + shares * (far - near)
+            if spacing == "lindisp":
+                edges = 1 / (1 / near + shares * (1 / far - 1 / near))
+            if count > 5:
+                light = torch.exp(-(bump(scale)(edges[:-1], edges[1:]) * edges.diff()).cumsum(0)[:-1])
+                cdfs = torch.cat([light.new_zeros(1), 1 - light, light.new_ones(1)])
+                levels.append((shares, cdfs))
+        rays.append((edges, shares, levels))
+    return rays
+
+
+@pytest.mark.parametrize("spacing", ["uniform", "lindisp"])
+def test_samples_and_gradients_agree_with_plain_torch(engine, spacing):
+    offsets = torch.rand(3, dtype=torch.float64)
+    scale = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    samples = render.sample_proposals(
+        [bump(scale)] * 2, [16, 8], 5, n_rays=3, near=NEAR, far=FAR, spacing=spacing, jitter=offsets, engine=engine
+    )
+    weights = torch.rand(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 5
+    loss = samples.loss(weights)
+    expected = []
+    for i, (edges, shares, levels) in enumerate(proposed_in_torch(scale, spacing, offsets)):
+        torch.testing.assert_close((samples.edges[i], samples.shares[i]), (edges, shares), **CLOSE)
+        for (ours, cdfs), (theirs, other_cdfs) in zip(samples.levels, levels, strict=True):
+            torch.testing.assert_close((ours[i], cdfs[i]), (theirs, other_cdfs), **CLOSE)
+        own = torch.cat([weights.new_zeros(1), weights[i].cumsum(0)[:-1], weights.new_ones(1)])
+        expected.append(sum(reference.proposal_loss(shares, own, *level) for level in levels))
+    torch.testing.assert_close(loss, torch.stack(expected), **CLOSE)
+    ours, twin = (torch.autograd.grad(one.sum(), scale)[0] for one in (loss, torch.stack(expected)))
+    assert ours != 0
+    torch.testing.assert_close(ours, twin, **CLOSE)
+
+
+def test_what_composite_takes_lies_between_near_and_far(engine):
+    samples = render.sample_proposals(
+        [bump(9.0)], [32], 8, n_rays=3, near=NEAR, far=FAR, jitter=torch.Generator().manual_seed(0), engine=engine
+    )
+    assert (samples.t > NEAR[:, None]).all() and (samples.t < FAR[:, None]).all() and (samples.steps > 0).all()
+    colours = torch.rand(3, 8, 3, dtype=torch.float64)
+    seen = render.composite(bump(9.0)(samples.t, samples.t), colours, samples.t, samples.steps, engine=engine)
+    assert seen.weights.shape == samples.t.shape
+    assert samples.loss(seen.weights).shape == (3,)
+
+
+def test_training_moves_a_proposal_to_where_the_weights_are(engine):
+    heights = torch.zeros(8, requires_grad=True)
+    optimizer = torch.optim.Adam([heights], lr=0.2)
+
+    def proposal(starts, ends):
+        return torch.nn.functional.softplus(heights)[((starts + ends) * 4).long().clamp(max=7)]
+
+    def sample():
+        return render.sample_proposals(
+            [proposal], [8], 16, n_rays=1, near=0.0, far=1.0, spacing="uniform", engine=engine
+        )
+
+    def is_inside(samples):
+        return (samples.t > 0.5) & (samples.t < 0.625)  # where there is a wall
+
+    before = int(is_inside(sample()).sum())
+    for _ in range(60):
+        samples = sample()
+        weights = is_inside(samples) / is_inside(samples).sum().clamp(min=1)
+        optimizer.zero_grad()
+        samples.loss(weights).sum().backward()
+        optimizer.step()
+    assert int(is_inside(sample()).sum()) >= 2 * before > 0
+
+
+def test_without_proposals_a_ray_is_cut_evenly(engine):
+    given = {"n_rays": 2, "near": 1.0, "far": 3.0, "spacing": "uniform", "engine": engine}
+    samples = render.sample_proposals([], [], 4, **given)
+    torch.testing.assert_close(samples.edges[0], torch.linspace(1, 3, 5))
+    torch.testing.assert_close(samples.t[1], torch.tensor([1.25, 1.75, 2.25, 2.75]))
+    assert (samples.loss(torch.rand(2, 4)) == 0).all()
+
+
+EVEN = {"n_rays": 1, "near": 1.0, "far": 2.0}
+REFUSALS = {
+    "spacing": (lambda: render.sample_proposals([], [], 4, **EVEN, spacing="log"), ts.ArgumentError, "'lindisp'"),
+    "numbers": (lambda: render.sample_proposals([], [3], 4, **EVEN), ts.ArgumentError, "proposal_samples +1"),
+    "near": (lambda: render.sample_proposals([], [], 4, **EVEN | {"near": 0.0}), ts.ArgumentError, "positive number"),
+    "shape": (
+        lambda: render.sample_proposals([lambda starts, ends: starts[:, :1]], [3], 4, **EVEN),
+        ts.ShapeError,
+        r"expected +\(1, 3\)",
+    ),
+    "weights": (
+        lambda: render.sample_proposals([], [], 4, **EVEN).loss(torch.rand(1, 5)),
+        ts.ShapeError,
+        r"came +\(1, 5\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS.values(), ids=REFUSALS)
+def test_what_does_not_fit_is_refused(case):
+    call, error, words = case
+    with pytest.raises(error, match=words):
+        call()
