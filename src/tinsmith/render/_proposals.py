@@ -1,4 +1,4 @@
-"""Proposals: cheap fields that say where along rays the dear one is asked, and learn it from the dear one's weights."""
+"""Proposals: cheap fields that say where along rays an expensive field is asked, and learn from its weights."""
 
 from __future__ import annotations
 
