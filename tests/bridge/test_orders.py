@@ -1,4 +1,4 @@
-"""The order of a call's arguments, beside that of results, which is always the spec's."""
+"""The order of a call's arguments, beside that of the spec's inputs and of results, which is always the spec's."""
 
 import inspect
 import warnings
@@ -30,7 +30,7 @@ def moved(lang):
 
 def test_results_in_another_order_than_arguments_warn(lang):
     with pytest.warns(UserWarning, match="the arguments of op `step` and its results are in different orders") as found:
-        op, line = ts.op(SPEC)(moved(lang)), inspect.currentframe().f_lineno
+        op, line = ts.op("v[n], p[n] -> p_new[n], v_new[n]")(moved(lang)), inspect.currentframe().f_lineno
     assert (found[0].filename, found[0].lineno) == (__file__, line)
     assert op.arguments == ("v", "dt", "p")
     words = str(found[0].message)
@@ -39,19 +39,53 @@ def test_results_in_another_order_than_arguments_warn(lang):
     assert "result.p_new" in words
 
 
+def test_inputs_in_another_order_than_arguments_warn(lang):
+    @lang.kernel
+    def weigh(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] - w[i]
+
+    with pytest.warns(UserWarning, match="the spec of op `weigh` lists its inputs in another order") as found:
+        op, line = ts.op("w[n], x[n] -> y[n]")(weigh), inspect.currentframe().f_lineno
+    assert [(one.filename, one.lineno) for one in found] == [(__file__, line)]
+    assert op.arguments == ("x", "w")
+    words = str(found[0].message)
+    assert "w, x" in words
+    assert "x, w: the kernel's order" in words
+    assert 'order="spec"' in words
+    assert 'order="kernel"' in words
+
+
+def typed(lang):
+    @lang.kernel
+    def step(
+        v: lang.types.ndarray(dtype=lang.f32),
+        dt: lang.f64,
+        p: lang.types.ndarray(dtype=lang.i32),
+        v_new: lang.types.ndarray(),
+        p_new: lang.types.ndarray(),
+    ):
+        for i in v:
+            v_new[i] = v[i]
+            p_new[i] = lang.cast(p[i], lang.f32)
+
+    return step
+
+
 @pytest.mark.parametrize(
-    ("spec", "order", "arguments"),
+    ("make", "spec", "order", "arguments"),
     [
-        (SPEC, "spec", ("p", "v", "dt")),
-        (SPEC, "kernel", ("v", "dt", "p")),
-        ("p[n], v[n] -> v_new[n], p_new[n]", None, ("v", "dt", "p")),
-        ("p[n], v[m] -> p_new[n], v_new[m]", None, ("v", "dt", "p")),  # two sizes: the wrong one is refused
+        (moved, SPEC, "spec", ("p", "v", "dt")),
+        (moved, SPEC, "kernel", ("v", "dt", "p")),
+        (moved, "v[n], p[n] -> v_new[n], p_new[n]", None, ("v", "dt", "p")),
+        (moved, "p[n], v[m] -> p_new[n], v_new[m]", None, ("v", "dt", "p")),  # two sizes: the wrong one is refused
+        (typed, "p[n], v[n] -> v_new[n], p_new[n]", None, ("v", "dt", "p")),  # two dtypes: likewise
     ],
 )
-def test_no_warning(lang, spec, order, arguments):
+def test_no_warning(lang, make, spec, order, arguments):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        op = ts.op(spec, order=order)(moved(lang))
+        op = ts.op(spec, order=order)(make(lang))
     assert op.arguments == arguments
 
 

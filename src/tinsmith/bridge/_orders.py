@@ -1,4 +1,4 @@
-"""Orders: in which a call gives arguments, and whether results come in one that a caller would mistake for it."""
+"""Orders: in which a call gives arguments, and whether the spec's inputs or the results suggest another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .._errors import refusal
 from .._warned import warn
 from ..spec import Item, Spec
 from ._options import Order
-from ._signature import Signature
+from ._signature import Signature, fitting_dtypes
 from ._stage import Stage
 
 
@@ -22,6 +22,43 @@ def call_order(spec: Spec, stages: Sequence[Stage], order: Order | None) -> tupl
 
 
 def warn_of_orders(signature: Signature) -> None:
+    """Warn where a call in the spec's order, or `v, p = step(v, p)`, would swap two arrays in silence."""
+    _warn_of_results(signature)
+    _warn_of_inputs(signature)
+
+
+def _warn_of_inputs(signature: Signature) -> None:
+    """Warn where the spec lists two inputs in another order than a call takes them, and either fits as the other.
+
+    Those of different dims or dtypes are refused when a call swaps them.
+    """
+    inputs = signature.spec.inputs
+    places = {name: place for place, name in enumerate(signature.order)}
+    is_swapped = any(
+        places[first.name] > places[second.name] and _fit_as_each_other(signature, first, second)
+        for place, first in enumerate(inputs)
+        for second in inputs[place + 1 :]
+    )
+    if not is_swapped:
+        return
+    words = f"the spec of op `{signature.op}` lists its inputs in another order than a call takes them"
+    rows = [("spec", ", ".join(item.name for item in inputs))]
+    rows += [("call", f"{', '.join(signature.order)}: the kernel's order")]
+    remedy = (
+        "Write the spec's inputs in the kernel's order, or order=\"spec\" to call the op in the spec's; "
+        'order="kernel" keeps it as it is.'
+    )
+    warn(refusal(words, rows, remedy))
+
+
+def _fit_as_each_other(signature: Signature, first: Item, second: Item) -> bool:
+    if first.brackets != second.brackets:
+        return False
+    ours, theirs = fitting_dtypes(signature, first.name), fitting_dtypes(signature, second.name)
+    return ours is None or theirs is None or any(dtype in theirs for dtype in ours)
+
+
+def _warn_of_results(signature: Signature) -> None:
     """Warn where `v, p = step(v, p)` would swap two arrays.
 
     Results are in the spec's order, arguments in the kernel's. That can be mistaken where outputs are called as inputs

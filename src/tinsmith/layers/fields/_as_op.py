@@ -132,6 +132,7 @@ class OpProgram:
                 scratch=self._items(self._between),
                 init={self._names[one.facts.key]: "empty" for one in (*self._overwritten, *begun)},
                 name=layer,
+                order="kernel",  # `_list_arguments` gives them by `Op.arguments`
                 links=[*(link for _, link in copies), *moved],
                 adjoint=self._adjoint,
                 detached=self._find_detached_outputs(),

@@ -200,6 +200,7 @@ class TensorProgram:
             OpOptions(
                 scratch=sides[2],
                 name=blueprint.label,
+                order="kernel",  # `_order` gives arguments by `Op.arguments`
                 links=[Links(linked, elements) for linked in names.kernels],
                 adjoint=blueprint.adjoint,
                 detached=tuple(names.tensors[part.name] for part in blueprint.made if not part.requires_grad),
