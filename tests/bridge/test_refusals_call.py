@@ -147,6 +147,29 @@ def test_a_dtype_annotation_is_kept(lang64):
         by_spec(torch.rand(3))
 
 
+def test_a_dtype_that_a_listed_number_is_not_annotated_with(lang):
+    @ts.op("x[n], s[], v[2] -> y[n]")
+    @lang.kernel
+    def scaled(x: lang.types.ndarray(), s: lang.f32, v: lang.types.vector(2, lang.f32), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = s * x[i] + v[0]
+
+    x, s, v = torch.rand(3), torch.rand(()), torch.rand(2)
+    with pytest.raises(ts.DtypeError, match="tensor `s` of op `scaled` has a dtype that does not fit") as caught:
+        scaled(x, s.double(), v)
+    words = str(caught.value)
+    assert "`s.to(torch.float32)`" in words
+    engine = {"taichi": "ti", "quadrants": "qd"}[lang.__name__]
+    assert f"`s: {engine}.f64`" in words
+    assert f"`s: {engine}.types.ndarray()`" in words
+    assert "`s[None]`" in words
+    assert "leave the dtype out" not in words
+    with pytest.raises(
+        ts.DtypeError, match=r"`v\.to\(torch.float32\)`; or annotate it as `v: (ti|qd).types.ndarray\(\)`"
+    ):
+        scaled(x, s, v.double())
+
+
 def test_an_engine_that_was_not_started(lang64, engine_keeper):
     case = cases.named("square")[0]
     op = case.build(lang64, lang64.f64)

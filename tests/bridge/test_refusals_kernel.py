@@ -8,6 +8,7 @@ import torch
 
 import cases
 import tinsmith as ts
+from tinsmith.engines import of_kernel
 
 
 def plain(lang):
@@ -381,7 +382,84 @@ def index_of_floats(lang):
     return picked, "place[n], x[m] -> y[n]", ["y[i] = x[place[i]]", "integers"]
 
 
-@pytest.mark.parametrize("make", [misspelt, array_for_a_number, index_of_floats])
+def negative_index(lang):
+    @lang.kernel
+    def last(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            s = 0.0
+            for j in range(x.shape[0]):
+                s += lang.exp(x[j])
+            y[i] = s * x[-1]
+
+    words = "the kernel of op `last` does not compile\n"
+    return last, "x[n] -> y[n]", ["y[i] = s * x[-1]", words, "Negative indices are not supported"]
+
+
+def slice_of_an_array(lang):
+    @lang.kernel
+    def tails(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            y[i] = x[i:].sum()
+
+    return tails, "x[n] -> y[n]", ["y[i] = x[i:].sum()", "`x[i:]`", "Kernels have no slices of arrays: loop over"]
+
+
+def slice_in_a_function(lang):
+    @lang.func
+    def tail(a: lang.template(), i):
+        return a[i:].sum()
+
+    @lang.kernel
+    def tails(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            y[i] = tail(x, i)
+
+    return tails, "x[n] -> y[n]", ["return a[i:].sum()", "`a[i:]`", "Kernels have no slices of arrays: loop over"]
+
+
+def tensor_from_outside(lang):
+    w = torch.ones(3)
+
+    @lang.kernel
+    def weighed(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = w[i] * x[i]
+
+    words = ["y[i] = w[i] * x[i]", "a tensor from outside the kernel", "Pass `w` as an argument"]
+    return weighed, "x[n] -> y[n]", words
+
+
+NOT_COMPILED = [
+    misspelt,
+    array_for_a_number,
+    index_of_floats,
+    negative_index,
+    slice_of_an_array,
+    slice_in_a_function,
+    tensor_from_outside,
+]
+
+
+def test_an_engine_s_message_is_quoted_without_its_colours(lang, monkeypatch):
+    """In the three places that quote one: of the user's source, of what was printed of it, and of a gradient."""
+    engine = of_kernel(plain(lang))
+
+    def refuse(*_, **__):
+        raise ValueError("\x1b[31mno such thing\x1b[0m")
+
+    loop = ts.op("x[n] -> y[n]")(plain(lang))
+    checked = ts.op("x[n] -> y[n]", check_bounds=True)(plain(lang))
+    source = ts.op("x[n] -> y[n]", adjoint="source")(plain(lang))
+    x = torch.ones(3, requires_grad=True)
+    y = source(x)
+    monkeypatch.setattr(type(engine), "compile", refuse)
+    for run in (lambda: loop(x), lambda: checked(x), lambda: torch.autograd.grad(y.sum(), x)):
+        with pytest.raises(ts.TinsmithError, match="no such thing") as caught:
+            run()
+        assert "\x1b" not in str(caught.value)
+
+
+@pytest.mark.parametrize("make", NOT_COMPILED)
 def test_what_does_not_compile_is_shown_with_its_lines(lang, make):
     kernel, spec, fragments = make(lang)
     op = ts.op(spec)(kernel)

@@ -10,6 +10,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import torch
+
 from .._errors import EngineError, GradientError, KernelError, refusal
 from ..engines import Engine, one_at_a_time
 from ..source import Constants, Source, constants_of
@@ -125,6 +127,11 @@ class BakedValues:
     def describe_values(self) -> str:
         """All Python values that the kernel bakes in now besides its arguments, as text for other processes."""
         return self._constants.describe(self._linked.templates({})) if self._constants else ""
+
+    def list_tensors(self, values: Mapping[str, Any]) -> list[str]:
+        """The tensors that the kernel and its functions use besides its arguments, as they name them."""
+        templates = self._linked.templates(values)
+        return self._constants.list_instances(torch.Tensor, templates) if self._constants else []
 
     @property
     def has_state(self) -> bool:

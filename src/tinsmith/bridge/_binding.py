@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._errors import ArgumentError, DeviceError, DtypeError, refusal
-from ..engines import FLOATS, HALVES, Parameter
+from ..engines import FLOATS, HALVES, NAMES, Parameter
 from ..spec import unexpected_keyword
 from ._signature import Signature, fitting_dtypes, takes_half
 
@@ -203,13 +203,30 @@ def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor) -> None:
     if dtype.is_complex:
         remedy = f"Pass `torch.view_as_real({name})`; the kernel then sees one more dim of size 2."
     elif fitting and len(fitting) == 1:
-        which = "spec" if signature.items[name].dtype else "annotation"
-        remedy = f"Pass `{name}.to({fitting[0]})`; or leave the dtype out of the {which}, which then takes any."
+        remedy = f"Pass `{name}.to({fitting[0]})`; or {_other_annotation(signature, name, dtype)}."
     else:
         is_float = dtype.is_floating_point and not signature.items[name].promise
         remedy = f"Pass `{name}.float()`." if is_float else f"Pass `{name}.to(torch.int32)`."
     words = f"tensor `{name}` of op `{signature.op}` has a dtype that does not fit"
     raise DtypeError(refusal(words, [("expected", wanted, why), ("came", _short(dtype))], remedy))
+
+
+def _other_annotation(signature: Signature, name: str, dtype: torch.dtype) -> str:
+    """What to write so that a dtype fits where one other is taken now."""
+    if signature.items[name].dtype:
+        return "leave the dtype out of the spec, which then takes any"
+    stage, parameter = next(
+        (stage, stage.parameters[name])
+        for stage in signature.firsts
+        if name in stage.parameters and stage.parameters[name].dtypes is not None
+    )
+    lang = stage.module_name
+    if parameter.kind == "scalar":  # it has its dtype by its annotation, unlike an array
+        own = f"`{name}: {lang}.{NAMES[dtype]}`, or " if dtype in NAMES else ""
+        return f"annotate it as {own}`{name}: {lang}.types.ndarray()`, which takes any dtype, and read `{name}[None]`"
+    if parameter.kind == "matrix":
+        return f"annotate it as `{name}: {lang}.types.ndarray()`, which takes any dtype, and read its elements"
+    return "leave the dtype out of the annotation, which then takes any"
 
 
 def _why(signature: Signature, name: str) -> str:

@@ -23,7 +23,18 @@ from ._from_ir import (
     misread_reverse,
 )
 from ._guarded import compile_guarded
-from ._uncompiled import misfitting_loop, place_warnings, places_of, remedy_of, reverse_remedy, telling
+from ._uncompiled import (
+    WHERE_THE_REPORT_IS,
+    Misfit,
+    describe_outside_tensor,
+    find_sliced_array,
+    known_remedies,
+    misfitting_loop,
+    place_warnings,
+    places_of,
+    reverse_remedy,
+    telling,
+)
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -34,7 +45,18 @@ def compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     """Compile a variant. Raises KernelError or GradientError with the engine's own words."""
     _check_blocks(stage, op)
     by_ir = _ir_compiler(stage, variant, values, op)
-    return by_ir(stage, variant, values, op) if by_ir else _compile_source(stage, variant, values, op)
+    if by_ir is None:
+        return _compile_source(stage, variant, values, op)
+    try:
+        return by_ir(stage, variant, values, op)
+    except KernelError as error:
+        if by_ir is not compile_strips:
+            raise
+        refused = error
+    # Where the kernel as it was written does not compile either, this refuses it with the user's own lines. It stands
+    # outside of the handler because Quadrants quotes the error that is being handled, too.
+    _compile_source(stage, variant, values, op)
+    raise refused
 
 
 def _check_blocks(stage: Stage, op: str) -> None:
@@ -107,7 +129,7 @@ def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     except TinsmithError:
         raise
     except Exception as cause:
-        raise _refusal(stage, variant, cause, op) from cause
+        raise _refusal(stage, variant, values, cause, op) from cause
 
 
 def _function(stage: Stage, variant: Variant) -> Callable[..., Any]:
@@ -117,17 +139,25 @@ def _function(stage: Stage, variant: Variant) -> Callable[..., Any]:
     return function
 
 
-def _refusal(stage: Stage, variant: Variant, cause: Exception, op: str) -> TinsmithError:
+def _find_misfits(stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception) -> list[Misfit]:
+    """What the kernel's own text shows to be wrong, in better words than the engine's."""
+    candidates = (
+        misfitting_loop(stage.source, {name: array.rank for name, array in variant.arrays}),
+        find_sliced_array(cause, stage.baked_values.sources, stage.source, stage.arrays),
+        describe_outside_tensor(stage.baked_values.list_tensors(values)),
+    )
+    return [one for one in candidates if one is not None]
+
+
+def _refusal(stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception, op: str) -> TinsmithError:
     place = stage.source.place(stage.source.tree)
     places = places_of(cause, stage.source, stage.tree(variant), stage.texts[variant])
     rows = [("kernel", f"{stage.name} at {place}"), *places, (stage.engine.name, telling(cause))]
     if not variant.adjoint:
-        ranks = {name: array.rank for name, array in variant.arrays}
-        misfit = misfitting_loop(stage.source, ranks)
-        words, remedy = f"the kernel of op `{op}` does not compile", remedy_of(cause)
-        if misfit is not None:
-            rows, remedy = [*rows, misfit.row], f"{misfit.remedy} {remedy}"
-        return KernelError(refusal(words, rows, remedy))
+        misfits = _find_misfits(stage, variant, values, cause)
+        remedies = [one.remedy for one in misfits] or known_remedies(cause)
+        words, remedy = f"the kernel of op `{op}` does not compile", " ".join([*remedies, WHERE_THE_REPORT_IS])
+        return KernelError(refusal(words, [*rows, *(one.row for one in misfits)], remedy))
     return GradientError(
         refusal(
             f"{stage.engine.name} cannot differentiate the kernel of op `{op}`",

@@ -12,7 +12,7 @@ from ..kernels import ARITHMETIC
 from ..source import build
 from ..source.ir import NotCovered, nodes, print_kernel, types
 from ..transforms import batch_kernel, flat, has_elements_at_top, serialize_kernel, strip_functions
-from ._uncompiled import reverse_remedy
+from ._uncompiled import reverse_remedy, telling
 
 if TYPE_CHECKING:
     from ..source.ir import Lowered
@@ -78,7 +78,7 @@ def compile_ir(
     except TinsmithError:
         raise
     except Exception as cause:
-        rows = [("kernel", kernel.name), (stage.engine.name, str(cause).strip().splitlines()[-1])]
+        rows = [("kernel", kernel.name), (stage.engine.name, telling(cause))]
         error = GradientError if variant.adjoint else KernelError
         raise error(refusal(words, rows, remedy)) from cause
 

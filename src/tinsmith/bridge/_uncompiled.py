@@ -10,7 +10,7 @@ import ast
 import contextlib
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .._errors import sentence
@@ -21,6 +21,8 @@ _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<funct
 """An engine's own frames end with a colon; those of Python's tracebacks, which it prints too, do not."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARRAY_AS_NUMBER = "any_array.AnyArray"
+WHERE_THE_REPORT_IS = "The engine's full report is this error's cause (`__cause__`)."
+"""The end of a remedy."""
 
 
 def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str) -> list[tuple[str, str]]:
@@ -32,7 +34,7 @@ def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str
         tree: what `text` was made of.
         text: what the engine was given.
     """
-    frames = [found.groupdict() for found in _FRAME.finditer(str(cause))]
+    frames = [found.groupdict() for found in _FRAME.finditer(strip_colours(cause))]
     last = {(one["path"], one["line"]): place for place, one in enumerate(frames)}  # an engine says some of them twice
     kept = [one for place, one in enumerate(frames) if last[one["path"], one["line"]] == place]
     lines = _lines(tree, text)
@@ -66,7 +68,7 @@ def place_warnings(
         yield
     lines = _lines(tree, text) if any(one.filename == path for one in caught) else {}
     for one in caught:
-        where, words = (one.filename, one.lineno), _COLOURS.sub("", str(one.message))
+        where, words = (one.filename, one.lineno), strip_colours(one.message)
         if one.filename == path:
             where = source.path, lines.get(one.lineno, source.tree.lineno)
         if (words, *where) not in given:
@@ -74,30 +76,34 @@ def place_warnings(
             warnings.warn_explicit(words, one.category, *where)
 
 
+def strip_colours(message: object) -> str:
+    """An engine's message without the codes that colour it in a terminal."""
+    return _COLOURS.sub("", str(message))
+
+
 def telling(cause: Exception) -> str:
     """The line of an engine's report that says what is wrong: the one from its compiler, or the last with words."""
-    words = [line.strip() for line in str(cause).splitlines()]
+    words = [line.strip() for line in strip_colours(cause).splitlines()]
     words = [line for line in words if len(line) > 2 and not line.startswith(("http", "Please"))]
     compiled = [line for line in words if line.startswith("[") and ".cpp:" in line]
     return (compiled or words or [repr(cause)])[-1]
 
 
-def remedy_of(cause: Exception) -> str:
-    """What to write instead, where that is known."""
-    report = "The engine's full report is this error's cause (`__cause__`)."
+def known_remedies(cause: Exception) -> list[str]:
+    """What to write instead, where the engine's words alone tell it."""
     if _ARRAY_AS_NUMBER in str(cause):
-        return f"A function takes an array as a template: annotate that parameter, `a: template()`. {report}"
-    return report
+        return ["A function takes an array as a template: annotate that parameter, `a: template()`."]
+    return []
 
 
-class MisfittingLoop(NamedTuple):
-    """A row for a refusal, and what to write instead."""
+class Misfit(NamedTuple):
+    """What a kernel's text shows to be wrong: a row for a refusal, and what to write instead."""
 
     row: tuple[str, str]
     remedy: str
 
 
-def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> MisfittingLoop | None:
+def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> Misfit | None:
     """The first loop over an array that names more or fewer indices than the array has dims.
 
     Engines say that a name is not defined, or nothing at all. `ranks` are those of the call's arrays.
@@ -111,8 +117,43 @@ def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> MisfittingLoop 
             loop = f"for {ast.unparse(node.target).strip('()')} in {name}"
             row = (f"`{name}`", f"{rank} {'dim' if rank == 1 else 'dims'}, and `{loop}` names {count} indices")
             remedy = f"Name one index for each dim, or give `{name}` {count} dims in the spec."
-            return MisfittingLoop((row[0], f"{row[1]}, at {source.place(node)}"), remedy)
+            return Misfit((row[0], f"{row[1]}, at {source.place(node)}"), remedy)
     return None
+
+
+def find_sliced_array(
+    cause: Exception, sources: Sequence[Source], kernel: Source, arrays: Collection[str]
+) -> Misfit | None:
+    """The first slice of an array, `x[i:]`, which engines lack. Vectors and matrices may be sliced.
+
+    Args:
+        cause: what the engine raised. A function's template may be an array or a vector, which the engine's words tell.
+        sources: the kernel, and the functions that it calls.
+        kernel: the kernel.
+        arrays: those of its parameters that are arrays.
+    """
+    for source in sources:
+        is_kernel = source.identity is kernel.identity
+        if not is_kernel and _ARRAY_AS_NUMBER not in str(cause):
+            continue
+        names = arrays if is_kernel else [name for name in source.parameters if source.is_template(name)]
+        for node in source.nodes:
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in names:
+                parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+                if any(isinstance(part, ast.Slice) for part in parts):
+                    row = (f"`{ast.unparse(node)}`", f"a slice of an array, at {source.place(node)}")
+                    return Misfit(
+                        row, "Kernels have no slices of arrays: loop over the elements, `for j in range(...)`."
+                    )
+    return None
+
+
+def describe_outside_tensor(names: Sequence[str]) -> Misfit | None:
+    """A tensor that a kernel uses and does not get as an argument: `names` are those of all such."""
+    if not names:
+        return None
+    row = (f"`{names[0]}`", "a tensor from outside the kernel, which engines cannot read there")
+    return Misfit(row, f"Pass `{names[0]}` as an argument: make it a parameter of the kernel and list it in the spec.")
 
 
 def reverse_remedy(engine: Engine, *, is_op: bool) -> str:

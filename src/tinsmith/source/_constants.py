@@ -115,6 +115,10 @@ class Constants:
         paths = [path for path in self.paths if path.is_captured or not only_captured]
         return " ".join(f"{path}={describe(picture(path.value(templates), self.engine))}" for path in paths)
 
+    def list_instances(self, kind: type, templates: Mapping[str, Any]) -> list[str]:
+        """The values of a type, as the kernel and its functions name them: `w`, `self.w`."""
+        return [str(path) for path in self.paths if isinstance(path.value(templates), kind)]
+
     def has_state(self, templates: Mapping[str, Any]) -> bool:
         """Whether it uses values, besides functions and templates that are left out, which may change between calls."""
         values = (path.value(templates) for path in self.paths)

@@ -27,6 +27,7 @@ from .._from_ir import namespace_of
 from .._guarded import guard_launches, record_of
 from .._stage import Stage
 from .._steps import Entry, Step
+from .._uncompiled import telling
 
 _COMPILED: WeakValueDictionary[tuple[Any, ...], Compiled] = WeakValueDictionary()
 """Compiled kernels without fields by their text, engine and its options. An op and the same op with batch dims, its
@@ -129,7 +130,7 @@ class Emitted:
             raise
         except Exception as cause:
             words = f"a kernel that was generated for the gradient of op `{self.op}` does not compile"
-            rows = [("kernel", self.kernel.name), (engine.name, str(cause).strip().splitlines()[-1])]
+            rows = [("kernel", self.kernel.name), (engine.name, telling(cause))]
             raise internal_error(EngineError, words, rows) from cause
 
     def step(self, names: Mapping[str, str], renamed: Mapping[str, str]) -> Step:
