@@ -158,7 +158,7 @@ def on_a_gpu(name, *given):
 def together(monkeypatch, way):
     """Let all rays add to one volume: as to a large one on a CPU, or as on a GPU."""
     if way == "on a GPU":
-        monkeypatch.setattr("tinsmith.render._volume.built", on_a_gpu)
+        monkeypatch.setattr("tinsmith.render._volume.get_op", on_a_gpu)
     else:
         monkeypatch.setattr("tinsmith.render._volume._MOST_BYTES", 0)
 
@@ -386,7 +386,7 @@ def test_no_two_rays_race(engine, shading, way, monkeypatch):
         together(monkeypatch, way)
     launched = {}
     build = on_a_gpu if way == "on a GPU" else get_op
-    monkeypatch.setattr("tinsmith.render._volume.built", spied(build, launched))
+    monkeypatch.setattr("tinsmith.render._volume.get_op", spied(build, launched))
     given = scene(n=10, size=(2, 1, 2), rows=3)
     outputs_and_gradients(functools.partial(volume_render, engine=engine), given, 1.0, {"shading": shading})
     assert len(launched) == 2
