@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import NoReturn
 
 from .._errors import InputError, nearest, refusal
-from ..source import parse_module
 
 _DYNAMIC = frozenset({"exec", "globals", "__getattr__"})
 """Names whose use may bind others; of attributes, `sys.modules` does."""
@@ -22,6 +21,8 @@ _DECORATE = "Name what @ti.kernel, @qd.kernel or @ts.op decorates."
 
 def require_defined(file: str, name: str) -> None:
     """Raises InputError where the text of a file shows that `name` is not there, or is not a kernel or an op."""
+    from ..source import parse_module  # here: with it comes torch, which help does not wait for
+
     text = _read(file)
     try:
         tree, table = parse_module(text, file), symtable.symtable(text, file, "exec")

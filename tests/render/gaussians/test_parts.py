@@ -216,8 +216,12 @@ def test_masked_tiles_show_the_background(engine):
     torch.testing.assert_close(left, torch.where(wide, alpha, 0), **CLOSE)
 
 
-def test_new_sizes_compile_nothing(engine, monkeypatch):
-    """The number of Gaussians, of visible ones and of pairs changes with each step."""
+def test_new_sizes_compile_nothing(engine, monkeypatch, configure):
+    """The number of Gaussians, of visible ones and of pairs changes with each step.
+
+    On several threads throughout: a kernel has a twin for one thread, compiled when a call is small enough for it.
+    """
+    configure(serial_below="0")
     compiled, real = [], get(engine).compile
 
     def compile_noted(function, *given, **options):

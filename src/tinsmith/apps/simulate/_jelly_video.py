@@ -66,7 +66,7 @@ class JellyVideo(Simulation):
     def __init__(self, engine: str, steps: int | None = None) -> None:
         super().__init__(steps)
         spec = "x[n, 2], v[n, 2], rest[4], stiffness[] -> x_next[n, 2], v_next[n, 2], seen[rows, columns]"
-        self.fly = op(spec)(build_kernel(get(engine).lang))
+        self.fly = op(spec, deterministic=True)(build_kernel(get(engine).lang))
         angle = torch.arange(NODES) * 2 * math.pi / NODES
         self.keep_constants(
             ring=torch.stack([0.3 + RING * angle.cos(), 0.6 + RING * angle.sin()], 1),
