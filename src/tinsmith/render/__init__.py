@@ -18,6 +18,7 @@ from ._march import Samples, march
 from ._occupancy import OccupancyGrid
 from ._packed import pack
 from ._penalties import distortion_loss, entropy_penalty, opacity_penalty
+from ._pixel_sampler import PixelSampler, PixelSamples
 from ._proposals import ProposalSamples, sample_proposals
 from ._resampling import Intervals, Neighbours, importance_sampling, proposal_loss, searchsorted
 from ._rounds import render_in_rounds
@@ -34,6 +35,8 @@ __all__ = [
     "Intervals",
     "Neighbours",
     "OccupancyGrid",
+    "PixelSampler",
+    "PixelSamples",
     "ProposalSamples",
     "Rays",
     "Rendered",

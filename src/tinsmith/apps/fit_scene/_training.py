@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...nn import Trainer
-from ...render import Rays, image_rays, pinhole_rays
+from ...render import PixelSampler, Rays, image_rays
 from .._film import film_steps
 from .._processes import ALONE, Processes
 from ..scenes import GROUNDS, Dataset, History, Views, look
@@ -46,7 +46,7 @@ class Training:
             process_group=processes.group,
         )
         self._looks = film_steps(options.steps)
-        self._train = _Cameras(dataset.train, options.device, options.engine)
+        self._train = _load_pixels(dataset.train, options.device, options.engine)
         self._speed = _Speed()
 
     @property
@@ -77,7 +77,11 @@ class Training:
         column = torch.randint(self.dataset.width, (n,), generator=self.draw)
         offsets = torch.rand(n, 1, generator=self.draw)
         ground = torch.rand(n, 3, generator=self.draw) if self.dataset.is_transparent else None
-        return self._train.sample_pixels(number, row, column, offsets, self.ground if ground is None else ground)
+        rays, values, _ = self._train.pick(number, row, column)
+        ground = (self.ground if ground is None else ground).to(values.device).expand(n, 3)
+        colours = values.float() / 255
+        target = torch.lerp(ground, colours[:, :3], colours[:, 3:])
+        return _pack_rays(rays, ground, offsets.to(values.device)), target
 
     def _losses(self, prediction: Tensor, target: Tensor) -> Tensor:
         seen = Seen.of(prediction)
@@ -125,28 +129,10 @@ class Training:
         self.history = History(state["losses"].tolist(), state["looked"], state["psnrs"])
 
 
-class _Cameras:
+def _load_pixels(views: Views, device: str, engine: str | None) -> PixelSampler:
     """Views on a device, to draw pixels from."""
-
-    def __init__(self, views: Views, device: str, engine: str | None) -> None:
-        self.engine = engine
-        self.pictures = views.pictures.to(device)
-        self.poses, self.intrinsics = (x.to(device, torch.float32) for x in (views.poses, views.intrinsics))
-
-    def sample_pixels(
-        self, number: Tensor, row: Tensor, column: Tensor, offsets: Tensor, ground: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Rays through pixels, (n, 10), and what the pictures have there on a ground, (n, 3)."""
-        device = self.pictures.device
-        number, row, column = (x.to(device) for x in (number, row, column))
-        pixels = torch.stack([column, row], 1) + 0.5
-        camera = (self.poses, self.intrinsics, pixels, number)
-        rays = pinhole_rays(*camera, convention="opengl", engine=self.engine)
-        colours = self.pictures[number, row, column].float() / 255
-        ground = ground.to(device)
-        return _pack_rays(rays, ground, offsets.to(device)), torch.lerp(
-            ground.expand(len(number), 3), colours[:, :3], colours[:, 3:]
-        )
+    cameras = (x.to(device, torch.float32) for x in (views.poses, views.intrinsics))
+    return PixelSampler(views.pictures.to(device), *cameras, convention="opengl", engine=engine)
 
 
 def _pack_rays(rays: Rays, ground: Tensor, offsets: Tensor) -> Tensor:

@@ -1,0 +1,95 @@
+"""Pixels drawn at random from pictures, with the rays through them: what a radiance field is trained on."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .._errors import ArgumentError, ShapeError, refusal
+from ._cameras import Rays, as_batch, pinhole_rays
+
+
+class PixelSamples(NamedTuple):
+    """Pixels of pictures, and the rays through their middles.
+
+    Attributes:
+        rays: `Rays`, origins and directions (n, 3).
+        values: (n, c), what the pictures have there, in their dtype.
+        cameras: (n), int64, which picture each is of.
+
+    Example:
+        >>> sampler = ts.render.PixelSampler(torch.zeros(2, 4, 6, 3), torch.eye(4).expand(2, 4, 4), torch.eye(3))
+        >>> rays, values, cameras = sampler.draw(5)
+        >>> rays.directions.shape, values.shape, cameras.shape
+        (torch.Size([5, 3]), torch.Size([5, 3]), torch.Size([5]))
+    """
+
+    rays: Rays
+    values: Tensor
+    cameras: Tensor
+
+
+class PixelSampler:
+    """Pictures and their cameras on one device, to draw pixels from.
+
+    Args:
+        pictures: (k, height, width, c), of any dtype.
+        poses: (k, 4, 4) or (k, 3, 4), camera to world, float32 or float64 as the intrinsics. Differentiable.
+        intrinsics: (k, 3, 3), or (3, 3) for all cameras, in pixels. Differentiable.
+        convention: "opencv" or "opengl": see `pinhole_rays`.
+        engine: "taichi" or "quadrants"; None for one that runs there.
+
+    Raises:
+        ShapeError: there are not as many pictures as cameras, or a tensor has other dims.
+
+    Example:
+        >>> pictures = torch.arange(6.0).view(1, 2, 3, 1)
+        >>> sampler = ts.render.PixelSampler(pictures, torch.eye(4)[None], torch.eye(3))
+        >>> sampler.pick(*torch.tensor([[0], [1], [2]])).values
+        tensor([[5.]])
+    """
+
+    def __init__(
+        self,
+        pictures: Tensor,
+        poses: Tensor,
+        intrinsics: Tensor,
+        *,
+        convention: str = "opencv",
+        engine: str | None = None,
+    ) -> None:
+        self.poses, self.intrinsics = as_batch(poses, intrinsics)
+        if pictures.ndim != 4 or len(pictures) != len(self.poses):
+            rows = [("expected", f"({len(self.poses)}, height, width, c)"), ("came", str(tuple(pictures.shape)))]
+            raise ShapeError(
+                refusal("`pictures` of PixelSampler does not fit its cameras.", rows, "Pass one a camera.")
+            )
+        self.pictures, self.convention, self.engine = pictures, convention, engine
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> PixelSamples:
+        """n pixels, each as likely as any other of any picture, with replacement.
+
+        Args:
+            n: how many.
+            generator: on any device; the numbers are drawn there. None for torch's own on the CPU, so that a seed
+                gives the same pixels on all devices.
+
+        Raises:
+            ArgumentError: there is no pixel to draw from.
+        """
+        if not self.pictures.shape[:3].numel():
+            rows = [("pictures", str(tuple(self.pictures.shape)))]
+            raise ArgumentError(refusal("PixelSampler has no pixel to draw from", rows, "Pass pictures with pixels."))
+        device = "cpu" if generator is None else generator.device
+        sizes = self.pictures.shape[:3]
+        return self.pick(*(torch.randint(size, (n,), generator=generator, device=device) for size in sizes))
+
+    def pick(self, cameras: Tensor, rows: Tensor, columns: Tensor) -> PixelSamples:
+        """The pixels in these rows and columns of these pictures: three of (n), integers on any device."""
+        cameras, rows, columns = (index.to(self.pictures.device) for index in (cameras, rows, columns))
+        pixels = torch.stack([columns, rows], 1).to(self.poses.dtype) + 0.5
+        camera = (self.poses, self.intrinsics, pixels, cameras)
+        rays = pinhole_rays(*camera, convention=self.convention, engine=self.engine)
+        return PixelSamples(rays, self.pictures[cameras, rows, columns], cameras)
