@@ -6,35 +6,19 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.packed import COUNTS, rays_of, samples_on
+from support.packed import CLOSE, COUNTS, assert_composites_agree, rays_of, samples_on
 from tinsmith import reference
 from tinsmith.render import composite
 
 NAMES = ("densities", "colours", "t", "steps", "background")
-CLOSE = {"rtol": 1e-9, "atol": 1e-10}
 
 
 def leaves(*tensors):
     return [tensor.clone().requires_grad_() for tensor in tensors]
 
 
-def outputs_and_gradients(function, given, rays, cotangents, **options):
-    *samples, background = leaves(*given)
-    found = function(*samples, rays, background=background, **options)
-    loss = sum((y * c).sum() for y, c in zip(found, cotangents, strict=True))
-    return found, torch.autograd.grad(loss, [*samples, background])
-
-
 def assert_agrees(engine, given, rays, **options):
-    with torch.no_grad():
-        cotangents = [torch.randn_like(y) for y in reference.composite(*given[:4], rays, background=given[4])]
-    ours, slopes = outputs_and_gradients(composite, given, rays, cotangents, engine=engine, **options)
-    twins, expected = outputs_and_gradients(reference.composite, given, rays, cotangents, **options)
-    for name, y, twin in zip(ours._fields, ours, twins, strict=True):
-        torch.testing.assert_close(y, twin, **CLOSE, msg=lambda words, name=name: f"{name}: {words}")
-    for name, slope, twin in zip(NAMES, slopes, expected, strict=True):
-        torch.testing.assert_close(slope, twin, **CLOSE, msg=lambda words, name=name: f"gradient of {name}: {words}")
-    return ours
+    return assert_composites_agree(composite, reference.composite, NAMES, engine, given, rays, **options)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.05])

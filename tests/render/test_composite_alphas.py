@@ -6,12 +6,11 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.packed import COUNTS, rays_of, samples_on
+from support.packed import CLOSE, COUNTS, assert_composites_agree, rays_of, samples_on
 from tinsmith import reference
 from tinsmith.render import composite, composite_alphas
 
 NAMES = ("alphas", "colours", "t", "background")
-CLOSE = {"rtol": 1e-9, "atol": 1e-10}
 
 
 def given_on(rays, *, channels=3):
@@ -23,24 +22,8 @@ def given_on(rays, *, channels=3):
     return alphas, colours, t, torch.rand(len(rays), channels, dtype=torch.float64)
 
 
-def outputs_and_gradients(function, given, rays, cotangents, **options):
-    leaves = [tensor.clone().requires_grad_() for tensor in given]
-    *samples, background = leaves
-    found = function(*samples, rays, background=background, **options)
-    loss = sum((y * c).sum() for y, c in zip(found, cotangents, strict=True))
-    return found, torch.autograd.grad(loss, leaves)
-
-
 def assert_agrees(engine, given, rays, **options):
-    with torch.no_grad():
-        cotangents = [torch.randn_like(y) for y in reference.composite_alphas(*given[:3], rays, background=given[3])]
-    ours, slopes = outputs_and_gradients(composite_alphas, given, rays, cotangents, engine=engine, **options)
-    twins, expected = outputs_and_gradients(reference.composite_alphas, given, rays, cotangents, **options)
-    for name, y, twin in zip(ours._fields, ours, twins, strict=True):
-        torch.testing.assert_close(y, twin, **CLOSE, msg=lambda words, name=name: f"{name}: {words}")
-    for name, slope, twin in zip(NAMES, slopes, expected, strict=True):
-        torch.testing.assert_close(slope, twin, **CLOSE, msg=lambda words, name=name: f"gradient of {name}: {words}")
-    return ours
+    return assert_composites_agree(composite_alphas, reference.composite_alphas, NAMES, engine, given, rays, **options)
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.05])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+CLOSE = {"rtol": 1e-9, "atol": 1e-10}
 COUNTS = {
     "ragged": [3, 0, 7, 1, 5],
     "one sample": [1],
@@ -35,3 +36,25 @@ def samples_on(rays, *, channels: int = 3, dtype=torch.float64, dense: float = 1
     densities = dense / 0.2 * 2 * torch.rand(s, dtype=dtype)
     densities[torch.rand(s) < 0.2] = 0
     return densities, torch.randn(s, channels, dtype=dtype), t, steps
+
+
+def outputs_and_gradients(function, given, rays, cotangents, **options):
+    """What compositing of these samples and the background, which is the last, returns, and the gradients in all."""
+    leaves = [tensor.clone().requires_grad_() for tensor in given]
+    *samples, background = leaves
+    outputs = function(*samples, rays, background=background, **options)
+    loss = sum((y * c).sum() for y, c in zip(outputs, cotangents, strict=True))
+    return outputs, torch.autograd.grad(loss, leaves)
+
+
+def assert_composites_agree(function, twin, names, engine, given, rays, **options):
+    """All outputs, and their gradients in all of `names`, are the twin's. Returns the outputs."""
+    with torch.no_grad():
+        cotangents = [torch.randn_like(y) for y in twin(*given[:-1], rays, background=given[-1])]
+    ours, slopes = outputs_and_gradients(function, given, rays, cotangents, engine=engine, **options)
+    twins, expected = outputs_and_gradients(twin, given, rays, cotangents, **options)
+    for name, y, same in zip(ours._fields, ours, twins, strict=True):
+        torch.testing.assert_close(y, same, **CLOSE, msg=lambda words, name=name: f"{name}: {words}")
+    for name, slope, same in zip(names, slopes, expected, strict=True):
+        torch.testing.assert_close(slope, same, **CLOSE, msg=lambda words, name=name: f"gradient of {name}: {words}")
+    return ours

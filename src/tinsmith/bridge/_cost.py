@@ -40,21 +40,21 @@ class Cost(NamedTuple):
             return f"{OPERATIONS_PER_ELEMENT} * ({' + '.join(sums) or '0'}) // {repeats}"
         known, numbers = {*kind.signature.scalars}, kind.case.numbers
 
-        def called(argument: str) -> str:
+        def outer_name(argument: str) -> str:
             return self.renamed.get(argument, argument)
 
         def is_known(formula: nodes.Expr) -> bool:
             parts = tuple(walk.parts(formula))
             arrays = {one.array for one in parts if isinstance(one, nodes.Size)}
-            names = {called(one.name) for one in parts if isinstance(one, nodes.Argument)}
+            names = {outer_name(one.name) for one in parts if isinstance(one, nodes.Argument)}
             return self.shapes.keys() >= arrays and known >= names
 
         def size(array: str, axis: int) -> str:
             return str(self.shapes[array][axis])
 
         def argument(name: str) -> str:
-            found = called(name)
-            return str(numbers[found]) if found in numbers else f"scalars[{found!r}]"
+            outer = outer_name(name)
+            return str(numbers[outer]) if outer in numbers else f"scalars[{outer!r}]"
 
         text = formula_text(count_operations(self.body, is_known), size, argument)
         loops = count_parallel_loops(self.body)

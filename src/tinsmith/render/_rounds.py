@@ -127,7 +127,7 @@ class _Seen:
     def add(self, samples: Samples, alive: Tensor, field: Field, origins: Tensor, directions: Tensor) -> Tensor:
         """Composite samples of the rays `alive` (m), whose origins and directions come too; what is left of them."""
         densities, colours = field(samples.positions(origins, directions), samples.directions(directions))
-        densities, colours = _checked(densities, colours, samples.t)
+        densities, colours = _check_shapes(densities, colours, samples.t)
         shadows: Op = get_op("continued_weights", self.engine, densities)
         weights, left = shadows(densities, samples.steps, samples.rays, self.left[alive], self.threshold)
         values = torch.cat([colours, samples.t[:, None]], 1)
@@ -146,7 +146,7 @@ class _Seen:
         return Rendered(colour, 1 - self.left, depth)
 
 
-def _checked(densities: Tensor, colours: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+def _check_shapes(densities: Tensor, colours: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """Densities (s) and colours (s, c), in the dtype of t, as they should come from `field`."""
     count = len(t)
     if tuple(densities.shape) not in ((count,), (count, 1)) or colours.ndim != 2 or len(colours) != count:

@@ -53,7 +53,7 @@ class _Splitting:
     def split(self, loop: Loop) -> list[Step]:
         """A loop over blocks, and what stands before it."""
         before, bounds, names, inner = self.ranges(loop) if loop.names else self.counts(loop)
-        pairs = [self.handed(one) for one in loop.carried]
+        pairs = [self.carry_over_blocks(one) for one in loop.carried]
         ended = None
         if loop.exit is not None:
             pair = self.ending(loop.exit)
@@ -72,9 +72,9 @@ class _Splitting:
         count, size, blocks = (self.names.local(word, "i32") for word in ("count", "block_size", "blocks"))
         whole = _integer("max", _integer("-", end, first), _number(0))
         before: list[Step] = [
-            self.given(count, whole, line),
-            self.given(size, block_size(count), line),
-            self.given(blocks, _integer("//", _integer("+", count, _integer("-", size, _number(1))), size), line),
+            self.assign(count, whole, line),
+            self.assign(size, block_size(count), line),
+            self.assign(blocks, _integer("//", _integer("+", count, _integer("-", size, _number(1))), size), line),
         ]
         place = self.names.local("block", "i32")
         begin = _integer("+", first, _integer("*", place, size))
@@ -87,10 +87,10 @@ class _Splitting:
         inner = replace(loop, names=(place,), bounds=((_number(0), _number(OF_WHILE)),), most=_number(OF_WHILE))
         return [], (), (), inner
 
-    def given(self, local: nodes.Local, value: nodes.Expr, line: int) -> Step:
+    def assign(self, local: nodes.Local, value: nodes.Expr, line: int) -> Step:
         return nodes.Assign(local.name, value, line, next(self.numbers))
 
-    def handed(self, one: Carried) -> tuple[Carried, Carried]:
+    def carry_over_blocks(self, one: Carried) -> tuple[Carried, Carried]:
         """What the loop over blocks hands on, and the loop of a block."""
         kind = self.names.types[one.head]
         head, cell = self.like(one.head), self.like(one.cell)

@@ -142,9 +142,9 @@ class _Writing:
         whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state)
         kernel = self.kernel("adjoint", whole, reserve)
         used = {tape.key for tape in tapes}
-        return Reversed(reserve, kernel, self.state, self.steady, tuple(self.notes(used)), self.taped(used))
+        return Reversed(reserve, kernel, self.state, self.steady, tuple(self.notes(used)), self.find_long_loops(used))
 
-    def taped(self, used: set[str]) -> frozenset[int]:
+    def find_long_loops(self, used: set[str]) -> frozenset[int]:
         """Loops whose tapes would be shorter if they ran in blocks; not those that log what they overwrite.
 
         Whether one block reads what another one stores is not looked into: loops that do both stay as they are.
