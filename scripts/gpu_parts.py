@@ -48,8 +48,9 @@ class Part:
 
 def tests(name: str, limit: float, *paths: str) -> Part:
     """The tests marked gpu of a room."""
+    # The engines keep compiled kernels in pytest's cache, so it cannot be switched off.
     return Part(
-        f"tests: {name}", ("-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "WORKERS", *paths), limit
+        f"tests: {name}", ("-m", "pytest", "-q", "-m", "gpu", "-o", "cache_dir=OUT/cache", "WORKERS", *paths), limit
     )
 
 
