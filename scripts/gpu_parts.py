@@ -26,6 +26,8 @@ BUDGET = 530.0
 """Seconds for all parts: a machine that is lent for ten minutes has to have started, too."""
 PATIENCE = 2.0
 """In a rehearsal parts may take so many times as long: it has few cores, and perhaps other work."""
+STRANGERS_AWAY = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+"""A machine that is not ours has plugins of pytest that warn, and a warning is an error in these tests."""
 HEADINGS = "| part | what | who | found | beside | |\n|---|---|---|---|---|---|\n"
 
 
@@ -49,9 +51,8 @@ class Part:
 def tests(name: str, limit: float, *paths: str) -> Part:
     """The tests marked gpu of a room."""
     # The engines keep compiled kernels in pytest's cache, so it cannot be switched off.
-    return Part(
-        f"tests: {name}", ("-m", "pytest", "-q", "-m", "gpu", "-o", "cache_dir=OUT/cache", "WORKERS", *paths), limit
-    )
+    options = ("-q", "-m", "gpu", "-o", "cache_dir=OUT/cache", "-p", "pytest_timeout", "WORKERS")
+    return Part(f"tests: {name}", ("-m", "pytest", *options, *paths), limit)
 
 
 def measured(name: str, limit: float, *options: str) -> Part:
@@ -143,7 +144,12 @@ class Run:
         start = time.monotonic()
         with log.open("wb") as file:
             process = subprocess.Popen(
-                self.command(part, rows), cwd=ROOT, stdout=file, stderr=subprocess.STDOUT, start_new_session=True
+                self.command(part, rows),
+                cwd=ROOT,
+                env=os.environ | STRANGERS_AWAY,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
             try:
                 code: int | None = process.wait(limit)
@@ -173,7 +179,7 @@ class Run:
     def workers(self) -> list[str]:
         """Tests compile on one core each; four processes leave most of a GPU's memory to each other."""
         has_many = (os.cpu_count() or 1) >= 8 and importlib.util.find_spec("xdist") is not None
-        return ["-n", "4"] if has_many else []
+        return ["-p", "xdist", "-n", "4"] if has_many else []
 
     def write(self) -> None:
         """The report, as far as it is known."""

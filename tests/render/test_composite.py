@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.packed import CLOSE, COUNTS, assert_composites_agree, rays_of, samples_on
+from support.packed import CLOSE, COUNTS, assert_composites_agree, outputs_and_gradients, rays_of, samples_on
 from tinsmith import reference
 from tinsmith.render import composite
 
@@ -238,6 +238,18 @@ def test_under_autocast_in_float32(engine):
     assert found.colour.dtype == torch.float32
     expected = reference.composite(given[0].bfloat16().float(), *given[1:], rays)
     torch.testing.assert_close(found.colour, expected.colour, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_on_cuda_it_agrees_with_the_twin(engine):
+    rays = rays_of([3, 0, 70, 1, 5], gap=1)
+    given = (*samples_on(rays, dense=0.5), torch.rand(len(rays), 3, dtype=torch.float64))
+    cotangents = [torch.randn_like(y) for y in reference.composite(*given[:-1], rays, background=given[-1])]
+    twins, expected = outputs_and_gradients(reference.composite, given, rays, cotangents)
+    there = [one.cuda() for one in given]
+    ours, slopes = outputs_and_gradients(composite, there, rays.cuda(), [c.cuda() for c in cotangents], engine=engine)
+    for one, twin in zip((*ours, *slopes), (*twins, *expected), strict=True):
+        torch.testing.assert_close(one.cpu(), twin, **CLOSE)
 
 
 REFUSALS = {

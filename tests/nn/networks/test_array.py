@@ -369,3 +369,17 @@ def test_initial_weights():
     bounds = [30 / 6, (6 / 24) ** 0.5, (6 / 24) ** 0.5]
     for (weights, _), bound in zip(at_first("Sine").layers(), bounds, strict=True):
         assert 0.99 * bound < weights.abs().max() <= bound
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("way", ["auto", "fused", "matrices"])
+def test_on_cuda_it_agrees_with_plain_torch(engine, way):
+    net = array(engine, 16, 2, 3, act="Tanh", way=way)
+    x, cotangent = normal(2, 3, 21, 3).requires_grad_(), normal(2, 3, 21, 3, seed=5)
+    true = by_hand(net, x.reshape(6, 21, 3)).reshape(2, 3, 21, 3)
+    wanted = torch.autograd.grad(true, (x, net.params), cotangent)
+    net, there = net.cuda(), x.detach().cuda().requires_grad_()
+    ours = net(there)
+    torch.testing.assert_close(ours.cpu(), true, **CLOSE)
+    for one, other in zip(torch.autograd.grad(ours, (there, net.params), cotangent.cuda()), wanted, strict=True):
+        torch.testing.assert_close(one.cpu(), other, **CLOSE)
