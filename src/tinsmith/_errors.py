@@ -142,9 +142,9 @@ def internal_error(kind: Callable[[str], Error], headline: str, rows: Iterable[t
         >>> internal_error(GradientError, "the tape of op `f` is too short").is_internal
         True
     """
-    found = kind(refusal(headline, rows, "Please report this, with the kernel."))
-    found.is_internal = True
-    return found
+    error = kind(refusal(headline, rows, "Please report this, with the kernel."))
+    error.is_internal = True
+    return error
 
 
 def sentence(words: str) -> str:

@@ -98,14 +98,14 @@ def _can_be_imported(module: str) -> bool:
 def _this_distribution() -> metadata.Distribution | None:
     """The installed distribution that this file belongs to; None for a checkout on the path."""
     here = Path(__file__).resolve()
-    for found in metadata.distributions(name="tinsmith"):
-        origin = _origin_of(found)
+    for distribution in metadata.distributions(name="tinsmith"):
+        origin = _origin_of(distribution)
         folder = _local_path(origin)
         is_editable = bool(origin.get("dir_info", {}).get("editable"))
         if is_editable and folder is not None and here.is_relative_to(folder.resolve()):
-            return found
-        if not is_editable and here == Path(str(found.locate_file("tinsmith/_extras.py"))).resolve():
-            return found
+            return distribution
+        if not is_editable and here == Path(str(distribution.locate_file("tinsmith/_extras.py"))).resolve():
+            return distribution
     return None
 
 

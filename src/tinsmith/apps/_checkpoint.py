@@ -47,17 +47,17 @@ def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapp
         return
     rows: list[tuple[str, ...]] = [("file", str(path))]
     for key, value in ours.items():
-        came, wanted = _shorten_pair(str(theirs.get(key)), str(value))
-        rows.append((key, came, "" if theirs.get(key) == value else f"this {what} has {wanted}"))
+        saved, wanted = _shorten_pair(str(theirs.get(key)), str(value))
+        rows.append((key, saved, "" if theirs.get(key) == value else f"this {what} has {wanted}"))
     remedy = "Resume with the input and options that it was made with, or leave out --resume to start afresh."
     raise CheckpointError(refusal(f"the checkpoint is of another {what}", rows, remedy))
 
 
-def _shorten_pair(came: str, wanted: str) -> list[str]:
+def _shorten_pair(saved: str, wanted: str) -> list[str]:
     """Both, each from the place on where they first differ if it is long: the value of one key among many, say."""
-    same = next((place for place, pair in enumerate(zip(came, wanted, strict=False)) if pair[0] != pair[1]), 0)
-    begin = came.rfind(", ", 0, same) + len(", ") if ", " in came[:same] else 0
-    return [_short(text, begin) for text in (came, wanted)]
+    same = next((place for place, pair in enumerate(zip(saved, wanted, strict=False)) if pair[0] != pair[1]), 0)
+    begin = saved.rfind(", ", 0, same) + len(", ") if ", " in saved[:same] else 0
+    return [_short(text, begin) for text in (saved, wanted)]
 
 
 def _short(text: str, begin: int) -> str:

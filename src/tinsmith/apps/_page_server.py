@@ -150,8 +150,8 @@ def _read_page(page: Path) -> bytes:
     return text.replace(_STYLE_HERE, style).encode()
 
 
-def _block(told: dict[str, int]) -> Wish:
-    return Wish("retrain", int(told["row"]), int(told["column"]))
+def _block(message: dict[str, int]) -> Wish:
+    return Wish("retrain", int(message["row"]), int(message["column"]))
 
 
 def _finite(value: Any) -> Any:

@@ -64,9 +64,9 @@ class Processes:
         """Whether one of the processes says so; all get the same answer, and wait for each other."""
         if self.count == 1:
             return flag
-        told = torch.tensor([flag], dtype=torch.int32, device=self._device)
-        dist.all_reduce(told, dist.ReduceOp.MAX, self.group)
-        return bool(told)
+        shared_flag = torch.tensor([flag], dtype=torch.int32, device=self._device)
+        dist.all_reduce(shared_flag, dist.ReduceOp.MAX, self.group)
+        return bool(shared_flag)
 
     def align(self, model: torch.nn.Module) -> None:
         """Give all processes the first one's weights."""

@@ -35,35 +35,37 @@ def adjoint(
         from ..engines import init, list_installed, list_running, of_kernel
     for one in list_installed():
         os.environ.setdefault(f"ENABLE_{one.upper()}_HEADER_PRINT", "False")
-    found = load_object(file, name)
-    _require_kernel(found, file, name)
-    runs_on = engine.value if engine is not None else found.engine if isinstance(found, Op) else of_kernel(found).name
+    target = load_object(file, name)
+    _require_kernel(target, file, name)
+    runs_on = (
+        engine.value if engine is not None else target.engine if isinstance(target, Op) else of_kernel(target).name
+    )
     with stdout_kept():
         if runs_on not in list_running():
             init("cpu", engine=runs_on)
-        text = adjoint_source(_op(found, spec), _split(wrt), runs_on)
+        text = adjoint_source(_op(target, spec), _split(wrt), runs_on)
     _print(text)
 
 
-def _require_kernel(found: Any, file: str, name: str) -> None:
+def _require_kernel(target: Any, file: str, name: str) -> None:
     from ..bridge import Op
     from ..engines import is_kernel
 
-    if isinstance(found, Op) or is_kernel(found):
+    if isinstance(target, Op) or is_kernel(target):
         return
-    refuse_other(file, name, type(found).__name__)
+    refuse_other(file, name, type(target).__name__)
 
 
-def _op(found: Any, spec: str | None) -> Op:
+def _op(target: Any, spec: str | None) -> Op:
     """A kernel as an op, by a spec that is given or follows from its annotations."""
     from ..bridge import Op, declared_spec, op
 
-    if not isinstance(found, Op):
-        return op(spec or declared_spec(found))(found)
+    if not isinstance(target, Op):
+        return op(spec or declared_spec(target))(target)
     if spec is not None:
-        words = f"op `{found.name}` has a spec already"
-        raise InputError(refusal(words, [("its own", str(found.spec)), ("--spec", spec)], "Leave --spec out."))
-    return cast("Op", found)
+        words = f"op `{target.name}` has a spec already"
+        raise InputError(refusal(words, [("its own", str(target.spec)), ("--spec", spec)], "Leave --spec out."))
+    return cast("Op", target)
 
 
 def _split(names: str | None) -> list[str]:

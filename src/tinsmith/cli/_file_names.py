@@ -51,9 +51,9 @@ def refuse_unknown(part: str, file: str, name: str, known: Iterable[str], remedy
     raise InputError(refusal(f"there is no `{part}` in the file", [("file", file), ("name", name)], remedy))
 
 
-def refuse_other(file: str, name: str, came: str) -> NoReturn:
-    """Raises InputError: `name` is `came`, and neither a kernel nor an op."""
-    raise InputError(refusal(f"`{name}` is not a kernel or an op", [("file", file), ("came", came)], _DECORATE))
+def refuse_other(file: str, name: str, type_name: str) -> NoReturn:
+    """Raises InputError: `name` is of type `type_name`, and neither a kernel nor an op."""
+    raise InputError(refusal(f"`{name}` is not a kernel or an op", [("file", file), ("came", type_name)], _DECORATE))
 
 
 def _refuse(part: str, file: str, name: str, known: Iterable[str], owner: str = "") -> NoReturn:
@@ -92,12 +92,12 @@ def _find_bound(table: symtable.SymbolTable) -> set[str]:
 
 
 def _bound_as_global(table: symtable.SymbolTable) -> set[str]:
-    found = set[str]()
+    names = set[str]()
     for inner in table.get_children():
         symbols = inner.get_symbols()
-        found |= {one.get_name() for one in symbols if one.is_declared_global() and one.is_assigned()}
-        found |= _bound_as_global(inner)
-    return found
+        names |= {one.get_name() for one in symbols if one.is_declared_global() and one.is_assigned()}
+        names |= _bound_as_global(inner)
+    return names
 
 
 def _function_that_defines(table: symtable.SymbolTable, name: str) -> str:

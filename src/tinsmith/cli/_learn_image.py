@@ -109,7 +109,7 @@ def _refuse_configuration(image: Path) -> None:
 def _grid(blocks: str | None) -> tuple[int, int] | None:
     if blocks is None:
         return None
-    found = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", blocks)
-    if found is None:
+    match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", blocks)
+    if match is None:
         raise typer.BadParameter(f"{blocks!r} is not rows and columns, such as 16x14.", param_hint="--blocks")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])

@@ -36,12 +36,12 @@ def file_and_name(place: str) -> tuple[str, str]:
 
 
 def _look_up(module: ModuleType, name: str, file: str) -> Any:
-    found: Any = module
+    target: Any = module
     for part in name.split("."):
-        if not hasattr(found, part):
-            refuse_unknown(part, file, name, dir(found))
-        found = getattr(found, part)
-    return found
+        if not hasattr(target, part):
+            refuse_unknown(part, file, name, dir(target))
+        target = getattr(target, part)
+    return target
 
 
 def _run(path: Path) -> ModuleType:

@@ -23,11 +23,11 @@ def python_files(places: Iterable[Path]) -> list[Path]:
         if not place.exists():
             words = "there is no such file or folder"
             raise InputError(refusal(words, [("came", str(place))], "Check the path."))
-    found = [file for place in places for file in (_below(place) if place.is_dir() else [place])]
-    if not found:
+    files = [file for place in places for file in (_below(place) if place.is_dir() else [place])]
+    if not files:
         rows = [("in", ", ".join(map(str, places)))]
         raise InputError(refusal("there is no Python file to check", rows, "Name files, or a folder that has some."))
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(files))
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -77,8 +77,8 @@ class Language:
 
     def matrix_operation(self, name: str) -> object | None:
         """The function behind a method of a vector or matrix."""
-        found = getattr(self._matrix_operations, name, None)
-        return found if callable(found) else None
+        operation = getattr(self._matrix_operations, name, None)
+        return operation if callable(operation) else None
 
     def scalar_type(self, value: Any) -> str | None:
         """A dtype's name; None for anything else."""

@@ -69,14 +69,14 @@ def told_to(listener: Listener, kernel: type, fields: Sequence[type]) -> Iterato
 
 
 @contextlib.contextmanager
-def _replace_method(owner: type, name: str, told: Callable[..., None], thread: int) -> Iterator[None]:
+def _replace_method(owner: type, name: str, replacement: Callable[..., None], thread: int) -> Iterator[None]:
     """Within, a method is another function in one thread."""
     method = vars(owner)[name]
 
     def dispatch(one: Any, *given: Any, **named: Any) -> Any:
         if threading.get_ident() != thread:
             return method(one, *given, **named)
-        return told(one, *given, **named)
+        return replacement(one, *given, **named)
 
     setattr(owner, name, dispatch)
     try:

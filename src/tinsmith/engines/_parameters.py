@@ -15,7 +15,7 @@ def parameters(
 ) -> tuple[Parameter, ...]:
     """All parameters of a kernel, from the engine's own list of them; members in the place of structs."""
     names = {meta.name for meta in metas}
-    found: list[Parameter] = []
+    all_parameters: list[Parameter] = []
     for meta in metas:
         for path, annotation in _members((meta.name,), meta.annotation, struct_type):
             name = "_".join(path)
@@ -31,8 +31,8 @@ def parameters(
                 )
                 raise KernelError(refusal(words, remedy="Give one of the two another name."))
             names.add(name)
-            found.append(replace(parameter, path=path) if is_member else parameter)
-    return tuple(found)
+            all_parameters.append(replace(parameter, path=path) if is_member else parameter)
+    return tuple(all_parameters)
 
 
 def _members(path: tuple[str, ...], annotation: Any, struct_type: type) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -46,13 +46,13 @@ def _members(path: tuple[str, ...], annotation: Any, struct_type: type) -> Itera
 
 def structs(metas: list[Any], struct_type: type) -> dict[tuple[str, ...], Any]:
     """The types of parameters that are structs, and of structs in them, by the names that lead there."""
-    found: dict[tuple[str, ...], Any] = {}
+    by_path: dict[tuple[str, ...], Any] = {}
     left = [((meta.name,), meta.annotation) for meta in metas]
     for path, annotation in left:
         if isinstance(annotation, struct_type):
-            found[path] = annotation
+            by_path[path] = annotation
             left += [((*path, name), member) for name, member in annotation.members.items()]
-    return found
+    return by_path
 
 
 def results(
@@ -60,4 +60,6 @@ def results(
 ) -> tuple[Parameter, ...]:
     """What a kernel returns, from its return annotations; a `template` is of a kind that no array can hold."""
     pairs = [(annotation, describe_one("", annotation)) for annotation in annotations or () if annotation is not None]
-    return tuple(Parameter("", "template", (), text=repr(one)) if found is None else found for one, found in pairs)
+    return tuple(
+        Parameter("", "template", (), text=repr(one)) if parameter is None else parameter for one, parameter in pairs
+    )

@@ -29,10 +29,10 @@ def probes() -> tuple[Probe, ...]:
 def _probes(engine: Engine) -> list[Probe]:
     facts = engine.facts()
     kernel = engine.lang.kernel(doubling(engine.lang))
-    found = [_has(engine, facts, kernel, path) for path in facts.paths]
+    probes = [_has(engine, facts, kernel, path) for path in facts.paths]
     if engine.runtime() is not None and engine.device_type() == "cpu":
-        found += _behaviour(engine)
-    return found
+        probes += _behaviour(engine)
+    return probes
 
 
 def _has(engine: Engine, facts: Facts, kernel: Any, path: str) -> Probe:

@@ -53,8 +53,8 @@ def is_kernel(candidate: object) -> bool:
 
 def find_replaced(candidate: object) -> Replaced | None:
     """What a function of an engine's `grad_replaced` consists of; None for anything else."""
-    found = (replaced_of(_ENGINES[name], candidate) for name in list_loaded())
-    return next((one for one in found if one is not None), None)
+    matches = (replaced_of(_ENGINES[name], candidate) for name in list_loaded())
+    return next((one for one in matches if one is not None), None)
 
 
 def public_name(value: Any) -> str | None:

@@ -49,12 +49,12 @@ def _of_engine(engine: Engine, option: str, value: Any) -> Any:
     if not any(belongs_to(value, other) for other in others):
         return value
     name = public_name(value) or getattr(value, "name", "")  # a dtype's, or an enumeration's
-    found = getattr(engine.lang, name, None) if name else None
-    if found is None:
+    counterpart = getattr(engine.lang, name, None) if name else None
+    if counterpart is None:
         words = f"ts.init cannot give {engine.name} the option `{option}`: it has nothing called `{name or value}`"
         remedy = f'Start each engine with values of its own: ts.init(engine="{engine.name}", {option}=...).'
         raise EngineError(refusal(words, [("came", repr(value))], remedy))
-    return found
+    return counterpart
 
 
 def init_quietly(arch: str, engine: str) -> None:

@@ -35,10 +35,10 @@ def of_numbers(lang: ModuleType, name: str, dtype: str) -> Pair:
 def _by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
     @lang.func
     def apply_each(vector):
-        found = vector
+        result = vector
         for k in lang.static(range(lanes)):
-            found[k] = function(vector[k])
-        return found
+            result[k] = function(vector[k])
+        return result
 
     return apply_each
 

@@ -43,8 +43,8 @@ def _build_exp(lang: ModuleType) -> Any:
         # Two factors would be multiplied with each other first, and overflow: most of 2^n goes to the exponent's bits.
         most = lang.min(lang.max(n, -100), 127)
         scaled = lang.bit_cast(lang.bit_cast(y, i32) + (most << 23), f32)
-        found = scaled * lang.bit_cast((n - most + 127) << 23, f32)
-        return lang.select(c >= f32(-104.0), found, c)  # else NaN
+        result = scaled * lang.bit_cast((n - most + 127) << 23, f32)
+        return lang.select(c >= f32(-104.0), result, c)  # else NaN
 
     return exp
 
@@ -78,11 +78,11 @@ def _build_log(lang: ModuleType) -> Any:
         whole = lang.cast(e, f32)
         part = f + (f * z * p - f32(0.5) * z)
         # It is never below -1: a choice, so that the greatest number is added last, whatever fast arithmetic reorders.
-        found = lang.select(part < f32(-1.0), f32(-1.0), part) + whole * f32(0.69314718)
+        result = lang.select(part < f32(-1.0), f32(-1.0), part) + whole * f32(0.69314718)
         # Numbers below 2^-126 are 0 to both engines, of the library's logarithm too.
         least = f32(1.17549435e-38)
         outside = lang.select(lang.abs(x) < least, -lang.math.inf, lang.math.nan)
-        return lang.select(x >= least, lang.select(x > f32(3.4028234e38), x, found), outside)
+        return lang.select(x >= least, lang.select(x > f32(3.4028234e38), x, result), outside)
 
     return log
 
@@ -159,8 +159,8 @@ def _of_quarter(lang: ModuleType) -> Any:
         c = c * z - f32(1.388731625493765e-3)
         c = c * z + f32(4.166664568298827e-2)
         cosine = f32(1.0) - (f32(0.5) * z - z * z * c)
-        found = lang.select((n & 1) == 0, sine, cosine)
-        return lang.select((n & 2) == 0, found, -found)
+        value = lang.select((n & 1) == 0, sine, cosine)
+        return lang.select((n & 2) == 0, value, -value)
 
     return of_quarter
 
@@ -208,29 +208,29 @@ def _build_pow(lang: ModuleType) -> Any:
         raised = lang.cast(q * r + f64(1.0), f32)
         most = lang.min(lang.max(n, -100), 127)  # in two steps, as `exp` does it
         scaled = lang.bit_cast(lang.bit_cast(raised, i32) + (most << 23), f32)
-        found = scaled * lang.bit_cast((n - most + 127) << 23, f32)
+        result = scaled * lang.bit_cast((n - most + 127) << 23, f32)
         # What has no logarithm, or an exponent without an end.
         no_less, endless = lang.math.inf, f32(3.4028234e38)
         none = lang.select(y > f32(0.0), f32(0.0), no_less)
         all_of = lang.select(y > f32(0.0), no_less, f32(0.0))
         far = lang.select(size > f32(1.0), all_of, lang.select(size < f32(1.0), none, f32(1.0)))
-        found = lang.select(lang.abs(y) > endless, far, found)
-        found = lang.select(size > endless, all_of, found)
-        found = lang.select(size < f32(1.17549435e-38), none, found)  # which is 0 to both engines
+        result = lang.select(lang.abs(y) > endless, far, result)
+        result = lang.select(size > endless, all_of, result)
+        result = lang.select(size < f32(1.17549435e-38), none, result)  # which is 0 to both engines
         near = lang.select(lang.abs(y) < f32(16777216.0), y, f32(0.0))  # others are whole, and even
         count = lang.cast(near, i32)
         is_whole = lang.select(lang.cast(count, f32) == near, 1, 0)
-        found_below = lang.select((count & is_whole & 1) == 1, -found, found)
+        below_zero = lang.select((count & is_whole & 1) == 1, -result, result)
         is_below = lang.select(lang.bit_cast(x, i32) < 0, 1, 0)  # -0.0 too
-        found = lang.select(is_below == 1, found_below, found)
+        result = lang.select(is_below == 1, below_zero, result)
         is_ordinary = lang.select(size < f32(1.17549435e-38), 0, lang.select(size > endless, 0, 1))
-        found = lang.select((is_below & is_ordinary & (1 - is_whole)) == 1, lang.math.nan, found)
+        result = lang.select((is_below & is_ordinary & (1 - is_whole)) == 1, lang.math.nan, result)
         # By bits: fast arithmetic takes `x == x` for true.
         is_nan = (bits & 0x7FFFFFFF) > 0x7F800000
-        found = lang.select(is_nan, lang.math.nan, found)
+        result = lang.select(is_nan, lang.math.nan, result)
         is_nan = (lang.bit_cast(y, i32) & 0x7FFFFFFF) > 0x7F800000
-        found = lang.select(is_nan, lang.math.nan, found)
-        return lang.select(y == f32(0.0), f32(1.0), lang.select(x == f32(1.0), f32(1.0), found))
+        result = lang.select(is_nan, lang.math.nan, result)
+        return lang.select(y == f32(0.0), f32(1.0), lang.select(x == f32(1.0), f32(1.0), result))
 
     return power
 

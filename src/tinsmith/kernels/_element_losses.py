@@ -29,10 +29,10 @@ def vector_loss(lang: ModuleType, name: str, lanes: int, dtype: str) -> Pair:
 def _by_component(lang: ModuleType, function: Any, lanes: int) -> Any:
     @lang.func
     def apply_each(p, t):
-        found = p
+        result = p
         for k in lang.static(range(lanes)):
-            found[k] = function(p[k], t[k])
-        return found
+            result[k] = function(p[k], t[k])
+        return result
 
     return apply_each
 

@@ -50,12 +50,12 @@ def entropy(lang: ModuleType, *, fp: str) -> Entropy:
         for ray in range(rays.shape[0]):
             first, last = span(rays, ray, weights.shape[0])
             whole = total_of(weights, first, last)
-            found = real(0.0)
+            nats = real(0.0)
             if whole > faintest:
                 for i in range(first, last):
                     p = weights[i] / whole
-                    found += p * surprise(p)
-            entropy[ray] = found
+                    nats += p * surprise(p)
+            entropy[ray] = nats
 
     @lang.func
     def steepness(p):

@@ -65,8 +65,8 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
     @lang.func
     def products(work: lang.template(), at, apart, k, d0, d1, d2, d3):
         """Of four samples' numbers at k, of vectors `apart` from each other, with four vectors."""
-        found = work[at][k] * d0 + work[at + apart][k] * d1
-        return found + (work[at + 2 * apart][k] * d2 + work[at + 3 * apart][k] * d3)
+        first_two = work[at][k] * d0 + work[at + apart][k] * d1
+        return first_two + (work[at + 2 * apart][k] * d2 + work[at + 3 * apart][k] * d3)
 
     @lang.func
     def add_output_rows(work: lang.template(), into: lang.template(), p, w, g, tiles):
@@ -187,9 +187,9 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
         at = w + back + kept * ((hidden - 1) % 2)
         for m in range(count):
             for k in range(n_in):
-                found = work[at + m * groups] * params[p + k * groups]
+                sums = work[at + m * groups] * params[p + k * groups]
                 for g in range(1, groups):
-                    found += work[at + m * groups + g] * params[p + k * groups + g]
-                into[s + m, k] = sum_of(found)
+                    sums += work[at + m * groups + g] * params[p + k * groups + g]
+                into[s + m, k] = sum_of(sums)
 
     return clear, add_outputs, add_layers, give_inputs

@@ -75,11 +75,11 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
             s = begin + lanes * tile
             o = samples(s, last)
             incoming = [where_there(s, last, g) for g in lang.static(read(grad_y, o, n_out))]
-            found = there_and_back(params, c, read(x, o, n_in), incoming, sums)
+            grads = there_and_back(params, c, read(x, o, n_in), incoming, sums)
             if lang.static(of_inputs):
                 for m in lang.static(range(lanes - 1, -1, -1)):  # the last sample itself after those that stand in
                     for k in lang.static(range(n_in)):
-                        grad_x[o[m], k] = found[k][m]
+                        grad_x[o[m], k] = grads[k][m]
         store(sums, work, grad_params, task, c)
 
     return backward
@@ -146,11 +146,11 @@ def _samples_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
 
     @lang.func
     def read(numbers: lang.template(), o: lang.template(), count: lang.template()):
-        found = [vector(0.0) for _ in lang.static(range(count))]
+        vectors = [vector(0.0) for _ in lang.static(range(count))]
         for m in lang.static(range(lanes)):
             for k in lang.static(range(count)):
-                found[k][m] = numbers[o[m], k]
-        return found
+                vectors[k][m] = numbers[o[m], k]
+        return vectors
 
     @lang.func
     def where_there(s, last, numbers):
@@ -193,13 +193,13 @@ def _build_hidden_layer(lang: ModuleType, shape: NetworkShape, layer: int) -> An
 
     @lang.func
     def totals_of(params: lang.template(), c, v: lang.template()):
-        found = [vector(0.0) for _ in lang.static(range(width))]
+        totals = [vector(0.0) for _ in lang.static(range(width))]
         for j in lang.static(range(width)):
             if lang.static(biases):
-                found[j] = vector(params[c, row + count, j])
+                totals[j] = vector(params[c, row + count, j])
             for k in lang.static(range(count)):
-                found[j] += params[c, row + k, j] * v[k]
-        return found
+                totals[j] += params[c, row + k, j] * v[k]
+        return totals
 
     return totals_of
 
@@ -211,13 +211,13 @@ def _outputs(lang: ModuleType, shape: NetworkShape) -> Any:
 
     @lang.func
     def totals_of(params: lang.template(), c, v: lang.template()):
-        found = [vector(0.0) for _ in lang.static(range(n_out))]
+        totals = [vector(0.0) for _ in lang.static(range(n_out))]
         for j in lang.static(range(n_out)):
             if lang.static(biases):
-                found[j] = vector(params[c, row + n_out + j // width, j % width])
+                totals[j] = vector(params[c, row + n_out + j // width, j % width])
             for k in lang.static(range(width)):
-                found[j] += params[c, row + j, k] * v[k]
-        return found
+                totals[j] += params[c, row + j, k] * v[k]
+        return totals
 
     return totals_of
 
@@ -264,7 +264,7 @@ def _there_and_back(lang: ModuleType, shape: NetworkShape, turn: Any, layer: int
         totals = totals_of(params, c, v)
         h = [act(total) for total in lang.static(totals)]
         back = rest(params, c, h, given, sums)
-        found = [vector(0.0) for _ in lang.static(range(count))]
+        grads = [vector(0.0) for _ in lang.static(range(count))]
         for j in lang.static(range(width)):
             g = back[j] * act_slope(totals[j])
             if lang.static(biases):
@@ -272,8 +272,8 @@ def _there_and_back(lang: ModuleType, shape: NetworkShape, turn: Any, layer: int
             for k in lang.static(range(count)):
                 sums[(row + k) * width + j] += v[k] * g
                 if lang.static(is_wanted):
-                    found[k] += params[c, row + k, j] * g
-        return found
+                    grads[k] += params[c, row + k, j] * g
+        return grads
 
     return there_and_back
 
@@ -287,13 +287,13 @@ def _turning(lang: ModuleType, shape: NetworkShape, turn: Any) -> Any:
     @lang.func
     def turning(params: lang.template(), c, v: lang.template(), given: lang.template(), sums: lang.template()):
         g = turn(totals_of(params, c, v), given)
-        found = [vector(0.0) for _ in lang.static(range(width))]
+        grads = [vector(0.0) for _ in lang.static(range(width))]
         for j in lang.static(range(n_out)):
             if lang.static(biases):
                 sums[(row + n_out) * width + j] += g[j]
             for k in lang.static(range(width)):
                 sums[(row + j) * width + k] += g[j] * v[k]
-                found[k] += params[c, row + j, k] * g[j]
-        return found
+                grads[k] += params[c, row + j, k] * g[j]
+        return grads
 
     return turning

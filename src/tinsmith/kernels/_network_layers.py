@@ -94,10 +94,10 @@ def outputs_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
 
     @lang.func
     def narrow(vector):
-        found = of_some(0.0)
+        part = of_some(0.0)
         for k in lang.static(range(some)):
-            found[k] = vector[k]
-        return found
+            part[k] = vector[k]
+        return part
 
     @lang.func
     def turn_outputs(params: lang.template(), work: lang.template(), p, w):
@@ -132,9 +132,9 @@ def _first_of(lang: ModuleType, shape: NetworkShape) -> Any:
     @lang.func
     def first_of(params: lang.template(), at):
         """What sums begin with: biases, where there are some."""
-        found = vector(0.0)
+        start = vector(0.0)
         if lang.static(biases):
-            found = params[at]
-        return found
+            start = params[at]
+        return start
 
     return first_of

@@ -167,18 +167,18 @@ def _numbers_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any]:
 
     @lang.func
     def numbers(array: lang.template(), s, part):
-        found = of_some(0.0)
+        row = of_some(0.0)
         for k in lang.static(range(some)):
             if part * some + k < n_out:
-                found[k] = array[s, part * some + k]
-        return found
+                row[k] = array[s, part * some + k]
+        return row
 
     @lang.func
     def widen(vector):
-        found = of_lanes(0.0)
+        wide = of_lanes(0.0)
         for k in lang.static(range(some)):
-            found[k] = vector[k]
-        return found
+            wide[k] = vector[k]
+        return wide
 
     @lang.func
     def keep(work: lang.template(), w, tile, part, g0, g1, g2, g3):

@@ -18,9 +18,9 @@ def total_of(lang: ModuleType, lanes: int, dtype: str) -> Any:
 
     @lang.func
     def total(v):
-        found = vector(0.0)
+        halves = vector(0.0)
         for k in lang.static(range(half)):
-            found[k] = v[k] + v[k + half]
-        return rest(found)
+            halves[k] = v[k] + v[k + half]
+        return rest(halves)
 
     return total

@@ -311,11 +311,11 @@ def from_ends(lang: ModuleType, *, fp: str) -> tuple[Any, Any]:
     @lang.func
     def onto_faces(directions: lang.template(), face, by_t, ray):
         """The gradient in the position where a ray meets a face, of the t at which it does."""
-        found = lang.Vector([0.0, 0.0, 0.0], dt=real)
+        gradient = lang.Vector([0.0, 0.0, 0.0], dt=real)
         for axis in lang.static(range(3)):
             if face == axis:
-                found[axis] = -by_t / directions[ray, axis]
-        return found
+                gradient[axis] = -by_t / directions[ray, axis]
+        return gradient
 
     @lang.func
     def onto_eye(directions: lang.template(), settings: lang.template(), by_light, by_half, by_speed, ray):

@@ -40,16 +40,16 @@ def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
     """
     path = Path(path)
     tensors: dict[str, torch.Tensor] = {}
-    told = json.dumps(_encode(state, "", tensors))
+    structure = json.dumps(_encode(state, "", tensors))
     shared = next((one for one in tensors.values() if is_distributed([one])), None)
     tensors = {name: gather(one) for name, one in tensors.items()}
     if shared is None or as_shared(shared).device_mesh.get_rank() == 0:
-        _write(path, tensors, told)
+        _write(path, tensors, structure)
     if shared is not None:
         torch.distributed.barrier()
 
 
-def _write(path: Path, tensors: dict[str, torch.Tensor], told: str) -> None:
+def _write(path: Path, tensors: dict[str, torch.Tensor], structure: str) -> None:
     require_packages("write_checkpoint", "nn", "safetensors")
     from safetensors.torch import save_file  # not needed to import tinsmith
 
@@ -57,7 +57,7 @@ def _write(path: Path, tensors: dict[str, torch.Tensor], told: str) -> None:
     try:
         beside.touch()
         mode = beside.stat().st_mode
-        save_file(_unshare_memory(tensors), beside, {_METADATA: told})
+        save_file(_unshare_memory(tensors), beside, {_METADATA: structure})
         beside.chmod(mode)  # safetensors leaves files that nobody else may read
         os.replace(beside, path)
     except OSError as cause:
@@ -86,14 +86,14 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 
     try:
         with safe_open(path, "pt") as file:
-            told = (file.metadata() or {}).get(_METADATA)
+            structure = (file.metadata() or {}).get(_METADATA)
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
     except (OSError, SafetensorError) as cause:
         raise _make_broken_error(path, str(cause)) from cause
-    if told is None:
+    if structure is None:
         raise _make_broken_error(path, "tinsmith did not write it")
     try:
-        return dict(_decode(json.loads(told), tensors))
+        return dict(_decode(json.loads(structure), tensors))
     except (KeyError, TypeError, ValueError) as cause:
         raise _make_broken_error(path, f"what it tells of its tensors does not fit them: {cause!r}") from cause
 
@@ -120,10 +120,10 @@ def _below(name: str, key: object) -> str:
     return f"{name}.{key}" if name else str(key)
 
 
-def _decode(told: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
-    if not isinstance(told, dict):
-        return told
-    ((kind, held),) = told.items()
+def _decode(node: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    if not isinstance(node, dict):
+        return node
+    ((kind, held),) = node.items()
     if kind == "tensor":
         return tensors[held]
     if kind == "dict":
@@ -133,14 +133,14 @@ def _decode(told: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
 
 def _unshare_memory(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """On the CPU, and none sharing memory with another, which safetensors refuses."""
-    found: dict[str, torch.Tensor] = {}
+    unshared: dict[str, torch.Tensor] = {}
     seen: set[int] = set()
     for name, tensor in tensors.items():
         here = tensor.cpu().contiguous()
         storage = here.untyped_storage().data_ptr()
-        found[name] = here.clone() if storage in seen else here
+        unshared[name] = here.clone() if storage in seen else here
         seen.add(storage)
-    return found
+    return unshared
 
 
 def _make_broken_error(path: str | Path, reason: str) -> CheckpointError:

@@ -122,12 +122,12 @@ class Trainer:
         self.optimizer.zero_grad()
         losses = self._losses(self.model, x, target)
         losses.sum().backward()
-        found = losses.detach()
+        loss_values = losses.detach()
         if self._process_group is not None:
-            found = found.clone()
-            self._average(found, self._process_group)
+            loss_values = loss_values.clone()
+            self._average(loss_values, self._process_group)
         self.optimizer.step()
-        return found
+        return loss_values
 
     def _average(self, losses: torch.Tensor, group: torch.distributed.ProcessGroup) -> None:
         """Make losses and gradients means over processes."""
@@ -146,12 +146,12 @@ class Trainer:
         part, rows = array.part(at), array.rows(at)
         losses = self._losses(part, x, target)
         gradients = _gradients(losses, array, part, optimizer.parameters)
-        found = losses.detach()
+        loss_values = losses.detach()
         if self._process_group is not None:
-            found = found.clone()
-            average([*[one for one in gradients if one is not None], found], self._process_group)
+            loss_values = loss_values.clone()
+            average([*[one for one in gradients if one is not None], loss_values], self._process_group)
         optimizer.step(rows, gradients)
-        return found
+        return loss_values
 
     def _losses(self, model: torch.nn.Module, x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         if isinstance(model, NetworkArray) and isinstance(self.loss, Loss):
@@ -332,8 +332,8 @@ def _gradients(
     of_part = dict(part.named_parameters())
     twins = {id(parameter): of_part[name] for name, parameter in array.named_parameters()}
     learning = {id(one): twins[id(one)] for one in optimized if id(one) in twins and twins[id(one)].requires_grad}
-    found = dict(zip(learning, torch.autograd.grad(losses.sum(), list(learning.values())), strict=True))
-    return [found.get(id(one)) for one in optimized]
+    gradient_by_id = dict(zip(learning, torch.autograd.grad(losses.sum(), list(learning.values())), strict=True))
+    return [gradient_by_id.get(id(one)) for one in optimized]
 
 
 def _loss(given: str | Config | LossFunction | None) -> LossFunction:
@@ -352,11 +352,11 @@ def _make_batch_source(batches: Iterable[Batch] | Callable[[int], Batch]) -> Cal
 
 def _endless(batches: Iterable[Batch]) -> Iterator[Batch]:
     for epoch in itertools.count():
-        came = False
+        has_batches = False
         for batch in batches:
-            came = True
+            has_batches = True
             yield batch
-        if not came:
+        if not has_batches:
             remedy = "Pass a list, a DataLoader, or a function from the step to its batch."
             rows = [("epochs before", str(epoch))]
             raise ArgumentError(
@@ -366,9 +366,9 @@ def _endless(batches: Iterable[Batch]) -> Iterator[Batch]:
 
 def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str, torch.Tensor]) -> None:
     for name in [*ours, *(name for name in theirs if name not in ours)]:
-        expected, came = (str(tuple(side[name].shape)) if name in side else "none" for side in (ours, theirs))
-        if expected != came:
-            rows = [("tensor", name), ("expected", expected), ("came", came)]
+        expected, actual = (str(tuple(side[name].shape)) if name in side else "none" for side in (ours, theirs))
+        if expected != actual:
+            rows = [("tensor", name), ("expected", expected), ("came", actual)]
             remedy = "Make the model with the configuration that the run had."
             raise CheckpointError(refusal("The checkpoint is of another model.", rows, remedy))
 

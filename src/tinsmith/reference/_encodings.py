@@ -107,7 +107,7 @@ def spherical_harmonics(x: Tensor, degree: int = 4) -> Tensor:
         tensor([0.2821, -0.0000, 0.4886, -0.0000])
     """
     dx, dy, dz = (2 * x - 1).unbind(-1)
-    found = [torch.zeros_like(dx)] * degree**2
+    harmonics = [torch.zeros_like(dx)] * degree**2
     re, im = 1 + 0 * dx, 0 * dx  # of x even where nothing else is, so that there is a gradient
     for m in range(degree):
         below, legendre = torch.zeros_like(dx), torch.ones_like(dx) * math.prod(range(1, 2 * m, 2))
@@ -115,11 +115,11 @@ def spherical_harmonics(x: Tensor, degree: int = 4) -> Tensor:
             if n > m:
                 below, legendre = legendre, ((2 * n - 1) * dz * legendre - (n + m - 1) * below) / (n - m)
             scaled = (-1) ** m * _norm(n, m) * legendre
-            found[n * n + n + m] = scaled * re
+            harmonics[n * n + n + m] = scaled * re
             if m > 0:
-                found[n * n + n - m] = scaled * im
+                harmonics[n * n + n - m] = scaled * im
         re, im = re * dx - im * dy, re * dy + im * dx
-    return torch.stack(found, dim=-1)
+    return torch.stack(harmonics, dim=-1)
 
 
 def _norm(n: int, m: int) -> float:

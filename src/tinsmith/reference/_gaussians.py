@@ -138,7 +138,7 @@ def project_gaussians(
 
 
 def blend_gaussians(
-    found: ProjectedGaussians,
+    projected: ProjectedGaussians,
     colors: Tensor,
     opacities: Tensor,
     width: int,
@@ -148,7 +148,7 @@ def blend_gaussians(
     """Colors and what shines through them: see `tinsmith.render.gaussians.rasterize_to_pixels`.
 
     Args:
-        found: Gaussians in an image. Differentiable in means2d and conics.
+        projected: Gaussians in an image. Differentiable in means2d and conics.
         colors: (n, d). Differentiable.
         opacities: (n). Differentiable.
         width: pixels.
@@ -161,23 +161,23 @@ def blend_gaussians(
     Example:
         >>> intrinsics = torch.tensor([[50.0, 0, 1.5], [0, 50, 0.5], [0, 0, 1]])
         >>> means, covars = torch.tensor([[0.0, 0, 2]]), 0.01 * torch.eye(3)[None]
-        >>> found = project_gaussians(means, covars, torch.eye(4), intrinsics, 3, 1)
-        >>> blend_gaussians(found, torch.ones(1, 1), torch.tensor([0.5]), 3, 1)[1]
+        >>> projected = project_gaussians(means, covars, torch.eye(4), intrinsics, 3, 1)
+        >>> blend_gaussians(projected, torch.ones(1, 1), torch.tensor([0.5]), 3, 1)[1]
         tensor([[0.5367, 0.5000, 0.5367]])
     """
-    dtype = found.means2d.dtype
+    dtype = projected.means2d.dtype
     y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     tile = torch.stack([x, y], -1) // tile_size
     middle = torch.stack([x, y], -1).to(dtype) + 0.5
     image = torch.zeros(height, width, colors.shape[1], dtype=dtype)
     through, is_open = torch.ones(height, width, dtype=dtype), torch.ones(height, width, dtype=torch.bool)
-    for i in found.depths.float().argsort(stable=True).tolist():
-        if not found.radii[i].all():
+    for i in projected.depths.float().argsort(stable=True).tolist():
+        if not projected.radii[i].all():
             continue
-        low = ((found.means2d[i] - found.radii[i]) / tile_size).floor()
-        high = ((found.means2d[i] + found.radii[i]) / tile_size).ceil()
-        apart = middle - found.means2d[i]
-        power = (apart * (apart @ found.conics[i])).sum(-1) / 2
+        low = ((projected.means2d[i] - projected.radii[i]) / tile_size).floor()
+        high = ((projected.means2d[i] + projected.radii[i]) / tile_size).ceil()
+        apart = middle - projected.means2d[i]
+        power = (apart * (apart @ projected.conics[i])).sum(-1) / 2
         alpha = (opacities[i] * torch.exp(-power)).clamp(max=MOST)
         is_hit = is_open & (tile >= low).all(-1) & (tile < high).all(-1) & (power >= 0) & (alpha >= FAINTEST)
         after = through * (1 - alpha)
@@ -263,7 +263,7 @@ def rasterize_gaussians(
     images, alphas = [], []
     for c, (viewmat, camera) in enumerate(zip(viewmats, intrinsics, strict=True)):
         is_compensated = rasterize_mode == "antialiased"
-        found = project_gaussians(
+        projected = project_gaussians(
             means,
             covars,
             viewmat,
@@ -281,12 +281,12 @@ def rasterize_gaussians(
         background = torch.zeros_like(shown[0]) if backgrounds is None else backgrounds[c]
         if render_mode != "RGB":
             has_color = render_mode.startswith("RGB")
-            shown = torch.cat([shown[:, : shown.shape[1] if has_color else 0], found.depths[:, None]], 1)
+            shown = torch.cat([shown[:, : shown.shape[1] if has_color else 0], projected.depths[:, None]], 1)
             background = torch.cat(
                 [background[: len(background) if has_color else 0], torch.zeros_like(background[:1])]
             )
-        peaks = opacities * found.compensations if is_compensated else opacities
-        image, through = blend_gaussians(found, shown, peaks, width, height, tile_size)
+        peaks = opacities * projected.compensations if is_compensated else opacities
+        image, through = blend_gaussians(projected, shown, peaks, width, height, tile_size)
         image, alpha = image + through[..., None] * background, (1 - through)[..., None]
         if render_mode.endswith("ED"):
             image = torch.cat([image[..., :-1], image[..., -1:] / alpha.clamp(min=1e-10)], -1)

@@ -65,18 +65,18 @@ def march(
     for box in (torch.cat([middle - outer, middle + outer]), *([] if scene_box is None else [scene_box])):
         enters, leaves, is_hit = ray_aabb_intersect(origins, directions, box, near=-math.inf)
         first, last, hit = torch.maximum(first, enters), torch.minimum(last, leaves), hit & is_hit
-    edge, found = first, []
+    edge, samples = first, []
     while bool((hit & (edge < last)).any()):
         length = (cone_angle * edge).clamp(min=step, max=max_step)
         t = edge + offsets * length
         stays = hit & (t < last)
         stays &= _is_occupied(origins + t[:, None] * directions, middle, half, occupied)
-        found.append((t, length, stays))
+        samples.append((t, length, stays))
         edge = edge + length
-    if not found:
+    if not samples:
         none = torch.zeros_like(origins[:0, 0])
         return torch.zeros(len(origins), 2, dtype=torch.int32), none.int(), none, none
-    t, length, stays = (torch.stack(column, 1) for column in zip(*found, strict=True))
+    t, length, stays = (torch.stack(column, 1) for column in zip(*samples, strict=True))
     stays &= stays.cumsum(1) <= max_steps
     counts = stays.sum(1)
     rays = torch.stack([counts.cumsum(0) - counts, counts], 1).to(torch.int32)

@@ -51,12 +51,12 @@ def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 0.0) -> 
         >>> entropy_penalty(torch.tensor([0.25, 0.25]), torch.tensor([[0, 2]]))
         tensor([0.6931])
     """
-    found = []
+    entropies = []
     for start, count in rays.tolist():
         weight = weights[start : start + count]
         if count == 0 or weight.sum() <= max(faintest, _FAINTEST):
-            found.append((0 * weight).sum())
+            entropies.append((0 * weight).sum())
         else:
             p = weight / weight.sum()
-            found.append(-(p * p.clamp(min=_FAINTEST).log()).sum())
-    return torch.stack(found)
+            entropies.append(-(p * p.clamp(min=_FAINTEST).log()).sum())
+    return torch.stack(entropies)

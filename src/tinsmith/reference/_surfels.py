@@ -85,7 +85,7 @@ def project_surfels(
 
 
 def blend_surfels(
-    found: ProjectedSurfels,
+    projected: ProjectedSurfels,
     colors: Tensor,
     opacities: Tensor,
     intrinsics: Tensor,
@@ -96,7 +96,7 @@ def blend_surfels(
     """Blend surfels: see `tinsmith.render.gaussians.rasterization_2dgs`.
 
     Args:
-        found: surfels in an image.
+        projected: surfels in an image.
         colors: (n, d).
         opacities: (n).
         intrinsics: (3, 3).
@@ -111,11 +111,11 @@ def blend_surfels(
     Example:
         >>> intrinsics = torch.tensor([[50.0, 0, 1.5], [0, 50, 0.5], [0, 0, 1]])
         >>> means, turns, scales = torch.tensor([[0.0, 0, 2]]), torch.eye(3)[None], torch.tensor([[0.1, 0.1]])
-        >>> found = project_surfels(means, turns, scales, torch.eye(4), intrinsics, 3, 1)
-        >>> blend_surfels(found, torch.ones(1, 1), torch.tensor([0.5]), intrinsics, 3, 1)[1]
+        >>> projected = project_surfels(means, turns, scales, torch.eye(4), intrinsics, 3, 1)
+        >>> blend_surfels(projected, torch.ones(1, 1), torch.tensor([0.5]), intrinsics, 3, 1)[1]
         tensor([[0.5384, 0.5000, 0.5384]])
     """
-    dtype = found.means2d.dtype
+    dtype = projected.means2d.dtype
     y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     tile = torch.stack([x, y], -1) // tile_size
     middle = torch.stack([x, y], -1).to(dtype) + 0.5
@@ -126,18 +126,18 @@ def blend_surfels(
     median = torch.zeros(height, width, dtype=dtype)
     through, is_open = torch.ones(height, width, dtype=dtype), torch.ones(height, width, dtype=torch.bool)
     weights, order = [], []
-    for i in found.depths.float().argsort(stable=True).tolist():
-        if not found.radii[i].all():
+    for i in projected.depths.float().argsort(stable=True).tolist():
+        if not projected.radii[i].all():
             continue
-        low = ((found.means2d[i] - found.radii[i]) / tile_size).floor()
-        high = ((found.means2d[i] + found.radii[i]) / tile_size).ceil()
+        low = ((projected.means2d[i] - projected.radii[i]) / tile_size).floor()
+        high = ((projected.means2d[i] + projected.radii[i]) / tile_size).ceil()
         # Camera matrices may be any, so the plane is that of the axes, which need not be at right angles.
-        axes = found.axes[i]
+        axes = projected.axes[i]
         plane = torch.linalg.cross(axes[:, 0], axes[:, 1])
-        distance = (found.centres[i] @ plane) / (rays @ plane)
-        apart = distance[..., None] * rays - found.centres[i]
+        distance = (projected.centres[i] @ plane) / (rays @ plane)
+        apart = distance[..., None] * rays - projected.centres[i]
         place = apart @ axes @ torch.linalg.inv(axes.mT @ axes)
-        power = torch.minimum(place.square().sum(-1), 2 * (middle - found.means2d[i]).square().sum(-1)) / 2
+        power = torch.minimum(place.square().sum(-1), 2 * (middle - projected.means2d[i]).square().sum(-1)) / 2
         alpha = (opacities[i] * torch.exp(-power)).clamp(max=MOST)
         is_hit = is_open & (tile >= low).all(-1) & (tile < high).all(-1) & (alpha >= FAINTEST)
         after = through * (1 - alpha)
@@ -145,14 +145,14 @@ def blend_surfels(
         is_hit = is_hit & is_open
         weight = torch.where(is_hit, through * alpha, 0.0)
         image = image + weight[..., None] * colors[i]
-        normals = normals + weight[..., None] * found.normals[i]
-        median = torch.where(is_hit & (through > 0.5), found.depths[i], median)
+        normals = normals + weight[..., None] * projected.normals[i]
+        median = torch.where(is_hit & (through > 0.5), projected.depths[i], median)
         through = torch.where(is_hit, after, through)
         weights.append(weight)
         order.append(i)
     distort = torch.zeros(height, width, dtype=dtype)
     for a in range(len(order)):
         for b in range(a):
-            apart = found.depths[order[a]] - found.depths[order[b]]
+            apart = projected.depths[order[a]] - projected.depths[order[b]]
             distort = distort + 2 * weights[a] * weights[b] * apart
     return image, through, normals, distort, median

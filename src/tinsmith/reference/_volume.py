@@ -176,12 +176,12 @@ def _interpolate(volume: Tensor, middle: Tensor) -> Tensor:
 def _differences(volume: Tensor, middle: Tensor) -> Tensor:
     """How the value grows along each axis, a cell: half the difference of the values a cell to either side."""
     last = torch.tensor(volume.shape, dtype=middle.dtype, device=middle.device) - 1
-    found: list[Tensor] = []
+    differences: list[Tensor] = []
     for axis in torch.eye(3, dtype=middle.dtype, device=middle.device):
         above = torch.minimum(middle + axis, last)
         below = (middle - axis).clamp(min=0)
-        found.append((_interpolate(volume, above) - _interpolate(volume, below)) / 2)
-    return torch.stack(found, dim=-1)
+        differences.append((_interpolate(volume, above) - _interpolate(volume, below)) / 2)
+    return torch.stack(differences, dim=-1)
 
 
 def _looked_up(table: Tensor, value: Tensor) -> Tensor:

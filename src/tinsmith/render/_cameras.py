@@ -122,8 +122,8 @@ def image_rays(
     rows, columns = (torch.arange(size, dtype=pose.dtype, device=pose.device) + 0.5 for size in (height, width))
     v, u = torch.meshgrid(rows, columns, indexing="ij")
     pixels = torch.stack([u, v], -1).view(-1, 2)
-    found = pinhole_rays(pose, intrinsics, pixels, convention=convention, normalise=normalise, engine=engine)
-    return Rays(*(rays.view(height, width, 3) for rays in found))
+    flat = pinhole_rays(pose, intrinsics, pixels, convention=convention, normalise=normalise, engine=engine)
+    return Rays(*(rays.view(height, width, 3) for rays in flat))
 
 
 @register_maker("pinhole_rays")
@@ -185,8 +185,8 @@ def _refuse_strangers(cameras: Tensor, count: int) -> None:
         )
 
 
-def _wrong_shape(name: str, expected: str, came: Tensor, remedy: str) -> ShapeError:
-    rows = [("expected", expected), ("came", str(tuple(came.shape)))]
+def _wrong_shape(name: str, expected: str, tensor: Tensor, remedy: str) -> ShapeError:
+    rows = [("expected", expected), ("came", str(tuple(tensor.shape)))]
     return ShapeError(refusal(f"`{name}` has the wrong shape for a pinhole camera", rows, remedy))
 
 

@@ -231,5 +231,5 @@ def _gradients(pull: Any, asked: Asked) -> Sequence[Tensor | None]:
     c_weights = asked.cotangent(3) if by_weights else weights.new_empty(0)
     by_place = asked.wants[2] or asked.wants[3]
     given = (*asked.inputs, weights, left, *(asked.cotangent(j) for j in range(3)), c_weights)
-    found = pull(by_weights, by_place)(*given, **asked.options)
-    return (*(found if by_place else (*found[:2], None, None)), None)
+    gradients = pull(by_weights, by_place)(*given, **asked.options)
+    return (*(gradients if by_place else (*gradients[:2], None, None)), None)

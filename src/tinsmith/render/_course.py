@@ -179,13 +179,13 @@ def _size(total: Tensor) -> int:
 
 @register_maker("march")
 def _march(lang: Any, fp: str, resumes: bool) -> tuple[Op, Op]:
-    found = kernels.march(lang, fp=fp, resumes=resumes)
+    march = kernels.march(lang, fp=fp, resumes=resumes)
     reads = "origins[n, 3], directions[n, 3], aabb[6], bits[l, x, y, z]: i64, offsets[n], cells[3]: i32, ranges[n, 2]"
     rays = "n" if resumes else "0"
     counted = f"counts[n]: i32, runs[n, {kernels.RUNS}, 2]: i32, end[{rays}]: i32"
     init = {"counts": "empty", "runs": "empty", "end": "empty"}
-    count = steady(f"{reads}, begin[{rays}]: i32 -> {counted}", found.count, init=init)
+    count = steady(f"{reads}, begin[{rays}]: i32 -> {counted}", march.count, init=init)
     fill = steady(
-        f"{reads}, runs[n, _, 2]: i32, segments rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]", found.fill
+        f"{reads}, runs[n, _, 2]: i32, segments rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]", march.fill
     )
     return count, fill

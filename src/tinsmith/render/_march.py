@@ -174,12 +174,12 @@ def _alphas(samples: Samples, sigma_fn: Any, alpha_fn: Any) -> Tensor:
     """(s), of the dtype of the samples' t."""
     name, function = ("sigma_fn", sigma_fn) if sigma_fn is not None else ("alpha_fn", alpha_fn)
     assert function is not None
-    found, count = function(samples), len(samples.t)
-    if tuple(found.shape) not in ((count,), (count, 1)):
-        rows = [("expected", f"({count}) or ({count}, 1)"), ("came", str(tuple(found.shape)))]
+    values, count = function(samples), len(samples.t)
+    if tuple(values.shape) not in ((count,), (count, 1)):
+        rows = [("expected", f"({count}) or ({count}, 1)"), ("came", str(tuple(values.shape)))]
         raise ShapeError(refusal(f"`{name}` of march gives another shape", rows, "Give one number a sample."))
-    found = found.reshape(-1).to(samples.t)
-    return found if sigma_fn is None else -torch.expm1(-found * samples.steps)
+    values = values.reshape(-1).to(samples.t)
+    return values if sigma_fn is None else -torch.expm1(-values * samples.steps)
 
 
 def _select(samples: Samples, keep: Tensor) -> Samples:

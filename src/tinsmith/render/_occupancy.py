@@ -227,12 +227,12 @@ class OccupancyGrid(nn.Module):
         if not len(numbers):
             return
         parts = [density_fn(self._places(level, some, generator)) for some in numbers.split(chunk)]
-        found = torch.cat(
+        densities = torch.cat(
             [_check_density(part, len(some)) for part, some in zip(parts, numbers.split(chunk), strict=True)]
         )
         before = held[numbers]
         held[numbers] = self.decay * before  # of a cell that was drawn twice, the same number twice
-        held.scatter_reduce_(0, numbers, found.to(held), "amax")
+        held.scatter_reduce_(0, numbers, densities.to(held), "amax")
 
     def _places(self, level: int, numbers: Tensor, generator: torch.Generator | None) -> Tensor:
         """A random place in each of the cells."""

@@ -68,9 +68,9 @@ def checked_rays(function: str, rays: Tensor, size: int) -> Tensor:
 def checked_floats(function: str, tensors: Mapping[str, Tensor]) -> None:
     """Refuses all but float32 and float64 tensors of one dtype on one device."""
     _require_tensors(function, tensors)
-    found = {name: tensor.dtype for name, tensor in tensors.items()}
-    if len(set(found.values())) > 1 or not set(found.values()) <= FLOATS.keys():
-        rows = [(name, str(dtype)) for name, dtype in found.items()]
+    dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
+    if len(set(dtypes.values())) > 1 or not set(dtypes.values()) <= FLOATS.keys():
+        rows = [(name, str(dtype)) for name, dtype in dtypes.items()]
         remedy = "Pass all of them in float32, or all in float64: `.float()`, `.double()`."
         raise DtypeError(refusal(f"The arguments of `{function}` do not have one dtype that it takes.", rows, remedy))
 

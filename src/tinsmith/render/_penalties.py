@@ -94,24 +94,26 @@ def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, en
     checked_floats("entropy_penalty", {"weights": weights})
     checked_shapes("entropy_penalty", {"weights": (weights, "[s]", (weights.numel(),))})
     where = checked_rays("entropy_penalty", rays, len(weights))
-    (found,) = run(get_op("entropy_penalty", engine, weights), weights, where, faintest=max(float(faintest), _FAINTEST))
-    return found
+    (entropies,) = run(
+        get_op("entropy_penalty", engine, weights), weights, where, faintest=max(float(faintest), _FAINTEST)
+    )
+    return entropies
 
 
 @register_maker("distortion_loss")
 def _distortion_rule(lang: Any, fp: str) -> Rule:
-    found = kernels.distortion(lang, fp=fp)
+    distortion = kernels.distortion(lang, fp=fp)
     arrays = "weights[s], t[s], steps[s], segments rays[n, 2]: i32"
-    value = steady(f"{arrays} -> loss[n]", found.value, adjoint="source", name="distortion_loss")
+    value = steady(f"{arrays} -> loss[n]", distortion.value, adjoint="source", name="distortion_loss")
     slopes = "slope_weights[s], slope_t[s], slope_steps[s]"
-    pull = steady(f"{arrays}, c[n] -> {slopes}", found.pull, adjoint="source", name="distortion_loss_gradients")
+    pull = steady(f"{arrays}, c[n] -> {slopes}", distortion.pull, adjoint="source", name="distortion_loss_gradients")
     return Rule(value, lambda asked: (*pull(*asked.inputs, asked.cotangent(0)), None))
 
 
 @register_maker("entropy_penalty")
 def _entropy_rule(lang: Any, fp: str) -> Rule:
-    found = kernels.entropy(lang, fp=fp)
+    entropy = kernels.entropy(lang, fp=fp)
     arrays = "weights[s], segments rays[n, 2]: i32"
-    value = steady(f"{arrays} -> entropy[n]", found.value, adjoint="source", name="entropy_penalty")
-    pull = steady(f"{arrays}, c[n] -> slope[s]", found.pull, adjoint="source", name="entropy_penalty_gradient")
+    value = steady(f"{arrays} -> entropy[n]", entropy.value, adjoint="source", name="entropy_penalty")
+    pull = steady(f"{arrays}, c[n] -> slope[s]", entropy.pull, adjoint="source", name="entropy_penalty_gradient")
     return Rule(value, lambda asked: (pull(*asked.inputs, asked.cotangent(0), **asked.options), None))

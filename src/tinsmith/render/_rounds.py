@@ -97,8 +97,10 @@ def render_in_rounds(
     """
     refuse_numbers(max_steps=max_steps)
     _refuse_rounds(round_samples, threshold)
-    told = {"step": step, "near": near, "far": far, "scene_box": scene_box, "jitter": jitter}
-    course = plan_course(origins, directions, grid, **told, cone_angle=cone_angle, max_step=max_step, engine=engine)
+    range_options = {"step": step, "near": near, "far": far, "scene_box": scene_box, "jitter": jitter}
+    course = plan_course(
+        origins, directions, grid, **range_options, cone_angle=cone_angle, max_step=max_step, engine=engine
+    )
     count = course.origins.shape[0]
     seen = _Seen(course.origins, threshold, engine)
     alive = torch.arange(count, device=origins.device)
@@ -107,11 +109,11 @@ def render_in_rounds(
     # The first round goes to the field even without a ray: only it knows how many channels there are.
     while is_first or (len(alive) and taken < max_steps):
         most = min(max(round_samples, min(count // max(len(alive), 1), _MOST_A_ROUND)), max_steps - taken)
-        found = find_samples(course, most, begin=begin)
-        samples = Samples(*found[:5], engine)
+        batch = find_samples(course, most, begin=begin)
+        samples = Samples(*batch[:5], engine)
         left = seen.add(samples, alive, field, course.origins, course.directions)
         goes_on = ((samples.rays[:, 1] == most) & (left >= threshold)).nonzero()[:, 0]
-        alive, begin, course = alive[goes_on], found.ends[goes_on], course.select_rays(goes_on)
+        alive, begin, course = alive[goes_on], batch.ends[goes_on], course.select_rays(goes_on)
         taken, is_first = taken + most, False
     return seen.finish(background)
 

@@ -101,5 +101,5 @@ def _by_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
         outputs = _several(rule.value(*leaves, **asked.options))
     pairs = [(y, c) for y, c in zip(outputs, asked.cotangents, strict=True) if c is not None]
     wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    found = iter(torch.autograd.grad([y for y, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True))
-    return [next(found) if wants else None for wants in asked.wants]
+    gradients = iter(torch.autograd.grad([y for y, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True))
+    return [next(gradients) if wants else None for wants in asked.wants]

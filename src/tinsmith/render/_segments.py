@@ -146,45 +146,48 @@ def _get_rule(name: str, values: Tensor, engine: str | None) -> Rule:
 
 
 def _sum_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
-    found = kernels.running_sum(lang, fp=fp, lanes=lanes, exclusive=exclusive)
+    sums = kernels.running_sum(lang, fp=fp, lanes=lanes, exclusive=exclusive)
     value = steady(
-        "values[s, c], segments rays[n, 2]: i32 -> y[s, c]", found.value, adjoint="source", name="running_sum"
+        "values[s, c], segments rays[n, 2]: i32 -> y[s, c]", sums.value, adjoint="source", name="running_sum"
     )
     pull = steady(
-        "segments rays[n, 2]: i32, c[s, k] -> slope[s, k]", found.pull, adjoint="source", name="running_sum_gradient"
+        "segments rays[n, 2]: i32, c[s, k] -> slope[s, k]", sums.pull, adjoint="source", name="running_sum_gradient"
     )
     return Rule(value, lambda asked: (pull(asked.inputs[1], asked.cotangent(0)), None))
 
 
 def _product_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
-    found = kernels.running_product(lang, fp=fp, lanes=lanes, exclusive=exclusive)
+    products = kernels.running_product(lang, fp=fp, lanes=lanes, exclusive=exclusive)
     value = steady(
-        "values[s, c], segments rays[n, 2]: i32 -> y[s, c]", found.value, adjoint="source", name="running_product"
+        "values[s, c], segments rays[n, 2]: i32 -> y[s, c]", products.value, adjoint="source", name="running_product"
     )
     arrays = "values[s, k], segments rays[n, 2]: i32, y[s, k], c[s, k] -> slope[s, k]"
-    pull = steady(arrays, found.pull, adjoint="source", name="running_product_gradient")
+    pull = steady(arrays, products.pull, adjoint="source", name="running_product_gradient")
     return Rule(value, lambda asked: (pull(*asked.inputs, asked.outputs[0], asked.cotangent(0)), None))
 
 
 @register_maker("segment_sum")
 def _segment_sum_rule(lang: Any, fp: str, lanes: int) -> Rule:
-    found = kernels.segment_sum(lang, fp=fp, lanes=lanes)
+    segment_sums = kernels.segment_sum(lang, fp=fp, lanes=lanes)
     value = steady(
-        "values[s, c], segments rays[n, 2]: i32 -> y[n, c]", found.value, adjoint="source", name="segment_sum"
+        "values[s, c], segments rays[n, 2]: i32 -> y[n, c]", segment_sums.value, adjoint="source", name="segment_sum"
     )
     pull = steady(
-        "segments rays[n, 2]: i32, c[n, k] -> slope[s, k]", found.pull, adjoint="source", name="segment_sum_gradient"
+        "segments rays[n, 2]: i32, c[n, k] -> slope[s, k]",
+        segment_sums.pull,
+        adjoint="source",
+        name="segment_sum_gradient",
     )
     return Rule(value, lambda asked: (pull(asked.inputs[1], asked.cotangent(0), s=len(asked.inputs[0])), None))
 
 
 @register_maker("accumulate")
 def _accumulate_rule(lang: Any, fp: str, lanes: int) -> Rule:
-    found = kernels.accumulate(lang, fp=fp, lanes=lanes)
+    weighted_sums = kernels.accumulate(lang, fp=fp, lanes=lanes)
     arrays = "weights[s], values[s, k], segments rays[n, 2]: i32"
-    value = steady(f"{arrays} -> y[n, k]", found.value, adjoint="source", name="accumulate")
+    value = steady(f"{arrays} -> y[n, k]", weighted_sums.value, adjoint="source", name="accumulate")
     slopes = "slope_weights[s], slope_values[s, k]"
-    pull = steady(f"{arrays}, c[n, k] -> {slopes}", found.pull, adjoint="source", name="accumulate_gradients")
+    pull = steady(f"{arrays}, c[n, k] -> {slopes}", weighted_sums.pull, adjoint="source", name="accumulate_gradients")
 
     def gradients(asked: Asked) -> Sequence[Tensor | None]:
         return (*pull(*asked.inputs, asked.cotangent(0)), None)

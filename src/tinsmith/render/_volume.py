@@ -159,8 +159,8 @@ def _pull(engine: str, shaded: bool, asked: Asked) -> Sequence[Tensor | None]:
     wanted = (for_volume, for_table, any(for_rays))
     gradient = get_op("volume_gradient", engine, volume, shaded, on_cpu, volumes, tables, wanted)
     cotangents = (asked.cotangent(index).contiguous() for index in range(3))
-    found = gradient(*asked.inputs, *cotangents, *asked.outputs[3:])
-    return [*found, None, None, None]
+    gradients = gradient(*asked.inputs, *cotangents, *asked.outputs[3:])
+    return [*gradients, None, None, None]
 
 
 def _by_generated(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
@@ -175,8 +175,8 @@ def _by_generated(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
         outputs = rule.value(*tensors)
     wanted = [tensor for tensor, wants in zip(tensors, asked.wants, strict=True) if wants]
     cotangents = [asked.cotangent(index) for index in range(3)]
-    found = iter(torch.autograd.grad(list(outputs[:3]), wanted, cotangents, create_graph=again, allow_unused=True))
-    return [next(found) if wants else None for wants in asked.wants]
+    gradients = iter(torch.autograd.grad(list(outputs[:3]), wanted, cotangents, create_graph=again, allow_unused=True))
+    return [next(gradients) if wants else None for wants in asked.wants]
 
 
 # What a call is given ---------------------------------------------------------------------------
@@ -209,8 +209,8 @@ def _box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:
     return _constant(sides, volume.dtype, volume.device)
 
 
-def _no_box(came: str) -> ArgumentError:
-    rows = [("came", came), ("expected", "min x, y, z, max x, y, z, each min below its max")]
+def _no_box(box: str) -> ArgumentError:
+    rows = [("came", box), ("expected", "min x, y, z, max x, y, z, each min below its max")]
     return ArgumentError(
         refusal("`aabb` of `volume_render` is no box", rows, "Pass [0, 0, 0, 1, 1, 1] for a unit cube.")
     )

@@ -28,21 +28,21 @@ class Call(NamedTuple):
 
 def wrong_rank(call: Call, item: Item, groups: Mapping[str, Sizes]) -> ShapeError:
     """An input has more or fewer dims than its spec."""
-    layout, came = item.layout, len(call.shapes[item.name])
+    layout, rank = item.layout, len(call.shapes[item.name])
     wanted = len(layout.plain) + sum(map(len, groups.values()) if layout.has_batch and layout.has_rest else ())
     least = "at least " if layout.has_batch or layout.has_rest else ""
-    row = _row(call, item, f"{least}{_dims(wanted)} wanted, {came} came")
+    row = _row(call, item, f"{least}{_dims(wanted)} wanted, {rank} came")
     remedy = f"Pass `{item.name}` with {least}{_dims(wanted)}"
-    return ShapeError(refusal(_against_spec(call, item), [row], remedy + _rank_hint(call, item, wanted, came)))
+    return ShapeError(refusal(_against_spec(call, item), [row], remedy + _rank_hint(call, item, wanted, rank)))
 
 
-def _rank_hint(call: Call, item: Item, wanted: int, came: int) -> str:
+def _rank_hint(call: Call, item: Item, wanted: int, rank: int) -> str:
     if wanted == 0 and set(call.shapes[item.name]) == {1}:
         return f": `{item.name}.squeeze()`."
-    if came > wanted and call.spec.batch_name is None:
+    if rank > wanted and call.spec.batch_name is None:
         batched = ", ".join(("*b", *map(str, item.dims)))
         return f"; to run a batch, write `{item.name}[{batched}]` and `*b` in every output."
-    return f": `{item.name}[None]` adds one in front." if came == wanted - 1 else "."
+    return f": `{item.name}[None]` adds one in front." if rank == wanted - 1 else "."
 
 
 def wrong_size(call: Call, item: Item, wanted: int, size: int) -> ShapeError:

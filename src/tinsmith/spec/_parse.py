@@ -77,9 +77,9 @@ def parse(text: str, scratch: str | None = None) -> Spec:
 
 def _refuse_what_is_no_string(text: object, scratch: object) -> None:
     decorate = f'Write the spec first: `@ts.op("{EXAMPLE}")`.'
-    for noun, came, remedy in (("A spec", text, decorate), ("`scratch`", scratch or "", _SCRATCH)):
-        if not isinstance(came, str):
-            headline = f"{noun} is a string, and this is of type `{type(came).__name__}`."
+    for noun, value, remedy in (("A spec", text, decorate), ("`scratch`", scratch or "", _SCRATCH)):
+        if not isinstance(value, str):
+            headline = f"{noun} is a string, and this is of type `{type(value).__name__}`."
             raise ArgumentError(refusal(headline, (), remedy))
 
 

@@ -99,17 +99,17 @@ def sizing(
 
 def _count_rest(spec: Spec, ranks: Mapping[str, int]) -> int | None:
     """How many dims `...` stands for; None where ranks do not fit."""
-    found: int | None = None
+    rest: int | None = None
     for item in spec.inputs:
         spare = ranks[item.name] - len(item.layout.plain)
         if not item.layout.has_rest:
             if spare:
                 return None
             continue
-        if spare < 0 or found not in (None, spare):
+        if spare < 0 or rest not in (None, spare):
             return None
-        found = spare
-    return found or 0
+        rest = spare
+    return rest or 0
 
 
 class _Code:
@@ -147,9 +147,9 @@ class _Code:
             if name in self.known:
                 yield self.unless(f"values[{name!r}] == {self.known[name]}")
             elif name in self.spec.free_dims:
-                found = self.known[name] = self.symbol()
-                yield f"{found} = values[{name!r}]"
-                yield self.unless(f"type({found}) is int and {found} >= 0")
+                symbol = self.known[name] = self.symbol()
+                yield f"{symbol} = values[{name!r}]"
+                yield self.unless(f"type({symbol}) is int and {symbol} >= 0")
         for item in self.spec.made:
             sizes: list[Size] = [] if self.batch is None else [self.batch]
             for dim in item.dims:
@@ -214,10 +214,10 @@ class _Code:
         assert isinstance(dim, Arithmetic) and not isinstance(dim, Anything), "parse refuses `_` in what is made"
         for divisor in _divisors(dim.tree):
             yield self.unless(f"{self.text(divisor)} != 0")
-        found = self.symbol()
-        yield f"{found} = {self.text(dim.tree)}"
-        yield self.unless(f"{found} >= 0")
-        return (found,)
+        symbol = self.symbol()
+        yield f"{symbol} = {self.text(dim.tree)}"
+        yield self.unless(f"{symbol} >= 0")
+        return (symbol,)
 
     def text(self, tree: Tree) -> str:
         if isinstance(tree, tuple):

@@ -84,9 +84,9 @@ class Tokens:
 
     def took(self, text: str) -> bool:
         """Pass the next token if it is this one."""
-        found = self.here.text == text
-        self._position += found
-        return found
+        is_here = self.here.text == text
+        self._position += is_here
+        return is_here
 
     def refuse(self, headline: str, remedy: str, at: Token | None = None) -> NoReturn:
         """Raise SpecError with a caret under a token, by default the next."""

@@ -120,22 +120,22 @@ def returned_every(keep: str | int, length: int) -> int | None:
     if isinstance(keep, str):
         words = f"`keep` of a scan does not know {keep!r}"
         raise ArgumentError(refusal(words, [("known", '"last", "all", or a number of steps')], 'Pass keep="last".'))
-    found = check_positive("keep", keep)
-    if found > length:
+    every = check_positive("keep", keep)
+    if every > length:
         words = "`keep` of a scan is more than its steps, so that no state would be returned"
         raise ArgumentError(refusal(words, [("keep", str(keep)), ("length", str(length))], 'Pass keep="last".'))
-    return found
+    return every
 
 
 def read_memory(memory: str | int) -> int:
     if isinstance(memory, int) and not isinstance(memory, bool) and memory > 0:
         return memory
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
-    unit = None if found is None else _UNITS.get(found[2].upper())
-    if found is None or unit is None:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
+    unit = None if match is None else _UNITS.get(match[2].upper())
+    if match is None or unit is None:
         words = "`memory` of a scan is no amount of memory"
         raise ArgumentError(refusal(words, [("came", repr(memory))], 'Pass "500MB", "2GB", "100MiB", or bytes.'))
-    return int(float(found[1]) * unit)
+    return int(float(match[1]) * unit)
 
 
 def bytes_of(state: Sequence[Like]) -> int:

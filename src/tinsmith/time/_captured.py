@@ -16,28 +16,28 @@ from .._errors import GradientError, refusal
 def captured_leaves(results: Iterable[Tensor], known: Sequence[Tensor]) -> list[Tensor]:
     """Leaves that results depend on and that are not `known`, in the order in which they are found."""
     given = {id(one) for one in known}
-    found: dict[int, Tensor] = {}
+    leaves: dict[int, Tensor] = {}
     queue = [one.grad_fn for one in results if one.grad_fn is not None]
     seen = set(queue)
     while queue:
         node = queue.pop()
         leaf = getattr(node, "variable", None)  # of the node that adds to a leaf's gradient
         if leaf is not None and id(leaf) not in given:
-            found[id(leaf)] = leaf
+            leaves[id(leaf)] = leaf
         for following, _ in node.next_functions:
             if following is not None and following not in seen:
                 seen.add(following)
                 queue.append(following)
-    return list(found.values())
+    return list(leaves.values())
 
 
-def refuse_unknown(step: str, number: int, found: Sequence[Tensor]) -> None:
+def refuse_unknown(step: str, number: int, tensors: Sequence[Tensor]) -> None:
     """Refuse a gradient where a step uses a tensor that the first step did not use, for it would be left out."""
-    if not found:
+    if not tensors:
         return
     words = (
         f"step {number} of a scan over `{step}` uses a tensor that requires a gradient and is no argument of the scan"
     )
-    rows = [("tensor", f"{tuple(found[0].shape)} {found[0].dtype}"), ("in step 0", "not used")]
+    rows = [("tensor", f"{tuple(tensors[0].shape)} {tensors[0].dtype}"), ("in step 0", "not used")]
     remedy = "Pass it in `parameters`: what a step captures is found in the first step alone."
     raise GradientError(refusal(words, rows, remedy))

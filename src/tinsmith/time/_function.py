@@ -59,8 +59,8 @@ class ScanBackward(torch.autograd.Function):
     @staticmethod
     def forward(job: Job, wanted: tuple[bool, ...], given: tuple[bool, ...], *tensors: Tensor) -> tuple[Tensor, ...]:
         count = len(wanted)
-        found = iter(tensors[count:])
-        cotangents = [next(found) if is_given else None for is_given in given]
+        remaining = iter(tensors[count:])
+        cotangents = [next(remaining) if is_given else None for is_given in given]
         made = runner(job, tensors[:count], wanted).backward(cotangents, wanted)
         pairs = zip(made, tensors, wanted, strict=False)
         return tuple(replace_missing(one, like, tensors) for one, like, wants in pairs if wants)
@@ -93,8 +93,8 @@ class ScanBackward(torch.autograd.Function):
             raise GradientError(refusal(words, remedy="Pass it in `parameters`."))
         needs = ctx.needs_input_grad[3:]
         if is_transformed():
-            found = iter(_second_under_transforms(job, wanted, given, tensors, needs, directions))
-            return (None, None, None, *(next(found) if needed else None for needed in needs))
+            grads = iter(_second_under_transforms(job, wanted, given, tensors, needs, directions))
+            return (None, None, None, *(next(grads) if needed else None for needed in needs))
         with job.random.preserve_states(), under_autocast(job.autocast), torch.enable_grad():
             if job.begin is not None:
                 job.random.restore(job.begin)
@@ -108,8 +108,8 @@ class ScanBackward(torch.autograd.Function):
             first = pull_back(ends, leaves, create_graph=True)
             seconds = [(g, d) for g, d in zip(first, directions, strict=True) if g is not None and d is not None]
         asked = [one for one, needed in zip(own, needs, strict=True) if needed]
-        found = iter(pull_back(seconds, asked, create_graph=torch.is_grad_enabled()))
-        return (None, None, None, *(next(found) if needed else None for needed in needs))
+        grads = iter(pull_back(seconds, asked, create_graph=torch.is_grad_enabled()))
+        return (None, None, None, *(next(grads) if needed else None for needed in needs))
 
 
 def _second_under_transforms(
@@ -145,8 +145,8 @@ def _second_under_transforms(
 
 def _replace(tensors: Sequence[Tensor], places: Sequence[bool], others: Sequence[Tensor]) -> list[Tensor]:
     """The tensors, with others in some places."""
-    found = iter(others)
-    return [next(found) if is_place else one for one, is_place in zip(tensors, places, strict=True)]
+    remaining = iter(others)
+    return [next(remaining) if is_place else one for one, is_place in zip(tensors, places, strict=True)]
 
 
 def gradients(
@@ -155,8 +155,8 @@ def gradients(
     """Gradients of all arguments, None where they are not wanted."""
     given = tuple(one is not None for one in cotangents)
     there = [one for one in cotangents if one is not None]
-    found: Any = iter(ScanBackward.apply(job, wanted, given, *tensors, *there))
-    return [next(found) if wants else None for wants in wanted]
+    grads: Any = iter(ScanBackward.apply(job, wanted, given, *tensors, *there))
+    return [next(grads) if wants else None for wants in wanted]
 
 
 def runner(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool]) -> Replay | Launched:
@@ -206,9 +206,9 @@ def _one_by_one(
     """Gradients for cotangents that are batches of torch's older vmap (`is_grads_batched`): each sample by itself."""
     level, whole, dims = older_batches(cotangents)
     size = next(c.shape[0] for c, dim in zip(whole, dims, strict=True) if c is not None and dim is not None)
-    found = []
+    per_sample = []
     for sample in range(size):
         alone = [c if c is None or dim is None else c[sample] for c, dim in zip(whole, dims, strict=True)]
-        found.append(gradients(job, wanted, tensors, alone))
-    columns = zip(*found, strict=True)
+        per_sample.append(gradients(job, wanted, tensors, alone))
+    columns = zip(*per_sample, strict=True)
     return [None if column[0] is None else into_older_batch(torch.stack(column), level) for column in columns]

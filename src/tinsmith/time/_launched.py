@@ -88,8 +88,8 @@ def launches_of(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool] = ()
     results = step.op.results
     outputs = [name for place, name in enumerate(results) if place not in step.places]
     following = [results[place] for place in step.places]
-    found = Launches(stepping, Names(list(state), following, list(inputs), outputs, list(parameters)))
-    return found if not wanted or found.has_backward(job, given.state, wanted) else None
+    launches = Launches(stepping, Names(list(state), following, list(inputs), outputs, list(parameters)))
+    return launches if not wanted or launches.has_backward(job, given.state, wanted) else None
 
 
 class StepPass(NamedTuple):

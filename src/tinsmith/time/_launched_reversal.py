@@ -105,21 +105,21 @@ class LaunchedReversal:
         sources = [*zip(names.following, present[:count], strict=True), *zip(names.outputs, self._room, strict=True)]
         targets = [*zip([*names.state, *self._parameters], following, strict=True)]
         targets += [(name, one[0]) for name, one in self._inputs.items() if name not in self._summed]
-        found = {backward.cotangents[name][0]: room for name, room in sources if name in backward.cotangents}
-        return found | {backward.gradients[name][0]: room for name, room in targets if name in backward.gradients}
+        memory = {backward.cotangents[name][0]: room for name, room in sources if name in backward.cotangents}
+        return memory | {backward.gradients[name][0]: room for name, room in targets if name in backward.gradients}
 
     def _values(self) -> dict[str, Tensor]:
         """Memory of what the pass reads, by name; of what changes from step to step, that of any step."""
         names, given, steps = self._names, self._steps.given, self._steps
-        found: dict[str, Tensor] = {}
+        memory: dict[str, Tensor] = {}
         if self._needs_results:
             self._again.clear()
-            found |= steps.run_again(0, steps.initial, self._again.addresses()).memory
-            found |= dict(zip(names.following, self._again.tensors(), strict=True))
-        found |= dict(zip(names.parameters, given.parameters, strict=True))
-        found |= {name: one[0] for name, one in zip(names.inputs, given.inputs, strict=True)}
-        found |= dict(zip(names.state, given.state, strict=True))
-        return {name: found[name] for name in self._backward.reads}
+            memory |= steps.run_again(0, steps.initial, self._again.addresses()).memory
+            memory |= dict(zip(names.following, self._again.tensors(), strict=True))
+        memory |= dict(zip(names.parameters, given.parameters, strict=True))
+        memory |= {name: one[0] for name, one in zip(names.inputs, given.inputs, strict=True)}
+        memory |= dict(zip(names.state, given.state, strict=True))
+        return {name: memory[name] for name in self._backward.reads}
 
     # Going back -------------------------------------------------------------------------------
     def pull_back(self, number: int, state: list[int]) -> None:
@@ -155,10 +155,10 @@ class LaunchedReversal:
         """Run a step for what its backward pass reads of its results."""
         self._again.clear()
         memory = self._steps.run_again(number, state, self._again.addresses()).memory
-        found = {name: room.data_ptr() for name, room in memory.items()}
-        found |= dict(zip(self._names.following, self._again.addresses(), strict=True))
+        addresses = {name: room.data_ptr() for name, room in memory.items()}
+        addresses |= dict(zip(self._names.following, self._again.addresses(), strict=True))
         for name, move in one.results.items():
-            move(found[name])
+            move(addresses[name])
 
     def _copy_cotangents(self, number: int) -> None:
         """Copy those of outputs that the pass writes to; zeros where there are none."""
@@ -173,13 +173,13 @@ class LaunchedReversal:
     def _sum_samples(self, made: PreparedPass, number: int) -> None:
         """Gradients of arguments that all samples of a batch share."""
         for name in self._summed:
-            found = made.memory[self._backward.gradients[name][0]]
+            gradient = made.memory[self._backward.gradients[name][0]]
             if name in self._inputs:
-                torch.sum(found, 0, out=self._inputs[name][number])
+                torch.sum(gradient, 0, out=self._inputs[name][number])
             elif name in self._wide:
-                self._wide[name].add_(found)
+                self._wide[name].add_(gradient)
             else:
-                self._wide[name] = found.clone()
+                self._wide[name] = gradient.clone()
 
     def gradients(self) -> list[Tensor | None]:
         """Of all arguments."""

@@ -267,8 +267,8 @@ class _Scan(SingleLevelFunction):
         if all(one is None for one in cotangents):
             return (None,) * (2 + count)
         saved = ctx.saved_tensors
-        found = iter(ctx.operators.backward(list(saved[:count]), list(saved[count:]), list(cotangents), *asked))
-        return (None, None, *(next(found) if wants else None for wants in asked.wanted))
+        gradients = iter(ctx.operators.backward(list(saved[:count]), list(saved[count:]), list(cotangents), *asked))
+        return (None, None, *(next(gradients) if wants else None for wants in asked.wanted))
 
 
 class _ScanBackward(SingleLevelFunction):

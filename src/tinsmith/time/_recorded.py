@@ -107,16 +107,16 @@ class Reversal:
         rows = [one for row in stretch.rows for one in row]
         wanted = [True] * len(stretch.state) + [*self._wanted.inputs] * len(stretch.rows)
         wanted += [*self._wanted.parameters, *self._wanted.captured]
-        found = pull_back(ends, [*stretch.state, *rows, *shared], wanted)
+        gradients = pull_back(ends, [*stretch.state, *rows, *shared], wanted)
         count = len(stretch.state)
-        self._state = found[:count]
-        self._put_inputs(stretch.steps, found[count : count + len(rows)])
-        for place, part in enumerate(found[count + len(rows) :]):
+        self._state = gradients[:count]
+        self._put_inputs(stretch.steps, gradients[count : count + len(rows)])
+        for place, part in enumerate(gradients[count + len(rows) :]):
             self._add(place, part)
 
-    def _put_inputs(self, steps: range, found: Sequence[Tensor | None]) -> None:
+    def _put_inputs(self, steps: range, gradients: Sequence[Tensor | None]) -> None:
         width = len(self._inputs)
-        for place, part in enumerate(found):
+        for place, part in enumerate(gradients):
             room = self._inputs[place % width]
             if room is not None and part is not None:
                 room[steps[place // width]] = part
@@ -155,5 +155,5 @@ def pull_back(
     results, cotangents = zip(*ends, strict=True)
     # A graph that a step shares with the outside, behind a captured tensor, is used again in the next step.
     options = {"create_graph": create_graph, "allow_unused": True, "retain_graph": True}
-    found = iter(torch.autograd.grad(results, active, cotangents, **options))
-    return [next(found) if is_asked else None for is_asked in asked]
+    gradients = iter(torch.autograd.grad(results, active, cotangents, **options))
+    return [next(gradients) if is_asked else None for is_asked in asked]

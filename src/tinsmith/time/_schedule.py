@@ -66,10 +66,10 @@ class Schedule:
         """Positions whose states the forward pass keeps, in the order of their slots."""
         if self.every is not None:
             return tuple(range(0, self.length, self.every)) or (0,)
-        found = [0]
-        while (following := self._following(found[-1], self.length, len(found))) is not None:
-            found.append(following)
-        return tuple(found)
+        positions = [0]
+        while (following := self._following(positions[-1], self.length, len(positions))) is not None:
+            positions.append(following)
+        return tuple(positions)
 
     @property
     def capacity(self) -> int:

@@ -33,8 +33,8 @@ class Given(NamedTuple):
 
     def replace_tensors(self, tensors: Sequence[Any]) -> list[Any]:
         """The leaves, with others in place of its tensors."""
-        found = iter(tensors)
-        return [next(found) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves]
+        remaining = iter(tensors)
+        return [next(remaining) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves]
 
 
 class Step(ABC):
@@ -164,8 +164,8 @@ def step_of(step: Any, state: Given, inputs: Given, parameters: Given) -> Step:
         return _layer_step(step, state, inputs, parameters)
     if not callable(step):
         words = "a scan needs an op, a chain, a layer or a function as its step"
-        came = f"{type(step).__name__} {step!r:.60}"
-        raise ArgumentError(refusal(words, [("came", came)], "Make an op of a kernel: `ts.op(spec)(kernel)`."))
+        actual = f"{type(step).__name__} {step!r:.60}"
+        raise ArgumentError(refusal(words, [("came", actual)], "Make an op of a kernel: `ts.op(spec)(kernel)`."))
     return FunctionStep(step, state, inputs, parameters)
 
 
@@ -278,8 +278,8 @@ def _refuse_swapped(op: Op[Any], names: Sequence[str], results: Sequence[str]) -
             if middle and (head or tail):
                 affixes.setdefault((head, tail), {})[name] = result
     by_name: dict[str, str] = {}
-    for found in affixes.values():  # a compiler that reads this knows no `max` with a key
-        by_name = found if len(found) > len(by_name) else by_name
+    for by_affix in affixes.values():  # a compiler that reads this knows no `max` with a key
+        by_name = by_affix if len(by_affix) > len(by_name) else by_name
     by_place = dict(zip(names, results, strict=False))
     if len(by_name) < len(names) or by_name == by_place:
         return

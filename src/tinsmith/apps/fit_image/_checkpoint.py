@@ -75,13 +75,13 @@ def restore(training: Training, checkpoint: Checkpoint) -> None:
 
 
 def _tensors(training: Training) -> dict[str, Tensor]:
-    found = {name: value.detach().cpu() for name, value in training.gaussians.tensors().items()}
+    tensors = {name: value.detach().cpu() for name, value in training.gaussians.tensors().items()}
     for name, value in training.gaussians.tensors().items():
         for key, state in training.optimiser.state[value].items():
-            found[f"adam.{name}.{key}"] = state.cpu()
-    found["history.errors"] = torch.tensor(training.history.errors, dtype=torch.float64)
-    found["history.frames"] = torch.stack(training.history.frames) if training.history.frames else _no_frames()
-    return found
+            tensors[f"adam.{name}.{key}"] = state.cpu()
+    tensors["history.errors"] = torch.tensor(training.history.errors, dtype=torch.float64)
+    tensors["history.frames"] = torch.stack(training.history.frames) if training.history.frames else _no_frames()
+    return tensors
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

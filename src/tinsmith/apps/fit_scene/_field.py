@@ -46,13 +46,13 @@ class Field(torch.nn.Module):
 
     def forward(self, positions: Tensor, directions: Tensor) -> tuple[Tensor, Tensor]:
         """Densities (s) and colours (s, 3) at positions, seen in directions of length 1."""
-        found = self._inside(positions)
+        features = self._inside(positions)
         harmonics = self.harmonics((directions + 1) / 2)
-        return _density(found), self.colour(torch.cat([found[:, 1:], harmonics], -1))
+        return _density(features), self.colour(torch.cat([features[:, 1:], harmonics], -1))
 
     def _inside(self, positions: Tensor) -> Tensor:
         return self.inside((positions / self.bound + 1) / 2)
 
 
-def _density(found: Tensor) -> Tensor:
-    return (found[:, 0] + _START).clamp(max=_MOST).exp()
+def _density(features: Tensor) -> Tensor:
+    return (features[:, 0] + _START).clamp(max=_MOST).exp()

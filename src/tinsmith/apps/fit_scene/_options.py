@@ -46,6 +46,6 @@ class SceneOptions:
         require_ground(self.background)
 
 
-def _require_number(name: str, came: float, wanted: str, fits: bool) -> None:
+def _require_number(name: str, value: float, wanted: str, fits: bool) -> None:
     if not fits:
-        raise InputError(refusal(f"`{name}` does not fit", [("came", str(came)), ("wanted", wanted)]))
+        raise InputError(refusal(f"`{name}` does not fit", [("came", str(value)), ("wanted", wanted)]))

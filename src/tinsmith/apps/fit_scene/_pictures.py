@@ -12,20 +12,20 @@ from ._training import Training
 FILES = PICTURE_FILES
 
 
-def write_all(folder: Path, training: Training, found: Evaluation, seconds: float) -> list[Path]:
+def write_all(folder: Path, training: Training, evaluation: Evaluation, seconds: float) -> list[Path]:
     """Write everything but the checkpoint; each file is whole or not there. Raises InputError."""
-    facts = _facts(training, found, seconds)
-    return write_files(folder, picture_writers(training, found, facts, turntable(training)))
+    facts = _facts(training, evaluation, seconds)
+    return write_files(folder, picture_writers(training, evaluation, facts, turntable(training)))
 
 
-def _facts(training: Training, found: Evaluation, seconds: float) -> dict[str, object]:
-    told = ("rays", "bound", "samples", "background", "distortion", "seed")
+def _facts(training: Training, evaluation: Evaluation, seconds: float) -> dict[str, object]:
+    option_names = ("rays", "bound", "samples", "background", "distortion", "seed")
     return {
-        **describe_scene(training, found),
+        **describe_scene(training, evaluation),
         "steps": training.steps,
         "seconds": seconds,
         "parameters": sum(part.numel() for part in training.scene.parameters()),
         "occupied": float(training.scene.grid.share),
-        **{name: getattr(training.options, name) for name in told},
+        **{name: getattr(training.options, name) for name in option_names},
         "field": {"grid": GRID, "density": DENSITY, "harmonics": HARMONICS, "colour": COLOUR},
     }

@@ -89,16 +89,16 @@ def _fit(training: Training, options: SceneOptions, watch: Watch | None, viewer:
         if is_new:
             files = [save()]  # first: it is what cannot be made again
         training.look()
-        found = evaluate_model(training)
-        training.trainer.log(psnr=found.psnr, ssim=found.ssim)
+        evaluation = evaluate_model(training)
+        training.trainer.log(psnr=evaluation.psnr, ssim=evaluation.ssim)
         training.trainer.close()
         if is_new:
-            files = [*write_all(options.out, training, found, seconds), *files]
+            files = [*write_all(options.out, training, evaluation, seconds), *files]
         if viewer is not None:
             viewer.stay(options.out)
         processes.wait()
-    plain = summarize_picture_run(training, found.psnr, taken, seconds, files, found.flat_psnr)
-    return SceneReached(**vars(plain), ssim=found.ssim, held_out=len(dataset.test))
+    plain = summarize_picture_run(training, evaluation.psnr, taken, seconds, files, evaluation.flat_psnr)
+    return SceneReached(**vars(plain), ssim=evaluation.ssim, held_out=len(dataset.test))
 
 
 def _check_options(options: SceneOptions) -> tuple[Dataset, dict[str, Any] | None]:

@@ -12,11 +12,11 @@ from ._training import Training
 FILES = (*PICTURE_FILES, "depth.gif", "splats.ply")
 
 
-def write_all(folder: Path, training: Training, found: Evaluation, seconds: float) -> list[Path]:
+def write_all(folder: Path, training: Training, evaluation: Evaluation, seconds: float) -> list[Path]:
     """Write everything but the checkpoint; each file is whole or not there. Raises InputError."""
     frames = turntable(training)
     depths = depth_frames(frames)
-    writers = picture_writers(training, found, _facts(training, found, seconds), frames)
+    writers = picture_writers(training, evaluation, _facts(training, evaluation, seconds), frames)
     writers |= {
         "depth.gif": lambda path: write_loop(path, depths),
         "splats.ply": lambda path: save_ply(path, training.trainer.params),
@@ -24,12 +24,12 @@ def write_all(folder: Path, training: Training, found: Evaluation, seconds: floa
     return write_files(folder, writers)
 
 
-def _facts(training: Training, found: Evaluation, seconds: float) -> dict[str, object]:
-    told = ("degree", "strategy", "background", "seed", "most")
+def _facts(training: Training, evaluation: Evaluation, seconds: float) -> dict[str, object]:
+    option_names = ("degree", "strategy", "background", "seed", "most")
     return {
-        **describe_scene(training, found),
+        **describe_scene(training, evaluation),
         "steps": training.steps,
         "seconds": seconds,
         "gaussians": len(training.trainer),
-        **{name: getattr(training.options, name) for name in told},
+        **{name: getattr(training.options, name) for name in option_names},
     }

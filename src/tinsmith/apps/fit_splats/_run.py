@@ -81,13 +81,13 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
         if is_new:
             files = [save()]  # first: it is what cannot be made again
         look(training)
-        found = evaluate_model(training)
+        evaluation = evaluate_model(training)
         if is_new:
-            files = [*write_all(options.out, training, found, seconds), *files]
+            files = [*write_all(options.out, training, evaluation, seconds), *files]
         if viewer is not None:
             viewer.stay(options.out)
-    plain = summarize_picture_run(training, found.psnr, taken, seconds, files, found.flat_psnr)
-    return SceneReached(**vars(plain), ssim=found.ssim, held_out=len(dataset.test))
+    plain = summarize_picture_run(training, evaluation.psnr, taken, seconds, files, evaluation.flat_psnr)
+    return SceneReached(**vars(plain), ssim=evaluation.ssim, held_out=len(dataset.test))
 
 
 def _check_options(options: SplatOptions) -> tuple[Dataset, dict[str, Any] | None]:

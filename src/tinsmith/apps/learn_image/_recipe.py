@@ -111,5 +111,7 @@ def _count(path: Path, name: str, given: Any) -> int:
     return given
 
 
-def _misfit(path: Path, name: str, came: Any, expected: str) -> ConfigError:
-    return ConfigError(refusal(f"`{path}: {name}` does not fit.", [("came", json.dumps(came)), ("expected", expected)]))
+def _misfit(path: Path, name: str, value: Any, expected: str) -> ConfigError:
+    return ConfigError(
+        refusal(f"`{path}: {name}` does not fit.", [("came", json.dumps(value)), ("expected", expected)])
+    )

@@ -118,11 +118,11 @@ class Training:
         return self._image(self.looked_at)
 
     def _image(self, blocks: Blocks) -> Tensor:
-        positions, found = blocks.positions, list[Tensor]()
+        positions, parts = blocks.positions, list[Tensor]()
         for chunk in positions.split(max(1, _CHUNK // len(positions)), dim=1):
             colours = self.trainer.inference(self._as_taken(chunk))
-            found.append(colours.reshape(len(positions), -1, 3))
-        return blocks.assemble_image(torch.cat(found, 1))
+            parts.append(colours.reshape(len(positions), -1, 3))
+        return blocks.assemble_image(torch.cat(parts, 1))
 
     def look(self, image: Tensor) -> None:
         """Remember how good a glance is, which was taken at this step."""

@@ -45,8 +45,8 @@ def _list_frames(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
     if first is not None:
         listed, points = read_transforms(first), NO_POINTS
     elif holds_colmap(folder):
-        found = read_colmap(folder)
-        listed, points = found.frames, Points(found.points, found.colors)
+        reconstruction = read_colmap(folder)
+        listed, points = reconstruction.frames, Points(reconstruction.points, reconstruction.colors)
     else:
         rows = [("dataset", str(folder)), ("wanted", f"{_TRAIN}, {_ALL}, or COLMAP's cameras.bin or cameras.txt")]
         raise InputError(refusal("the folder holds no dataset", rows))
@@ -107,9 +107,9 @@ def write_dataset(folder: Path, dataset: Dataset) -> None:
             require_writable((folder / name).parent)
             with written_beside(folder / name) as beside:
                 Image.fromarray(pixels.numpy()).save(beside)
-        told = json.dumps(_transforms(views, dataset.width), indent=1) + "\n"
+        text = json.dumps(_transforms(views, dataset.width), indent=1) + "\n"
         with written_beside(folder / part) as beside:
-            beside.write_text(told, encoding="utf-8")
+            beside.write_text(text, encoding="utf-8")
 
 
 def _transforms(views: Views, width: int) -> dict[str, object]:

@@ -76,9 +76,9 @@ def look(training: SceneTraining) -> None:
     test, history = training.dataset.test, training.history
     numbers = list(range(0, len(test), -(-len(test) // _LOOKED_AT)))
     targets = as_pixels(test.at(numbers).on(training.ground.cpu()))
-    found = [
+    psnrs = [
         psnr_of_pixels(as_pixels(training.view(test, number).colour), target)
         for number, target in zip(numbers, targets, strict=True)
     ]
     history.looked.append(training.step)
-    history.psnrs.append(sum(found) / len(found))
+    history.psnrs.append(sum(psnrs) / len(psnrs))

@@ -36,7 +36,7 @@ _SEEN_THROUGH = 0.05  # opacity below which a depth says nothing
 
 
 def picture_writers(
-    training: SceneTraining, found: Evaluation, facts: Mapping[str, object], frames: Sequence[Rendered]
+    training: SceneTraining, evaluation: Evaluation, facts: Mapping[str, object], frames: Sequence[Rendered]
 ) -> dict[str, Writer]:
     """How each of `FILES` is written; `frames` are a turntable's."""
     history = training.history
@@ -46,9 +46,9 @@ def picture_writers(
     }
     shown = [as_pixels(frame.colour) for frame in frames]
     writers = (
-        _comparison(found).save,
-        _depths(found).save,
-        _opacities(found).save,
+        _comparison(evaluation).save,
+        _depths(evaluation).save,
+        _opacities(evaluation).save,
         lambda path: write_loop(path, shown),
         lambda path: write_curve(path, curves, logarithmic="loss"),
         lambda path: write_summary(path, facts),
@@ -62,27 +62,27 @@ def _pick_evenly(count: int) -> list[int]:
     return [round(place * (count - 1) / max(1, shown - 1)) for place in range(shown)]
 
 
-def _comparison(found: Evaluation) -> Image.Image:
+def _comparison(evaluation: Evaluation) -> Image.Image:
     rows: list[Image.Image] = []
-    for number in _pick_evenly(len(found.ours)):
-        ours, truth = found.ours[number], found.truth[number]
+    for number in _pick_evenly(len(evaluation.ours)):
+        ours, truth = evaluation.ours[number], evaluation.truth[number]
         panels = {
             f"held-out view {number}": picture(truth),
-            f"ours, {decibels(found.psnrs[number])}, SSIM {found.ssims[number]:.3f}": picture(ours),
+            f"ours, {decibels(evaluation.psnrs[number])}, SSIM {evaluation.ssims[number]:.3f}": picture(ours),
             f"the error, {BRIGHTEST_ERROR:.0%} and more: bright": error_map(ours, truth),
         }
         rows.append(side_by_side(panels))
     return stack_sheets(rows)
 
 
-def _depths(found: Evaluation) -> Image.Image:
+def _depths(evaluation: Evaluation) -> Image.Image:
     """Near is yellow, far is violet; what is seen through is white."""
-    near, far = _depth_range(found.depth, found.opacity)
+    near, far = _depth_range(evaluation.depth, evaluation.opacity)
     panels = {
         f"view {number}: depth, {near:.2f} yellow to {far:.2f} violet": _shaded_depth(
-            found.depth[number], found.opacity[number], near, far
+            evaluation.depth[number], evaluation.opacity[number], near, far
         )
-        for number in _pick_evenly(len(found.depth))
+        for number in _pick_evenly(len(evaluation.depth))
     }
     return side_by_side(panels)
 
@@ -109,9 +109,9 @@ def _shaded_depth(depth: Tensor, opacity: Tensor, near: float, far: float) -> Im
     return Image.composite(shown, Image.new("RGB", shown.size, "white"), mask)
 
 
-def _opacities(found: Evaluation) -> Image.Image:
-    shown = _pick_evenly(len(found.opacity))
-    return side_by_side({f"view {number}: opacity": picture(as_pixels(found.opacity[number])) for number in shown})
+def _opacities(evaluation: Evaluation) -> Image.Image:
+    shown = _pick_evenly(len(evaluation.opacity))
+    return side_by_side({f"view {number}: opacity": picture(as_pixels(evaluation.opacity[number])) for number in shown})
 
 
 def turntable(training: SceneTraining) -> list[Rendered]:
@@ -126,7 +126,7 @@ def turntable(training: SceneTraining) -> list[Rendered]:
     return [training.render_camera(pose, intrinsics, sides, "opengl") for pose in poses]
 
 
-def describe_scene(training: SceneTraining, found: Evaluation) -> dict[str, object]:
+def describe_scene(training: SceneTraining, evaluation: Evaluation) -> dict[str, object]:
     """The facts of a summary that all trainings have."""
     dataset = training.dataset
     return {
@@ -135,8 +135,8 @@ def describe_scene(training: SceneTraining, found: Evaluation) -> dict[str, obje
         "height": dataset.height,
         "views": len(dataset.train),
         "held_out": len(dataset.test),
-        "psnr_db": found.psnr,
-        "ssim": found.ssim,
-        "psnr_db_by_view": dict(zip(dataset.test.names, found.psnrs, strict=True)),
+        "psnr_db": evaluation.psnr,
+        "ssim": evaluation.ssim,
+        "psnr_db_by_view": dict(zip(dataset.test.names, evaluation.psnrs, strict=True)),
         "step": training.step,
     }

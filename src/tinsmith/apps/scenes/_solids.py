@@ -93,12 +93,12 @@ class Torus:
     tube: float
 
     def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
-        found = torch.full_like(origins[:, 0], math.inf)
+        distances = torch.full_like(origins[:, 0], math.inf)
         around = _quadratic(*_ball(origins, directions, self.ring + self.tube))
         near = torch.isfinite(around).all(0).nonzero()[:, 0]  # the others miss the ball around it
         if len(near):
-            found[near] = self._among(origins[near], directions[near], around[:, near].mean(0))
-        return found
+            distances[near] = self._among(origins[near], directions[near], around[:, near].mean(0))
+        return distances
 
     def _among(self, origins: Tensor, directions: Tensor, middle: Tensor) -> Tensor:
         """Crossings of rays; `middle`: t where each is closest to the origin, from where its quartic is solved.

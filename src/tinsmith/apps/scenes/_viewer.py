@@ -69,7 +69,7 @@ class Viewer:
         self._lock = threading.Lock()
         self._visitors: dict[int, _Visitor] = {}
         self._is_paused = False
-        self._told = ""
+        self._shown_text = ""
         self._make_panel()
         server.on_client_connect(self._welcome)
         server.on_client_disconnect(self._dismiss)
@@ -178,11 +178,11 @@ class Viewer:
     def tell(self, status: str, more: str = "") -> None:
         """Show how far it is, and what more there is to say."""
         training = self._training
-        told = f"**{status}**, step {training.step} of {training.steps}"
-        told += "" if math.isnan(training.psnr) else f", held out {decibels(training.psnr, 2)}"
-        told += f"; {more}." * bool(more)
-        if told != self._told:
-            self._status.content = self._told = told
+        text = f"**{status}**, step {training.step} of {training.steps}"
+        text += "" if math.isnan(training.psnr) else f", held out {decibels(training.psnr, 2)}"
+        text += f"; {more}." * bool(more)
+        if text != self._shown_text:
+            self._status.content = self._shown_text = text
 
     def _draw(self) -> None:
         """A picture for every visitor whose is out of date."""

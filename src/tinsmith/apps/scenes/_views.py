@@ -88,7 +88,7 @@ def dataset_of(name: str, train: Views, test: Views, points: Points = NO_POINTS)
     """The dataset of these views and points."""
     digest = hashlib.sha256()
     for views in (train, test):
-        for tensor in (views.pictures, *(told.round(decimals=6) for told in (views.poses, views.intrinsics))):
+        for tensor in (views.pictures, *(matrices.round(decimals=6) for matrices in (views.poses, views.intrinsics))):
             digest.update(repr(tuple(tensor.shape)).encode() + tensor.contiguous().numpy().tobytes())
     if len(points.positions):
         digest.update(points.positions.numpy().tobytes() + points.colors.numpy().tobytes())

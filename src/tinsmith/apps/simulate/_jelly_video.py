@@ -94,7 +94,7 @@ class JellyVideo(Simulation):
 
     def look(self) -> Look:
         """The video that was seen, and that of the ring that was found."""
-        found = self.record(self.stiffness, self.throw)
-        pairs = [torch.cat([self.video[at], found[at]], 1) for at in range(0, self.steps, self.every)]
+        fitted_video = self.record(self.stiffness, self.throw)
+        pairs = [torch.cat([self.video[at], fitted_video[at]], 1) for at in range(0, self.steps, self.every)]
         off = (self.stiffness - self.truth[0]).exp().item()
         return Look([in_colours(one, 0.0, 5.0, 5, "magma") for one in pairs], abs(off - 1.0))

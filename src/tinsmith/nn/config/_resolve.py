@@ -122,11 +122,11 @@ def _value(key: Key, called: str, where: str, name: str, value: Any) -> Any:
 
 def _settle_options(component: Component, called: str, options: Options, given: frozenset[str], where: str) -> Options:
     assert component.settle is not None
-    came = dict(options)
+    original = dict(options)
     try:
         return component.settle(options, given)
     except Misfit as error:
-        _refuse_value(called, where, error.key, came[error.key], str(error))
+        _refuse_value(called, where, error.key, original[error.key], str(error))
 
 
 def _resolve_nested(
@@ -138,8 +138,8 @@ def _resolve_nested(
         return (_section(catalog, kind, config.get("nested", {}), f"{where}.nested", share=()),)
     parts = config.get("nested")
     if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
-        came = _format_value(parts) if "nested" in config else "nothing"
-        rows = [("came", came), ("expected", f"a list of one {kind} or more")]
+        actual = _format_value(parts) if "nested" in config else "nothing"
+        rows = [("came", actual), ("expected", f"a list of one {kind} or more")]
         raise ConfigError(refusal(f"`{where}.nested` of {component.otype} does not fit.", rows))
     sections = tuple(
         _section(catalog, kind, part, f"{where}.nested[{i}]", catalog.share) for i, part in enumerate(parts)

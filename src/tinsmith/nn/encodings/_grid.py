@@ -68,11 +68,11 @@ class Grid(Encoder):
     def _levels_on(self, device: torch.device) -> tuple[Tensor, Tensor]:
         if torch.compiler.is_compiling():
             return self.scales.to(device), self.cells.to(device)
-        found = self._there.get(device)
-        if found is None:
+        levels = self._there.get(device)
+        if levels is None:
             with outside_transforms():
-                found = self._there[device] = (self.scales.to(device), self.cells.to(device))
-        return found
+                levels = self._there[device] = (self.scales.to(device), self.cells.to(device))
+        return levels
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_there": {}}

@@ -174,14 +174,14 @@ class NetworkArray(torch.nn.Module):
         rows = self.rows(at)
         params = own_rows(self.params.detach())
         chosen = params if rows is None else params[rows]
-        found = NetworkArray.__new__(NetworkArray)
-        torch.nn.Module.__init__(found)
-        found.grid_shape, found.config, found.engine, found.way = (len(chosen),), self.config, self.engine, self.way
-        found.n_input_dims, found.n_output_dims, found._layouts = self.n_input_dims, self.n_output_dims, self._layouts
-        found.owners = None
-        found.params = torch.nn.Parameter(chosen.clone(), self.params.requires_grad)
-        found.encoding = self.encoding.part(rows) if self.encoding else None
-        return found
+        array = NetworkArray.__new__(NetworkArray)
+        torch.nn.Module.__init__(array)
+        array.grid_shape, array.config, array.engine, array.way = (len(chosen),), self.config, self.engine, self.way
+        array.n_input_dims, array.n_output_dims, array._layouts = self.n_input_dims, self.n_output_dims, self._layouts
+        array.owners = None
+        array.params = torch.nn.Parameter(chosen.clone(), self.params.requires_grad)
+        array.encoding = self.encoding.part(rows) if self.encoding else None
+        return array
 
     # Running -------------------------------------------------------------------------------
     def forward(self, x: torch.Tensor, at: At = None) -> torch.Tensor:
@@ -234,10 +234,10 @@ class NetworkArray(torch.nn.Module):
         if self._is_fused(x) and loss.otype in ELEMENT_LOSSES and plain:
             samples = equal_batches(len(params), flat.shape[1], x.device)
             given = encoded.flatten(0, 1), goal.flatten(0, 1), samples
-            found = _fused.losses(self.layout, loss.otype, params, *given, self.engine)
+            losses = _fused.losses(self.layout, loss.otype, params, *given, self.engine)
         else:
-            found = loss.of_each(self.forward(x, at).reshape(goal.shape), goal)
-        return found.reshape(grid) if len(grid) > 1 else found  # views cost a small step some percent
+            losses = loss.of_each(self.forward(x, at).reshape(goal.shape), goal)
+        return losses.reshape(grid) if len(grid) > 1 else losses  # views cost a small step some percent
 
     def route_points(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
         """Outputs of scattered points, each by the network of its cell, back in the points' order.
@@ -269,8 +269,10 @@ class NetworkArray(torch.nn.Module):
         params = own_rows(self.params)
         points = self.encoding.route_points(points, rows) if self.encoding else points
         if self._is_fused(points) and not self._is_transformed():  # no transform goes through the sorting
-            found = sorted_by(rows, len(params), self.engine)
-            return found.restore(_fused.outputs(self.layout, params, found.sort(points), found.samples, self.engine))
+            sorting = sorted_by(rows, len(params), self.engine)
+            return sorting.restore(
+                _fused.outputs(self.layout, params, sorting.sort(points), sorting.samples, self.engine)
+            )
         return _matrices.route_points(self.layout, params, points, rows)
 
     def _is_fused(self, x: torch.Tensor) -> bool:

@@ -78,12 +78,12 @@ class CellEncoding(torch.nn.Module):
 
     def part(self, rows: torch.Tensor | None) -> CellEncoding:
         """Those of some cells, with a copy of their parameters."""
-        found = CellEncoding.__new__(CellEncoding)
-        torch.nn.Module.__init__(found)
-        found.section, found.encoder, found.engine = self.section, self.encoder, self.engine
-        found.n_output_dims = self.n_output_dims
+        encoding = CellEncoding.__new__(CellEncoding)
+        torch.nn.Module.__init__(encoding)
+        encoding.section, encoding.encoder, encoding.engine = self.section, self.encoder, self.engine
+        encoding.n_output_dims = self.n_output_dims
         params = own_rows(self.params.detach())
         chosen = params if rows is None else params[rows]
-        found._hold(chosen.clone())
-        found.requires_grad_(self.params.requires_grad)
-        return found
+        encoding._hold(chosen.clone())
+        encoding.requires_grad_(self.params.requires_grad)
+        return encoding

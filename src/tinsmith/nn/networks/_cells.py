@@ -52,10 +52,10 @@ class Cells:
             remedy = f"Count cells from 0 to {self.count - 1}, or each axis of the grid from 0."
             raise ArgumentError(refusal("`at` names a cell outside the grid", rows, remedy))
         steps = torch.tensor([math.prod(self.grid_shape[axis + 1 :]) for axis in range(len(self.grid_shape))])
-        found = (given * steps.to(given.device)).sum(1) if is_places else given
-        if len(found.unique()) != len(found):
+        cells = (given * steps.to(given.device)).sum(1) if is_places else given
+        if len(cells.unique()) != len(cells):
             raise ArgumentError(refusal("`at` names a cell twice", remedy="Name each once."))
-        return found
+        return cells
 
 
 def grid_of(given: int | Sequence[int]) -> tuple[int, ...]:

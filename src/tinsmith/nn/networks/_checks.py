@@ -59,9 +59,9 @@ def _misfit(module: _Module, x: Tensor) -> ShapeError:
 
 def unfit_params(module: _Module, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
     """Adds to torch's errors of loading, the last of `args`, what the size of `params` may mean."""
-    came = state_dict.get(f"{prefix}params")
-    if isinstance(came, Tensor) and came.shape != module.params.shape:
+    saved = state_dict.get(f"{prefix}params")
+    if isinstance(saved, Tensor) and saved.shape != module.params.shape:
         args[-1].append(
-            f"`{prefix}params` has {came.numel()} numbers for a {type(module).__name__} of {module.params.numel()}. "
+            f"`{prefix}params` has {saved.numel()} numbers for a {type(module).__name__} of {module.params.numel()}. "
             "If tiny-cuda-nn saved it, make the module with alignment=16; else as the one that was saved."
         )

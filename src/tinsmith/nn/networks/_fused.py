@@ -42,10 +42,10 @@ class _Learned(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, params: torch.Tensor, x: torch.Tensor, target: torch.Tensor, samples: Samples, op: Op) -> Any:
-        found: Any = op(x, target, params, *samples)
+        results: Any = op(x, target, params, *samples)
         ctx.save_for_backward(params, x, target)
-        ctx.samples, ctx.op, ctx.slopes = samples, op, [found.slopes]
-        return found.losses
+        ctx.samples, ctx.op, ctx.slopes = samples, op, [results.slopes]
+        return results.losses
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:

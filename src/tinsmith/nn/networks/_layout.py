@@ -64,26 +64,26 @@ class Layout:
         wide = self.whole.width
         extra = wide - self.shape.width
         *layers, outputs, last = params.split(self.segments, 1)
-        found = []
+        padded = []
         for number, part in enumerate(layers):
             is_further = number >= 2 and number % 2 == 0  # weights of a layer that is fed by neurons
-            found.append([functional.pad(part, (0, extra, 0, extra if is_further else 0))])
-        found.append([functional.pad(outputs, (0, extra))])
+            padded.append([functional.pad(part, (0, extra, 0, extra if is_further else 0))])
+        padded.append([functional.pad(outputs, (0, extra))])
         if self.shape.biases:
             flat = last.flatten(1)[:, : self.shape.n_out]
             rows = -(-self.shape.n_out // wide)
-            found.append([functional.pad(flat, (0, rows * wide - self.shape.n_out)).view(-1, rows, wide)])
-        return found
+            padded.append([functional.pad(flat, (0, rows * wide - self.shape.n_out)).view(-1, rows, wide)])
+        return padded
 
     def layers(self, params: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
         """Weights [cell, in, out] and biases [cell, 1, out] of each layer, as views. Differentiable."""
         parts = params.split(self.segments, 1)
-        found: list[tuple[torch.Tensor, torch.Tensor | None]] = []
+        pairs: list[tuple[torch.Tensor, torch.Tensor | None]] = []
         for weights, biases in zip(parts[:-2:2], parts[1:-2:2], strict=True):
-            found.append((weights, biases if self.shape.biases else None))
+            pairs.append((weights, biases if self.shape.biases else None))
         outputs, last = parts[-2:]
         flat = last.flatten(1)[:, None, : self.shape.n_out]
-        return [*found, (outputs.transpose(1, 2), flat if self.shape.biases else None)]
+        return [*pairs, (outputs.transpose(1, 2), flat if self.shape.biases else None)]
 
 
 def _segments(shape: NetworkShape) -> tuple[int, ...]:

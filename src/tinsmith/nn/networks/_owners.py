@@ -73,9 +73,9 @@ class Owners:
         owner = cells // self._each
         order = torch.argsort(owner, stable=True)
         sent = torch.bincount(owner, minlength=self.mesh.size())
-        came = torch.empty_like(sent)
-        dist.all_to_all_single(came, sent, group=self.mesh.get_group())
-        there, back = sent.tolist(), came.tolist()
+        received = torch.empty_like(sent)
+        dist.all_to_all_single(received, sent, group=self.mesh.get_group())
+        there, back = sent.tolist(), received.tolist()
         own_points = self._exchange(points[order], there, back)
         own_cells = self._exchange(cells[order], there, back)
         outputs = self._exchange(run(own_points, own_cells - self.own.start), back, there)
@@ -96,9 +96,9 @@ class _Exchange(torch.autograd.Function):
         ctx: Any, rows: torch.Tensor, sent: list[int], received: list[int], group: dist.ProcessGroup
     ) -> torch.Tensor:
         ctx.way = received, sent, group
-        found = rows.new_empty(sum(received), *rows.shape[1:])
-        dist.all_to_all_single(found, rows.contiguous(), received, sent, group)
-        return found
+        received_rows = rows.new_empty(sum(received), *rows.shape[1:])
+        dist.all_to_all_single(received_rows, rows.contiguous(), received, sent, group)
+        return received_rows
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:

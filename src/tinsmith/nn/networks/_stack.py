@@ -137,20 +137,20 @@ def _linears(network: nn.Sequential) -> list[nn.Linear]:
 
 def _activations(number: int, network: nn.Sequential) -> list[str]:
     """The activation behind each linear layer: "None" where there is nothing."""
-    found: list[str] = []
+    names: list[str] = []
     for place, layer in enumerate(network):
         if isinstance(layer, nn.Linear):
-            found.append("")
-        elif not found or found[-1] or not (name := _name(layer)):
+            names.append("")
+        elif not names or names[-1] or not (name := _name(layer)):
             words = f"layer {place} of network {number} is none that an array of networks has there"
             known = ", ".join(f"nn.{kind.__name__}" for kind, _ in _KNOWN)
             rows = [("layer", str(layer)), ("expected", f"nn.Linear and activations in turn: {known}, Activation(...)")]
             raise ArgumentError(refusal(words, rows))
         else:
-            found[-1] = name
-    if not found:
+            names[-1] = name
+    if not names:
         raise ArgumentError(refusal(f"network {number} has no nn.Linear"))
-    return [name or "None" for name in found]
+    return [name or "None" for name in names]
 
 
 def _name(layer: nn.Module) -> str:

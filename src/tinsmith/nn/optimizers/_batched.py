@@ -43,7 +43,7 @@ class Batched(Wrapper):
         self._collected = saved["collected"]
 
 
-def _plus(mean: torch.Tensor | None, came: torch.Tensor | None, share: float) -> torch.Tensor | None:
-    if came is None:
+def _plus(mean: torch.Tensor | None, addend: torch.Tensor | None, share: float) -> torch.Tensor | None:
+    if addend is None:
         return mean
-    return came * share if mean is None else mean.add_(came, alpha=share)
+    return addend * share if mean is None else mean.add_(addend, alpha=share)

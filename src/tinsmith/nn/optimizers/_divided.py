@@ -65,8 +65,8 @@ class Divided(Wrapper):
 
     def _step(self) -> None:
         self._follow()
-        came = [gradient(piece.whole) for piece in self.pieces]
-        gradients = [None if g is None else piece.of(g) for piece, g in zip(self.pieces, came, strict=True)]
+        whole_gradients = [gradient(piece.whole) for piece in self.pieces]
+        gradients = [None if g is None else piece.of(g) for piece, g in zip(self.pieces, whole_gradients, strict=True)]
         with lend_gradients([piece.slot.parameter for piece in self.pieces], gradients):
             self.nested.step()
 

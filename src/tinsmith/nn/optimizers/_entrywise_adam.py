@@ -75,9 +75,9 @@ class EntrywiseAdam(torch.optim.Optimizer):
         for group in self.param_groups:
             group["step"] += 1
             for parameter in group["params"]:
-                came = gradient(parameter)
-                if came is not None:
-                    self._update(parameter, came, group)
+                grad = gradient(parameter)
+                if grad is not None:
+                    self._update(parameter, grad, group)
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
                 dtype = saved.dtype if name == "steps" else _computed_in(parameter)
                 self.state[parameter][name] = saved.to(parameter.device, dtype, copy=True)
 
-    def _update(self, parameter: torch.Tensor, came: torch.Tensor, group: dict[str, Any]) -> None:
+    def _update(self, parameter: torch.Tensor, grad: torch.Tensor, group: dict[str, Any]) -> None:
         state = self.state[parameter]
         if not state:
             shape = parameter.shape if self.extras.skip_zero_grad else ()
@@ -101,7 +101,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
         if not skips:
             steps += 1
         flat = [tensor.reshape(-1) for tensor in kept]
-        for g, w, m, v, *counts in _chunks([came.reshape(-1).to(weights.dtype), *flat]):
+        for g, w, m, v, *counts in _chunks([grad.reshape(-1).to(weights.dtype), *flat]):
             met = g != 0 if skips else None
             rate = _rate(steps if met is None else counts[0].add_(met), group, w.dtype)
             self._update_entries(group, rate, g, w, m, v, met)

@@ -55,8 +55,8 @@ class Borrowed(Wrapper):
             parameter.sub_(loss)
 
     def _add_l2(self, parameter: torch.Tensor) -> torch.Tensor | None:
-        came = gradient(parameter)
-        return None if came is None else came + self.l2_reg * parameter
+        grad = gradient(parameter)
+        return None if grad is None else grad + self.l2_reg * parameter
 
     def _decays(self) -> Sequence[tuple[torch.Tensor, torch.Tensor]]:
         if not self.relative and not self.absolute:

@@ -79,9 +79,9 @@ def _resize_state(
             return value
     elif len(value) == len(old):
         return change(value)
-    came = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+    actual = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
     rows = [
         ("optimizer", type(optimizer).__name__),
-        (f"state {key!r}", str(came), f"expected {len(old)} rows, as the parameter has"),
+        (f"state {key!r}", str(actual), f"expected {len(old)} rows, as the parameter has"),
     ]
     raise ArgumentError(refusal("the optimizer has state that cannot be changed by rows", rows, _REMEDY))

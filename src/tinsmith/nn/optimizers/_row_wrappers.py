@@ -87,11 +87,11 @@ class RowAverages:
         self._follow(parameters)
         if int(counts.min()):
             return self.averages
-        found: list[torch.Tensor] = []
+        weights: list[torch.Tensor] = []
         for average, parameter in zip(self.averages, parameters, strict=True):
             has_steps = (counts > 0).to(average.device).reshape(-1, *[1] * (average.ndim - 1))
-            found.append(torch.where(has_steps, average, parameter.detach()))
-        return found
+            weights.append(torch.where(has_steps, average, parameter.detach()))
+        return weights
 
     def update(self, parameters: Sequence[torch.Tensor], index: torch.Tensor | None, counts: torch.Tensor) -> None:
         """After a step of these rows (None: all); `counts` are all rows' steps, this one too."""

@@ -124,13 +124,13 @@ class RowOptimizer:
             self._averages.update(self._parameters, index, self.counts)
 
     def _step_all(self, gradients: Sequence[torch.Tensor | None] | None) -> None:
-        came = gradients if gradients is not None else self._gradients()
+        grads = gradients if gradients is not None else self._gradients()
         count = int(self.counts[0])
         if self._counts_differed:
             for part in self._parts:
                 _set_count(part, count)
             self._counts_differed = False
-        with lend_gradients(self._parameters, came), scale_rates(self.param_groups, self._rate(count)):
+        with lend_gradients(self._parameters, grads), scale_rates(self.param_groups, self._rate(count)):
             for part in self._parts:
                 part.step()
         self.counts += 1
@@ -142,13 +142,13 @@ class RowOptimizer:
             of_count = (counts == count).nonzero().squeeze(1)
             chosen = index[of_count]
             if gradients is None:
-                came = [_select_rows_if_given(one, chosen) for one in self._gradients()]
+                grads = [_select_rows_if_given(one, chosen) for one in self._gradients()]
             else:
-                came = [_select_rows_if_given(given, of_count) for given in gradients]
-            self._step_equals(chosen, count, came)
+                grads = [_select_rows_if_given(given, of_count) for given in gradients]
+            self._step_equals(chosen, count, grads)
         self.counts[index] += 1
 
-    def _step_equals(self, index: torch.Tensor, count: int, came: list[torch.Tensor | None]) -> None:
+    def _step_equals(self, index: torch.Tensor, count: int, grads: list[torch.Tensor | None]) -> None:
         """A step of rows that have had the same number of steps, by an optimizer over these rows alone."""
         small: list[torch.Tensor] = [
             torch.nn.Parameter(_select_rows(parameter, index)) for parameter in self._parameters
@@ -158,19 +158,19 @@ class RowOptimizer:
         for part, whole in zip(parts, self._parts, strict=True):
             _lend_state(part, whole, big_of, index, count)
         groups = [group for part in parts for group in part.param_groups]
-        with lend_gradients(small, came), scale_rates(groups, self._rate(count)):
+        with lend_gradients(small, grads), scale_rates(groups, self._rate(count)):
             for part in parts:
                 part.step()
         for part, whole in zip(parts, self._parts, strict=True):
             _return_state(part, whole, big_of, index)
-        for parameter, little, given in zip(self._parameters, small, came, strict=True):
+        for parameter, little, given in zip(self._parameters, small, grads, strict=True):
             if given is not None:
                 parameter.index_copy_(0, index.to(parameter.device), little)
 
     def _gradients(self) -> list[torch.Tensor | None]:
         """What backward left, of the rows that this process has."""
-        found = (gradient(parameter) for parameter in self._given)
-        return [None if one is None else own_rows(one) for one in found]
+        grads = (gradient(parameter) for parameter in self._given)
+        return [None if one is None else own_rows(one) for one in grads]
 
     def _rate(self, count: int) -> float:
         return 1.0 if self._wrapping is None else self._wrapping.rate(count)
@@ -231,13 +231,13 @@ class RowOptimizer:
         saved, parts = state_dict.get("counts"), state_dict.get("parts", ())
         count = len(self._given[0])
         if saved is None or saved.shape != (count,) or len(parts) != len(self._parts):
-            came = "another optimizer's" if saved is None else f"{len(saved)} rows, {len(parts)} parts"
-            rows = [("expected", f"{count} rows, {len(self._parts)} parts"), ("came", came)]
+            actual = "another optimizer's" if saved is None else f"{len(saved)} rows, {len(parts)} parts"
+            rows = [("expected", f"{count} rows, {len(self._parts)} parts"), ("came", actual)]
             raise CheckpointError(refusal("The state is not of this RowOptimizer.", rows))
         if (state_dict.get("averages") is None) != (self._averages is None):
-            expected, came = ("no EMA", "an EMA") if self._averages is None else ("an EMA", "no EMA")
+            expected, actual = ("no EMA", "an EMA") if self._averages is None else ("an EMA", "no EMA")
             raise CheckpointError(
-                refusal("The state is not of this RowOptimizer.", [("expected", expected), ("came", came)])
+                refusal("The state is not of this RowOptimizer.", [("expected", expected), ("came", actual)])
             )
         for part, given in zip(self._parts, parts, strict=True):
             part.load_state_dict(_with_states(given, self._own))
@@ -264,8 +264,8 @@ def _with_states(state: dict[str, Any], by_rows: Callable[[torch.Tensor], torch.
     def convert(value: Any) -> Any:
         return by_rows(value) if isinstance(value, torch.Tensor) and value.ndim else value
 
-    found = {key: {name: convert(value) for name, value in one.items()} for key, one in state["state"].items()}
-    return {**state, "state": found}
+    states = {key: {name: convert(value) for name, value in one.items()} for key, one in state["state"].items()}
+    return {**state, "state": states}
 
 
 def _parts(optimizer: torch.optim.Optimizer) -> list[torch.optim.Optimizer]:

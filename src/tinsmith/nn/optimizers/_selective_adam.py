@@ -68,14 +68,14 @@ class SelectiveAdam(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         steps = [
-            (group, parameter, came)
+            (group, parameter, grad)
             for group in self.param_groups
             for parameter in group["params"]
-            if (came := gradient(parameter)) is not None
+            if (grad := gradient(parameter)) is not None
         ]
         rows = None if visibility is None else _visible_rows(visibility, [parameter for _, parameter, _ in steps])
-        for group, parameter, came in steps:
-            self._update(parameter, came, group, rows)
+        for group, parameter, grad in steps:
+            self._update(parameter, grad, group, rows)
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -85,14 +85,14 @@ class SelectiveAdam(torch.optim.Optimizer):
             state["steps"] = state["steps"].to(torch.int64)
 
     def _update(
-        self, parameter: torch.Tensor, came: torch.Tensor, group: Mapping[str, Any], rows: torch.Tensor | None
+        self, parameter: torch.Tensor, grad: torch.Tensor, group: Mapping[str, Any], rows: torch.Tensor | None
     ) -> None:
         state = self.state[parameter]
         if not state:
             state["exp_avg"] = torch.zeros_like(parameter)
             state["exp_avg_sq"] = torch.zeros_like(parameter)
             state["steps"] = torch.zeros(len(parameter), dtype=torch.int64, device=parameter.device)
-        whole = (came, state["exp_avg"], state["exp_avg_sq"], state["steps"])
+        whole = (grad, state["exp_avg"], state["exp_avg_sq"], state["steps"])
         g, m, v, steps = whole if rows is None else (part.index_select(0, rows) for part in whole)
         beta1, beta2 = group["betas"]
         steps = steps + 1

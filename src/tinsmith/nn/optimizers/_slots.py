@@ -39,10 +39,10 @@ Params = torch.nn.Module | Iterable[torch.Tensor] | Iterable[Mapping[str, Any]]
 
 def slots(params: Params) -> list[Slot]:
     """The slots of a module, of tensors, or of groups such as `{"params": [...], "matrix": False}`."""
-    found = list(_of_module(params) if isinstance(params, torch.nn.Module) else _of_items(params))
-    if not found:
+    all_slots = list(_of_module(params) if isinstance(params, torch.nn.Module) else _of_items(params))
+    if not all_slots:
         raise ArgumentError(refusal("There is nothing to optimize: the parameter list is empty.", [], "Pass a module."))
-    return found
+    return all_slots
 
 
 def _of_module(module: torch.nn.Module) -> Iterator[Slot]:

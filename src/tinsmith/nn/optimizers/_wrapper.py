@@ -103,9 +103,9 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
 
 def check_saved_by(name: str, saved: dict[str, Any]) -> None:
     """CheckpointError unless an optimizer of this name saved it."""
-    came = saved.get("wrapper", "a plain optimizer")
-    if came != name:
-        rows = [("expected", name), ("came", str(came))]
+    saver = saved.get("wrapper", "a plain optimizer")
+    if saver != name:
+        rows = [("expected", name), ("came", str(saver))]
         remedy = "Build the optimizer from the configuration that the checkpoint was made with."
         raise CheckpointError(refusal("The optimizer's state was saved by another optimizer.", rows, remedy))
 

@@ -54,8 +54,8 @@ def load_colmap(folder: str | Path, images: str | Path = "images") -> Capture:
         >>> capture.points
         tensor([[0.5000, 0.0000, 1.0000]], dtype=torch.float64)
     """
-    found = read_colmap(Path(folder), images)
-    return capture_of(found.frames, found.points, found.colors)
+    reconstruction = read_colmap(Path(folder), images)
+    return capture_of(reconstruction.frames, reconstruction.points, reconstruction.colors)
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ def read_colmap(folder: Path, images: str | Path = "images") -> Reconstruction:
     Raises:
         InputError: as `load_colmap`.
     """
-    found = next(_files(folder), None)
-    if found is None:
+    files = next(_files(folder), None)
+    if files is None:
         rows = [("folder", str(folder)), ("wanted", "cameras.bin or cameras.txt, here, in sparse/0 or in sparse")]
         raise InputError(refusal("the folder holds no reconstruction of COLMAP's", rows))
-    records = read_records(*found)
+    records = read_records(*files)
     if not records.images:
         raise InputError(refusal("the reconstruction has no images", [("file", str(records.images_file))]))
     listed = sorted(records.images, key=lambda image: image.name)

@@ -196,10 +196,10 @@ class _Bytes:
 def _read_binary(path: Path, form: _Form) -> list[Any]:
     source = _Bytes(path)
     (count,) = source.take("Q")
-    found = [form.take(source) for _ in _check_count(source, count)]
+    records = [form.take(source) for _ in _check_count(source, count)]
     if source.place != len(source.held):
         raise source.make_error(f"there is more than its {count} entries")
-    return found
+    return records
 
 
 def _check_count(source: _Bytes, count: int) -> range:

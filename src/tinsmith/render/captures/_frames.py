@@ -52,18 +52,18 @@ class Frame:
         Raises:
             InputError: the file tells of another size, or of no focal length.
         """
-        told = self.numbers
+        numbers = self.numbers
         for name, size in (("w", width), ("h", height)):
-            if told.get(name, size) != size:
-                rows = [("image", str(self.image)), (name, f"{told[name]:g}", f"the image has {size}")]
+            if numbers.get(name, size) != size:
+                rows = [("image", str(self.image)), (name, f"{numbers[name]:g}", f"the image has {size}")]
                 raise self.entry.make_error("the image's size is not what the dataset says", rows)
-        across, down = told.get("camera_angle_x"), told.get("camera_angle_y")
-        fl_x = told.get("fl_x") or _focal(width, across) or told.get("fl_y") or _focal(height, down)
+        across, down = numbers.get("camera_angle_x"), numbers.get("camera_angle_y")
+        fl_x = numbers.get("fl_x") or _focal(width, across) or numbers.get("fl_y") or _focal(height, down)
         if fl_x is None:
             rows = [("wanted", "camera_angle_x or fl_x")]
             raise self.entry.make_error("the dataset says no focal length", rows, "Add one of the two to the file.")
-        fl_y = told.get("fl_y") or _focal(height, down) or fl_x
-        cx, cy = told.get("cx", width / 2), told.get("cy", height / 2)
+        fl_y = numbers.get("fl_y") or _focal(height, down) or fl_x
+        cx, cy = numbers.get("cx", width / 2), numbers.get("cy", height / 2)
         return torch.tensor([[fl_x, 0, cx], [0, fl_y, cy], [0, 0, 1]], dtype=torch.float64)
 
 

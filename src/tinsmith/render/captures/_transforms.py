@@ -41,7 +41,7 @@ def read_transforms(path: Path) -> list[Frame]:
         rows = [("frames", "none" if not listed else _kind(listed))]
         raise file.make_error("the dataset's file has no frames", rows, 'Give it "frames": [{"file_path": ...}, ...].')
     shared = _numbers(file, whole)
-    return [_frame(Entry(path, f"frames[{place}]"), told, shared) for place, told in enumerate(listed)]
+    return [_frame(Entry(path, f"frames[{place}]"), frame, shared) for place, frame in enumerate(listed)]
 
 
 def _read(path: Path) -> Any:
@@ -58,62 +58,62 @@ def _read(path: Path) -> Any:
         raise InputError(refusal("the dataset's file is not valid JSON", rows)) from cause
 
 
-def _frame(entry: Entry, told: Any, shared: Mapping[str, float]) -> Frame:
-    if not isinstance(told, dict):
-        raise entry.make_error("a frame of the dataset is broken", [("came", _kind(told)), ("wanted", "an object")])
-    name = told.get("file_path")
+def _frame(entry: Entry, fields: Any, shared: Mapping[str, float]) -> Frame:
+    if not isinstance(fields, dict):
+        raise entry.make_error("a frame of the dataset is broken", [("came", _kind(fields)), ("wanted", "an object")])
+    name = fields.get("file_path")
     if not isinstance(name, str) or not name:
         rows = [("file_path", _kind(name)), ("wanted", "the path of a picture, from the file's folder")]
         raise entry.make_error("a frame of the dataset names no picture", rows)
     return Frame(
-        entry, _image(entry, name), _pose(entry, told.get("transform_matrix")), {**shared, **_numbers(entry, told)}
+        entry, _image(entry, name), _pose(entry, fields.get("transform_matrix")), {**shared, **_numbers(entry, fields)}
     )
 
 
 def _image(entry: Entry, name: str) -> Path:
     path = entry.file.parent / name
     for suffix in _SUFFIXES:
-        found = path.with_name(path.name + suffix) if path.name else path
-        if found.is_file():
-            return found
+        candidate = path.with_name(path.name + suffix) if path.name else path
+        if candidate.is_file():
+            return candidate
     rows = [("file_path", name), ("image", str(path), "there is no such file")]
     raise entry.make_error(
         "a picture of the dataset is missing", rows, f"Tried it with {', '.join(_SUFFIXES[1:])} too."
     )
 
 
-def _numbers(entry: Entry, told: Mapping[str, Any]) -> dict[str, float]:
+def _numbers(entry: Entry, fields: Mapping[str, Any]) -> dict[str, float]:
     """What is said of the camera. Raises InputError for what is no number, or for a camera that is no pinhole."""
-    found = {name: _number(entry, name, told[name]) for name in _NUMBERS if told.get(name) is not None}
-    model = told.get("camera_model", "PINHOLE")
-    bent = [name for name in _LENS if found.get(name)]
+    numbers = {name: _number(entry, name, fields[name]) for name in _NUMBERS if fields.get(name) is not None}
+    model = fields.get("camera_model", "PINHOLE")
+    bent = [name for name in _LENS if numbers.get(name)]
     if bent or model not in _PINHOLES:
-        rows = [("camera_model", str(model)), *((name, f"{found[name]:g}") for name in bent)]
+        rows = [("camera_model", str(model)), *((name, f"{numbers[name]:g}") for name in bent)]
         remedy = "Undistort the pictures first, as colmap's image_undistorter does."
         raise entry.make_error("the camera's lens distorts, which is not understood here", rows, remedy)
-    return found
+    return numbers
 
 
-def _number(entry: Entry, name: str, came: Any) -> float:
+def _number(entry: Entry, name: str, value: Any) -> float:
     wanted = "a number above 0" if name in _POSITIVE else "a number"
-    is_number = isinstance(came, (int, float)) and not isinstance(came, bool) and math.isfinite(came)
-    if is_number and name.startswith("camera_angle") and not 0 < came < math.pi:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if is_number and name.startswith("camera_angle") and not 0 < value < math.pi:
         wanted, is_number = "radians, above 0 and below pi", False
-    if not is_number or (name in _POSITIVE and came <= 0):
-        raise entry.make_error(f"`{name}` of the dataset does not fit", [("came", repr(came)), ("wanted", wanted)])
-    return float(came)
+    if not is_number or (name in _POSITIVE and value <= 0):
+        raise entry.make_error(f"`{name}` of the dataset does not fit", [("came", repr(value)), ("wanted", wanted)])
+    return float(value)
 
 
-def _pose(entry: Entry, came: Any) -> Tensor:
+def _pose(entry: Entry, matrix: Any) -> Tensor:
     """(4, 4) float64. Raises InputError unless it is a rotation and a place."""
     headline = "`transform_matrix` is no pose of a camera"
     remedy = "It goes from camera to world: a rotation, a place, and the last row 0 0 0 1."
-    rows = came if isinstance(came, list) else []
+    rows = matrix if isinstance(matrix, list) else []
     shape = (
         f"{len(rows)} rows of {', '.join(sorted({str(len(row)) if isinstance(row, list) else '?' for row in rows}))}"
     )
     if len(rows) not in (3, 4) or any(not isinstance(row, list) or len(row) != 4 for row in rows):
-        facts = [("came", shape if rows else _kind(came)), ("wanted", "4 rows of 4 numbers")]
+        facts = [("came", shape if rows else _kind(matrix)), ("wanted", "4 rows of 4 numbers")]
         raise entry.make_error(headline, facts, remedy)
     for number, row in enumerate(rows):
         for value in row:

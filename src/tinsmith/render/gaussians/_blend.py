@@ -174,8 +174,8 @@ class _WithAbsoluteGradient(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Tensor) -> tuple[Tensor | None, ...]:
         (centres,) = ctx.centres
         with torch.no_grad():
-            found = ctx.op(*(tensor.detach() for tensor in (*ctx.saved_tensors, *cotangents)))
-        centres.absgrad = found.view(centres.shape)
+            absolute_gradients = ctx.op(*(tensor.detach() for tensor in (*ctx.saved_tensors, *cotangents)))
+        centres.absgrad = absolute_gradients.view(centres.shape)
         return (*[None] * (len(ctx.saved_tensors)), *cotangents)
 
 

@@ -165,8 +165,8 @@ def blend_surfels(
         op = get_op(
             "surfel_blend", engine, some.means2d, some.colors.shape[1], tile, distorts and not images, is_ordered()
         )
-        image, *found = op(*some, ids, starts, **sizes)
-        others = others or found
+        image, *rest = op(*some, ids, starts, **sizes)
+        others = others or rest
         images.append(image)
     left, normals, distort, median = others
     image = images[0] if len(images) == 1 else torch.cat(images, -1)

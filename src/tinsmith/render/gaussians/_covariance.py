@@ -64,10 +64,10 @@ def quat_scale_to_covar_preci(
 
 
 def _matrices(quats: Tensor, scales: Tensor, inverse: bool, triu: bool, engine: str | None) -> Tensor:
-    found = get_op("gaussian_covariance", engine, quats, inverse)(quats.reshape(-1, 4), scales.reshape(-1, 3))
+    entries = get_op("gaussian_covariance", engine, quats, inverse)(quats.reshape(-1, 4), scales.reshape(-1, 3))
     if triu:
-        return found.view(*quats.shape[:-1], 6)
-    return found[:, torch.tensor(_FULL, device=found.device)].view(*quats.shape[:-1], 3, 3)
+        return entries.view(*quats.shape[:-1], 6)
+    return entries[:, torch.tensor(_FULL, device=entries.device)].view(*quats.shape[:-1], 3, 3)
 
 
 @register_maker("gaussian_covariance")

@@ -164,8 +164,8 @@ class DefaultStrategy:
                 if state.get(name) is not None:
                     state[name].zero_()
             if self.verbose:
-                told = f"{cloned} Gaussians cloned, {split} split, {pruned} pruned"
-                print(f"Step {step}: {told}. Now there are {len(params['means'])}.")  # noqa: T201  # it was asked for
+                changes = f"{cloned} Gaussians cloned, {split} split, {pruned} pruned"
+                print(f"Step {step}: {changes}. Now there are {len(params['means'])}.")  # noqa: T201  # it was asked for
         if step % self.reset_every == 0 and step > 0:
             self._reset_opacities(params, optimizers)
 
@@ -195,16 +195,16 @@ class DefaultStrategy:
 
     def _gradients(self, means2d: Tensor) -> Tensor:
         if self.absgrad:
-            found = getattr(means2d, "absgrad", None)
+            grad = getattr(means2d, "absgrad", None)
         else:  # torch warns where a gradient is asked for that was not kept
-            found = gradient(means2d) if means2d.is_leaf or means2d.retains_grad else None
-        if found is None:
+            grad = gradient(means2d) if means2d.is_leaf or means2d.retains_grad else None
+        if grad is None:
             headline = f'info["{self.key_for_gradient}"] has no {"absolute " * self.absgrad}gradient'
             remedy = "Call step_pre_backward before loss.backward()."
             if self.absgrad:
                 remedy = "Render with absgrad=True, and call this after loss.backward()."
             raise ArgumentError(refusal(headline, [], remedy))
-        return found
+        return grad
 
     @torch.no_grad()
     def _grow(

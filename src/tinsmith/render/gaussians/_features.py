@@ -62,7 +62,7 @@ def check_colors(function: str, scene: Scene, colors: Tensor, sh_degree: int | N
 
 def features(
     scene: Scene,
-    found: Pairs,
+    pairs: Pairs,
     colors: Tensor,
     sh_degree: int | None,
     backgrounds: Tensor | None,
@@ -71,10 +71,10 @@ def features(
     how: Projection,
 ) -> tuple[Tensor, Tensor | None]:
     """What is blended, a row for each pair, and what is behind."""
-    depths = found.depths[:, None]
+    depths = pairs.depths[:, None]
     if not modes.has_color:
         return depths, None
-    shown = _colors(scene, found, colors, sh_degree, engine, how)
+    shown = _colors(scene, pairs, colors, sh_degree, engine, how)
     if modes.has_depth:
         shown = torch.cat([shown, depths], -1)
         if backgrounds is not None:
@@ -83,26 +83,26 @@ def features(
 
 
 def _colors(
-    scene: Scene, found: Pairs, colors: Tensor, sh_degree: int | None, engine: str | None, how: Projection
+    scene: Scene, pairs: Pairs, colors: Tensor, sh_degree: int | None, engine: str | None, how: Projection
 ) -> Tensor:
     """Colors of pairs."""
     batch, n, _ = scene.shapes
-    rows = found.rows
+    rows = pairs.rows
     if colors.ndim == len(batch) + (3 if sh_degree is None else 4):  # of each camera
-        rows = found.images * n + ids(found, scene.shapes)[2].int()
+        rows = pairs.images * n + ids(pairs, scene.shapes)[2].int()
     if sh_degree is None:
         return colors.flatten(0, -2).index_select(0, rows)
     cameras = torch.linalg.inv(scene.viewmats)[:, :3, 3]
-    centres = scene.means.index_select(0, found.rows) if found.centres is None else found.centres
-    directions = centres - cameras.index_select(0, found.images)
-    masks = None if how.packed else found.radii[:, 0] > 0
+    centres = scene.means.index_select(0, pairs.rows) if pairs.centres is None else pairs.centres
+    directions = centres - cameras.index_select(0, pairs.images)
+    masks = None if how.packed else pairs.radii[:, 0] > 0
     shown = evaluate(sh_degree, directions, colors.flatten(0, -3), rows, masks, engine)
     return (shown + 0.5).clamp(min=0.0)
 
 
 def meta_of(
     scene: Scene,
-    found: Pairs,
+    pairs: Pairs,
     others: dict[str, Tensor],
     how: Projection,
     tile_size: int,
@@ -113,13 +113,13 @@ def meta_of(
     n_images = len(scene.viewmats)
     tile_width, tile_height = -(-how.width // tile_size), -(-how.height // tile_size)
     values = {
-        "radii": found.radii,
-        "means2d": found.means2d,
-        "depths": found.depths,
+        "radii": pairs.radii,
+        "means2d": pairs.means2d,
+        "depths": pairs.depths,
         **others,
     }
     if how.packed:
-        batch_ids, camera_ids, gaussian_ids = ids(found, scene.shapes)
+        batch_ids, camera_ids, gaussian_ids = ids(pairs, scene.shapes)
     else:
         batch_ids, camera_ids, gaussian_ids = None, None, None
         values = {name: value.view(*batch, c, n, *value.shape[1:]) for name, value in values.items()}
@@ -132,7 +132,7 @@ def meta_of(
         tile_height,
         packed=how.packed,
         n_images=n_images,
-        image_ids=found.images,
+        image_ids=pairs.images,
         engine=engine,
     )
     offsets = isect_offset_encode(isect_ids, n_images, tile_width, tile_height)

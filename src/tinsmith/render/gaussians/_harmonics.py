@@ -59,8 +59,8 @@ def spherical_harmonics(
         require_shape("spherical_harmonics", "masks", masks, "[...]", dirs.shape[:-1])
         masks = masks.reshape(-1)
     flat = dirs.reshape(-1, 3)
-    found = evaluate(degrees_to_use, flat, coeffs.flatten(0, -3), as_rows(flat), masks, engine)
-    return found.view(*dirs.shape[:-1], coeffs.shape[-1])
+    colors = evaluate(degrees_to_use, flat, coeffs.flatten(0, -3), as_rows(flat), masks, engine)
+    return colors.view(*dirs.shape[:-1], coeffs.shape[-1])
 
 
 def evaluate(

@@ -119,8 +119,8 @@ class MCMCStrategy:
             relocated = self._relocate(params, optimizers)
             added = self._add(params, optimizers, state)
             if self.verbose:
-                told = f"{relocated} Gaussians relocated, {added} added"
-                print(f"Step {step}: {told}. Now there are {len(params['means'])}.")  # noqa: T201  # it was asked for
+                changes = f"{relocated} Gaussians relocated, {added} added"
+                print(f"Step {step}: {changes}. Now there are {len(params['means'])}.")  # noqa: T201  # it was asked for
         self._add_noise(params, lr * self.noise_lr)
 
     @torch.no_grad()

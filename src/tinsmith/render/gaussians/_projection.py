@@ -194,11 +194,11 @@ def fully_fused_projection(
         camera_model,
     )
     scene = checked_scene(function, how, means, covars, quats, scales, opacities, viewmats, Ks)
-    found = project(scene, how, engine)
-    values = (found.radii, found.means2d, found.depths, found.conics)
-    compensations = found.compensations if calc_compensations else None
+    projected = project(scene, how, engine)
+    values = (projected.radii, projected.means2d, projected.depths, projected.conics)
+    compensations = projected.compensations if calc_compensations else None
     if packed:
-        return (*ids(found, scene.shapes), *values, compensations)
+        return (*ids(projected, scene.shapes), *values, compensations)
     front = (*scene.shapes.batch, scene.shapes.c, scene.shapes.n)
     dense = [value.view(*front, *value.shape[1:]) for value in values]
     return (*dense, None if compensations is None else compensations.view(front))
@@ -274,14 +274,14 @@ def project(scene: Scene, how: Projection, engine: str | None) -> Projected:
         scene = gather_rows(scene, rows)
         means, covars, centres, chosen = scene.means, _covariances(scene, engine), scene.means, as_rows(rows)
     op = get_op("gaussian_projection", engine, means, how.camera_model, is_ordered())
-    found = op(means, covars, scene.viewmats, scene.intrinsics, images, chosen, radii, **how.numbers(3))
-    means2d, depths, conics, compensations = found
+    outputs = op(means, covars, scene.viewmats, scene.intrinsics, images, chosen, radii, **how.numbers(3))
+    means2d, depths, conics, compensations = outputs
     return Projected(images, rows, radii, means2d, depths, centres, conics, compensations)
 
 
-def ids(found: Pairs, shapes: Shapes) -> tuple[Tensor, Tensor, Tensor]:
+def ids(pairs: Pairs, shapes: Shapes) -> tuple[Tensor, Tensor, Tensor]:
     """Which batch, camera and Gaussian pairs are of, int64."""
-    images, rows = found.images.long(), found.rows.long()
+    images, rows = pairs.images.long(), pairs.rows.long()
     batches = images.div(max(shapes.c, 1), rounding_mode="floor")
     return batches, images - batches * shapes.c, rows - batches * shapes.n
 

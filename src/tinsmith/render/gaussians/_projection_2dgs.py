@@ -88,11 +88,11 @@ def fully_fused_projection_2dgs(
     how = Projection(width, height, eps2d, near_plane, far_plane, radius_clip, packed, sparse_grad)
     function = "fully_fused_projection_2dgs"
     scene = checked_scene(function, how, means, None, quats, scales, None, viewmats, Ks)
-    found = project_surfels(scene, how, engine)
-    transforms = found.transforms.view(-1, 3, 3)
-    values = (found.radii, found.means2d, found.depths, transforms, found.normals)
+    projected = project_surfels(scene, how, engine)
+    transforms = projected.transforms.view(-1, 3, 3)
+    values = (projected.radii, projected.means2d, projected.depths, transforms, projected.normals)
     if packed:
-        return (*ids(found, scene.shapes), *values)
+        return (*ids(projected, scene.shapes), *values)
     front = (*scene.shapes.batch, scene.shapes.c, scene.shapes.n)
     return tuple([value.view(*front, *value.shape[1:]) for value in values])
 

@@ -126,14 +126,14 @@ def rasterization(
     )
     scene = checked_scene("rasterization", how, means, covars, quats, scales, opacities, viewmats, Ks)
     check_colors("rasterization", scene, in_single(colors), sh_degree)
-    found = project(scene, how, engine)
-    shown, backgrounds = features(scene, found, in_single(colors), sh_degree, backgrounds, modes, engine, how)
+    projected = project(scene, how, engine)
+    shown, backgrounds = features(scene, projected, in_single(colors), sh_degree, backgrounds, modes, engine, how)
     assert scene.opacities is not None
-    seen_opacities = scene.opacities.index_select(0, found.rows)
+    seen_opacities = scene.opacities.index_select(0, projected.rows)
     if how.compensate:
-        seen_opacities = seen_opacities * found.compensations
-    others = {"conics": found.conics, "opacities": seen_opacities}
-    meta = meta_of(scene, found, others, how, tile_size, engine)
+        seen_opacities = seen_opacities * projected.compensations
+    others = {"conics": projected.conics, "opacities": seen_opacities}
+    meta = meta_of(scene, projected, others, how, tile_size, engine)
     images, alphas = rasterize_to_pixels(
         meta["means2d"],
         meta["conics"],

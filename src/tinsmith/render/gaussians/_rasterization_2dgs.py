@@ -131,24 +131,24 @@ def rasterization_2dgs(
     scene = checked_scene(function, how, means, None, quats, scales, opacities, viewmats, Ks)
     colors = in_single(colors)
     check_colors(function, scene, colors, sh_degree)
-    found = project_surfels(scene, how, engine)
-    shown, backgrounds = features(scene, found, colors, sh_degree, backgrounds, modes, engine, how)
+    projected = project_surfels(scene, how, engine)
+    shown, backgrounds = features(scene, projected, colors, sh_degree, backgrounds, modes, engine, how)
     if backgrounds is not None:
         front = (*scene.shapes.batch, scene.shapes.c)
         require_shape(function, "backgrounds", backgrounds, "[..., C, D]", (*front, shown.shape[-1]))
     assert scene.opacities is not None
-    peaks = scene.opacities.index_select(0, found.rows)
+    peaks = scene.opacities.index_select(0, projected.rows)
     others = {
-        "ray_transforms": found.transforms.view(-1, 3, 3),
+        "ray_transforms": projected.transforms.view(-1, 3, 3),
         "opacities": peaks,
-        "normals": found.normals,
+        "normals": projected.normals,
     }
-    meta = meta_of(scene, found, others, how, tile_size, engine)
+    meta = meta_of(scene, projected, others, how, tile_size, engine)
     densify = torch.zeros_like(meta["means2d"], requires_grad=meta["means2d"].requires_grad)
     # What the dict has is what is blended, so that gradients in it can be asked for.
     transforms = with_densify(meta["ray_transforms"].reshape(-1, 9), densify.reshape(-1, 2))
     means2d, normals = meta["means2d"].reshape(-1, 2), meta["normals"].reshape(-1, 3)
-    surfels = Surfels(means2d, transforms, shown, normals, found.depths, meta["opacities"].reshape(-1))
+    surfels = Surfels(means2d, transforms, shown, normals, projected.depths, meta["opacities"].reshape(-1))
     lists = (meta["isect_offsets"], meta["flatten_ids"], None)
     images, alphas, normals, distort, median = blend_surfels(
         function, surfels, lists, (height, width, tile_size), backgrounds, distloss, engine

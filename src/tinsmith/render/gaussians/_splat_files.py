@@ -192,12 +192,12 @@ def load_splats(path: str | Path) -> dict[str, Tensor]:
     from safetensors.torch import load_file
 
     try:
-        found = load_file(path)
-        checked_splats("load_splats", found)
+        splats = load_file(path)
+        checked_splats("load_splats", splats)
     except (OSError, SafetensorError, ArgumentError, ShapeError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
         raise make_read_error(Path(path), reason) from cause
-    return found
+    return splats
 
 
 def read_bytes(path: Path) -> bytes:
@@ -236,11 +236,11 @@ def checked_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: 
     held = {name: value.detach().to("cpu", torch.float32) for name, value in splats.items()}
     held.setdefault("shN", torch.zeros(count, 0, 3))
     for name, axes in _SHAPES.items():
-        came = tuple(held[name].shape)
-        expected = (count, *(came[1] if axis == "K" and len(came) == 3 else axis for axis in axes))
-        if came != expected or (name == "shN" and came[1] not in COEFFICIENTS):
+        shape = tuple(held[name].shape)
+        expected = (count, *(shape[1] if axis == "K" and len(shape) == 3 else axis for axis in axes))
+        if shape != expected or (name == "shN" and shape[1] not in COEFFICIENTS):
             words = ", ".join(map(str, ("N", *axes)))
-            rows = [(name, f"[{words}] = {came}", f"N is {count}" + ", K is 0, 3, 8, 15 or 24" * (name == "shN"))]
+            rows = [(name, f"[{words}] = {shape}", f"N is {count}" + ", K is 0, 3, 8, 15 or 24" * (name == "shN"))]
             raise ShapeError(refusal(f"`{name}` of `{function}` does not fit", rows))
         if must_be_finite and not held[name].isfinite().all():
             bad = int((~held[name].isfinite()).sum())

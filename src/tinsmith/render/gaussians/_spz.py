@@ -133,7 +133,7 @@ def load_spz(path: str | Path) -> dict[str, Tensor]:
     quats = _unpack_rotations(rotations) if version == 3 else _unpack_short_rotations(rotations)
     # Opacities of 0 and 1 have no finite logit: half a step inside, they are the same bytes again.
     shares = np.clip(opacities[:, 0] / 255.0, 0.5 / 255, 254.5 / 255)
-    found = {
+    arrays = {
         "means": _unpack_positions(positions) * 0.5**fractional_bits * (1, -1, -1),
         "scales": scales / 16.0 - 10,
         "quats": quats * (1, 1, -1, -1),
@@ -141,7 +141,7 @@ def load_spz(path: str | Path) -> dict[str, Tensor]:
         "sh0": ((colors / 255.0 - 0.5) / _COLOR_SCALE)[:, None],
         "shN": (harmonics.reshape(count, rest, 3) - 128.0) / 128 * _harmonic_signs(rest),
     }
-    return {name: torch.from_numpy(value.astype(np.float32)) for name, value in found.items()}
+    return {name: torch.from_numpy(value.astype(np.float32)) for name, value in arrays.items()}
 
 
 def _choose_fractional_bits(positions: np.ndarray) -> int:
@@ -202,15 +202,15 @@ def _unpack_rotations(stored: np.ndarray) -> np.ndarray:
     """(n, 4), w x y z."""
     packed = np.ascontiguousarray(stored).view("<u4")[:, 0].astype(np.int64)
     largest = packed >> 30
-    found = np.zeros((len(packed), 4))
+    quats = np.zeros((len(packed), 4))
     for part in range(3, -1, -1):
         is_stored = largest != part
         size = (packed & _MAGNITUDE) / (_MAGNITUDE * np.sqrt(2)) * np.where(packed >> 9 & 1, -1, 1)
-        found[:, part] = np.where(is_stored, size, 0)
+        quats[:, part] = np.where(is_stored, size, 0)
         packed = np.where(is_stored, packed >> 10, packed)
-    missing = np.sqrt(np.maximum(1 - (found**2).sum(1), 0))
-    np.put_along_axis(found, largest[:, None], missing[:, None], 1)
-    return found[:, [3, 0, 1, 2]]
+    missing = np.sqrt(np.maximum(1 - (quats**2).sum(1), 0))
+    np.put_along_axis(quats, largest[:, None], missing[:, None], 1)
+    return quats[:, [3, 0, 1, 2]]
 
 
 def _unpack_short_rotations(stored: np.ndarray) -> np.ndarray:
