@@ -29,7 +29,7 @@ IRREGULAR = {
 }  # fmt: skip
 # Verbs and nouns that end like participles.
 # `searchsorted` is what NumPy, torch and nerfacc call it.
-VERBS = {"embed", "exceed", "feed", "need", "seed", "shed", "speed", "succeed", "bed", "searchsorted"}
+VERBS = {"embed", "feed", "need", "seed", "shed", "speed", "succeed", "bed", "searchsorted"}
 
 # Locals of these names do not say what they hold: `found` is a list, a name, an operator.
 LOCALS = {"found", "told", "came"}

@@ -12,7 +12,7 @@ from tinsmith.apps import _files
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
     path = tmp_path / "a.txt"
-    with _files.written_beside(path) as beside:
+    with _files.replace_when_whole(path) as beside:
         beside.write_text("whole")
         assert not path.exists() and beside.parent == tmp_path and beside.suffix == ".txt"
     assert [path.read_text()] == ["whole"] and list(tmp_path.iterdir()) == [path]
@@ -28,13 +28,13 @@ def test_a_file_that_failed_leaves_the_old_one(tmp_path, error):
 
 
 def _fail_half_way(path, error):
-    with _files.written_beside(path) as beside:
+    with _files.replace_when_whole(path) as beside:
         beside.write_text("ha")
         raise error
 
 
 def test_a_full_disk_is_told_in_words(tmp_path):
-    with pytest.raises(InputError) as refused, _files.written_beside(tmp_path / "a.txt"):
+    with pytest.raises(InputError) as refused, _files.replace_when_whole(tmp_path / "a.txt"):
         raise OSError(errno.ENOSPC, "No space left on device")
     assert "a.txt cannot be written" in str(refused.value) and "No space left on device" in str(refused.value)
     assert not list(tmp_path.iterdir())
@@ -43,7 +43,7 @@ def test_a_full_disk_is_told_in_words(tmp_path):
 def test_others_may_read_what_was_written(tmp_path):
     plain, path = tmp_path / "plain", tmp_path / "a.txt"
     plain.touch()
-    with _files.written_beside(path) as beside:
+    with _files.replace_when_whole(path) as beside:
         beside.unlink()
         beside.touch(0o600)
     assert path.stat().st_mode == plain.stat().st_mode

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import tinsmith as ts
-from tinsmith.apps._processes import Processes, joined_processes, started_processes
+from tinsmith.apps._processes import Processes, join_processes, read_launched_processes
 from tinsmith.cli import app
 
 
@@ -79,14 +79,14 @@ def test_a_batch_that_does_not_divide_is_refused():
 def test_a_page_is_for_one_process_alone(command, page, monkeypatch, tmp_path):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
-    assert started_processes() == Processes(1, 2)
+    assert read_launched_processes() == Processes(1, 2)
     found = CliRunner().invoke(app, [command, page, "--out", str(tmp_path)])
     assert found.exit_code == 2
     assert f"{page} is for one process alone" in found.output
 
 
 def test_a_process_alone_joins_nothing():
-    with joined_processes("cpu") as found:
+    with join_processes("cpu") as found:
         assert found == Processes() and found.is_first
         found.wait()
         assert found.any(True) and not found.any(False)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from tinsmith._errors import InputError
 from tinsmith.cli import _examples_run, app
-from tinsmith.cli._imported import import_file, path_kept
+from tinsmith.cli._imported import import_file, keep_import_path
 from tinsmith.cli._walk import python_files
 from tinsmith.doctor import check_example, lint_file
 
@@ -68,7 +68,7 @@ def folder(tmp_path, monkeypatch):
     """The working directory, from which files are named; modules that a test imports are forgotten after it."""
     monkeypatch.chdir(tmp_path)
     before = set(sys.modules)
-    with path_kept():
+    with keep_import_path():
         yield tmp_path
     for name in set(sys.modules) - before:
         if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):

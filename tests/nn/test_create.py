@@ -127,7 +127,7 @@ REFUSED = [
     ({"netwerk": {}}, "`netwerk` is no part of a configuration.\n  known  loss, optimizer, encoding, network\n"),
     ({"netwerk": {}}, "Did you mean `network`?"),
     ({"network": {"n_neuron": 3}}, "`network.n_neuron` is no key of CutlassMLP"),
-    ({"loss": {"otype": "L3"}}, "`loss.otype` names no loss that is known"),
+    ({"loss": {"otype": "L3"}}, "`loss.otype` is not a known loss"),
     ({"encoding": 3}, "`encoding` is no encoding"),
     ({"optimizer": {"otype": "EMA", "nested": {"otype": "Adum"}}}, "`optimizer.nested.otype`"),
 ]

@@ -126,7 +126,7 @@ REFUSED = [
     (
         ts.ArgumentError,
         {"cameras": torch.tensor([0, 2, -1])},
-        "`cameras` names a camera that there is not in pinhole_rays\n  expected  0 to 1\n  came      -1 to 2\n"
+        "`cameras` has an index out of range in pinhole_rays\n  expected  0 to 1\n  came      -1 to 2\n"
         "Pass indices into poses.",
     ),
     (

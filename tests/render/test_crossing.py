@@ -106,7 +106,7 @@ def test_refusals():
     ray = torch.zeros(1, 3), torch.ones(1, 3)
     with pytest.raises(ts.ShapeError) as caught:
         ray_aabb_intersect(*ray, (0, 0, 0, 1, 0, 1))
-    assert str(caught.value).splitlines()[0] == "`aabb` is no box"
+    assert str(caught.value).splitlines()[0] == "`aabb` is not a box"
     assert "[0.0, 0.0, 0.0, 1.0, 0.0, 1.0]" in str(caught.value)
     with pytest.raises(ts.ArgumentError) as caught:
         ray_aabb_intersect(*ray, (0, 0, 0, 1, 1, 1), near=2, far=1)

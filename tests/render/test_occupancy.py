@@ -193,8 +193,8 @@ REFUSED = {
     "levels": (lambda: OccupancyGrid(BOX, 4, 0), ts.ArgumentError, "levels      0      <- 1 to 16"),
     "decay": (lambda: OccupancyGrid(BOX, 4, decay=1.5), ts.ArgumentError, "`decay` is out of range"),
     "threshold": (lambda: OccupancyGrid(BOX, 4, threshold=-1), ts.ArgumentError, "`threshold` is out of range"),
-    "box": (lambda: OccupancyGrid((1, 1, 1, 0, 0, 0)), ts.ShapeError, "`aabb` is no box"),
-    "box as a tensor": (lambda: OccupancyGrid(torch.zeros(6)), ts.ShapeError, "`aabb` is no box"),
+    "box": (lambda: OccupancyGrid((1, 1, 1, 0, 0, 0)), ts.ShapeError, "`aabb` is not a box"),
+    "box as a tensor": (lambda: OccupancyGrid(torch.zeros(6)), ts.ShapeError, "`aabb` is not a box"),
     "fraction": (
         lambda: OccupancyGrid(BOX, 4).update(in_the_ball, step=0, fraction=2.0),
         ts.ArgumentError,

@@ -20,7 +20,7 @@ MISFITS = {
         ("x[n] -> y[n]", {"x": (2, 3)}, {}),
         [
             "ShapeError: `x` does not fit its spec in op `f`.",
-            "  x  [n] = (2, 3)      <- 1 dim wanted, 2 came",
+            "  x  [n] = (2, 3)      <- expected 1 dim, got 2",
             "Pass `x` with 1 dim; to run a batch, write `x[*b, n]` and `*b` in every output.",
         ],
     ),
@@ -28,7 +28,7 @@ MISFITS = {
         ("x[*b, n], k[n] -> y[*b]", {"x": (2, 3), "k": (3, 3)}, {}),
         [
             "ShapeError: `k` does not fit its spec in op `f`.",
-            "  k  [n] = (3, 3)      <- 1 dim wanted, 2 came",
+            "  k  [n] = (3, 3)      <- expected 1 dim, got 2",
             "Pass `k` with 1 dim.",
         ],
     ),
@@ -36,7 +36,7 @@ MISFITS = {
         ("x[n, 3] -> y[n]", {"x": (3,)}, {}),
         [
             "ShapeError: `x` does not fit its spec in op `f`.",
-            "  x  [n, 3] = (3,)      <- 2 dims wanted, 1 came",
+            "  x  [n, 3] = (3,)      <- expected 2 dims, got 1",
             "Pass `x` with 2 dims: `x[None]` adds one in front.",
         ],
     ),
@@ -44,7 +44,7 @@ MISFITS = {
         ("x[n], s[] -> y[n]", {"x": (3,), "s": (1,)}, {}),
         [
             "ShapeError: `s` does not fit its spec in op `f`.",
-            "  s  [] = (1,)      <- 0 dims wanted, 1 came",
+            "  s  [] = (1,)      <- expected 0 dims, got 1",
             "Pass `s` with 0 dims: `s.squeeze()`.",
         ],
     ),
@@ -52,7 +52,7 @@ MISFITS = {
         ("x[n] -> y[n]", {"x": ()}, {}),
         [
             "ShapeError: `x` does not fit its spec in op `f`.",
-            "  x  [n] = ()      <- 1 dim wanted, 0 came",
+            "  x  [n] = ()      <- expected 1 dim, got 0",
             "Pass `x` with 1 dim: `x[None]` adds one in front.",
         ],
     ),
@@ -60,7 +60,7 @@ MISFITS = {
         ("x[*b, n, 3] -> y[*b]", {"x": (3,)}, {}),
         [
             "ShapeError: `x` does not fit its spec in op `f`.",
-            "  x  [*b, n, 3] = (3,)      <- at least 2 dims wanted, 1 came",
+            "  x  [*b, n, 3] = (3,)      <- expected at least 2 dims, got 1",
             "Pass `x` with at least 2 dims: `x[None]` adds one in front.",
         ],
     ),
@@ -68,7 +68,7 @@ MISFITS = {
         ("x[n, ..., 3] -> y[...]", {"x": (3,)}, {}),
         [
             "ShapeError: `x` does not fit its spec in op `f`.",
-            "  x  [n, ..., 3] = (3,)      <- at least 2 dims wanted, 1 came",
+            "  x  [n, ..., 3] = (3,)      <- expected at least 2 dims, got 1",
             "Pass `x` with at least 2 dims: `x[None]` adds one in front.",
         ],
     ),
@@ -76,7 +76,7 @@ MISFITS = {
         ("k[*b], x[*b, ..., 3] -> y[*b]", {"x": (4, 3), "k": (4, 5)}, {}),
         [
             "ShapeError: `x` does not fit its spec in op `f`.",
-            "  x  [*b, ..., 3] = (4, 3)      <- at least 3 dims wanted, 2 came",
+            "  x  [*b, ..., 3] = (4, 3)      <- expected at least 3 dims, got 2",
             "Pass `x` with at least 3 dims: `x[None]` adds one in front.",
         ],
     ),
@@ -84,7 +84,7 @@ MISFITS = {
         ("k[...], x[*b, ..., 3] -> y[*b]", {"x": (4, 3), "k": (4, 5)}, {}),
         [
             "ShapeError: `x` does not fit its spec in op `f`.",
-            "  x  [*b, ..., 3] = (4, 3)      <- at least 3 dims wanted, 2 came",
+            "  x  [*b, ..., 3] = (4, 3)      <- expected at least 3 dims, got 2",
             "Pass `x` with at least 3 dims: `x[None]` adds one in front.",
         ],
     ),
@@ -92,7 +92,7 @@ MISFITS = {
         ("p[n, 3] -> y[n]", {"p": (10, 2)}, {}),
         [
             "ShapeError: `p` does not fit its spec in op `f`.",
-            "  p  [n, 3] = (10, 2)      <- 3 wanted, 2 came",
+            "  p  [n, 3] = (10, 2)      <- expected 3, got 2",
             "Pass `p` as `[n, 3]`.",
         ],
     ),
@@ -100,7 +100,7 @@ MISFITS = {
         ("p[n, 3] -> y[n]", {"p": (3, 10)}, {}),
         [
             "ShapeError: `p` does not fit its spec in op `f`.",
-            "  p  [n, 3] = (3, 10)      <- 3 wanted, 10 came",
+            "  p  [n, 3] = (3, 10)      <- expected 3, got 10",
             "Pass `p.mT`, which is (10, 3), if its dims are in the other order.",
         ],
     ),

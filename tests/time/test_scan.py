@@ -409,7 +409,7 @@ REFUSED = [
     (grows, {"length": 1, "checkpoint": 0}, ts.ArgumentError, "`checkpoint` of a scan must be a positive integer"),
     (grows, {"length": 1, "checkpoint": 2, "memory": 9}, ts.ArgumentError, "`memory` of a scan is for"),
     (grows, {"length": 9, "memory": 9}, ts.ArgumentError, "does not hold one state"),
-    (grows, {"length": 9, "memory": "9 apples"}, ts.ArgumentError, "no amount of memory"),
+    (grows, {"length": 9, "memory": "9 apples"}, ts.ArgumentError, "not an amount of memory"),
 ]
 
 

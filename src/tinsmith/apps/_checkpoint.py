@@ -19,7 +19,7 @@ _KEY = 60  # a key of a configuration with its value
 _AFRESH = "Leave out --resume to start afresh; that overwrites it."
 
 
-def existing(folder: Path) -> Path:
+def require_checkpoint(folder: Path) -> Path:
     """The path of the checkpoint in a folder. Raises CheckpointError if there is none."""
     path = folder / FILE
     if not path.is_file():

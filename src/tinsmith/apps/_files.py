@@ -1,7 +1,7 @@
 """Files that are whole or not there: written beside, then renamed.
 
 Every app checks its output folder here before it starts, and writes each file with
-`written_beside`, so that neither a crash, a full disk nor Ctrl-C leaves half a file under a
+`replace_when_whole`, so that neither a crash, a full disk nor Ctrl-C leaves half a file under a
 name that somebody may read.
 """
 
@@ -59,7 +59,7 @@ def require_writable(folder: Path) -> None:
 
 
 @contextmanager
-def written_beside(path: Path) -> Iterator[Path]:
+def replace_when_whole(path: Path) -> Iterator[Path]:
     """A path to write to, which becomes `path` when the block ends well and is removed when it does not.
 
     It has the suffix of `path`, since writers of pictures go by that.

@@ -17,7 +17,7 @@ def film_steps(steps: int) -> set[int]:
     return {round(steps * (number / _FRAMES) ** 2.5) for number in range(_FRAMES)}
 
 
-def film_sized(image: Tensor) -> Tensor:
+def shrink_to_film(image: Tensor) -> Tensor:
     """An image (rows, columns, 3), shrunk if it is larger than a film should be."""
     shrink = max(image.shape[:2]) / _FRAME_SIDE
     if shrink <= 1:

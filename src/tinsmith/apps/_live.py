@@ -32,7 +32,7 @@ class Live(ABC, Generic[Reached]):
     """A run on a page. `url` is where the page is; `say` tells the terminal when something is to be done there.
 
     The training's thread calls `begin`, what `watching` gives after each step, and `finish`; the server's threads
-    call `told`, `shown` and `wish`.
+    call `describe`, `get_picture` and `wish`.
     """
 
     def __init__(self, say: Callable[[str], object] = lambda words: None) -> None:
@@ -40,7 +40,7 @@ class Live(ABC, Generic[Reached]):
         self._say = say
         self._stop = Stop()
         self._changed = threading.Condition()
-        self._told: dict[str, Any] = {"version": 0, "status": "starting"}
+        self._facts: dict[str, Any] = {"version": 0, "status": "starting"}
         self._pictures: dict[str, bytes] = {}
         self._is_paused = False
         self._is_unwritten = True
@@ -52,7 +52,7 @@ class Live(ABC, Generic[Reached]):
         """What is known of the run: numbers and texts."""
         with self._changed:
             self._asked = time.monotonic()
-            return dict(self._told)
+            return dict(self._facts)
 
     def get_picture(self, name: str) -> bytes | None:
         """A picture as published last; None where there is none of that name."""
@@ -107,7 +107,7 @@ class Live(ABC, Generic[Reached]):
         self.publish("writing")
         reached = self._write(write)
         if not self._stop.requested:
-            self._say(f"The files are in {self._told['folder']}. The page stays until its button or Ctrl-C ends it.")
+            self._say(f"The files are in {self._facts['folder']}. The page stays until its button or Ctrl-C ends it.")
             self.tell(status="done")
             self._wait_while("done", lambda: True)
         if self._is_unwritten:
@@ -123,9 +123,9 @@ class Live(ABC, Generic[Reached]):
         pictures, facts = self.look()
         with self._changed:
             self._pictures |= pictures
-        self.tell(version=self._told["version"] + 1, status=status, **facts)
+        self.tell(version=self._facts["version"] + 1, status=status, **facts)
         # The first time says nothing of how long the next takes: kernels were compiled in it.
-        took = 0 if self._told["version"] == 1 else time.monotonic() - start
+        took = 0 if self._facts["version"] == 1 else time.monotonic() - start
         self._next = time.monotonic() + max(_LEAST_PAUSE, _SHARE * took)
 
     @abstractmethod
@@ -142,7 +142,7 @@ class Live(ABC, Generic[Reached]):
     def tell(self, **values: Any) -> None:
         """Let the page know."""
         with self._changed:
-            self._told |= values
+            self._facts |= values
 
     def _write(self, write: Callable[[], Reached]) -> Reached:
         reached = write()

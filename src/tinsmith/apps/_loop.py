@@ -36,7 +36,7 @@ class Steps(Protocol):
 
 @dataclass(frozen=True)
 class Outcome(ABC):
-    """What a training came to.
+    """The result of a training.
 
     `seconds` is the time that the steps of this run took, 0 where none was left, and `steps_per_second` how many it
     made of them. `interrupted`: by Ctrl-C. `files` are those that were written: none where no step was left and they
@@ -53,7 +53,7 @@ class Outcome(ABC):
 
     @property
     @abstractmethod
-    def told(self) -> str:
+    def score(self) -> str:
         """How good it is, in words."""
 
     @property
@@ -73,19 +73,19 @@ class Reached(Outcome):
     flat: float
 
     @property
-    def told(self) -> str:
+    def score(self) -> str:
         """The PSNR, in words."""
         return decibels(self.psnr, 2)
 
     @property
-    def told_flat(self) -> str:
+    def flat_score(self) -> str:
         """The PSNR of one colour, in words."""
         return decibels(self.flat, 2)
 
     @property
     def remark(self) -> str:
         """That nothing was learned, where that is so."""
-        return f"That is no better than one colour throughout, {self.told_flat}." * self.learned_nothing
+        return f"That is no better than one colour throughout, {self.flat_score}." * self.learned_nothing
 
     @property
     def learned_nothing(self) -> bool:

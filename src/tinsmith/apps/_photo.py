@@ -55,7 +55,9 @@ def _default_photo() -> Path:
     if not path.is_file():
         raise InputError(
             refusal(
-                "matplotlib came without its sample photograph", [("file", str(path))], "Name an image of your own."
+                "matplotlib was installed without its sample photograph",
+                [("file", str(path))],
+                "Name an image of your own.",
             )
         )
     return path

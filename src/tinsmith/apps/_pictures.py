@@ -14,7 +14,7 @@ import torch
 from PIL import Image, ImageDraw, ImageFont
 from torch import Tensor
 
-from ._files import written_beside
+from ._files import replace_when_whole
 
 BRIGHTEST_ERROR = 0.1  # mean over the channels, of 1; the same for all maps, so that they can be compared
 
@@ -31,7 +31,7 @@ Writer = Callable[[Path], object]
 def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
     """Write each file by its name; each is whole or not there. Raises InputError."""
     for name, write in writers.items():
-        with written_beside(folder / name) as beside:
+        with replace_when_whole(folder / name) as beside:
             write(beside)
     return [folder / name for name in writers]
 

@@ -87,15 +87,15 @@ ALONE = Processes()
 """One process, which trains by itself."""
 
 
-def started_processes() -> Processes:
+def read_launched_processes() -> Processes:
     """What `torchrun` says of this process; alone where it was started otherwise. Nothing is joined yet."""
     return Processes(int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1")))
 
 
 @contextmanager
-def joined_processes(device: str) -> Iterator[Processes]:
+def join_processes(device: str) -> Iterator[Processes]:
     """The processes that train together, joined for as long as the block runs."""
-    started = started_processes()
+    started = read_launched_processes()
     joins = started.count > 1 and not dist.is_initialized()
     if joins:
         dist.init_process_group("nccl" if device == "cuda" else "gloo")

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from .._errors import CheckpointError
 from ..nn import read_checkpoint
-from ._checkpoint import FILE, existing, make_broken_error, require_same
+from ._checkpoint import FILE, make_broken_error, require_checkpoint, require_same
 
 
 class Saved(Protocol):
@@ -43,7 +43,7 @@ def load(folder: Path, form: str, run: Mapping[str, object]) -> dict[str, Any]:
     Raises:
         CheckpointError: there is none, it is broken, or it is of another run.
     """
-    path = existing(folder)
+    path = require_checkpoint(folder)
     state = _read(path)
     extra = state.get("extra")
     if not isinstance(extra, dict) or extra.get("format") != form:

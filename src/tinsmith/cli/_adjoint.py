@@ -11,7 +11,7 @@ from rich.syntax import Syntax
 
 from .._errors import InputError, refusal
 from ._file_names import refuse_other, require_defined
-from ._named import file_and_name, load_object, stdout_kept
+from ._named import file_and_name, keep_stdout_clean, load_object
 from ._training import Engine, leaving_on_interrupt
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def adjoint(
     runs_on = (
         engine.value if engine is not None else target.engine if isinstance(target, Op) else of_kernel(target).name
     )
-    with stdout_kept():
+    with keep_stdout_clean():
         if runs_on not in list_running():
             init("cpu", engine=runs_on)
         text = adjoint_source(_op(target, spec), _split(wrt), runs_on)

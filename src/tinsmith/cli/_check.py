@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 
 from .._errors import InputError, refusal
-from ._imported import path_kept
-from ._named import stdout_kept
+from ._imported import keep_import_path
+from ._named import keep_stdout_clean
 from ._training import leaving_on_interrupt
 from ._walk import python_files
 
@@ -34,7 +34,7 @@ class Format(str, Enum):
 
 
 class Least(str, Enum):
-    """Severities, to choose from which on findings are told."""
+    """Severities: findings of the chosen one and above are reported."""
 
     error = "error"
     warning = "warning"
@@ -45,7 +45,7 @@ def check(
     places: Annotated[
         list[Path], typer.Argument(metavar="FILE_OR_FOLDER...", help="Python files, or folders of them.")
     ],
-    form: Annotated[Format, typer.Option("--format", help="How to write what was found.")] = Format.text,
+    form: Annotated[Format, typer.Option("--format", help="The output format of the findings.")] = Format.text,
     out: Annotated[Path | None, typer.Option(help="The file to write to; else it is printed.")] = None,
     run: Annotated[bool, typer.Option("--run", help="Import the files and run the examples of their ops too.")] = False,
     severity: Annotated[
@@ -85,8 +85,8 @@ def _run(files: list[Path]) -> list[Report]:
         os.environ.setdefault(f"ENABLE_{name.upper()}_HEADER_PRINT", "False")
     seen: set[int] = set()
     with ExitStack() as stack:
-        stack.enter_context(stdout_kept())
-        stack.enter_context(path_kept())
+        stack.enter_context(keep_stdout_clean())
+        stack.enter_context(keep_import_path())
         return [run_examples(file, seen) for file in files]
 
 

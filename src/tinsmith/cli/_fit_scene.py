@@ -49,7 +49,7 @@ def fit_scene(
     require_dataset(dataset)
     require_folder(out)
     with leaving_on_interrupt():
-        from ..apps.fit_scene import SceneOptions, progress_bar, started_processes
+        from ..apps.fit_scene import SceneOptions, progress_bar, read_launched_processes
         from ..apps.fit_scene import fit_scene as fit
     options = SceneOptions(
         out=out,
@@ -67,7 +67,7 @@ def fit_scene(
         tensorboard=tensorboard,
         resume=resume,
     )
-    processes = started_processes()
+    processes = read_launched_processes()
     if view:
         processes.require_alone("--view")
     quiet = quiet or not processes.is_first

@@ -39,7 +39,7 @@ def import_file(path: Path) -> ModuleType:
 
 
 @contextmanager
-def path_kept() -> Generator[None]:
+def keep_import_path() -> Generator[None]:
     """Where modules are looked for is the same afterwards."""
     kept = list(sys.path)
     try:

@@ -69,7 +69,7 @@ def learn_image(
         require_image(image)
     require_folder(out)
     with leaving_on_interrupt():
-        from ..apps.learn_image import LearnOptions, live_page, progress_bar, started_processes
+        from ..apps.learn_image import LearnOptions, live_page, progress_bar, read_launched_processes
         from ..apps.learn_image import learn_image as learn
     options = LearnOptions(
         out=out,
@@ -84,7 +84,7 @@ def learn_image(
         device=device.value,
         resume=resume,
     )
-    processes = started_processes()
+    processes = read_launched_processes()
     if live:
         processes.require_alone("--live")
     quiet = quiet or not processes.is_first

@@ -52,7 +52,7 @@ def _run(path: Path) -> ModuleType:
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        with stdout_kept():
+        with keep_stdout_clean():
             spec.loader.exec_module(module)
     except Exception as cause:
         rows = [("file", str(path)), (type(cause).__name__, str(cause).strip().partition("\n")[0])]
@@ -63,7 +63,7 @@ def _run(path: Path) -> ModuleType:
 
 
 @contextmanager
-def stdout_kept() -> Generator[None]:
+def keep_stdout_clean() -> Generator[None]:
     """What is written to standard output meanwhile, by engines too, goes to the errors: our own output is alone."""
     sys.stdout.flush()
     kept = os.dup(1)

@@ -138,7 +138,7 @@ def report(
         speed = ""
     written = "Written:" if reached.files else "Nothing was written: the files are there."
     count = f"{reached.step} {reached.unit}{'s' * (reached.step != 1)}"
-    console.print(f"{reached.told} after {count}{speed}. {written}", highlight=False)
+    console.print(f"{reached.score} after {count}{speed}. {written}", highlight=False)
     for file in reached.files:
         console.print(f"  {file}", highlight=False, soft_wrap=True, markup=False)
     if reached.remark:

@@ -277,7 +277,7 @@ class Engine(ABC):
     @property
     @abstractmethod
     def needs_stack_depth(self) -> bool:
-        """Whether a gradient stack that is too shallow kills the process, so that its depth must be told."""
+        """Whether a gradient stack that is too shallow kills the process, so that `ts.init` must set its depth."""
 
     def reverse_option(self) -> str:
         """An option of `ts.init` that the engine's reverse mode lacks as it runs now: "name=value", or ""."""
@@ -285,15 +285,15 @@ class Engine(ABC):
 
     @abstractmethod
     def free_kernel(self, called: Any) -> Any:
-        """The decorated kernel under what a listener is told of; a method without its object."""
+        """The decorated kernel behind what a listener gets; a method without its object."""
 
     @abstractmethod
     def is_gradient(self, called: Any) -> bool:
-        """Whether what a listener is told of is the engine's gradient of a kernel, and not the kernel."""
+        """Whether what a listener gets is the engine's gradient of a kernel, and not the kernel."""
 
     @abstractmethod
     def tell(self, listener: Listener) -> AbstractContextManager[None]:
-        """Within, this thread's calls of kernels, and reads and writes of fields, are told to a listener instead."""
+        """Within, this thread's calls of kernels, and reads and writes of fields, go to a listener instead."""
 
     @abstractmethod
     def start(self, device_type: str, **options: Any) -> None:

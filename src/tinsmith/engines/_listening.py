@@ -1,4 +1,4 @@
-"""Listening: what a Python function asks an engine to do is told to a listener, and not done.
+"""Listening: what a Python function asks an engine to do goes to a listener, and is not done.
 
 A kernel's call ends in the call of a `Kernel` object; a field's elements, `fill`, `from_numpy` and `to_torch` end in a
 few methods. While somebody listens these are other functions, for one thread.
@@ -17,7 +17,7 @@ READS = ("__getitem__", "to_numpy", "to_torch", "to_dlpack")
 
 
 class Listener(ABC):
-    """What is told of calls."""
+    """What calls are passed to."""
 
     @abstractmethod
     def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
@@ -41,11 +41,11 @@ class Listener(ABC):
 
 
 @contextlib.contextmanager
-def told_to(listener: Listener, kernel: type, fields: Sequence[type]) -> Iterator[None]:
-    """Within, calls of this thread are told to the listener. Only one thread at a time may do this.
+def redirect_to_listener(listener: Listener, kernel: type, fields: Sequence[type]) -> Iterator[None]:
+    """Within, calls of this thread go to the listener. Only one thread at a time may do this.
 
     Args:
-        listener: who is told.
+        listener: what the calls are passed to.
         kernel: the engine's class of kernels.
         fields: its classes of fields that hold numbers.
     """

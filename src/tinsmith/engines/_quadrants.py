@@ -16,7 +16,7 @@ from typing import Any
 
 from . import _annotations, _fields, _parameters, _readiness, _shared
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
-from ._listening import Listener, told_to
+from ._listening import Listener, redirect_to_listener
 
 
 class Quadrants(Engine):
@@ -160,7 +160,7 @@ class Quadrants(Engine):
         from quadrants.lang.kernel import Kernel
         from quadrants.lang.matrix import MatrixField
 
-        return told_to(listener, Kernel, (ScalarField, MatrixField))
+        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField))
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]

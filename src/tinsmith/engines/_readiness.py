@@ -19,7 +19,7 @@ def settle(engine: Engine) -> None:
     Without it the first launch from a thread other than the one that started the engine dies
     in an assertion (taichi #2022), and so does the first after new fields were placed. Fields
     declared but not yet placed, themselves or their gradients, forbid it for now, and another thread
-    cannot do it: then a first launch is refused in words (`require_settled`).
+    cannot do it: then the first launch raises an EngineError (`require_settled`).
     """
     if threading.current_thread() is not threading.main_thread():
         return

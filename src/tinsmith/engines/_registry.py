@@ -11,7 +11,7 @@ from .._errors import ArgumentError, EngineError, refusal
 from .._extras import EXTRAS, install_command
 from ._contract import Engine
 from ._quadrants import Quadrants
-from ._replaced import Replaced, replaced_of
+from ._replaced import Replaced, unwrap_replaced
 from ._shared import belongs_to
 from ._taichi import Taichi
 
@@ -53,7 +53,7 @@ def is_kernel(candidate: object) -> bool:
 
 def find_replaced(candidate: object) -> Replaced | None:
     """What a function of an engine's `grad_replaced` consists of; None for anything else."""
-    matches = (replaced_of(_ENGINES[name], candidate) for name in list_loaded())
+    matches = (unwrap_replaced(_ENGINES[name], candidate) for name in list_loaded())
     return next((one for one in matches if one is not None), None)
 
 

@@ -1,6 +1,6 @@
 """Functions of Python whose gradient their author wrote: `grad_replaced` and `grad_for` of both engines.
 
-The engines run them on a tape. What is under the decorators stands in closures alone, so it is told by the
+The engines run them on a tape. What is under the decorators stands in closures alone, and is recognized by the
 decorators' code: tests/bridge/test_grad_replaced.py holds both engines to it.
 """
 
@@ -24,7 +24,7 @@ class Replaced(NamedTuple):
     owner: Any
 
 
-def replaced_of(engine: Engine, candidate: object) -> Replaced | None:
+def unwrap_replaced(engine: Engine, candidate: object) -> Replaced | None:
     """What a function or bound method of `grad_replaced` consists of; None for anything else."""
     function = candidate.__func__ if isinstance(candidate, MethodType) else candidate
     if not isinstance(function, FunctionType) or function.__code__ not in _inner(engine.lang.ad.grad_replaced):

@@ -18,7 +18,7 @@ from typing import Any
 from .._errors import KernelError, refusal
 from . import _annotations, _fields, _parameters, _readiness, _shared
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
-from ._listening import Listener, told_to
+from ._listening import Listener, redirect_to_listener
 from ._module_name import module_name
 
 
@@ -173,7 +173,7 @@ class Taichi(Engine):
         from taichi.lang.kernel_impl import Kernel
         from taichi.lang.matrix import MatrixField
 
-        return told_to(listener, Kernel, (ScalarField, MatrixField))
+        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField))
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]

@@ -39,7 +39,7 @@ FACTORS = 4
 
 
 class Grid(NamedTuple):
-    """The kernels of a grid encoding. The arrays, all of one float type but where it is told:
+    """The kernels of a grid encoding. The arrays, all of one float type unless another is named:
 
         x       [n, d]      positions; in [0, 1] a level's cells are all met, outside they repeat or collide
         table   [t, f]      features, level after level; a row is a vector, found in memory once

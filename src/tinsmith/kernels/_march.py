@@ -19,7 +19,7 @@ RUNS = 8
 
 
 class March(NamedTuple):
-    """The kernels of marching. The arrays, of one float type but where it is told:
+    """The kernels of marching. The arrays, of one float type unless another is named:
 
         origins, directions  [n, 3]
         aabb     [6]           of level 0: lower corner, upper corner

@@ -7,12 +7,12 @@ from typing import Any
 def pinhole_rays(lang: ModuleType, *, fp: str, forward: int, normalise: bool) -> Any:
     """Build the kernel of a pinhole camera's rays for an engine.
 
-    Its parameters, all of one float type but where it is told; all floats are differentiable:
+    Its parameters, all of one float type unless another is named; all floats are differentiable:
 
         poses       [k, 3 or 4, 4]  camera to world
         intrinsics  [k, 3, 3]       rows (fx, skew, cx), (0, fy, cy), and one that is not read
         pixels      [n, 2]          (x, y)
-        cameras     [n]             int32; a camera that there is not gets NaN
+        cameras     [n]             int32; an index out of range gives NaN
         origins, directions  [n, 3]
 
     Args:

@@ -19,12 +19,12 @@ class Resampling(NamedTuple):
         search: edges, rays, values [v], value_rays [n, 2] -> left, right [v], int64: the edges around each value, -1
             where its ray has none. What no ray names is left alone.
         sample: edges, cdfs, rays, offsets [n], new_rays [n, 2], new_edge_rays [n, 2] -> t [m], new_edges [f].
-        exceed: cdfs, rays, proposal_cdfs [p], left, right [e] -> loss [n], the last two edges of the proposal.
+        proposal_loss: cdfs, rays, proposal_cdfs [p], left, right [e] -> loss [n], the last two edges of the proposal.
     """
 
     search: Any
     sample: Any
-    exceed: Any
+    proposal_loss: Any
 
 
 def resampling(lang: ModuleType, *, fp: str) -> Resampling:
@@ -96,7 +96,7 @@ def resampling(lang: ModuleType, *, fp: str) -> Resampling:
                         new_edges[place + i - begin] = half * (t[i - 1] + t[i])
 
     @lang.kernel
-    def exceed(cdfs: array, rays: array, proposal_cdfs: array, left: array, right: array, loss: array):
+    def proposal_loss(cdfs: array, rays: array, proposal_cdfs: array, left: array, right: array, loss: array):
         for ray in range(rays.shape[0]):
             first, last = span(rays, ray, cdfs.shape[0])
             total = real(0.0)
@@ -108,4 +108,4 @@ def resampling(lang: ModuleType, *, fp: str) -> Resampling:
                     total += excess * excess / (weight + real(FAINTEST))
             loss[ray] = total
 
-    return Resampling(search, sample, exceed)
+    return Resampling(search, sample, proposal_loss)

@@ -242,8 +242,8 @@ class Trainer:
         The generators are the global ones of torch (CUDA's too), numpy and Python.
 
         Raises:
-            ArgumentError: the model's parameters are shared by processes, and the optimizer is none that this library
-                made for them: `torch.distributed.checkpoint` saves it.
+            ArgumentError: the model's parameters are shared by processes, and this library did not make the optimizer
+                for them: `torch.distributed.checkpoint` saves it.
         """
         self._check_shares()
         return {
@@ -320,7 +320,7 @@ def _optimizer(
     if isinstance(model, NetworkArray):
         try:
             return RowOptimizer(model, section)
-        except ConfigError:  # it works for all networks at once only; what is wrong with it is told below
+        except ConfigError:  # it works for all networks at once only; what is wrong with it is reported below
             return make_optimizer(model, section)
     return make_optimizer(model, section)
 

@@ -131,7 +131,7 @@ def volume_render(
     positions = origins[:, None] + t[..., None] * directions[:, None]
     size = torch.tensor(volume.shape, dtype=volume.dtype, device=volume.device)
     middle = torch.minimum(((positions - low) / (high - low) * size - 0.5).clamp(min=0), size - 1)
-    entry = _looked_up(table, _interpolate(volume, middle))
+    entry = _look_up(table, _interpolate(volume, middle))
     colour, density = entry[..., :3], entry[..., 3]
     if shading is not None:
         steep = _differences(volume, middle) * size / (high - low)
@@ -184,7 +184,7 @@ def _differences(volume: Tensor, middle: Tensor) -> Tensor:
     return torch.stack(differences, dim=-1)
 
 
-def _looked_up(table: Tensor, value: Tensor) -> Tensor:
+def _look_up(table: Tensor, value: Tensor) -> Tensor:
     """The table's row for values, linear between rows."""
     entry = value.clamp(0, 1) * (len(table) - 1)
     row = entry.detach().floor().clamp(max=max(len(table) - 2, 0))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from .._errors import ShapeError, refusal
-from ._packed import checked_floats, dense_rays
+from ._packed import check_floats, dense_rays
 from ._segments import exclusive_prod
 
 
@@ -47,15 +47,15 @@ def weights_from_alphas(alphas: Tensor, rays: Tensor | None = None, *, engine: s
         `AlphaWeights(weights, transmittance)`, both as the alphas; 0 for samples that no ray names.
 
     Raises:
-        ArgumentError: something is no tensor.
-        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (told on the CPU alone).
+        ArgumentError: an argument is not a tensor.
+        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (checked on the CPU only).
         DtypeError: `alphas` is neither float32 nor float64.
 
     Example:
         >>> ts.render.weights_from_alphas(torch.tensor([0.5, 0.5, 1.0]), torch.tensor([[0, 2], [2, 1]])).weights
         tensor([0.5000, 0.2500, 1.0000])
     """
-    checked_floats("weights_from_alphas", {"alphas": alphas})
+    check_floats("weights_from_alphas", {"alphas": alphas})
     axes, ndim = ("[n, k]", 2) if rays is None else ("[s]", 1)
     if alphas.ndim != ndim:
         rows = [("alphas", str(tuple(alphas.shape)), f"should be {axes}")]

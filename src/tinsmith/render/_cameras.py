@@ -63,7 +63,7 @@ def pinhole_rays(
         engine: "taichi" or "quadrants"; None for one that runs there.
 
     Returns:
-        Origins (n, 3) and directions (n, 3). On CUDA rays of a camera that there is not are NaN.
+        Origins (n, 3) and directions (n, 3). On CUDA the rays of a camera index out of range are NaN.
 
     Raises:
         ShapeError: a tensor has another shape.
@@ -181,7 +181,7 @@ def _refuse_strangers(cameras: Tensor, count: int) -> None:
     if least < 0 or most >= count:
         rows = [("expected", f"0 to {count - 1}"), ("came", f"{least} to {most}")]
         raise ArgumentError(
-            refusal("`cameras` names a camera that there is not in pinhole_rays", rows, "Pass indices into poses.")
+            refusal("`cameras` has an index out of range in pinhole_rays", rows, "Pass indices into poses.")
         )
 
 

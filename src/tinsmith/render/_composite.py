@@ -13,7 +13,7 @@ from .._errors import ShapeError, refusal
 from ..bridge import Op
 from ..reference import Composited
 from ._ops import get_op, in_single, register_maker
-from ._packed import checked_floats, checked_rays, checked_shapes, dense_rays
+from ._packed import check_floats, check_rays, check_shapes, dense_rays
 from ._rule import Asked, Rule, run, steady
 from ._segments import accumulate
 
@@ -67,8 +67,8 @@ def composite(
         names have weight 0.
 
     Raises:
-        ArgumentError: something is no tensor.
-        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (told on the CPU alone).
+        ArgumentError: an argument is not a tensor.
+        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
     Example:
@@ -121,8 +121,8 @@ def composite_alphas(
         opacity and depth 0, and the background's colour. Samples that no ray names have weight 0.
 
     Raises:
-        ArgumentError: something is no tensor.
-        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (told on the CPU alone).
+        ArgumentError: an argument is not a tensor.
+        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
     Example:
@@ -142,14 +142,14 @@ def _composite_with(
 ) -> Composited:
     """What `function` gives: of densities and steps, or else of alphas."""
     floats = {name: in_single(given) for name, given in floats.items()}
-    checked_floats(function, floats)
+    check_floats(function, floats)
     measures = ("densities", "t", "steps") if "densities" in floats else ("alphas", "t")
     _check_shapes(function, measures, floats, rays)
     shape, device = floats["t"].shape, floats["t"].device
     if rays is None:
         where = dense_rays(shape[0], shape[1], device)
     else:
-        where = checked_rays(function, rays, shape[0])
+        where = check_rays(function, rays, shape[0])
     flat = [floats[name].reshape(-1) for name in measures]
     colour, depth, left, weights = _composite_flat(flat, floats["colours"].flatten(0, -2), where, threshold, engine)
     if "background" in floats:
@@ -174,7 +174,7 @@ def _check_shapes(function: str, measures: Sequence[str], floats: dict[str, Tens
         n = shape[0] if rays is None else len(rays)
         expected, words = ((c,), "[c]") if background.ndim == 1 else ((n, c), "[n, c]")
         shapes["background"] = (background, words, expected)
-    checked_shapes(function, shapes)
+    check_shapes(function, shapes)
 
 
 def _composite_flat(

@@ -78,7 +78,7 @@ def plan_course(
     max_step: float,
     engine: str | None,
 ) -> Course:
-    """Check what a march is told, and read it. The arguments are those of `march`."""
+    """Check the arguments of a march, and read them. They are those of `march`."""
     refuse_numbers(step=step, cone_angle=cone_angle)
     if not max_step >= step:
         rows = [("expected", f"{step!r} (the step) or more"), ("came", repr(max_step))]

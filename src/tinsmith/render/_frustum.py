@@ -9,7 +9,7 @@ from .._errors import ArgumentError, refusal
 from ._cameras import as_batch, camera_axes
 
 
-def seen_by_any(
+def find_visible_balls(
     centres: Tensor,
     radius: float | Tensor,
     poses: Tensor,

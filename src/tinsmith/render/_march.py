@@ -1,4 +1,4 @@
-"""Marching: where rays are sampled, and the samples' places. What is occupied is told by `OccupancyGrid` or a box."""
+"""Marching: where rays are sampled, and the samples' places. `OccupancyGrid` or a box says what is occupied."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def march(
 
     Raises:
         ArgumentError: a number is out of range; `sigma_fn` comes with `alpha_fn`, or one of them with `capacity`.
-        ShapeError: a tensor has another shape, or `scene_box` is no box; there are 2^31 samples or more.
+        ShapeError: a tensor has another shape, or `scene_box` is not a box; there are 2^31 samples or more.
 
     Example:
         >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])

@@ -14,7 +14,7 @@ from .._errors import ArgumentError, CheckpointError, ShapeError, refusal
 from ..bridge import Op, op
 from ..nn import read_checkpoint, write_checkpoint
 from ._crossing import box_of
-from ._frustum import seen_by_any
+from ._frustum import find_visible_balls
 from ._ops import get_op, register_maker
 
 _BLOCK, _OCTETS = 4, 8
@@ -47,7 +47,7 @@ class OccupancyGrid(nn.Module):
         bits: int64, what `march` reads: a word for each block of 4 x 4 x 4 cells; see `occupied`.
 
     Raises:
-        ShapeError: `aabb` is no box.
+        ShapeError: `aabb` is not a box.
         ArgumentError: a number is out of range.
 
     Example:
@@ -145,7 +145,7 @@ class OccupancyGrid(nn.Module):
         for level in range(self.levels):
             centres = self._positions_in(level, torch.arange(cells, device=device), middles)
             radius = ((self.aabb[3:] - self.aabb[:3]) * 2**level / self.cells).norm() / 2
-            seen = seen_by_any(
+            seen = find_visible_balls(
                 centres, radius, poses, intrinsics, (width, height), near=near, convention=convention
             ).view(self.resolution)
             was_marked = self.density[level] < 0

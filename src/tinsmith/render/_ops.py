@@ -75,7 +75,7 @@ def _place(name: str, engine: str | None, device: torch.device, dtype: torch.dty
 
 
 def in_single(given: Any) -> Any:
-    """A tensor in float32 under autocast, as ops have it; float64 stays, and what is no tensor."""
+    """A tensor in float32 under autocast, as for ops; float64 and values that are not tensors stay as they are."""
     if not isinstance(given, Tensor) or not given.is_floating_point() or given.dtype == torch.float64:
         return given
     is_cast = given.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(given.device.type)

@@ -26,7 +26,7 @@ def pack(ray_index: Tensor, n_rays: int) -> Tensor:
         (n_rays, 2), int32: where a ray's samples start, and how many it has. Not differentiable.
 
     Raises:
-        ArgumentError, DtypeError, ShapeError: `ray_index` is no such tensor.
+        ArgumentError, DtypeError, ShapeError: `ray_index` is not such a tensor.
 
     Example:
         >>> ts.render.pack(torch.tensor([0, 0, 2]), 3)
@@ -50,7 +50,7 @@ def dense_rays(n: int, k: int, device: torch.device) -> Tensor:
     return torch.stack([starts, torch.full_like(starts, k)], dim=1)
 
 
-def checked_rays(function: str, rays: Tensor, size: int) -> Tensor:
+def check_rays(function: str, rays: Tensor, size: int) -> Tensor:
     """`rays` as kernels take it, if it fits `size` samples. What is in it is looked at on the CPU alone."""
     _require_tensors(function, {"rays": rays})
     _require_whole(function, "rays", rays)
@@ -65,7 +65,7 @@ def checked_rays(function: str, rays: Tensor, size: int) -> Tensor:
     return rays.to(torch.int32)
 
 
-def checked_floats(function: str, tensors: Mapping[str, Tensor]) -> None:
+def check_floats(function: str, tensors: Mapping[str, Tensor]) -> None:
     """Refuses all but float32 and float64 tensors of one dtype on one device."""
     _require_tensors(function, tensors)
     dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
@@ -75,7 +75,7 @@ def checked_floats(function: str, tensors: Mapping[str, Tensor]) -> None:
         raise DtypeError(refusal(f"The arguments of `{function}` do not have one dtype that it takes.", rows, remedy))
 
 
-def checked_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[int, ...]]]) -> None:
+def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[int, ...]]]) -> None:
     """Refuses tensors of another shape than they should have: of each its axes in words, and their sizes."""
     if all(tensor.shape == expected for tensor, _, expected in shapes.values()):
         return

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .. import kernels
 from ._ops import get_op, register_maker
-from ._packed import checked_floats, checked_rays, checked_shapes
+from ._packed import check_floats, check_rays, check_shapes
 from ._rule import Rule, run, steady
 
 _FAINTEST = 1e-10
@@ -32,8 +32,8 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, 
         (n), 0 for a ray without a sample, in the unit of t.
 
     Raises:
-        ArgumentError: something is no tensor.
-        ShapeError: they do not fit each other, or `rays` points outside of the samples (told on the CPU alone).
+        ArgumentError: an argument is not a tensor.
+        ShapeError: they do not fit each other, or `rays` points outside of the samples (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
     Example:
@@ -42,10 +42,10 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, 
         tensor([1.1667])
     """
     floats = {"weights": weights, "t": t, "steps": steps}
-    checked_floats("distortion_loss", floats)
+    check_floats("distortion_loss", floats)
     size = (weights.numel(),)
-    checked_shapes("distortion_loss", {name: (tensor, "[s]", size) for name, tensor in floats.items()})
-    where = checked_rays("distortion_loss", rays, len(weights))
+    check_shapes("distortion_loss", {name: (tensor, "[s]", size) for name, tensor in floats.items()})
+    where = check_rays("distortion_loss", rays, len(weights))
     (loss,) = run(get_op("distortion_loss", engine, weights), weights, t, steps, where)
     return loss
 
@@ -91,9 +91,9 @@ def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, en
         >>> ts.render.entropy_penalty(torch.tensor([0.25, 0.25]), torch.tensor([[0, 2]]))
         tensor([0.6931])
     """
-    checked_floats("entropy_penalty", {"weights": weights})
-    checked_shapes("entropy_penalty", {"weights": (weights, "[s]", (weights.numel(),))})
-    where = checked_rays("entropy_penalty", rays, len(weights))
+    check_floats("entropy_penalty", {"weights": weights})
+    check_shapes("entropy_penalty", {"weights": (weights, "[s]", (weights.numel(),))})
+    where = check_rays("entropy_penalty", rays, len(weights))
     (entropies,) = run(
         get_op("entropy_penalty", engine, weights), weights, where, faintest=max(float(faintest), _FAINTEST)
     )

@@ -12,7 +12,7 @@ from .._errors import ArgumentError, ShapeError, refusal
 from ..bridge import Op
 from ._course import Jitter, draw_offsets
 from ._ops import get_op, register_maker
-from ._packed import checked_floats, checked_rays, dense_rays
+from ._packed import check_floats, check_rays, dense_rays
 from ._rule import steady
 
 
@@ -81,7 +81,7 @@ def searchsorted(
 
     Raises:
         ArgumentError: something is not a tensor, or `rays` comes without `value_rays`.
-        ShapeError: tensors do not fit each other, or rays point outside of them (told on the CPU alone).
+        ShapeError: tensors do not fit each other, or rays point outside of them (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
     Example:
@@ -133,7 +133,7 @@ def importance_sampling(
 
     Raises:
         ArgumentError: something is not a tensor, or there is to be no interval.
-        ShapeError: tensors do not fit each other, or rays point outside of them (told on the CPU alone).
+        ShapeError: tensors do not fit each other, or rays point outside of them (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
     Example:
@@ -190,7 +190,7 @@ def proposal_loss(
 
     Raises:
         ArgumentError: something is not a tensor, or `rays` comes without `proposal_rays`.
-        ShapeError: tensors do not fit each other, or rays point outside of them (told on the CPU alone).
+        ShapeError: tensors do not fit each other, or rays point outside of them (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
     Example:
@@ -205,8 +205,8 @@ def proposal_loss(
     _refuse_other_shapes(function, {"proposal_edges": proposal_edges, "proposal_cdfs": proposal_cdfs})
     with torch.no_grad():
         left, right = _search(proposal_edges, there, edges, where, engine)
-    exceed: Op = get_op("resampling", engine, cdfs)[2]
-    return exceed(cdfs.reshape(-1), where, proposal_cdfs.reshape(-1), left, right)
+    op: Op = get_op("resampling", engine, cdfs)[2]
+    return op(cdfs.reshape(-1), where, proposal_cdfs.reshape(-1), left, right)
 
 
 def _search(edges: Tensor, rays: Tensor, values: Tensor, value_rays: Tensor, engine: str | None) -> Any:
@@ -247,7 +247,7 @@ def _rays_of_both(
     names: tuple[str, str] = ("rays", "value_rays"),
 ) -> tuple[Tensor, Tensor]:
     """Where the rays of two tensors are, which are both dense or both packed."""
-    checked_floats(function, given)
+    check_floats(function, given)
     if (rays is None) != (others is None):
         rows = [(name, "None" if one is None else "a tensor") for name, one in zip(names, (rays, others), strict=True)]
         raise ArgumentError(refusal(f"`{function}` takes dense or packed tensors", rows, "Pass both, or neither."))
@@ -261,7 +261,7 @@ def _rays_of_both(
 
 def _rays_of_one(function: str, given: dict[str, Tensor], rays: Tensor | None) -> Tensor:
     """Where the rays of tensors of one shape are."""
-    checked_floats(function, given)
+    check_floats(function, given)
     _refuse_other_shapes(function, given)
     name, tensor = next(iter(given.items()))
     axes, ndim = ("[n, k]", 2) if rays is None else ("[e]", 1)
@@ -271,11 +271,11 @@ def _rays_of_one(function: str, given: dict[str, Tensor], rays: Tensor | None) -
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, remedy))
     if rays is None:
         return dense_rays(tensor.shape[0], tensor.shape[1], tensor.device)
-    return checked_rays(function, rays, len(tensor))
+    return check_rays(function, rays, len(tensor))
 
 
 def _refuse_other_shapes(function: str, given: dict[str, Tensor]) -> None:
-    checked_floats(function, given)
+    check_floats(function, given)
     if len({tuple(tensor.shape) for tensor in given.values()}) > 1:
         rows = [(name, str(tuple(tensor.shape))) for name, tensor in given.items()]
         raise ShapeError(refusal(f"The arguments of `{function}` do not fit each other.", rows, "One number an edge."))
@@ -287,9 +287,9 @@ def _resampling(lang: Any, fp: str) -> tuple[Op, Op, Op]:
     rays, new = "rays[n, 2]: i32", "segments new_rays[n, 2]: i32, segments new_edge_rays[n, 2]: i32"
     search = f"edges[e], {rays}, values[v], segments value_rays[n, 2]: i32 -> left[v]: i64, right[v]: i64"
     sample = f"edges[e], cdfs[e], {rays}, offsets[n], {new} -> t[m], new_edges[f]"
-    exceed = f"cdfs[e], segments {rays}, proposal_cdfs[p], left[e]: i64, right[e]: i64 -> loss[n]"
+    loss = f"cdfs[e], segments {rays}, proposal_cdfs[p], left[e]: i64, right[e]: i64 -> loss[n]"
     return (
         steady(search, built.search, name="searchsorted"),
         steady(sample, built.sample, name="importance_sampling"),
-        steady(exceed, built.exceed, adjoint="source", name="proposal_loss"),
+        steady(loss, built.proposal_loss, adjoint="source", name="proposal_loss"),
     )

@@ -12,7 +12,7 @@ from .. import kernels
 from .._errors import ShapeError, refusal
 from ..bridge import constant_when_traced
 from ._ops import get_op, register_maker
-from ._packed import checked_floats, checked_rays, checked_shapes
+from ._packed import check_floats, check_rays, check_shapes
 from ._rule import Asked, Rule, run, steady
 
 
@@ -66,9 +66,9 @@ def exclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -
         As the values; 0 for samples that no ray names.
 
     Raises:
-        ArgumentError: something is no tensor.
-        ShapeError: they have other dims, or `rays` points outside of the samples (told on the CPU alone).
-        DtypeError: the values are neither float32 nor float64, or `rays` are no integers.
+        ArgumentError: an argument is not a tensor.
+        ShapeError: they have other dims, or `rays` points outside of the samples (checked on the CPU only).
+        DtypeError: the values are neither float32 nor float64, or `rays` are not integers.
 
     Example:
         >>> ts.render.exclusive_prod(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
@@ -109,12 +109,12 @@ def accumulate(weights: Tensor, values: Tensor, rays: Tensor, *, engine: str | N
         >>> ts.render.accumulate(torch.tensor([0.5, 2.0]), torch.tensor([[2.0], [3.0]]), torch.tensor([[0, 2]]))
         tensor([[7.]])
     """
-    checked_floats("accumulate", {"weights": weights, "values": values})
+    check_floats("accumulate", {"weights": weights, "values": values})
     if values.ndim != 2:
         raise _misfit("accumulate", values, "[s, c]")
     shapes = {"weights": (weights, "[s]", tuple(values.shape[:1])), "values": (values, "[s, c]", tuple(values.shape))}
-    checked_shapes("accumulate", shapes)
-    where = checked_rays("accumulate", rays, len(values))
+    check_shapes("accumulate", shapes)
+    where = check_rays("accumulate", rays, len(values))
     (y,) = run(_get_rule("accumulate", values, engine), weights, values, where)
     return y
 
@@ -127,10 +127,10 @@ def _scan(name: str, values: Tensor, rays: Tensor, engine: str | None) -> Tensor
 
 def _columns(name: str, values: Tensor, rays: Tensor) -> tuple[Tensor, Tensor]:
     """The values as (s, c), and the rays, if they fit."""
-    checked_floats(name, {"values": values})
+    check_floats(name, {"values": values})
     if values.ndim not in (1, 2):
         raise _misfit(name, values, "[s] or [s, c]")
-    return values if values.ndim == 2 else values[:, None], checked_rays(name, rays, len(values))
+    return values if values.ndim == 2 else values[:, None], check_rays(name, rays, len(values))
 
 
 def _misfit(name: str, values: Tensor, axes: str) -> ShapeError:

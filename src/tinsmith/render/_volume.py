@@ -201,18 +201,18 @@ def _box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:
     """(6) of the volume's dtype, on its device."""
     if isinstance(aabb, Tensor):
         if aabb.numel() != 6:
-            raise _no_box(f"a tensor of shape {tuple(aabb.shape)}")
+            raise _make_box_error(f"a tensor of shape {tuple(aabb.shape)}")
         return aabb.reshape(6)
     sides = tuple(float(side) for side in aabb)
     if len(sides) != 6 or not all(low < high for low, high in zip(sides[:3], sides[3:], strict=True)):
-        raise _no_box(str(sides))
+        raise _make_box_error(str(sides))
     return _constant(sides, volume.dtype, volume.device)
 
 
-def _no_box(box: str) -> ArgumentError:
+def _make_box_error(box: str) -> ArgumentError:
     rows = [("came", box), ("expected", "min x, y, z, max x, y, z, each min below its max")]
     return ArgumentError(
-        refusal("`aabb` of `volume_render` is no box", rows, "Pass [0, 0, 0, 1, 1, 1] for a unit cube.")
+        refusal("`aabb` of `volume_render` is not a box", rows, "Pass [0, 0, 0, 1, 1, 1] for a unit cube.")
     )
 
 

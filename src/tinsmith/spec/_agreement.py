@@ -46,7 +46,7 @@ def _one_batch_name(spec: Spec) -> _Complaints:
             yield item, headline, f"Write `*{spec.batch_name}` in every item: one launch runs one batch."
 
 
-def _batch_is_no_dim(spec: Spec) -> _Complaints:
+def _batch_is_not_a_dim(spec: Spec) -> _Complaints:
     name = spec.batch_name
     for item in spec.items:
         if name in item.names:
@@ -76,7 +76,7 @@ def _rest_comes_from_inputs(spec: Spec) -> _Complaints:
             yield item, "No input says what `...` is.", "Write `...` in an input too, or name the dims here."
 
 
-def _batch_and_rest_can_be_told_apart(spec: Spec) -> _Complaints:
+def _batch_and_rest_are_distinguishable(spec: Spec) -> _Complaints:
     both = [item for item in spec.inputs if item.batch_name and item.has_rest]
     either = any(bool(item.batch_name) != item.has_rest for item in spec.inputs)
     for item in both if not either else ():
@@ -84,7 +84,7 @@ def _batch_and_rest_can_be_told_apart(spec: Spec) -> _Complaints:
         yield item, headline, "Write one of them alone in another input, or names instead of `...`."
 
 
-def _free_dims_are_no_tensors(spec: Spec) -> _Complaints:
+def _free_dims_are_not_tensors(spec: Spec) -> _Complaints:
     for item in spec.items:
         if item.name in spec.free_dims:
             headline = f"`{item.name}` is a tensor, and no input has a dim of this name to size the outputs."
@@ -122,11 +122,11 @@ def _unique_numbers_have_a_dim(spec: Spec) -> _Complaints:
 _RULES = (
     _names_are_unique,
     _one_batch_name,
-    _batch_is_no_dim,
+    _batch_is_not_a_dim,
     _batch_reaches_everything_made,
     _rest_comes_from_inputs,
-    _batch_and_rest_can_be_told_apart,
-    _free_dims_are_no_tensors,
+    _batch_and_rest_are_distinguishable,
+    _free_dims_are_not_tensors,
     _promises_are_of_whole_numbers,
     _segments_have_two_numbers,
     _offsets_have_one_dim,

@@ -31,7 +31,7 @@ def wrong_rank(call: Call, item: Item, groups: Mapping[str, Sizes]) -> ShapeErro
     layout, rank = item.layout, len(call.shapes[item.name])
     wanted = len(layout.plain) + sum(map(len, groups.values()) if layout.has_batch and layout.has_rest else ())
     least = "at least " if layout.has_batch or layout.has_rest else ""
-    row = _row(call, item, f"{least}{_dims(wanted)} wanted, {rank} came")
+    row = _row(call, item, f"expected {least}{_dims(wanted)}, got {rank}")
     remedy = f"Pass `{item.name}` with {least}{_dims(wanted)}"
     return ShapeError(refusal(_against_spec(call, item), [row], remedy + _rank_hint(call, item, wanted, rank)))
 
@@ -51,7 +51,7 @@ def wrong_size(call: Call, item: Item, wanted: int, size: int) -> ShapeError:
     remedy = f"Pass `{item.name}` as `{item.brackets}`."
     if len(shape) == len(item.dims) == 2 and _fits(item, shape[::-1]):
         remedy = f"Pass `{item.name}.mT`, which is {shape[::-1]}, if its dims are in the other order."
-    row = _row(call, item, f"{wanted} wanted, {size} came")
+    row = _row(call, item, f"expected {wanted}, got {size}")
     return ShapeError(refusal(_against_spec(call, item), [row], remedy))
 
 
@@ -92,7 +92,7 @@ def unequal_value(call: Call, name: str, known: int) -> ShapeError:
     return ShapeError(refusal(f"`{name}` does not fit `{owner.name}` in op `{call.op}`.", rows, remedy))
 
 
-def not_given(call: Call) -> ArgumentError:
+def missing_value(call: Call) -> ArgumentError:
     """No input and no argument gives the size of some dims."""
     missing = [name for name in call.spec.free_dims if name not in call.values]
     rows = [(item.name, item.brackets) for item in call.spec.made if set(missing) & set(item.names)]
@@ -101,8 +101,8 @@ def not_given(call: Call) -> ArgumentError:
     return ArgumentError(refusal(headline, rows, remedy))
 
 
-def no_whole_number(call: Call, name: str) -> ArgumentError:
-    """What was given as the size of a dim is no integer."""
+def not_an_integer(call: Call, name: str) -> ArgumentError:
+    """The size passed for a dim is not an integer."""
     value = call.values[name]
     headline = f"`{name}` is a size in op `{call.op}`, and {reprlib.repr(value)} is no whole number."
     rows = [(item.name, item.brackets) for item in call.spec.made if name in item.names]
@@ -118,7 +118,7 @@ def negative_size(call: Call, item: Item, tree: Tree, size: int) -> ShapeError:
     return ShapeError(refusal(headline, rows, remedy))
 
 
-def divided_by_zero(call: Call, item: Item, tree: Tree, sizes: Mapping[str, int]) -> ShapeError:
+def division_by_zero(call: Call, item: Item, tree: Tree, sizes: Mapping[str, int]) -> ShapeError:
     """The size of an output or of scratch divides by a size that is zero."""
     divisor = tree_text(zero_divisor(tree, sizes) or 0)
     headline = f"The size of `{item.name}` divides by zero in op `{call.op}`."
@@ -131,7 +131,7 @@ def unexpected_keyword(spec: Spec, name: str, arguments: Sequence[str], op: str)
 
     Args:
         spec: the op's spec.
-        name: the keyword that came.
+        name: the keyword that was passed.
         arguments: the names of the arguments that the call takes.
         op: the op's name.
     """

@@ -60,14 +60,14 @@ def parse(text: str, scratch: str | None = None) -> Spec:
 
     Raises:
         SpecError: it does not parse; the message has a caret under the place.
-        ArgumentError: it is no string.
+        ArgumentError: it is not a string.
 
     Example:
         >>> spec = parse("x[n], k[m] -> y[n - m + 1]")
         >>> [item.name for item in spec.inputs], spec.outputs[0].brackets
         (['x', 'k'], '[n - m + 1]')
     """
-    _refuse_what_is_no_string(text, scratch)
+    _require_strings(text, scratch)
     inputs, outputs = _Reader(text, "input").spec()
     made = _Reader(scratch, "scratch").scratch() if scratch and not scratch.isspace() else ()
     spec = Spec(text, scratch or "", inputs, outputs, made)
@@ -75,7 +75,7 @@ def parse(text: str, scratch: str | None = None) -> Spec:
     return spec
 
 
-def _refuse_what_is_no_string(text: object, scratch: object) -> None:
+def _require_strings(text: object, scratch: object) -> None:
     decorate = f'Write the spec first: `@ts.op("{EXAMPLE}")`.'
     for noun, value, remedy in (("A spec", text, decorate), ("`scratch`", scratch or "", _SCRATCH)):
         if not isinstance(value, str):
@@ -212,7 +212,7 @@ class _Reader:
             return self.name("a dim")
         opening = self.at.here
         if not self.at.took("("):
-            self.refuse_what_is_no_size()
+            self.refuse_invalid_size()
         tree = self.sum()
         if not self.at.took(")"):
             self.refuse_when_glued()
@@ -309,7 +309,7 @@ class _Reader:
             remedy = f"Write `{last.text}, {behind}` for two dims{product}."
             self.refuse(f"Nothing stands between {last} and {here}.", remedy)
 
-    def refuse_what_is_no_size(self) -> NoReturn:
+    def refuse_invalid_size(self) -> NoReturn:
         here, last = self.at.here, self.at.last
         if here.text == "-" and last.text in ("[", ","):
             remedy = "Write `_` for a dim of any size." if self.side == "input" else "Write `m - n`, the larger first."

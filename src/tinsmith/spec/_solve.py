@@ -84,7 +84,7 @@ def _without_groups(call: Call, item: Item, groups: dict[str, Sizes]) -> Sizes:
     shape, (has_batch, has_rest, before, plain) = tuple(call.shapes[item.name]), item.layout
     spare = len(shape) - len(plain)
     begin = spare if not has_rest else 0
-    if has_batch and has_rest:  # the spec has another input that told us one of them
+    if has_batch and has_rest:  # another input of the spec already determined one of them
         begin = len(groups["*"]) if "*" in groups else spare - len(groups["..."])
     end = before + spare
     if not 0 <= begin <= spare:
@@ -103,7 +103,7 @@ def _take_values(call: Call, dims: dict[str, int]) -> None:
             raise _misfits.unequal_value(call, name, dims[name])
     for name in call.spec.free_dims:
         if name not in call.values:
-            raise _misfits.not_given(call)
+            raise _misfits.missing_value(call)
         dims[name] = _whole(call, name)
 
 
@@ -113,11 +113,11 @@ def _whole(call: Call, name: str) -> int:
     if is_plain or hasattr(value, "node"):  # `node`: a symbolic integer, which must stay one
         return value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
-        raise _misfits.no_whole_number(call, name)
+        raise _misfits.not_an_integer(call, name)
     try:
         return operator.index(value)
     except TypeError as error:  # a tensor or array with more than one element, or with a fraction
-        raise _misfits.no_whole_number(call, name) from error
+        raise _misfits.not_an_integer(call, name) from error
 
 
 def _shape(call: Call, item: Item, dims: Mapping[str, int], batch: Sizes, rest: Sizes) -> Sizes:
@@ -141,7 +141,7 @@ def _size(call: Call, item: Item, dim: Dim, dims: Mapping[str, int]) -> int:
     try:
         size = evaluate(tree, dims)
     except ZeroDivisionError as error:
-        raise _misfits.divided_by_zero(call, item, tree, dims) from error
+        raise _misfits.division_by_zero(call, item, tree, dims) from error
     if size < 0:
         raise _misfits.negative_size(call, item, tree, size)
     return size

@@ -112,7 +112,7 @@ def check_positive(name: str, value: Any) -> int:
     raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r}")], "Pass 1 or more."))
 
 
-def returned_every(keep: str | int, length: int) -> int | None:
+def read_keep(keep: str | int, length: int) -> int | None:
     if keep == "last":
         return None
     if keep == "all":
@@ -133,7 +133,7 @@ def read_memory(memory: str | int) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([a-zA-Z]*)\s*", memory) if isinstance(memory, str) else None
     unit = None if match is None else _UNITS.get(match[2].upper())
     if match is None or unit is None:
-        words = "`memory` of a scan is no amount of memory"
+        words = "`memory` of a scan is not an amount of memory"
         raise ArgumentError(refusal(words, [("came", repr(memory))], 'Pass "500MB", "2GB", "100MiB", or bytes.'))
     return int(float(match[1]) * unit)
 

@@ -41,8 +41,8 @@ class BatchedStep(Step):
 class Batch:
     """A batch of scans.
 
-    A tensor has the batch where it came with it, and where it is of the state, or has a gradient of its own in each
-    sample.
+    A tensor has a batch dim if it was passed with one, if it is of the state, or if each sample has a gradient of its
+    own for it.
     """
 
     def __init__(self, job: Job, size: int, randomness: str, dims: Dims) -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from .._errors import GradientError, refusal
 
 
-def captured_leaves(results: Iterable[Tensor], known: Sequence[Tensor]) -> list[Tensor]:
+def find_captured_leaves(results: Iterable[Tensor], known: Sequence[Tensor]) -> list[Tensor]:
     """Leaves that results depend on and that are not `known`, in the order in which they are found."""
     given = {id(one) for one in known}
     leaves: dict[int, Tensor] = {}
@@ -36,7 +36,8 @@ def refuse_unknown(step: str, number: int, tensors: Sequence[Tensor]) -> None:
     if not tensors:
         return
     words = (
-        f"step {number} of a scan over `{step}` uses a tensor that requires a gradient and is no argument of the scan"
+        f"step {number} of a scan over `{step}` uses a tensor that requires a gradient "
+        "and is not an argument of the scan"
     )
     rows = [("tensor", f"{tuple(tensors[0].shape)} {tensors[0].dtype}"), ("in step 0", "not used")]
     remedy = "Pass it in `parameters`: what a step captures is found in the first step alone."

@@ -123,7 +123,8 @@ class Job:
         for like, one in zip(self.state, state, strict=True):
             if not isinstance(one, Tensor):
                 words = (
-                    f"step {number} of a scan over `{self.step.name}` made `{like.name}` something that is no tensor"
+                    f"step {number} of a scan over `{self.step.name}` returned something that is not a tensor "
+                    f"as `{like.name}`"
                 )
                 raise ArgumentError(refusal(words, [("came", f"{type(one).__name__} {one!r:.60}")], "Return tensors."))
             if one.shape != like.shape:

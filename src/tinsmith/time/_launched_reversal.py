@@ -94,7 +94,7 @@ class LaunchedReversal:
         return BackwardPass(
             made,
             [(place, made.port(name)) for place, name in enumerate(names.state) if name in backward.reads],
-            [_moved_by_rows(made, name, one) for name, one in rows],
+            [_prepare_row_moves(made, name, one) for name, one in rows],
             {name: made.port(name) for name in backward.reads if name not in steps.stepping.inputs},
         )
 
@@ -191,6 +191,6 @@ class LaunchedReversal:
         return [*state, *inputs, *(sums.get(name) for name in self._names.parameters)]
 
 
-def _moved_by_rows(made: PreparedPass, name: str, tensor: Tensor) -> tuple[Move, int, int]:
+def _prepare_row_moves(made: PreparedPass, name: str, tensor: Tensor) -> tuple[Move, int, int]:
     rows = Rows.of(tensor)
     return made.port(name), rows.first, rows.stride

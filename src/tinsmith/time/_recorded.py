@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ._captured import captured_leaves, refuse_unknown
+from ._captured import find_captured_leaves, refuse_unknown
 from ._finite import check_finite
 from ._job import Arguments, Job, is_differentiable
 
@@ -65,7 +65,7 @@ class Recorder:
                 results.append((outputs, now if job.row(number + 1) is not None else []))
         known = [*first, *(one for row in rows for one in row), *self.parameters, *self.captured]
         ends = [one for outputs, states in results for one in (*outputs, *states)]
-        refuse_unknown(job.step.name, steps[0], captured_leaves([*ends, *now], known))
+        refuse_unknown(job.step.name, steps[0], find_captured_leaves([*ends, *now], known))
         return Stretch(steps, first, rows, results, list(now))
 
 

@@ -113,7 +113,7 @@ class Replay:
         versions = [one._version for one in before] if self._is_kept else ()
         state, outputs = job.run(number, given, self._rows[number], self._given.parameters)
         if versions and [one._version for one in before] != versions:
-            raise _changed_late(job, number)
+            raise _late_change_error(job, number)
         job.check_state(state, number)
         job.check_outputs(outputs, number)
         if job.checks:
@@ -169,7 +169,7 @@ class Replay:
         return reversal.gradients()
 
 
-def _changed_late(job: Job, number: int) -> ArgumentError:
+def _late_change_error(job: Job, number: int) -> ArgumentError:
     words = f"step {number} of a scan over `{job.step.name}` changed its state in place, and step 0 did not"
     remedy = "Write `.clone()` before the change, or change it in every step: the state before it is needed again."
     return ArgumentError(refusal(words, remedy=remedy))

@@ -14,8 +14,8 @@ from torch.autograd.graph import saved_tensors_hooks
 from .._errors import ArgumentError, refusal
 from .._offers import checking_scan, scan_operators
 from ..bridge import Op, has_forward_mode, is_tracing, is_transformed, transforms_in_graph
-from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_memory, returned_every
-from ._captured import captured_leaves
+from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_keep, read_memory
+from ._captured import find_captured_leaves
 from ._environment import RandomStates, note_autocast
 from ._function import Scan, loop
 from ._job import Arguments, Job, Like, is_differentiable
@@ -93,7 +93,7 @@ def scan(
     Raises:
         ArgumentError: the arguments do not fit the step, or the step returns another structure than it was given.
         DtypeError: a step changes the shape or dtype of its state, or inputs have different lengths.
-        GradientError: a step uses a tensor that needs a gradient, is no argument, and was not used in the first step.
+        GradientError: a step uses a tensor that needs a gradient, is not an argument, and was not used in step 0.
         CheckError: with `check_finite`, a step made numbers that are not finite.
 
     Tensors of a closure or a module that a Python function uses get their gradients too. Torch's random numbers and
@@ -150,7 +150,7 @@ def _run_traced(
         names,
         [len(begin.leaves), len(rows.leaves), len(others.tensors)],
         count,
-        returned_every(options.keep, count),
+        read_keep(options.keep, count),
         spacings.get(options.checkpoint, options.checkpoint),
         None if options.memory is None else read_memory(options.memory),
         options.unroll,
@@ -244,7 +244,7 @@ def _prepare(step: Any, state: Any, inputs: Any, length: int | None, parameters:
     job = Job(
         step=made,
         length=count,
-        every=returned_every(options.keep, count),
+        every=read_keep(options.keep, count),
         unroll=options.unroll,
         schedule=plan(like),
         sizes=(len(begin.leaves), len(rows.leaves), len(others.tensors)),
@@ -301,7 +301,7 @@ def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
     names = tree.names("outputs") if tree is not None else []
     job.outputs = [Like(name, one.shape, one.dtype) for name, one in zip(names, outputs, strict=True)]
     ends = [*following, *outputs]
-    return (captured_leaves(ends, leaves), saved.bytes_with(ends)) if is_recorded else ((), 0)
+    return (find_captured_leaves(ends, leaves), saved.bytes_with(ends)) if is_recorded else ((), 0)
 
 
 def _changes(step: str, what: str) -> str:

@@ -94,7 +94,7 @@ class FunctionStep(Step):
         if self.outputs is None:
             odd = next((one for one in outputs if not isinstance(one, Tensor)), None)
             if odd is not None:
-                words = f"step `{self.name}` of a scan returned an output that is no tensor"
+                words = f"step `{self.name}` of a scan returned an output that is not a tensor"
                 remedy = "Return tensors, `torch.as_tensor(...)`: outputs of all steps become one tensor."
                 raise ArgumentError(refusal(words, [("returned", _describe(odd))], remedy))
             self.outputs = tree
@@ -208,7 +208,7 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
         for place, key in enumerate(given.tree.keys):
             known = owner if key in op.arguments else sizes if what == "parameters" else None
             if known is None or key in owner or key in sizes:
-                problem = "is given twice" if known is not None else "is no argument"
+                problem = "is given twice" if known is not None else "is not an argument"
                 words = f"`{key}` in `{what}` of a scan {problem} of op `{op.name}`"
                 raise ArgumentError(refusal(words, [("arguments", ", ".join(op.arguments))], "Use each name once."))
             known[key] = what, place

@@ -84,7 +84,7 @@ NOTHING = Tree(type(None))
 
 
 def take_apart(value: Any) -> tuple[list[Any], Tree]:
-    """The leaves of a value, in order, and its structure. What is no tuple, list, dict or None is a leaf."""
+    """The leaves of a value, in order, and its structure. Anything but a tuple, list, dict or None is a leaf."""
     leaves: list[Any] = []
     return leaves, _structure(value, leaves)
 

@@ -44,7 +44,7 @@ def test_a_mapping_is_copied():
         ('{"a": 1,, "b": 2}', ConfigError, ["is not valid JSON", "line 1, column 9"]),
         ('{"a": "un', ConfigError, ["is not valid JSON", "line 1, column 7"]),
         ('{"a": 1} /* open', ConfigError, ["is not valid JSON: Extra data"]),
-        ('{"a": NaN}', ConfigError, ["NaN is no number of JSON"]),
+        ('{"a": NaN}', ConfigError, ["NaN is not a number in JSON"]),
         ('{"a": 1, "a": 2}', ConfigError, ['has the key "a" more than once']),
         ("nowhere/config.json", InputError, ["nowhere/config.json cannot be read", "No such file"]),
         (3, ConfigError, ["This is no configuration", "came      int", "a path to a JSON file"]),

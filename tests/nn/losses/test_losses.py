@@ -98,7 +98,7 @@ def _zeros(*shape: int) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: Loss("mse"), ConfigError, ["names no loss that is known", '"mse"', "RelativeL2Luminance"]),
+        (lambda: Loss("mse"), ConfigError, ["is not a known loss", '"mse"', "RelativeL2Luminance"]),
         (lambda: make_loss({"otype": "L2", "eps": 1}), ConfigError, ["`loss.eps` is no key of L2"]),
         (
             lambda: Loss("L2")(_zeros(4, 3), _zeros(4)),

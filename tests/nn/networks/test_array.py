@@ -244,7 +244,7 @@ REFUSED = {
     "outside": ([6], r"a cell outside the grid[\s\S]*Count cells from 0 to 5"),
     "negative": ([-1], "a cell outside the grid"),
     "twice": ([1, 1], "a cell twice"),
-    "no indices": (torch.rand(2), "names no cells"),
+    "no indices": (torch.rand(2), "does not select cells"),
 }
 
 

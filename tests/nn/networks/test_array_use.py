@@ -188,7 +188,7 @@ def test_cells_of_any_integer_type():
 # Wrong arguments ---------------------------------------------------------------------------------
 @pytest.mark.parametrize("at", ["all", {1, 2}, [(0, 1), (1,)], 3])
 def test_what_names_no_cells(at):
-    with pytest.raises(ts.ArgumentError, match="`at` names no cells"):
+    with pytest.raises(ts.ArgumentError, match="`at` does not select cells"):
         array()(normal(2, 5, 3), at=at)
 
 

@@ -170,7 +170,7 @@ BROKEN = {
     "no PLY": (lambda b: b"solid" + b, "it is no PLY"),
     "no header": (lambda b: b[:40], "it is no PLY"),
     "text": (lambda b: b.replace(b"binary_little_endian", b"ascii"), "its format is ascii, not binary_little_endian"),
-    "no format": (lambda b: b.replace(b"format binary_little_endian 1.0\n", b""), "its format is not told"),
+    "no format": (lambda b: b.replace(b"format binary_little_endian 1.0\n", b""), "its format is missing"),
     "cut": (lambda b: b[:-1], "2 vertices of 104 bytes, but 207 bytes are left"),
     "negative": (lambda b: b.replace(b"vertex 2", b"vertex -2"), "-2 vertices"),
     "no vertices": (lambda b: b.replace(b"element vertex", b"element point"), "there is no element vertex"),

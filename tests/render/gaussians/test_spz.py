@@ -115,8 +115,8 @@ def header(version=3, count=1, degree=0, flags=0):
 @pytest.mark.parametrize(
     ("whole", "words"),
     [
-        (b"no gzip", "it is no gzip"),
-        (gzip.compress(header())[:-9], "it is no gzip"),
+        (b"no gzip", "it is not a gzip file"),
+        (gzip.compress(header())[:-9], "it is not a gzip file"),
         (gzip.compress(b"NGSP"), "there is no header"),
         (gzip.compress(b"PSGN" + header()[4:]), "there is no header"),
         (gzip.compress(header(version=1) + bytes(20)), "its version is 1, not 2 or 3"),

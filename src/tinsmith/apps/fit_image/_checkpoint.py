@@ -17,8 +17,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .._checkpoint import FILE, existing, identity, make_broken_error, require_same
-from .._files import written_beside
+from .._checkpoint import FILE, identity, make_broken_error, require_checkpoint, require_same
+from .._files import replace_when_whole
 from .._photo import Photo
 from ._gaussians import shapes
 from ._options import FitOptions
@@ -30,7 +30,7 @@ _ADAM = ("exp_avg", "exp_avg_sq", "step")
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that was read and found to belong to this fit."""
+    """A checkpoint that was read and belongs to this fit."""
 
     step: int
     tensors: dict[str, Tensor]
@@ -40,7 +40,7 @@ def save(folder: Path, training: Training, options: FitOptions) -> Path:
     """Write the state of a fit. Raises InputError if it cannot be written."""
     path = folder / FILE
     metadata = {"format": _FORMAT, "step": str(training.step), "fit": json.dumps(_identity(training.photo, options))}
-    with written_beside(path) as beside:
+    with replace_when_whole(path) as beside:
         save_file(_tensors(training), beside, metadata)
     return path
 
@@ -51,7 +51,7 @@ def load(folder: Path, photo: Photo, options: FitOptions) -> Checkpoint:
     Raises:
         CheckpointError: there is none, it is broken, or it is of another fit.
     """
-    path = existing(folder)
+    path = require_checkpoint(folder)
     metadata, tensors = _read(path)
     if metadata.get("format") != _FORMAT:
         raise make_broken_error(path, f"its format is {metadata.get('format')!r}, not {_FORMAT!r}")

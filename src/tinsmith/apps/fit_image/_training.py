@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from .._film import as_pixels, film_sized, film_steps, psnr
+from .._film import as_pixels, film_steps, psnr, shrink_to_film
 from .._photo import Photo
 from ._gaussians import Gaussians, Renderer
 
@@ -76,7 +76,7 @@ class Training:
         self.optimiser.step()
         self.history.errors.append(error.item())
         if self.step in self._filmed:
-            self.history.frames.append(as_pixels(film_sized(image.detach())))
+            self.history.frames.append(as_pixels(shrink_to_film(image.detach())))
         self.step += 1
 
     def image(self) -> Tensor:

@@ -11,7 +11,7 @@ from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
 from .._loop import is_written, require_apart, require_device, summarize_picture_run, take_steps
-from .._processes import joined_processes
+from .._processes import join_processes
 from .._progress import Watch
 from .._threads import one_torch_thread
 from ..scenes import (
@@ -39,7 +39,7 @@ _CHECKPOINTS = SceneCheckpoints(
 
 
 def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
-    """Fit a radiance field to pictures of a scene, and write what came of it into `options.out`.
+    """Fit a radiance field to pictures of a scene, and write the results into `options.out`.
 
     Without a dataset it first renders a scene of its own and writes it as one. Ctrl-C ends it after the step at hand;
     pictures and checkpoint are then written as they are. A resumed run goes on from its checkpoint: on the CPU to the
@@ -49,8 +49,8 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
     Args:
         options: what to do.
         watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
-        viewer: a page on which one walks around in the field. After the last step it stays until it is told to
-            finish, or until Ctrl-C.
+        viewer: a page on which one walks around in the field. After the last step it stays until you press Finish
+            or Ctrl-C.
 
     Raises:
         InputError: the dataset cannot be read, or `out` not written.
@@ -59,7 +59,7 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
         EngineError: the engine is not there.
     """
     dataset, checkpoint = _check_options(options)
-    with joined_processes(options.device) as processes:
+    with join_processes(options.device) as processes:
         processes.require_shares("the rays of a step", options.rays)
         if viewer is not None:
             processes.require_alone("a viewer")

@@ -41,7 +41,7 @@ _CHECKPOINTS = SceneCheckpoints(
 
 
 def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
-    """Fit Gaussians to pictures of a scene, and write what came of it into `options.out`.
+    """Fit Gaussians to pictures of a scene, and write the results into `options.out`.
 
     Without a dataset it first renders a scene of its own and writes it as one. Ctrl-C ends it after the step at hand;
     pictures and checkpoint are then written as they are. A resumed run goes on from its checkpoint: on the CPU to the
@@ -51,8 +51,8 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
     Args:
         options: what to do.
         watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
-        viewer: a page on which one walks around among the Gaussians. After the last step it stays until it is told to
-            finish, or until Ctrl-C.
+        viewer: a page on which one walks around among the Gaussians. After the last step it stays until you press
+            Finish or Ctrl-C.
 
     Raises:
         InputError: the dataset cannot be read, or `out` not written.

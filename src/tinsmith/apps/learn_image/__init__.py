@@ -1,7 +1,7 @@
 """Learn a photograph with one network or an array of them: behind `tinsmith learn-image`."""
 
 from .._loop import Reached
-from .._processes import started_processes
+from .._processes import read_launched_processes
 from .._progress import progress_bar
 from ._live import LiveImage, live_page
 from ._options import LearnOptions
@@ -16,5 +16,5 @@ __all__ = [
     "learn_image",
     "live_page",
     "progress_bar",
-    "started_processes",
+    "read_launched_processes",
 ]

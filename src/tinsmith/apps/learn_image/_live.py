@@ -62,7 +62,7 @@ class LiveImage(Live[Reached]):
         pixels = as_pixels(image)
         psnr = psnr_of_pixels(pixels, training.looked_at.pixels)
         pictures = {"learned": _png(picture(pixels)), "error": _png(error_map(pixels, training.looked_at.pixels))}
-        curve = [point for point in self._told["curve"] if point[0] != training.step]
+        curve = [point for point in self._facts["curve"] if point[0] != training.step]
         return pictures, {
             "step": training.step,
             "steps": training.steps,
@@ -77,7 +77,7 @@ class LiveImage(Live[Reached]):
         """Take a wish; one more than others have is to train a block."""
         if wish.name != "retrain":
             return super().take_wish(wish)
-        grid = self._told.get("grid_shape")
+        grid = self._facts.get("grid_shape")
         if not grid:
             return "this is one network: it has no blocks"
         if not (0 <= wish.row < grid[0] and 0 <= wish.column < grid[1]):

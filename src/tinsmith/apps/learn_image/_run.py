@@ -12,7 +12,7 @@ from .._film import as_pixels, flat_psnr, psnr_of_pixels
 from .._interrupt import stop_on_interrupt
 from .._loop import Reached, is_written, require_apart, require_device, summarize_picture_run, take_steps
 from .._photo import Photo, load_photo
-from .._processes import joined_processes, started_processes
+from .._processes import join_processes, read_launched_processes
 from .._progress import Watch
 from .._threads import one_torch_thread
 from . import _checkpoint
@@ -25,7 +25,7 @@ from ._training import Training
 
 
 def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveImage | None = None) -> Reached:
-    """Learn a photograph with one network or an array of them, and write what came of it into `options.out`.
+    """Learn a photograph with one network or an array of them, and write the results into `options.out`.
 
     Ctrl-C ends it after the step at hand; pictures and checkpoint are then written as they are. A resumed run goes on
     from its checkpoint: on the CPU to the bit as one that was never interrupted, given the same machine, versions
@@ -35,7 +35,7 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveIma
         options: what to do.
         watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
         live: a page to show it on, which may pause it and have single blocks trained. After the last step everything
-            is written, and the page stays until it is told to finish, or until Ctrl-C; what was trained by then is
+            is written, and the page stays until you press Finish or Ctrl-C; what was trained by then is
             written too.
 
     Raises:
@@ -45,7 +45,7 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveIma
         EngineError: the engine is not there.
     """
     photo, settled, checkpoint = _check_options(options)
-    with joined_processes(options.device) as processes:
+    with join_processes(options.device) as processes:
         processes.require_shares("the batch size", settled.batch_size)
         if live is not None:
             processes.require_alone("a live page")
@@ -99,6 +99,6 @@ def _check_options(options: LearnOptions) -> tuple[Photo, Recipe, dict[str, Any]
 def _estimate_cost(recipe: Recipe) -> Cost:
     """At least: position, colour, prediction, loss and two gradients of each sample, shared by the processes."""
     rows, columns = recipe.grid_shape or (1, 1)
-    samples = rows * columns * recipe.batch_size / started_processes().count
+    samples = rows * columns * recipe.batch_size / read_launched_processes().count
     floats = 2 + 5 * 3
     return Cost(samples * floats * 4.0, recipe.steps * (1e-3 + samples * 1e-8))

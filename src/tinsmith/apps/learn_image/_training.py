@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ...nn import NetworkArray, NetworkWithInputEncoding, Trainer, make_loss
-from .._film import as_pixels, film_sized, film_steps, psnr, psnr_of_pixels
+from .._film import as_pixels, film_steps, psnr, psnr_of_pixels, shrink_to_film
 from .._photo import Photo
 from .._processes import ALONE, Processes
 from ._blocks import Blocks
@@ -91,7 +91,7 @@ class Training:
         if self.step in self._filmed and self.processes.is_first:
             image = self.glance()
             self.look(image)
-            self.history.frames.append(as_pixels(film_sized(image)))
+            self.history.frames.append(as_pixels(shrink_to_film(image)))
         drawn = self.blocks.draw_pixels(self.recipe.batch_size, self.draw)
         x, colours = (self.processes.share(one, dim=1) for one in drawn)
         losses = self.trainer.training_step(self._as_taken(x), self._as_taken(colours))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..._errors import InputError, refusal
 from ...render.captures import Frame, holds_colmap, read_colmap, read_transforms
-from .._files import require_dataset, require_writable, written_beside
+from .._files import replace_when_whole, require_dataset, require_writable
 from .._photo import open_image
 from ._views import NO_POINTS, Dataset, Points, Views, dataset_of
 
@@ -71,7 +71,7 @@ def _load_views(folder: Path, listed: list[Frame], size: int, sizes: dict[str, t
             rows = [(first, _format_size(wanted)), (str(frame.image), _format_size(image.size))]
             remedy = "All pictures of a dataset are to have one size."
             raise frame.entry.make_error("the dataset's pictures differ in size", rows, remedy)
-        matrix, small = frame.intrinsics(*image.size), _made_small(image, size)
+        matrix, small = frame.intrinsics(*image.size), _shrink_picture(image, size)
         if min(small.size) < _LEAST_SIDE:
             rows = [("image", str(frame.image), f"{_format_size(small.size)} pixels")]
             raise frame.entry.make_error(f"a side has fewer than {_LEAST_SIDE} pixels", rows, "Raise --size.")
@@ -91,7 +91,7 @@ def _name(folder: Path, image: Path) -> str:
     return str(image.relative_to(folder)) if image.is_relative_to(folder) else str(image)
 
 
-def _made_small(image: Image.Image, size: int) -> Image.Image:
+def _shrink_picture(image: Image.Image, size: int) -> Image.Image:
     """Colours count by their alpha: what is see-through lends its edges none."""
     shrink = max(image.size) / size
     if shrink <= 1:
@@ -105,10 +105,10 @@ def write_dataset(folder: Path, dataset: Dataset) -> None:
     for part, views in ((_TRAIN, dataset.train), (_TEST, dataset.test)):
         for name, pixels in zip(views.names, views.pictures, strict=True):
             require_writable((folder / name).parent)
-            with written_beside(folder / name) as beside:
+            with replace_when_whole(folder / name) as beside:
                 Image.fromarray(pixels.numpy()).save(beside)
         text = json.dumps(_transforms(views, dataset.width), indent=1) + "\n"
-        with written_beside(folder / part) as beside:
+        with replace_when_whole(folder / part) as beside:
             beside.write_text(text, encoding="utf-8")
 
 

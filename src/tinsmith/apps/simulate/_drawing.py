@@ -16,7 +16,7 @@ from .._pictures import apply_colormap
 _SHARPER = 3  # drawn larger, then shrunk: edges are smooth
 
 
-def in_colours(values: Tensor, low: float, high: float, zoom: int = 1, colours: str = "RdBu_r") -> Tensor:
+def colorize(values: Tensor, low: float, high: float, zoom: int = 1, colours: str = "RdBu_r") -> Tensor:
     """(rows, columns) numbers as pixels (rows zoom, columns zoom, 3) uint8."""
     image = apply_colormap((values - low) / (high - low), colours)
     return _pixels(image.resize((zoom * image.width, zoom * image.height), Image.Resampling.BICUBIC))

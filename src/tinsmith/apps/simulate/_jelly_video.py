@@ -14,7 +14,7 @@ from torch import Tensor
 from ...bridge import op
 from ...engines import get
 from ...time import scan
-from ._drawing import in_colours
+from ._drawing import colorize
 from ._simulation import Look, Simulation
 
 NODES, RING = 16, 0.15  # on a ring of this radius, metres
@@ -84,7 +84,7 @@ class JellyVideo(Simulation):
 
     @cached_property
     def video(self) -> Tensor:
-        """All that the search is told."""
+        """Everything that the search knows."""
         return self.record(self.truth[0], self.truth[1:])
 
     def loss(self) -> Tensor:
@@ -97,4 +97,4 @@ class JellyVideo(Simulation):
         fitted_video = self.record(self.stiffness, self.throw)
         pairs = [torch.cat([self.video[at], fitted_video[at]], 1) for at in range(0, self.steps, self.every)]
         off = (self.stiffness - self.truth[0]).exp().item()
-        return Look([in_colours(one, 0.0, 5.0, 5, "magma") for one in pairs], abs(off - 1.0))
+        return Look([colorize(one, 0.0, 5.0, 5, "magma") for one in pairs], abs(off - 1.0))

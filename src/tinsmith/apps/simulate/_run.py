@@ -113,7 +113,7 @@ class Training:
 def simulate(
     options: SimulateOptions, watch: Watch | None = None, live: LiveSimulation | None = None
 ) -> SimulationOutcome:
-    """Train a simulation, and write what came of it into `options.out`.
+    """Train a simulation, and write the results into `options.out`.
 
     Ctrl-C ends it after the iteration at hand; pictures and checkpoint are then written as they are. A resumed run
     goes on from its checkpoint: on the CPU to the bit as one that was never interrupted, given the same machine,

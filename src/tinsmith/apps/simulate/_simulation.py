@@ -32,7 +32,7 @@ class SimulationOutcome(Outcome):
     unit = "iteration"
 
     @property
-    def told(self) -> str:
+    def score(self) -> str:
         before, after = (self.words.format(one) for one in self.figures)
         return f"Before training {before}; {after}"
 

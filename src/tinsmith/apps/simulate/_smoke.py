@@ -15,7 +15,7 @@ from torch import Tensor
 from ...bridge import chain
 from ...engines import get
 from ...time import scan
-from ._drawing import draw_text, in_colours
+from ._drawing import colorize, draw_text
 from ._simulation import Look, Simulation
 
 SIDE = 64  # cells
@@ -103,5 +103,5 @@ class Smoke(Simulation):
     def look(self) -> Look:
         """The smoke on its way, beside the form."""
         smoke = torch.cat([self.begin[None], self.run(keep=self.every)[1]])
-        frames = [in_colours(torch.cat([one[..., 0], self.target], 1), 0, 1, zoom=2, colours="magma") for one in smoke]
+        frames = [colorize(torch.cat([one[..., 0], self.target], 1), 0, 1, zoom=2, colours="magma") for one in smoke]
         return Look(frames, self.error(smoke[-1]).item())

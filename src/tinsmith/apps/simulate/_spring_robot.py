@@ -1,7 +1,7 @@
 """A robot of masses and springs with a neural controller that sees it at each step: a closed loop.
 
-Some springs contract when they are told to. The network is told where the nodes are, how fast they go and what a few
-clocks show, and says how much. Gradients go through the physics and through the network, step by step.
+Some springs contract on command. The network gets where the nodes are, how fast they go and what a few
+clocks show, and commands how much. Gradients go through the physics and through the network, step by step.
 """
 
 import math

@@ -16,7 +16,7 @@ from torch import Tensor
 from ...bridge import op
 from ...engines import get
 from ...time import scan
-from ._drawing import draw_text, in_colours
+from ._drawing import colorize, draw_text
 from ._simulation import Look, Simulation
 
 SIDE = 64  # cells
@@ -80,7 +80,7 @@ class WaveSource(Simulation):
 
     @cached_property
     def heard(self) -> Tensor:
-        """The record of the pulse that there was: all that the search is told."""
+        """What the sensors recorded of the true pulse: everything that the search knows."""
         return self.record(self.truth)[1]
 
     def look(self) -> Look:
@@ -88,5 +88,5 @@ class WaveSource(Simulation):
         ponds = [self.record(pulse, keep=self.every)[0] for pulse in (self.truth, self.pulse)]
         error = (self.pulse - self.truth).norm() / self.truth.norm()
         begin = [torch.cat([pulse[None], pond]) for pulse, pond in zip((self.truth, self.pulse), ponds, strict=True)]
-        frames = [in_colours(torch.cat(pair, 1), -0.8, 0.8, zoom=2) for pair in zip(*begin, strict=True)]
+        frames = [colorize(torch.cat(pair, 1), -0.8, 0.8, zoom=2) for pair in zip(*begin, strict=True)]
         return Look(frames, error.item())

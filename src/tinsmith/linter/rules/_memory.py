@@ -9,6 +9,7 @@ from ...source import Access, Roles, each_moves_an_axis, is_size, names_in, rang
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 
+_BY_ORDER = "the result depends on the order of the iterations"
 _WAYS_OUT = "{0}[t + 1, ...] = ...  # from {0}[t, ...]: each value at a place of its own"
 _OF_EXTREMES = (
     '@ts.op("... -> {0}[...]")  # without adjoint="engine": tinsmith gives the gradient to the value that won'
@@ -142,7 +143,7 @@ def _racing_stores(subject: Subject, name: str, roles: Roles) -> Iterator[Findin
         if change.kind == "add" or _differs(subject, change, missing):
             shown = " and ".join(f"`{variable.partition('@')[0]}`" for variable in missing)
             label = subject.label(name)
-            words = f"every iteration over {shown} stores to the same element of `{label}`: which one wins is chance"
+            words = f"every iteration over {shown} stores to the same element of `{label}`: {_BY_ORDER}"
             yield _at(
                 subject, "TS105", change, words, f"{label}[...] += ...  # additions of parallel iterations are atomic"
             )
@@ -206,7 +207,7 @@ def _racing_pair(subject: Subject, name: str, roles: Roles) -> Finding | None:
                 remedy = f"{order}  # before the loop, or an inner loop: for _ in range(1):"
                 return _at(subject, "TS106", change, f"{words}. Which comes first is chance", remedy)
             words = f"stores to the element of `{label}` that another parallel iteration changes in line {line}"
-            return _at(subject, "TS105", change, f"{words}: which one wins is chance", f"{label}[...] += ...")
+            return _at(subject, "TS105", change, f"{words}: {_BY_ORDER}", f"{label}[...] += ...")
     return None
 
 

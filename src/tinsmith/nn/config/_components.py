@@ -26,7 +26,7 @@ class Component:
         keys: its options.
         aliases: other names of it, each with the defaults that the name changes.
         nests: whether it wraps "one" component (an Adam when left out), joins "many", or "none".
-        settle: completes options that depend on each other, given also which of them came; raises Misfit.
+        settle: completes options that depend on each other, given also which of them were passed; raises Misfit.
         expands: for a name that only abbreviates: the configuration that it stands for.
     """
 

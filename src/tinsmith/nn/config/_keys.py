@@ -1,6 +1,6 @@
 """Keys: what an option may be. A row of the tables in `_components` is made of these.
 
-A kind takes the value that came and returns the one to keep, or raises `Unfit` with nothing but the
+A kind takes the value that was passed and returns the one to keep, or raises `Unfit` with nothing but the
 words for what it wants; where the value stands is added by `_resolve`.
 """
 

@@ -98,4 +98,4 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise _Unfit(f"{name} is no number of JSON")
+    raise _Unfit(f"{name} is not a number in JSON")

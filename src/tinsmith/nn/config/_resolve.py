@@ -95,11 +95,11 @@ def _component(catalog: Catalog, kind: str, otype: Any, where: str) -> tuple[Com
     others = [kind for kind, other in CATALOGS.items() if str(otype).lower() in map(str.lower, _otypes(other))]
     if others and str(otype).lower() != guess.lower():
         remedy = f"It belongs to `{others[0]}`."
-    raise ConfigError(refusal(f"`{where}.otype` names no {kind} that is known.", rows, remedy))
+    raise ConfigError(refusal(f"`{where}.otype` is not a known {kind}.", rows, remedy))
 
 
 def _values(called: str, by_name: Mapping[str, Key], given: Options, where: str) -> Options:
-    """The options that came, under their own names."""
+    """The options that were passed, under their own names."""
     values: Options = {}
     for name, value in given.items():
         key = by_name[name]

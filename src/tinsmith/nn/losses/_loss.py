@@ -105,7 +105,7 @@ def make_loss(config: Section | Mapping[str, Any] | str | Path | None = None) ->
         config: the loss's part of a configuration, or its `Section`; None for the default, RelativeL2.
 
     Raises:
-        ConfigError: it names no loss that is known, or has further keys: no loss has any.
+        ConfigError: the loss is unknown, or has further keys: no loss has any.
 
     Example:
         >>> ts.nn.make_loss({"otype": "L2"})

@@ -23,7 +23,7 @@ from ._checks import check_counts
 from ._initial import initial
 from ._layout import Layout
 from ._owners import Owners
-from ._samples import equal_batches, sorted_by
+from ._samples import equal_batches, sort_by_network
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -58,7 +58,7 @@ class NetworkArray(torch.nn.Module):
 
     Raises:
         ConfigError: the configuration has what is not known.
-        ArgumentError, DtypeError: a grid, dtype or way that there is not.
+        ArgumentError, DtypeError: an unknown dtype or way, or an invalid grid.
 
     Example:
         >>> array = ts.nn.NetworkArray((4, 4), 2, 3, {"n_neurons": 16, "n_hidden_layers": 2})
@@ -269,7 +269,7 @@ class NetworkArray(torch.nn.Module):
         params = own_rows(self.params)
         points = self.encoding.route_points(points, rows) if self.encoding else points
         if self._is_fused(points) and not self._is_transformed():  # no transform goes through the sorting
-            sorting = sorted_by(rows, len(params), self.engine)
+            sorting = sort_by_network(rows, len(params), self.engine)
             return sorting.restore(
                 _fused.outputs(self.layout, params, sorting.sort(points), sorting.samples, self.engine)
             )

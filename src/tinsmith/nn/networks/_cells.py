@@ -43,7 +43,7 @@ class Cells:
         if given.is_floating_point() or given.is_complex() or not (given.ndim == 1 or is_places):
             rows = [("came", f"{tuple(given.shape)} {given.dtype}"), ("grid", str(self.grid_shape))]
             remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
-            raise ArgumentError(refusal("`at` names no cells", rows, remedy))
+            raise ArgumentError(refusal("`at` does not select cells", rows, remedy))
         given = given.long()  # torch compares no uint16
         sizes = torch.tensor(self.grid_shape if is_places else [self.count], device=given.device)
         outside = (given < 0) | (given >= sizes)
@@ -67,7 +67,7 @@ def grid_of(given: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def _integers(given: Any) -> tuple[int, ...]:
-    """One integer or several, numpy's too; none for what else came."""
+    """One integer or several, numpy's too; an empty tuple for anything else."""
     several = (given,) if hasattr(given, "__index__") and not getattr(given, "shape", ()) else given
     if isinstance(several, str) or not hasattr(several, "__iter__"):
         return ()
@@ -86,4 +86,4 @@ def _as_tensor(at: Any, device: torch.device) -> torch.Tensor:
     except (TypeError, ValueError, RuntimeError) as error:
         rows = [("came", f"{type(at).__name__}: {error}")]
         remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
-        raise ArgumentError(refusal("`at` names no cells", rows, remedy)) from error
+        raise ArgumentError(refusal("`at` does not select cells", rows, remedy)) from error

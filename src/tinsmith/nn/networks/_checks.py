@@ -34,7 +34,7 @@ def check_dtype(module: str, dtype: torch.dtype) -> None:
         raise DtypeError(refusal(f"A {module} does not have this dtype.", rows, remedy))
 
 
-def entering(module: _Module, x: Tensor) -> Tensor:
+def prepare_input(module: _Module, x: Tensor) -> Tensor:
     """The input in the module's dtype, if it fits."""
     params, name = module.params, type(module).__name__
     if params.dtype not in _FLOATS:
@@ -57,7 +57,7 @@ def _misfit(module: _Module, x: Tensor) -> ShapeError:
     return ShapeError(refusal(f"`x` does not fit the {name}.", rows, remedy))
 
 
-def unfit_params(module: _Module, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
+def explain_unfit_params(module: _Module, state_dict: Mapping[str, Any], prefix: str, *args: Any) -> None:
     """Adds to torch's errors of loading, the last of `args`, what the size of `params` may mean."""
     saved = state_dict.get(f"{prefix}params")
     if isinstance(saved, Tensor) and saved.shape != module.params.shape:

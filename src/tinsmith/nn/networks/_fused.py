@@ -64,7 +64,7 @@ class _Learned(torch.autograd.Function):
 
 
 class _Once(torch.autograd.Function):
-    """A gradient that depends on `params`, nobody knows how: who asks is told so, where a constant would be wrong."""
+    """A gradient whose dependence on `params` is unknown: its derivative raises an error, where 0 would be wrong."""
 
     @staticmethod
     def forward(ctx: Any, slopes: torch.Tensor, params: torch.Tensor) -> torch.Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..config import Section, resolve_section
 from ..encodings import Encoder, encoder
 from ._alignment import Columns, columns_of
-from ._checks import check_counts, check_dtype, entering, unfit_params
+from ._checks import check_counts, check_dtype, explain_unfit_params, prepare_input
 from ._mlp import Mlp
 
 ConfigLike = Section | Mapping[str, Any] | str | Path | None
@@ -110,7 +110,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., n_input_dims) to (..., n_output_dims)."""
-        x = entering(self, x)
+        x = prepare_input(self, x)
         *pieces, table = self.params.split([*self.mlp.sizes, self.encoder.n_params])
         features = self.encoder(x.reshape(-1, self.n_input_dims), table, self.engine)
         y = self.mlp(features, pieces, self.columns, self.constants)
@@ -124,7 +124,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        unfit_params(self, *args, **kwargs)
+        explain_unfit_params(self, *args, **kwargs)
 
 
 class Network(torch.nn.Module):
@@ -205,7 +205,7 @@ class Network(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., n_input_dims) to (..., n_output_dims)."""
-        return self.mlp(entering(self, x), self.params.split(self.mlp.sizes), self.columns, self.constants)
+        return self.mlp(prepare_input(self, x), self.params.split(self.mlp.sizes), self.columns, self.constants)
 
     def extra_repr(self) -> str:
         """What `repr` shows."""
@@ -213,7 +213,7 @@ class Network(torch.nn.Module):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        unfit_params(self, *args, **kwargs)
+        explain_unfit_params(self, *args, **kwargs)
 
 
 def _initialize_params(seed: int, dtype: torch.dtype, *parts: Mlp | Encoder) -> torch.nn.Parameter:

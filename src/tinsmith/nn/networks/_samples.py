@@ -29,7 +29,7 @@ class Samples(NamedTuple):
 def equal_batches(cells: int, batch: int, device: torch.device) -> Samples:
     """Of `cells` networks with `batch` samples each, one after the other in memory."""
     if torch.compiler.is_compiling() or has_modes():  # fake tensors would be kept for true ones
-        return _laid_out(cells, batch, device)
+        return _lay_out_samples(cells, batch, device)
     return _get_layout(cells, batch, device, torch.get_num_threads())
 
 
@@ -37,10 +37,10 @@ def equal_batches(cells: int, batch: int, device: torch.device) -> Samples:
 def _get_layout(cells: int, batch: int, device: torch.device, _threads: int) -> Samples:
     """Few, for they are as long as batches are: a training of any few networks has many sizes."""
     with outside_transforms():
-        return _laid_out(cells, batch, device)
+        return _lay_out_samples(cells, batch, device)
 
 
-def _laid_out(cells: int, batch: int, device: torch.device) -> Samples:
+def _lay_out_samples(cells: int, batch: int, device: torch.device) -> Samples:
     tasks = _tasks(cells, device.type)
     start = torch.arange(cells + 1, device=device) * batch
     first = torch.arange(tasks + 1, device=device) * cells // tasks
@@ -60,7 +60,7 @@ class Sorting(NamedTuple):
         return _Sorted.apply(rows, self.place, self.engine)
 
     def restore(self, rows: torch.Tensor) -> torch.Tensor:
-        """[sample, channel] as they came. Differentiable."""
+        """[sample, channel] in the order in which they were passed. Differentiable."""
         return _Restored.apply(rows, self.place, self.engine)
 
 
@@ -92,7 +92,7 @@ class _Restored(torch.autograd.Function):
         return _Sorted.apply(gradients[0], *ctx.saved_tensors, ctx.engine), None, None
 
 
-def sorted_by(cells: torch.Tensor, count: int, engine: str | None) -> Sorting:
+def sort_by_network(cells: torch.Tensor, count: int, engine: str | None) -> Sorting:
     """Scattered samples by the network of each: [sample] int64, below `count`."""
     if cells.device.type == "cpu":
         place, start = _OPS[_sorter(engine, cells.device)](cells, count=count, ends=count + 1)

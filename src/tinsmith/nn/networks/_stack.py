@@ -142,7 +142,7 @@ def _activations(number: int, network: nn.Sequential) -> list[str]:
         if isinstance(layer, nn.Linear):
             names.append("")
         elif not names or names[-1] or not (name := _name(layer)):
-            words = f"layer {place} of network {number} is none that an array of networks has there"
+            words = f"layer {place} of network {number} is not one that an array of networks can have there"
             known = ", ".join(f"nn.{kind.__name__}" for kind, _ in _KNOWN)
             rows = [("layer", str(layer)), ("expected", f"nn.Linear and activations in turn: {known}, Activation(...)")]
             raise ArgumentError(refusal(words, rows))

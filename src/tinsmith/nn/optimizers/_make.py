@@ -35,9 +35,9 @@ def make_optimizer(
     whose gradient is 0), follows tiny-cuda-nn's formula entry by entry.
 
     Args:
-        params: a module; or tensors; or groups such as `{"params": [...], "matrix": False}`. What is no matrix
-            of a network (the table of an encoding) is told by `matrix`, by a module's attribute
-            `holds_matrices`, or else by having fewer than two dims. A module with one flat parameter has
+        params: a module; or tensors; or groups such as `{"params": [...], "matrix": False}`. Whether a
+            parameter is a matrix of a network (not the table of an encoding) is said by `matrix`, by a module's
+            attribute `holds_matrices`, or else by having two dims or more. A module with one flat parameter has
             `matrix_shapes`: of the matrices that this begins with. Each of these is then optimized by itself.
         config: the optimizer's part of a configuration, or its `Section`; None for an Adam with all defaults.
             In a Composite, `n_params_to_optimize` counts numbers in the parameters' order, and each part

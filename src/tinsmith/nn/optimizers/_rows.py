@@ -109,7 +109,7 @@ class RowOptimizer:
 
         Raises:
             ArgumentError: a row is named twice, or there are not as many gradients as parameters.
-            ShapeError: rows that there are not, or a mask or gradients of another size.
+            ShapeError: a row index is out of range, or the mask or a gradient has another size.
         """
         index = None if rows is None else _index(rows, len(self.counts))
         k = len(self.counts) if index is None else len(index)
@@ -248,10 +248,10 @@ class RowOptimizer:
 
 
 def _from_configuration(section: Section, given: Sequence[Slot]) -> Factory:
-    return functools.partial(_made_over, section, tuple(slot.matrix for slot in given))  # a closure has no pickle
+    return functools.partial(_build_by_rows, section, tuple(slot.matrix for slot in given))  # a closure has no pickle
 
 
-def _made_over(section: Section, matrix: tuple[bool, ...], parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
+def _build_by_rows(section: Section, matrix: tuple[bool, ...], parameters: list[torch.Tensor]) -> torch.optim.Optimizer:
     networks = len(parameters[0])
     return build_optimizer(
         section, [Slot(p, is_matrix, networks) for p, is_matrix in zip(parameters, matrix, strict=True)]

@@ -35,10 +35,10 @@ class Frame:
     """A picture and its camera.
 
     Attributes:
-        entry: where it is told of.
+        entry: the file and entry that describe it.
         image: its file.
         pose: (4, 4) float64, from camera to world, in OpenGL's convention (-z forward, y up).
-        numbers: intrinsics as far as they are told, in the names of a transforms.json.
+        numbers: intrinsics as far as the file has them, in the names of a transforms.json.
     """
 
     entry: Entry

@@ -64,7 +64,7 @@ def _frame(entry: Entry, fields: Any, shared: Mapping[str, float]) -> Frame:
     name = fields.get("file_path")
     if not isinstance(name, str) or not name:
         rows = [("file_path", _kind(name)), ("wanted", "the path of a picture, from the file's folder")]
-        raise entry.make_error("a frame of the dataset names no picture", rows)
+        raise entry.make_error("a frame of the dataset has no picture", rows)
     return Frame(
         entry, _image(entry, name), _pose(entry, fields.get("transform_matrix")), {**shared, **_numbers(entry, fields)}
     )
@@ -83,7 +83,7 @@ def _image(entry: Entry, name: str) -> Path:
 
 
 def _numbers(entry: Entry, fields: Mapping[str, Any]) -> dict[str, float]:
-    """What is said of the camera. Raises InputError for what is no number, or for a camera that is no pinhole."""
+    """The camera's numbers. Raises InputError for a value that is not a number, or a camera that is not a pinhole."""
     numbers = {name: _number(entry, name, fields[name]) for name in _NUMBERS if fields.get(name) is not None}
     model = fields.get("camera_model", "PINHOLE")
     bent = [name for name in _LENS if numbers.get(name)]
@@ -106,7 +106,7 @@ def _number(entry: Entry, name: str, value: Any) -> float:
 
 def _pose(entry: Entry, matrix: Any) -> Tensor:
     """(4, 4) float64. Raises InputError unless it is a rotation and a place."""
-    headline = "`transform_matrix` is no pose of a camera"
+    headline = "`transform_matrix` is not the pose of a camera"
     remedy = "It goes from camera to world: a rotation, a place, and the last row 0 0 0 1."
     rows = matrix if isinstance(matrix, list) else []
     shape = (

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from .._ops import in_single
-from .._packed import checked_floats, pack
+from .._packed import check_floats, pack
 from .._segments import accumulate as sums_along
 from .._segments import exclusive_prod
 from ._checks import require_last, require_positive, require_shape
@@ -48,7 +48,7 @@ def accumulate(
 
     Raises:
         ShapeError: tensors do not fit each other.
-        ArgumentError: pairs are not sorted by image and pixel (told on the CPU alone).
+        ArgumentError: pairs are not sorted by image and pixel (checked on the CPU only).
 
     Example:
         >>> means2d, conics = torch.tensor([[[1.5, 0.5]]]), torch.tensor([[[1.0, 0.0, 1.0]]])
@@ -62,7 +62,7 @@ def accumulate(
     function = "accumulate"
     given = {"means2d": means2d, "conics": conics, "opacities": opacities, "colors": colors}
     floats = {name: in_single(tensor) for name, tensor in given.items()}
-    checked_floats(function, floats)
+    check_floats(function, floats)
     require_positive(function, image_width=image_width, image_height=image_height)
     require_last(function, "means2d", means2d, "[..., N, 2]", (means2d.shape[-2] if means2d.ndim > 1 else 0, 2))
     front, n = means2d.shape[:-2], means2d.shape[-2]

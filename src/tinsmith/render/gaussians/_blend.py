@@ -10,7 +10,7 @@ from torch import Tensor
 from ... import kernels
 from ..._errors import ArgumentError, refusal
 from .._ops import get_op, in_single, register_maker
-from .._packed import checked_floats
+from .._packed import check_floats
 from .._rule import steady
 from ._checks import is_ordered, require_last, require_positive, require_shape
 
@@ -84,7 +84,7 @@ def rasterize_to_pixels(
     floats = {"means2d": means2d, "conics": conics, "colors": colors, "opacities": opacities}
     floats |= {} if backgrounds is None else {"backgrounds": backgrounds}
     floats = {name: in_single(given) for name, given in floats.items()}
-    checked_floats(function, floats)
+    check_floats(function, floats)
     require_positive(function, image_width=image_width, image_height=image_height, tile_size=tile_size)
     front = tuple(isect_offsets.shape[:-2])
     _check_shapes(function, floats, front, packed)
@@ -93,7 +93,7 @@ def rasterize_to_pixels(
     starts, ids = lists_of(isect_offsets, flatten_ids)
     if masks is not None:
         require_shape(function, "masks", masks, "[..., tile_height, tile_width]", isect_offsets.shape)
-        starts, ids = without_masked(starts, ids, masks.reshape(-1))
+        starts, ids = drop_masked_tiles(starts, ids, masks.reshape(-1))
     gaussians = [
         floats["means2d"].reshape(-1, 2),
         floats["conics"].reshape(-1, 3),
@@ -151,7 +151,7 @@ def lists_of(isect_offsets: Tensor, flatten_ids: Tensor) -> tuple[Tensor, Tensor
     return starts, flatten_ids.int()
 
 
-def without_masked(starts: Tensor, ids: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
+def drop_masked_tiles(starts: Tensor, ids: Tensor, masks: Tensor) -> tuple[Tensor, Tensor]:
     """Tile lists, those of tiles empty where the mask is False."""
     counts = starts.diff()
     kept = masks.repeat_interleave(counts)

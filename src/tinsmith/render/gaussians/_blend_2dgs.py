@@ -10,9 +10,9 @@ from torch import Tensor
 from ... import kernels
 from ..._errors import ArgumentError, refusal
 from .._ops import get_op, in_single, register_maker
-from .._packed import checked_floats
+from .._packed import check_floats
 from .._rule import steady
-from ._blend import CHUNK, lists_of, without_masked
+from ._blend import CHUNK, drop_masked_tiles, lists_of
 from ._checks import is_ordered, require_last, require_positive, require_shape
 
 
@@ -104,7 +104,7 @@ def rasterize_to_pixels_2dgs(
     names = ("means2d", "ray_transforms", "colors", "opacities", "normals", "backgrounds")
     given = zip(names, (means2d, ray_transforms, colors, opacities, normals, backgrounds), strict=True)
     floats = {name: in_single(tensor) for name, tensor in given if tensor is not None}
-    checked_floats(function, floats)
+    check_floats(function, floats)
     require_positive(function, image_width=image_width, image_height=image_height, tile_size=tile_size)
     front = tuple(isect_offsets.shape[:-2])
     _check_shapes(function, floats, front, packed)
@@ -156,7 +156,7 @@ def blend_surfels(
     starts, ids = lists_of(offsets, flatten_ids)
     if masks is not None:
         require_shape(function, "masks", masks, "[..., tile_height, tile_width]", offsets.shape)
-        starts, ids = without_masked(starts, ids, masks.reshape(-1))
+        starts, ids = drop_masked_tiles(starts, ids, masks.reshape(-1))
     sizes = {"v": torch.Size(front).numel(), "h": tiles[0] * tile, "w": tiles[1] * tile}
     images: list[Tensor] = []
     others: list[Tensor] = []

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ... import kernels
 from .._ops import get_op, in_single, register_maker
-from .._packed import checked_floats
+from .._packed import check_floats
 from .._rule import steady
 from ._checks import require_last, require_shape
 
@@ -55,7 +55,7 @@ def quat_scale_to_covar_preci(
         (tensor([[ 1.,  4., 16.]]), tensor([[1.0000, 0.2500, 0.0625]]))
     """
     quats, scales = in_single(quats), in_single(scales)
-    checked_floats("quat_scale_to_covar_preci", {"quats": quats, "scales": scales})
+    check_floats("quat_scale_to_covar_preci", {"quats": quats, "scales": scales})
     require_last("quat_scale_to_covar_preci", "quats", quats, "[..., 4]", (4,))
     require_shape("quat_scale_to_covar_preci", "scales", scales, "[..., 3]", (*quats.shape[:-1], 3))
     wanted = ((False, compute_covar), (True, compute_preci))

@@ -8,7 +8,7 @@ from typing import Literal
 from torch import Tensor
 
 from ._checks import require_choice
-from ._splat_files import checked_splats, ply_bytes, write_bytes
+from ._splat_files import check_splats, ply_bytes, write_bytes
 
 Format = Literal["ply"]
 
@@ -56,7 +56,7 @@ def export_splats(
     """
     require_choice("export_splats", "format", format, Format)
     given = {"means": means, "scales": scales, "quats": quats, "opacities": opacities, "sh0": sh0, "shN": shN}
-    held = checked_splats("export_splats", given, must_be_finite=False)
+    held = check_splats("export_splats", given, must_be_finite=False)
     kept = means.new_ones(len(means)).bool().cpu()
     for value in held.values():
         kept &= value.isfinite().flatten(1).all(1) if value.ndim > 1 else value.isfinite()

@@ -10,7 +10,7 @@ from torch import Tensor
 from ... import kernels
 from ..._errors import ArgumentError, ShapeError, refusal
 from .._ops import get_op, in_single, register_maker
-from .._packed import checked_floats
+from .._packed import check_floats
 from .._rule import steady
 from ._checks import as_rows, is_ordered, require_last, require_shape
 
@@ -51,7 +51,7 @@ def spherical_harmonics(
         tensor([[0.2821, 0.2821, 0.2821]])
     """
     dirs, coeffs = in_single(dirs), in_single(coeffs)
-    checked_floats("spherical_harmonics", {"dirs": dirs, "coeffs": coeffs})
+    check_floats("spherical_harmonics", {"dirs": dirs, "coeffs": coeffs})
     require_degree("spherical_harmonics", "degrees_to_use", degrees_to_use, coeffs)
     require_last("spherical_harmonics", "dirs", dirs, "[..., 3]", (3,))
     require_shape("spherical_harmonics", "coeffs", coeffs, "[..., k, c]", (*dirs.shape[:-1], *coeffs.shape[-2:]))

@@ -12,7 +12,7 @@ from torch.nn import functional
 from ... import kernels
 from ..._errors import ArgumentError, refusal
 from .._ops import get_op, in_single, register_maker
-from .._packed import checked_floats
+from .._packed import check_floats
 from .._rule import steady
 from ._checks import CameraModel, as_rows, is_ordered, require_choice, require_last, require_positive, require_shape
 from ._covariance import quat_scale_to_covar_preci
@@ -193,7 +193,7 @@ def fully_fused_projection(
         calc_compensations,
         camera_model,
     )
-    scene = checked_scene(function, how, means, covars, quats, scales, opacities, viewmats, Ks)
+    scene = check_scene(function, how, means, covars, quats, scales, opacities, viewmats, Ks)
     projected = project(scene, how, engine)
     values = (projected.radii, projected.means2d, projected.depths, projected.conics)
     compensations = projected.compensations if calc_compensations else None
@@ -204,7 +204,7 @@ def fully_fused_projection(
     return (*dense, None if compensations is None else compensations.view(front))
 
 
-def checked_scene(
+def check_scene(
     function: str,
     how: Projection,
     means: Tensor,
@@ -224,7 +224,7 @@ def checked_scene(
     if covars is None:
         given |= {"quats": quats, "scales": scales}
     tensors = {name: in_single(tensor) for name, tensor in given.items() if tensor is not None}
-    checked_floats(function, tensors)
+    check_floats(function, tensors)
     require_last(function, "means", means, "[..., N, 3]", (means.shape[-2] if means.ndim > 1 else 0, 3))
     require_last(function, "viewmats", viewmats, "[..., C, 4, 4]", (4, 4))
     batch, n, c = tuple(means.shape[:-2]), means.shape[-2], viewmats.shape[-3] if viewmats.ndim > 2 else 0
@@ -296,7 +296,7 @@ def all_pairs(shapes: Shapes, device: torch.device) -> tuple[Tensor, Tensor]:
 def _covariances(scene: Scene, engine: str | None) -> Tensor:
     if scene.covars is not None:
         return scene.covars
-    assert scene.quats is not None and scene.scales is not None, "checked_scene has seen to it"
+    assert scene.quats is not None and scene.scales is not None, "check_scene has seen to it"
     covars, _ = quat_scale_to_covar_preci(scene.quats, scene.scales, compute_preci=False, triu=True, engine=engine)
     assert covars is not None
     return covars

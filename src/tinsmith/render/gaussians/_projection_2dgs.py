@@ -12,7 +12,7 @@ from ... import kernels
 from .._ops import get_op, register_maker
 from .._rule import steady
 from ._checks import as_rows, is_ordered
-from ._projection import Pairs, Projection, Scene, all_pairs, checked_scene, gather_rows, ids
+from ._projection import Pairs, Projection, Scene, all_pairs, check_scene, gather_rows, ids
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def fully_fused_projection_2dgs(
     """
     how = Projection(width, height, eps2d, near_plane, far_plane, radius_clip, packed, sparse_grad)
     function = "fully_fused_projection_2dgs"
-    scene = checked_scene(function, how, means, None, quats, scales, None, viewmats, Ks)
+    scene = check_scene(function, how, means, None, quats, scales, None, viewmats, Ks)
     projected = project_surfels(scene, how, engine)
     transforms = projected.transforms.view(-1, 3, 3)
     values = (projected.radii, projected.means2d, projected.depths, transforms, projected.normals)
@@ -118,7 +118,7 @@ def project_surfels(scene: Scene, how: Projection, engine: str | None) -> Projec
 
 
 def _tensors(scene: Scene) -> list[Tensor]:
-    assert scene.quats is not None and scene.scales is not None, "checked_scene has seen to it"
+    assert scene.quats is not None and scene.scales is not None, "check_scene has seen to it"
     return [scene.means, scene.quats, scene.scales, scene.viewmats, scene.intrinsics]
 
 

@@ -12,7 +12,7 @@ from .._ops import in_single
 from ._blend import rasterize_to_pixels
 from ._checks import CameraModel, RasterizeMode, RenderMode, require_choice, require_positive, require_shape
 from ._features import Modes, check_colors, features, meta_of, with_expected_depth
-from ._projection import Projection, checked_scene, project
+from ._projection import Projection, check_scene, project
 
 _TRIANGLE = [0, 1, 2, 4, 5, 8]
 """Where the upper triangle is in a 3 x 3 matrix."""
@@ -124,7 +124,7 @@ def rasterization(
         rasterize_mode == "antialiased",
         camera_model,
     )
-    scene = checked_scene("rasterization", how, means, covars, quats, scales, opacities, viewmats, Ks)
+    scene = check_scene("rasterization", how, means, covars, quats, scales, opacities, viewmats, Ks)
     check_colors("rasterization", scene, in_single(colors), sh_degree)
     projected = project(scene, how, engine)
     shown, backgrounds = features(scene, projected, in_single(colors), sh_degree, backgrounds, modes, engine, how)

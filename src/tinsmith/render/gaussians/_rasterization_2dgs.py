@@ -12,7 +12,7 @@ from .._ops import in_single
 from ._blend_2dgs import Surfels, blend_surfels, refuse_absgrad, with_densify
 from ._checks import DepthMode, RenderMode, require_choice, require_positive, require_shape
 from ._features import Modes, check_colors, features, meta_of, with_expected_depth
-from ._projection import Projection, checked_scene
+from ._projection import Projection, check_scene
 from ._projection_2dgs import project_surfels
 
 
@@ -128,7 +128,7 @@ def rasterization_2dgs(
     refuse_absgrad(function, absgrad)
     require_positive(function, tile_size=tile_size)
     how = Projection(width, height, eps2d, near_plane, far_plane, radius_clip, packed, sparse_grad)
-    scene = checked_scene(function, how, means, None, quats, scales, opacities, viewmats, Ks)
+    scene = check_scene(function, how, means, None, quats, scales, opacities, viewmats, Ks)
     colors = in_single(colors)
     check_colors(function, scene, colors, sh_degree)
     projected = project_surfels(scene, how, engine)

@@ -73,7 +73,7 @@ def save_ply(path: str | Path, splats: Mapping[str, Tensor]) -> None:
         >>> all(torch.equal(read[name], splats[name]) for name in splats)
         True
     """
-    write_bytes(Path(path), ply_bytes(checked_splats("save_ply", splats)))
+    write_bytes(Path(path), ply_bytes(check_splats("save_ply", splats)))
 
 
 def ply_bytes(held: Mapping[str, Tensor]) -> bytes:
@@ -163,7 +163,7 @@ def save_splats(path: str | Path, splats: Mapping[str, Tensor]) -> None:
     require_packages("save_splats", "apps", "safetensors")
     from safetensors.torch import save  # not needed to import tinsmith; save_file makes files that only we may read
 
-    checked_splats("save_splats", splats)
+    check_splats("save_splats", splats)
     write_bytes(Path(path), save({name: value.detach().cpu().contiguous() for name, value in splats.items()}))
 
 
@@ -193,7 +193,7 @@ def load_splats(path: str | Path) -> dict[str, Tensor]:
 
     try:
         splats = load_file(path)
-        checked_splats("load_splats", splats)
+        check_splats("load_splats", splats)
     except (OSError, SafetensorError, ArgumentError, ShapeError) as cause:
         reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
         raise make_read_error(Path(path), reason) from cause
@@ -225,7 +225,7 @@ def _property_names(rest: int) -> list[str]:
     ]
 
 
-def checked_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: bool = True) -> dict[str, Tensor]:
+def check_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: bool = True) -> dict[str, Tensor]:
     """All tensors, as float32 on the CPU; "shN" too. Raises ArgumentError or ShapeError."""
     missing = [name for name in _SHAPES if name not in splats and name != "shN"]
     unknown = [name for name in splats if name not in _SHAPES]
@@ -287,7 +287,7 @@ def _header(path: Path, whole: bytes) -> _Header:
         except (IndexError, KeyError, ValueError) as cause:
             raise make_read_error(path, f"a line of the header: {' '.join(words)}") from cause
     if form != "binary_little_endian":
-        raise make_read_error(path, f"its format is {form or 'not told'}, not binary_little_endian")
+        raise make_read_error(path, f"its format is {form or 'missing'}, not binary_little_endian")
     return _Header(tuple(elements), after + 1)
 
 

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, refusal
-from ._splat_files import COEFFICIENTS, checked_splats, make_read_error, read_bytes, write_bytes
+from ._splat_files import COEFFICIENTS, check_splats, make_read_error, read_bytes, write_bytes
 
 _HEADER = struct.Struct("<IIIBBBB")
 """Magic number, version, how many, degree of harmonics, fractional bits of positions, flags, nothing."""
@@ -66,7 +66,7 @@ def save_spz(
                 [("came", repr(sh_bits)), ("expected", "two numbers from 1 to 8")],
             )
         )
-    held = {name: value.double().numpy() for name, value in checked_splats("save_spz", splats).items()}
+    held = {name: value.double().numpy() for name, value in check_splats("save_spz", splats).items()}
     positions = held["means"] * (1, -1, -1)
     rest = held["shN"].shape[1]
     fractional_bits = _choose_fractional_bits(positions)
@@ -111,9 +111,9 @@ def load_spz(path: str | Path) -> dict[str, Tensor]:
     try:
         whole = gzip.decompress(compressed)
     except (OSError, EOFError, zlib.error) as cause:
-        raise make_read_error(path, f"it is no gzip: {cause}") from cause
+        raise make_read_error(path, f"it is not a gzip file: {cause}") from cause
     if len(whole) < _HEADER.size or whole[:4] != struct.pack("<I", _MAGIC):
-        raise make_read_error(path, "it is no SPZ: there is no header")
+        raise make_read_error(path, "it is not an SPZ file: there is no header")
     _, version, count, degree, fractional_bits, flags, _ = _HEADER.unpack_from(whole)
     if version not in (2, 3):
         raise make_read_error(path, f"its version is {version}, not 2 or 3")
