@@ -5,7 +5,7 @@ import torch
 
 import tinsmith as ts
 from tinsmith.time import _function
-from tinsmith.time._launched import Launched
+from tinsmith.time._launches import Launched
 
 F64 = torch.float64
 

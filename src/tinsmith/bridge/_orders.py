@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .._errors import refusal
-from .._warned import warn
+from .._user_warnings import warn
 from ..spec import Item, Spec
 from ._options import Order
 from ._signature import Signature, fitting_dtypes

@@ -11,7 +11,7 @@ from rich.syntax import Syntax
 
 from .._errors import InputError, refusal
 from ._file_names import refuse_other, require_defined
-from ._named import file_and_name, keep_stdout_clean, load_object
+from ._load_object import file_and_name, keep_stdout_clean, load_object
 from ._training import Engine, leaving_on_interrupt
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import typer
 from rich.console import Console
 
 from .._errors import InputError, refusal
-from ._imported import keep_import_path
-from ._named import keep_stdout_clean
+from ._import_file import keep_import_path
+from ._load_object import keep_stdout_clean
 from ._training import leaving_on_interrupt
 from ._walk import python_files
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ..doctor import Report, check_example, join_reports, not_run, ops_in
-from ._imported import import_file
+from ._import_file import import_file
 
 
 def run_examples(path: Path, seen: set[int]) -> Report:

@@ -6,6 +6,7 @@ user of one engine does not need the other.
 """
 
 from ._annotations import DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text
+from ._common import COMPILING, hold, one_at_a_time
 from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
 from ._language import Language, StructFacts
 from ._listening import Listener
@@ -22,7 +23,6 @@ from ._registry import (
     of_kernel,
     public_name,
 )
-from ._shared import COMPILING, hold, one_at_a_time
 from ._start import init, init_in_fork, init_quietly
 
 __all__ = [

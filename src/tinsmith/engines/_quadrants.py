@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
-from . import _annotations, _fields, _parameters, _readiness, _shared
+from . import _annotations, _common, _fields, _parameters, _readiness
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 from ._listening import Listener, redirect_to_listener
 
@@ -72,7 +72,7 @@ class Quadrants(Engine):
         return type(function).__name__ == "BoundQuadrantsCallable"
 
     def owns(self, value: object) -> bool:
-        return _shared.belongs_to(value, "quadrants")
+        return _common.belongs_to(value, "quadrants")
 
     def is_field(self, value: object) -> bool:
         from quadrants.lang.field import Field
@@ -90,14 +90,14 @@ class Quadrants(Engine):
         return _fields.is_awaited(field, _readiness.require_started(self))
 
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
-        return _shared.entries(value) if isinstance(value, self.lang.Matrix) else None
+        return _common.entries(value) if isinstance(value, self.lang.Matrix) else None
 
     def runtime(self) -> Any:
         impl = sys.modules.get("quadrants.lang.impl")  # asked at every call of an op: an import would cost 1 us
         return impl.pyquadrants if impl is not None and impl.pyquadrants._prog is not None else None  # `prog` raises
 
     def options(self) -> tuple[Any, ...]:
-        return _shared.options_of(_readiness.require_started(self).prog.config())
+        return _common.options_of(_readiness.require_started(self).prog.config())
 
     def device_type(self) -> str:
         return _readiness.device_type(_readiness.require_started(self).prog.config().arch)
@@ -116,7 +116,7 @@ class Quadrants(Engine):
         is_on = _readiness.require_started(self).prog.config().ad_stack_experimental_enabled
         return "" if is_on else "ad_stack_experimental_enabled=True"
 
-    @_shared.one_at_a_time
+    @_common.one_at_a_time
     def compile(
         self,
         function: Callable[..., Any],
@@ -139,12 +139,12 @@ class Quadrants(Engine):
         # `is_aliased` means nothing here: the loops that it is about are right, and wrong without that optimisation.
         config = program.config()
         in_numbers = adjoint or not is_simd
-        off = _shared.without(config, cfg_optimization=is_careful, real_matrix_scalarize=is_simd)
-        with _shared.scalarize_matrices(config, is_wanted=in_numbers), off:
+        off = _common.without(config, cfg_optimization=is_careful, real_matrix_scalarize=is_simd)
+        with _common.scalarize_matrices(config, is_wanted=in_numbers), off:
             result = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _annotations.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)
         data = result.compiled_kernel_data
-        launch = _shared.launcher(cpp, program, data, is_reused=self.device_type() == "cpu")
+        launch = _common.launcher(cpp, program, data, is_reused=self.device_type() == "cpu")
         return Compiled(launch, slots, runtime)
 
     def free_kernel(self, called: Any) -> Any:
@@ -193,8 +193,8 @@ class Quadrants(Engine):
             "field.fill",
             "field.to_torch",
             "field._from_external_arr",
-            *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", *_shared.PLACES)),
-            *(f"context.{name}" for name in _shared.CONTEXT),
+            *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", *_common.PLACES)),
+            *(f"context.{name}" for name in _common.CONTEXT),
             *_fields.PATHS,
             "config.cfg_optimization",
             "config.force_scalarize_matrix",

@@ -9,10 +9,10 @@ from typing import Any
 
 from .._errors import ArgumentError, EngineError, refusal
 from .._extras import EXTRAS, install_command
+from ._common import belongs_to
 from ._contract import Engine
+from ._custom_gradients import Replaced, unwrap_replaced
 from ._quadrants import Quadrants
-from ._replaced import Replaced, unwrap_replaced
-from ._shared import belongs_to
 from ._taichi import Taichi
 
 _ENGINES: dict[str, Engine] = {"taichi": Taichi(), "quadrants": Quadrants()}

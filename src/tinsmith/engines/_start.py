@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from .._errors import EngineError, refusal
+from ._common import belongs_to
 from ._contract import Engine
 from ._language import Language
 from ._registry import get, list_loaded, public_name
-from ._shared import belongs_to
 
 
 def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str, ...]:

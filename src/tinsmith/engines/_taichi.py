@@ -16,7 +16,7 @@ from types import MethodType, ModuleType
 from typing import Any
 
 from .._errors import KernelError, refusal
-from . import _annotations, _fields, _parameters, _readiness, _shared
+from . import _annotations, _common, _fields, _parameters, _readiness
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 from ._listening import Listener, redirect_to_listener
 from ._module_name import module_name
@@ -84,7 +84,7 @@ class Taichi(Engine):
         return isinstance(function, MethodType)
 
     def owns(self, value: object) -> bool:
-        return _shared.belongs_to(value, "taichi")
+        return _common.belongs_to(value, "taichi")
 
     def is_field(self, value: object) -> bool:
         from taichi.lang.field import Field
@@ -102,14 +102,14 @@ class Taichi(Engine):
         return _fields.is_awaited(field, _readiness.require_started(self))
 
     def matrix_entries(self, value: object) -> tuple[float, ...] | None:
-        return _shared.entries(value) if isinstance(value, self.lang.Matrix) else None
+        return _common.entries(value) if isinstance(value, self.lang.Matrix) else None
 
     def runtime(self) -> Any:
         impl = sys.modules.get("taichi.lang.impl")  # asked at every call of an op: an import would cost 1 us
         return impl.pytaichi if impl is not None and impl.pytaichi.prog is not None else None
 
     def options(self) -> tuple[Any, ...]:
-        return _shared.options_of(_readiness.require_started(self).prog.config())
+        return _common.options_of(_readiness.require_started(self).prog.config())
 
     def device_type(self) -> str:
         return _readiness.device_type(_readiness.require_started(self).prog.config().arch)
@@ -124,7 +124,7 @@ class Taichi(Engine):
     def needs_stack_depth(self) -> bool:
         return True
 
-    @_shared.one_at_a_time
+    @_common.one_at_a_time
     def compile(
         self,
         function: Callable[..., Any],
@@ -146,17 +146,17 @@ class Taichi(Engine):
         config = program.config()
         in_numbers = adjoint or not is_simd
         # Taichi 1.7.4 holds `y[i]` in a register through a loop over j that does `y[i] += a; y[j] += b`: one is lost.
-        off = _shared.without(
+        off = _common.without(
             config, cfg_optimization=is_careful, advanced_optimization=is_aliased, real_matrix_scalarize=is_simd
         )
         with (
             _stack_depth(config, stack),
-            _shared.scalarize_matrices(config, is_wanted=in_numbers),
+            _common.scalarize_matrices(config, is_wanted=in_numbers),
             off,
         ):
             data = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _annotations.places(kernel.arguments, self.lang, self._matrix_type, lambda place: (place,))
-        return Compiled(_shared.launcher(cpp, program, data, is_reused=self.device_type() == "cpu"), slots, runtime)
+        return Compiled(_common.launcher(cpp, program, data, is_reused=self.device_type() == "cpu"), slots, runtime)
 
     def free_kernel(self, called: Any) -> Any:
         decorated: Any = _Unbound(called, vars(called)["grad"])  # the reverse kernel, no memory
@@ -202,8 +202,8 @@ class Taichi(Engine):
             "field.fill",
             "field.to_torch",
             "field._from_external_arr",
-            *(f"impl.pytaichi.{name}" for name in ("prog", "materialized", "materialize", *_shared.PLACES)),
-            *(f"context.{name}" for name in _shared.CONTEXT),
+            *(f"impl.pytaichi.{name}" for name in ("prog", "materialized", "materialize", *_common.PLACES)),
+            *(f"context.{name}" for name in _common.CONTEXT),
             *_fields.PATHS,
             "config.ad_stack_size",
             "config.cfg_optimization",

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from .._errors import GradientError, refusal
 from ..bridge import has_older_batch, into_older_batch, is_transformed, older_batches
-from ._batched import batch_of
+from ._batch import batch_of
 from ._environment import under_autocast
 from ._job import Arguments, Job, is_differentiable
-from ._launched import Launched, launches_of
-from ._recorded import pull_back
-from ._replayed import Replay
+from ._launches import Launched, launches_of
+from ._recorder import pull_back
+from ._replay import Replay
 
 
 class Scan(torch.autograd.Function):

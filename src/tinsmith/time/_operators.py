@@ -23,10 +23,10 @@ from torch import Tensor
 from .._errors import ArgumentError, GradientError, GraphError, refusal
 from ..bridge import Op, SingleLevelFunction, apply_at_one_level, define_operator, one_level_down
 from ._arguments import Options
-from ._batched import Batch, batch_of
+from ._batch import Batch, batch_of
 from ._function import replace_missing, runner
 from ._job import Job, Like, is_differentiable
-from ._launched import Launched
+from ._launches import Launched
 from ._records import GivenStates
 from ._schedule import Schedule
 

@@ -15,7 +15,7 @@ from .._errors import ArgumentError, refusal
 from .._offers import checking_scan, scan_operators
 from ..bridge import Op, has_forward_mode, is_tracing, is_transformed, transforms_in_graph
 from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_keep, read_memory
-from ._captured import find_captured_leaves
+from ._captures import find_captured_leaves
 from ._environment import RandomStates, note_autocast
 from ._function import Scan, loop
 from ._job import Arguments, Job, Like, is_differentiable

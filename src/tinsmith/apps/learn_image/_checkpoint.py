@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from .. import _trained
+from .. import _trainer_checkpoint
 from .._checkpoint import identity
 from .._photo import Photo
 from ._options import LearnOptions
@@ -17,7 +17,7 @@ _FORMAT = "tinsmith learn-image 1"
 
 def save(training: Training, options: LearnOptions) -> Path:
     """Write the state of a run. Raises InputError if it cannot be written."""
-    return _trained.save(options.out, training, _FORMAT, _identity(training.photo, training.recipe, options))
+    return _trainer_checkpoint.save(options.out, training, _FORMAT, _identity(training.photo, training.recipe, options))
 
 
 def load(photo: Photo, recipe: Recipe, options: LearnOptions) -> dict[str, Any]:
@@ -26,12 +26,12 @@ def load(photo: Photo, recipe: Recipe, options: LearnOptions) -> dict[str, Any]:
     Raises:
         CheckpointError: there is none, it is broken, or it is of another run.
     """
-    return _trained.load(options.out, _FORMAT, _identity(photo, recipe, options))
+    return _trainer_checkpoint.load(options.out, _FORMAT, _identity(photo, recipe, options))
 
 
 def restore(training: Training, state: dict[str, Any], options: LearnOptions) -> None:
     """Put a run into the state that a checkpoint holds. Raises CheckpointError if it does not fit."""
-    _trained.restore(options.out, training, state)
+    _trainer_checkpoint.restore(options.out, training, state)
 
 
 def _identity(photo: Photo, recipe: Recipe, options: LearnOptions) -> dict[str, object]:

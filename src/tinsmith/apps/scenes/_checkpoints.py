@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import _trained
+from .. import _trainer_checkpoint
 from ._views import Dataset
 
 
@@ -24,7 +24,7 @@ class SceneCheckpoints:
     def save(self, training: Any) -> Path:
         """Write the state of a run. Raises InputError if it cannot be written."""
         options = training.options
-        return _trained.save(options.out, training, self._format, self._identity(training.dataset, options))
+        return _trainer_checkpoint.save(options.out, training, self._format, self._identity(training.dataset, options))
 
     def load(self, dataset: Dataset, options: Any) -> dict[str, Any]:
         """Read a checkpoint, and see that it is of this run.
@@ -32,11 +32,11 @@ class SceneCheckpoints:
         Raises:
             CheckpointError: there is none, it is broken, or it is of another run.
         """
-        return _trained.load(options.out, self._format, self._identity(dataset, options))
+        return _trainer_checkpoint.load(options.out, self._format, self._identity(dataset, options))
 
     def restore(self, training: Any, state: dict[str, Any]) -> None:
         """Put a run into the state that a checkpoint holds. Raises CheckpointError if it does not fit."""
-        _trained.restore(training.options.out, training, state)
+        _trainer_checkpoint.restore(training.options.out, training, state)
 
     def _identity(self, dataset: Dataset, options: Any) -> dict[str, object]:
         shared = {name: getattr(options, name) for name in self._options}

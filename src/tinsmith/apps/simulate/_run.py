@@ -12,7 +12,7 @@ import torch
 
 from ...engines import get, init_quietly, list_running
 from ...nn import write_checkpoint
-from .. import _trained
+from .. import _trainer_checkpoint
 from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
@@ -137,17 +137,17 @@ def simulate(
     cost = Cost(steps * 8.0, iterations * steps * 5e-6)
     require_affordable(cost, options.device, steps=steps, iterations=iterations)
     run = {"simulation": options.name, "steps": str(options.steps), "seed": options.seed}
-    checkpoint = _trained.load(options.out, _FORMAT, run) if options.resume else None
+    checkpoint = _trainer_checkpoint.load(options.out, _FORMAT, run) if options.resume else None
     require_writable(options.out)
     simulation = _make(options)
     training = Training(simulation, iterations)
     with stop_on_interrupt() as stop, one_torch_thread():
         before = torch.no_grad()(simulation.look)()
         if checkpoint is not None:
-            _trained.restore(options.out, training, checkpoint)
+            _trainer_checkpoint.restore(options.out, training, checkpoint)
 
         def save() -> Path:
-            return _trained.save(options.out, training, _FORMAT, run)
+            return _trainer_checkpoint.save(options.out, training, _FORMAT, run)
 
         if live is not None:
             live.begin(training, before, stop, options.out, options.name)

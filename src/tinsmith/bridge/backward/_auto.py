@@ -8,7 +8,7 @@ from textwrap import indent
 from typing import Any
 
 from ..._errors import GradientError, refusal
-from ..._warned import warn
+from ..._user_warnings import warn
 from ...source.ir import NotCovered
 from .._case import Case
 from .._kind import Kind

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from ..._errors import TinsmithError
-from ..._warned import find_place_of_user
+from ..._user_warnings import find_place_of_user
 from ...bridge import Op, watch_calls
 from ...time import Step
 from .._excerpt import shown_path

@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 import torch
 
 from ..._errors import GradientError, TinsmithError, refusal
-from ..._warned import warn
+from ..._user_warnings import warn
 from ...bridge import RACE, Adjoint, Examined, is_transformed, refuse_race, show_call
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED

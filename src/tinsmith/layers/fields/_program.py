@@ -19,7 +19,7 @@ import torch
 
 from ..._config import config
 from ..._errors import GradientError, KernelError, refusal
-from ..._warned import warn
+from ..._user_warnings import warn
 from ...bridge import Copy, Transfer, keep_order
 from ...engines import Engine
 from .._pool import FIELDS_LOCK, gradient_field

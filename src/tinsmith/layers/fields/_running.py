@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from ..._errors import refusal
-from ..._warned import warn
+from ..._user_warnings import warn
 from ...bridge import Adjoint
 from ._as_op import OpProgram
 from ._on_fields import OnFields

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from ..._errors import ArgumentError, GradientError, KernelError, refusal
-from ..._warned import find_place_of_user
+from ..._user_warnings import find_place_of_user
 from ...bridge import Bound, Launcher
 from ...engines import Engine, FieldFacts, Listener, get, list_loaded, module_name, of_field
 from ..fields import Launch

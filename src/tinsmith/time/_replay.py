@@ -17,7 +17,7 @@ from .._errors import ArgumentError, refusal
 from ._environment import under_autocast
 from ._finite import check_finite
 from ._job import Job
-from ._recorded import Recorder, Reversal, Stretch
+from ._recorder import Recorder, Reversal, Stretch
 from ._schedule import Advance, Keep, Restore, Reverse
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ..bridge import PreparedPass, Stepping, prepare_stepping
 from ._job import Job, is_differentiable
-from ._launched_reversal import LaunchedReversal
+from ._launch_reversal import LaunchedReversal
 from ._records import Move, Record, Rows
 from ._schedule import Action, Advance, Keep, Restore, Reverse
 from ._steps import CallStep

@@ -17,7 +17,7 @@ from ._job import Job, is_differentiable
 from ._records import Move, Record, Rows
 
 if TYPE_CHECKING:
-    from ._launched import Launched, Launches
+    from ._launches import Launched, Launches
 
 
 class BackwardPass(NamedTuple):

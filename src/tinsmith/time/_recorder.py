@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ._captured import find_captured_leaves, refuse_unknown
+from ._captures import find_captured_leaves, refuse_unknown
 from ._finite import check_finite
 from ._job import Arguments, Job, is_differentiable
 
