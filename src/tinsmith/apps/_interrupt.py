@@ -12,12 +12,12 @@ from types import FrameType
 class Stop:
     """Whether somebody asked to stop."""
 
-    requested: bool = False
+    is_requested: bool = False
 
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Stop]:
-    """Within the block the first Ctrl-C sets `requested`; a second one interrupts at once, as ever.
+    """Within the block the first Ctrl-C sets `is_requested`; a second one interrupts at once, as ever.
 
     Signals reach the main thread alone; a loop in another thread is stopped by nobody.
     """
@@ -27,7 +27,7 @@ def stop_on_interrupt() -> Iterator[Stop]:
         return
 
     def ask(_number: int, _frame: FrameType | None) -> None:
-        stop.requested = True
+        stop.is_requested = True
         signal.signal(signal.SIGINT, before)
 
     before = signal.signal(signal.SIGINT, ask)

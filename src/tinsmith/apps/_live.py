@@ -44,20 +44,20 @@ class Live(ABC, Generic[Reached]):
         self._pictures: dict[str, bytes] = {}
         self._is_paused = False
         self._is_unwritten = True
-        self._asked = -_QUIET
+        self._last_request = -_QUIET
         self._next = 0.0
 
     # The server's threads ------------------------------------------------------------------
     def describe(self) -> dict[str, Any]:
         """What is known of the run: numbers and texts."""
         with self._changed:
-            self._asked = time.monotonic()
+            self._last_request = time.monotonic()
             return dict(self._facts)
 
     def get_picture(self, name: str) -> bytes | None:
         """A picture as published last; None where there is none of that name."""
         with self._changed:
-            self._asked = time.monotonic()
+            self._last_request = time.monotonic()
             return self._pictures.get(name)
 
     def wish(self, wish: Wish) -> str:
@@ -70,7 +70,7 @@ class Live(ABC, Generic[Reached]):
     def take_wish(self, wish: Wish) -> str:
         """Take a wish while the lock is held; what is wrong with it, or ""."""
         if wish.name == "stop":
-            self._stop.requested = True
+            self._stop.is_requested = True
         elif wish.name in ("pause", "resume"):
             self._is_paused = wish.name == "pause"
         else:
@@ -80,7 +80,7 @@ class Live(ABC, Generic[Reached]):
     # The training's thread -----------------------------------------------------------------
     def start(self, stop: Stop, folder: Path, **facts: Any) -> None:
         """Begin; `stop` is what asks the run to stop, `folder` where its files will be."""
-        stop.requested |= self._stop.requested  # the page was quicker
+        stop.is_requested |= self._stop.is_requested  # the page was quicker
         self._stop = stop
         self.tell(**facts, folder=str(folder.resolve()))
 
@@ -106,7 +106,7 @@ class Live(ABC, Generic[Reached]):
         """
         self.publish("writing")
         reached = self._write(write)
-        if not self._stop.requested:
+        if not self._stop.is_requested:
             self._say(f"The files are in {self._facts['folder']}. The page stays until its button or Ctrl-C ends it.")
             self.tell(status="done")
             self._wait_while("done", lambda: True)
@@ -153,11 +153,11 @@ class Live(ABC, Generic[Reached]):
     def _wait_for_pages(self) -> None:
         """Let pages see the end: one that has asks no more."""
         give_up = time.monotonic() + _MOST_WAITED
-        while time.monotonic() < min(self._asked + _QUIET, give_up):
+        while time.monotonic() < min(self._last_request + _QUIET, give_up):
             time.sleep(_TICK)
 
     def _wait_while(self, status: str, wanted: Callable[[], bool]) -> None:
-        while wanted() and not self._stop.requested:
+        while wanted() and not self._stop.is_requested:
             self.grant_wishes(status)
             with self._changed:
                 if not self.has_wishes():

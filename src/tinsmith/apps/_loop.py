@@ -122,7 +122,7 @@ def take_steps(
     if watch is not None:
         watch(training.step, training.steps, training.quality)
     first, start = training.step, time.perf_counter()
-    while training.step < training.steps and not processes.any(stop.requested):
+    while training.step < training.steps and not processes.any(stop.is_requested):
         training.advance()
         if watch is not None:
             watch(training.step, training.steps, training.quality)

@@ -11,7 +11,7 @@ from ..nn import read_checkpoint
 from ._checkpoint import FILE, make_broken_error, require_checkpoint, require_same
 
 
-class Saved(Protocol):
+class HasState(Protocol):
     """What `nn.Trainer` has for checkpoints."""
 
     def save(self, path: Any, extra: Any = None, /) -> object: ...
@@ -19,18 +19,18 @@ class Saved(Protocol):
     def load_state_dict(self, state: Any, /) -> object: ...
 
 
-class Trained(Protocol):
+class Resumable(Protocol):
     """A training whose state is the trainer's and a nest of its own."""
 
     @property
-    def trainer(self) -> Saved: ...
+    def trainer(self) -> HasState: ...
 
     def state(self) -> dict[str, Any]: ...
 
     def restore(self, state: dict[str, Any]) -> None: ...
 
 
-def save(folder: Path, training: Trained, form: str, run: Mapping[str, object]) -> Path:
+def save(folder: Path, training: Resumable, form: str, run: Mapping[str, object]) -> Path:
     """Write the state of a run, which `run` identifies. Raises InputError if it cannot be written."""
     path = folder / FILE
     training.trainer.save(path, {"format": form, "run": dict(run), "training": training.state()})
@@ -52,7 +52,7 @@ def load(folder: Path, form: str, run: Mapping[str, object]) -> dict[str, Any]:
     return state
 
 
-def restore(folder: Path, training: Trained, state: dict[str, Any]) -> None:
+def restore(folder: Path, training: Resumable, state: dict[str, Any]) -> None:
     """Put a run into the state that a checkpoint holds. Raises CheckpointError if it does not fit."""
     try:
         training.trainer.load_state_dict(state["trainer"])

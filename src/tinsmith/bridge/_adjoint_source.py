@@ -107,7 +107,9 @@ def declared_spec(kernel: Any) -> str:
     roles = Stage(kernel, [parameter.name for parameter in arrays]).roles
     if not any(role.is_written for role in roles.values()):
         words = f"kernel `{kernel.__name__}` writes no array that it is given, and it is asked for the gradient of one"
-        rows = [("parameters", ", ".join(f"{one.name}: {one.shown}" for one in engine.parameters(kernel)) or "none")]
+        rows = [
+            ("parameters", ", ".join(f"{one.name}: {one.annotation}" for one in engine.parameters(kernel)) or "none")
+        ]
         remedy = (
             "Say which templates are arrays, `--spec 'x[n] -> y[n]'`; a field that it names itself must be a parameter."
         )
@@ -121,7 +123,7 @@ def _item(parameter: Parameter, kernel: Any) -> str:
     name = parameter.name
     if parameter.ndim is None:
         words = f"the annotation of `{name}` in kernel `{kernel.__name__}` does not tell how many dims it has"
-        rows = [("annotation", parameter.shown)]
+        rows = [("annotation", parameter.annotation)]
         raise SpecError(refusal(words, rows, f"Write `ndim=...` there, or give a spec: `--spec '{name}[n] -> ...'`."))
     dims = [f"{name}{axis}" for axis in range(parameter.ndim)] + [str(size) for size in parameter.element]
     return f"{name}[{', '.join(dims)}]"

@@ -96,8 +96,8 @@ def _tensor_for_a_number(signature: Signature, parameter: Parameter, value: torc
     name = parameter.name
     words = f"{parameter.noun} argument `{name}` of op `{signature.op}` {what}"
     rows = [(name, f"{tuple(value.shape)} {value.dtype}")]
-    remedy = f"where a gradient is wanted, the spec of an op takes `{parameter.listed}`."
-    return refusal(words, rows, f"Pass `{name}.{parameter.taken_out}()`; {remedy}")
+    remedy = f"where a gradient is wanted, the spec of an op takes `{parameter.spec_item}`."
+    return refusal(words, rows, f"Pass `{name}.{parameter.conversion}()`; {remedy}")
 
 
 def _check_range(signature: Signature, name: str, value: Any) -> None:
@@ -105,7 +105,7 @@ def _check_range(signature: Signature, name: str, value: Any) -> None:
     limits = torch.iinfo(torch.uint8 if dtype == torch.bool else dtype)
     if not limits.min <= value <= limits.max:
         words = f"scalar argument `{name}` of op `{signature.op}` does not fit its annotation"
-        kind = signature.parameters(name)[0].shown
+        kind = signature.parameters(name)[0].annotation
         rows = [("annotation", f"{kind}: {limits.min} to {limits.max}"), ("came", str(value))]
         raise ArgumentError(refusal(words, rows, f"Annotate `{name}` with a wider integer."))
 
@@ -236,7 +236,7 @@ def _why(signature: Signature, name: str) -> str:
         return f"spec `{item}`"
     if all(parameter.dtypes is None for parameter in signature.parameters(name)):
         return f"`{item.promise}` in the spec"
-    return f"annotated {next(p.shown for p in signature.parameters(name) if p.dtypes is not None)}"
+    return f"annotated {next(p.annotation for p in signature.parameters(name) if p.dtypes is not None)}"
 
 
 def _no_tensor(signature: Signature, name: str, value: Any) -> str:

@@ -137,7 +137,7 @@ class Launcher:
             check_element(self.signature.op, parameter, "", tensor.shape)
         if parameter.dtypes is not None and tensor.dtype not in parameter.dtypes:
             words = f"array argument `{name}` of `{self.signature.op}` has a dtype that does not fit"
-            rows = [("annotation", parameter.shown), ("came", str(tensor.dtype))]
+            rows = [("annotation", parameter.annotation), ("came", str(tensor.dtype))]
             raise ArgumentError(refusal(words, rows, f"Pass `{name}.to({parameter.dtypes[0]})`."))
         if not tensor.is_contiguous() or tensor.requires_grad:
             words = f"array argument `{name}` of `{self.signature.op}` cannot be given to a kernel as it is"

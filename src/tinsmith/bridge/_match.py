@@ -98,11 +98,11 @@ def _unknown(op: str, item: Item, spec: Spec, parameters: dict[str, Parameter], 
 
 
 def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bool = False) -> None:
-    rows = [("spec", str(item)), ("returned" if is_result else "annotation", parameter.shown)]
+    rows = [("spec", str(item)), ("returned" if is_result else "annotation", parameter.annotation)]
     rank = len(item.dims) - (item.batch_name is not None)
     if parameter.kind in ("scalar", "matrix") and (item.has_rest or rank != len(parameter.element)):
         words = f"parameter `{item.name}` of op `{op}` is a {parameter.noun}, not an array"
-        remedy = f"Leave it out of the spec, or write `{parameter.listed}` to differentiate by it."
+        remedy = f"Leave it out of the spec, or write `{parameter.spec_item}` to differentiate by it."
         raise SpecError(refusal(words, rows, remedy))
     declared = None if parameter.ndim is None else parameter.ndim + len(parameter.element)
     least = len(parameter.element) if declared is None else declared
@@ -112,7 +112,7 @@ def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bo
         remedy = "Write one dim for each of the array's, then those of its vector or matrix element."
         if is_result:  # also met where the name of a parameter is misspelt
             words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, and what the kernel returns has {wanted}"
-            remedy = f"Write `{parameter.listed}`; a parameter of the kernel goes by its own name."
+            remedy = f"Write `{parameter.spec_item}`; a parameter of the kernel goes by its own name."
         raise SpecError(refusal(words, rows, remedy))
     for dim, size in zip(reversed(item.dims), reversed(parameter.element), strict=False):
         if isinstance(dim, Fixed) and dim.size != size:
@@ -121,7 +121,7 @@ def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bo
     fitting = (torch.float32, *HALVES) if parameter.dtypes == (torch.float32,) else parameter.dtypes
     if item.promise and fitting and not any(dtype in WHOLE_DTYPES for dtype in fitting):
         words = f"`{item.name}` of op `{op}` is `{item.promise}` in the spec, and its annotation is no whole number"
-        rows = [("spec", str(item)), ("annotated", parameter.shown)]
+        rows = [("spec", str(item)), ("annotated", parameter.annotation)]
         remedy = f"Leave out `{item.promise}`, or annotate `{item.name}` with integers: it is about places in arrays."
         raise SpecError(refusal(words, rows, remedy))
     if item.dtype and fitting and SPEC_DTYPES[item.dtype] not in fitting:
@@ -161,12 +161,12 @@ def _check_returns(op: str, spec: Spec, stage: Stage) -> None:
     if odd is not None:
         number = f"{stage.module_name}.f32"
         remedy = f"Return numbers, vectors and matrices; a struct's members each by itself, `-> ({number}, {number})`."
-        raise KernelError(refusal(f"{words} of a kind that no array holds", [*rows, ("kind", odd.shown)], remedy))
+        raise KernelError(refusal(f"{words} of a kind that no array holds", [*rows, ("kind", odd.annotation)], remedy))
     if len(results) > len(stage.results):
         free = [str(item) for item in spec.outputs if item.name not in stage.parameters]
         named = f"names {len(free)} of them" if 0 < len(free) < len(results) else "does not name what it returns"
         names = ["result"] if len(results) == 1 else [f"result{place}" for place in range(len(results))]
-        listed = (replace(one, name=name).listed for name, one in zip(names, results, strict=True))
+        listed = (replace(one, name=name).spec_item for name, one in zip(names, results, strict=True))
         remedy = f"Add it to the outputs, by a name that no parameter has: `-> {', '.join(listed)}`."
         raise KernelError(refusal(f"{words}, and the spec {named}", rows, remedy))
 

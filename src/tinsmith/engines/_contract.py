@@ -63,7 +63,7 @@ class Parameter:
     path: tuple[str, ...] = ()
 
     @property
-    def shown(self) -> str:
+    def annotation(self) -> str:
         """The annotation as a user would write it, without the module."""
         return self.text.replace("_lang.", "")
 
@@ -73,12 +73,12 @@ class Parameter:
         return "vector" if self.kind == "matrix" and len(self.element) == 1 else self.kind
 
     @property
-    def listed(self) -> str:
+    def spec_item(self) -> str:
         """How a spec lists a number, vector or matrix that a tensor is to be given for."""
         return f"{self.name}[{', '.join([f'{size}' for size in self.element])}]"
 
     @property
-    def taken_out(self) -> str:
+    def conversion(self) -> str:
         """The method of a tensor that gives what such a parameter takes."""
         return "tolist" if self.element else "item"
 

@@ -1,8 +1,8 @@
 """What `_network_rows` goes down a network with: functions that add samples' gradients, with vectors across neurons.
 
-A layer's input gradient needs its rows the other way round, so a network's hidden layers are turned once. Activations
-never leave a few kilobytes: a backward pass works them out again (which takes as long as reading them back would).
-Parameters' gradients are summed over `together` samples, four rows at a time, before they are stored.
+A layer's input gradient needs its rows the other way round, so a network's hidden layers are transposed once.
+Activations never leave a few kilobytes: a backward pass works them out again (which takes as long as reading them back
+would). Parameters' gradients are summed over `together` samples, four rows at a time, before they are stored.
 """
 
 from types import ModuleType
@@ -15,7 +15,7 @@ from ._total import total_of
 
 def turn_of(lang: ModuleType, shape: NetworkShape) -> Any:
     """The function that turns a network's hidden layers: a row for each neuron that is fed, into `work`."""
-    width, hidden, lanes, groups, turned = shape.width, shape.hidden, shape.lanes, shape.groups, shape.turned
+    width, hidden, lanes, groups, transposed = shape.width, shape.hidden, shape.lanes, shape.groups, shape.transposed
     inner, layer_vectors = shape.inner * groups, shape.layer * groups
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
 
@@ -23,7 +23,7 @@ def turn_of(lang: ModuleType, shape: NetworkShape) -> Any:
     def turn(params: lang.template(), work: lang.template(), p, w):
         for layer in range(1, hidden):
             rows = p + inner + (layer - 1) * layer_vectors
-            to = w + turned + (layer - 1) * width * groups
+            to = w + transposed + (layer - 1) * width * groups
             for j in range(width):
                 for kg in range(groups):
                     row = vector(0.0)
@@ -41,11 +41,17 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
     below take turns at `back`. Samples that are missing from the last four have gradients of zero.
     """
     n_in, n_out, width, hidden, biases = shape.n_in, shape.n_out, shape.width, shape.hidden, shape.biases
-    lanes, groups, some, kept, together = shape.lanes, shape.groups, shape.some, shape.kept, shape.together
+    lanes, groups, some, layer_space, together = (
+        shape.lanes,
+        shape.groups,
+        shape.some,
+        shape.layer_space,
+        shape.together,
+    )
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
     sum_of, four_of = total_of(lang, lanes, shape.dtype), fours(lang)
     inner, layer_vectors = shape.inner * groups, shape.layer * groups
-    top, outputs, back, turned = (hidden - 1) * kept, shape.outputs * groups, shape.back, shape.turned
+    top, outputs, back, transposed = (hidden - 1) * layer_space, shape.outputs * groups, shape.back, shape.transposed
     slopes, incoming, vectors = shape.slopes, shape.incoming, shape.vectors
 
     @lang.func
@@ -136,8 +142,8 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
 
     @lang.func
     def lead_down(work: lang.template(), into: lang.template(), w, layer, at, to, bias, tiles):
-        """The gradients of the layer below, by the layer turned."""
-        rows = w + turned + (layer - 1) * width * groups
+        """The gradients of the layer below, by the layer transposed."""
+        rows = w + transposed + (layer - 1) * width * groups
         for g in range(groups):
             total = vector(0.0)
             for tile in range(tiles):
@@ -151,7 +157,7 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
                         d2 += work[i + 2 * groups + jg][j] * row
                         d3 += work[i + 3 * groups + jg][j] * row
                 q = 4 * tile * groups + g
-                total += take(work, w + (layer - 1) * kept + q, to + q, d0, d1, d2, d3)
+                total += take(work, w + (layer - 1) * layer_space + q, to + q, d0, d1, d2, d3)
             if lang.static(biases):
                 into[bias + g] = into[bias + g] + total
 
@@ -177,14 +183,14 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
         for above in range(hidden - 1):
             layer, tiles = hidden - 1 - above, (count + 3) // 4
             rows = p + inner + (layer - 1) * layer_vectors
-            at, to = w + back + kept * (above % 2), w + back + kept * (1 - above % 2)
-            add_weights(work, into, w + (layer - 1) * kept, rows, at, tiles)
+            at, to = w + back + layer_space * (above % 2), w + back + layer_space * (1 - above % 2)
+            add_weights(work, into, w + (layer - 1) * layer_space, rows, at, tiles)
             lead_down(work, into, w, layer, at, to, rows - groups, tiles)
-        add_first_layer(x, work, into, p, w + back + kept * ((hidden - 1) % 2), s, count)
+        add_first_layer(x, work, into, p, w + back + layer_space * ((hidden - 1) % 2), s, count)
 
     @lang.func
     def give_inputs(params: lang.template(), work: lang.template(), into: lang.template(), p, w, s, count):
-        at = w + back + kept * ((hidden - 1) % 2)
+        at = w + back + layer_space * ((hidden - 1) % 2)
         for m in range(count):
             for k in range(n_in):
                 sums = work[at + m * groups] * params[p + k * groups]

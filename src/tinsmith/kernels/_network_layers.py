@@ -1,9 +1,9 @@
 """What `_network_rows` goes up a network with: functions of many samples, with vectors across neurons.
 
 Rows are what is multiplied whole: a sample's number times a row. The outputs need the other way round, so a network's
-are turned once before its samples are gone through. Samples go through a layer in fours, `together` of them before the
-next layer is begun: what waits for one four's sums is filled with the next one's, and the numbers of so many stay in
-the cache, in `work`.
+are transposed once before its samples are gone through. Samples go through a layer in fours, `together` of them before
+the next layer is begun: what waits for one four's sums is filled with the next one's, and the numbers of so many stay
+in the cache, in `work`.
 
 `params` and `work` are long lists of vectors, in which `p` and `w` are where a network's and a task's begin. With dims
 of their own, each place in them was found anew after each store, by multiplications that took longer than the sums
@@ -33,7 +33,7 @@ def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
     n_in, width, hidden, lanes, groups = shape.n_in, shape.width, shape.hidden, shape.lanes, shape.groups
     inner, layer_vectors = shape.inner * groups, shape.layer * groups
     act, act_slope = activation(lang, shape.activation, lanes, shape.dtype)
-    first_of, four_of, kept, slopes = _first_of(lang, shape), fours(lang), shape.kept, shape.slopes
+    first_of, four_of, layer_space, slopes = _first_of(lang, shape), fours(lang), shape.layer_space, shape.slopes
 
     @lang.func
     def keep(work: lang.template(), at, a0, a1, a2, a3, sloped: lang.template()):
@@ -66,7 +66,7 @@ def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
         for layer in range(1, hidden):
             rows = p + inner + (layer - 1) * layer_vectors
             for tile in range((count + 3) // 4):
-                below = w + (layer - 1) * kept + 4 * tile * groups
+                below = w + (layer - 1) * layer_space + 4 * tile * groups
                 for g in range(groups):
                     a0 = first_of(params, rows + width * groups + g)
                     a1, a2, a3 = a0, a0, a0
@@ -77,19 +77,19 @@ def layers_of(lang: ModuleType, shape: NetworkShape) -> Any:
                             a1 += work[below + groups + kg][k] * row
                             a2 += work[below + 2 * groups + kg][k] * row
                             a3 += work[below + 3 * groups + kg][k] * row
-                    keep(work, below + kept + g, a0, a1, a2, a3, sloped)
+                    keep(work, below + layer_space + g, a0, a1, a2, a3, sloped)
 
     return hidden_layers
 
 
 def outputs_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
-    """Functions: a network's outputs turned, once; a vector of outputs of each of four samples, before activation.
+    """Functions: a network's outputs transposed, once; a vector of outputs of each of four samples, before activation.
 
     As a product a row, each output would be a sum across a vector: such sums took longer than the hidden layers.
     """
     n_out, width, lanes, groups, some = shape.n_out, shape.width, shape.lanes, shape.groups, shape.some
     of_some, of_lanes = (lang.types.vector(count, getattr(lang, shape.dtype)) for count in (some, lanes))
-    top, outputs, turned = (shape.hidden - 1) * shape.kept, shape.outputs * groups, shape.turned_outputs
+    top, outputs, transposed = (shape.hidden - 1) * shape.layer_space, shape.outputs * groups, shape.transposed_outputs
     first_of = _first_of(lang, shape)
 
     @lang.func
@@ -100,14 +100,14 @@ def outputs_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
         return part
 
     @lang.func
-    def turn_outputs(params: lang.template(), work: lang.template(), p, w):
+    def transpose_outputs(params: lang.template(), work: lang.template(), p, w):
         for part in range((n_out + some - 1) // some):
             for k in range(width):
                 row = of_lanes(0.0)
                 for j in lang.static(range(some)):
                     if part * some + j < n_out:
                         row[j] = params[p + outputs + (part * some + j) * groups + k // lanes][k % lanes]
-                work[w + turned + part * width + k] = row
+                work[w + transposed + part * width + k] = row
 
     @lang.func
     def outputs_of_four(params: lang.template(), work: lang.template(), p, w, tile, part):
@@ -116,14 +116,14 @@ def outputs_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any]:
         a1, a2, a3 = a0, a0, a0
         for kg in range(groups):
             for k in range(lanes):
-                row = narrow(work[w + turned + part * width + kg * lanes + k])
+                row = narrow(work[w + transposed + part * width + kg * lanes + k])
                 a0 += work[at + kg][k] * row
                 a1 += work[at + groups + kg][k] * row
                 a2 += work[at + 2 * groups + kg][k] * row
                 a3 += work[at + 3 * groups + kg][k] * row
         return a0, a1, a2, a3
 
-    return turn_outputs, outputs_of_four
+    return transpose_outputs, outputs_of_four
 
 
 def _first_of(lang: ModuleType, shape: NetworkShape) -> Any:

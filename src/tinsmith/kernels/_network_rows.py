@@ -16,7 +16,7 @@ from ._total import total_of
 
 def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
     """Build the function of a kernel: outputs of the samples `begin` to `last`, of network `c`."""
-    hidden_layers, (turn_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
+    hidden_layers, (transpose_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
     out, _ = activation(lang, shape.output_activation, shape.some, shape.dtype)
     n_out, some, vectors, space, together = shape.n_out, shape.some, shape.vectors, shape.space, shape.together
     four_of = fours(lang)
@@ -27,7 +27,7 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
     ):
         p, w = c * vectors, task * space
         if last >= begin:
-            turn_outputs(params, work, p, w)
+            transpose_outputs(params, work, p, w)
         for batch in range((last - begin + together) // together):
             s = begin + batch * together
             count = lang.min(last - s + 1, together)
@@ -47,7 +47,7 @@ def forward_of(lang: ModuleType, shape: NetworkShape) -> Any:
 
 def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> Any:
     """Build the function that gives their gradients; `grad_x` is looked at only if `of_inputs`."""
-    hidden_layers, (turn_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
+    hidden_layers, (transpose_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
     turn, (clear, add_outputs, add_layers, give_inputs) = turn_of(lang, shape), gradients_of(lang, shape)
     _, out_slope = activation(lang, shape.output_activation, shape.some, shape.dtype)
     has_slope = shape.output_activation != "None"
@@ -73,7 +73,7 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
         if last >= begin:
             turn(params, work, p, w)
             if lang.static(has_slope):
-                turn_outputs(params, work, p, w)
+                transpose_outputs(params, work, p, w)
         for batch in range((last - begin + together) // together):
             s = begin + batch * together
             count = lang.min(last - s + 1, together)
@@ -99,7 +99,7 @@ def backward_of(lang: ModuleType, shape: NetworkShape, *, of_inputs: bool) -> An
 def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
     """Build the function that gives the loss, the mean over samples and outputs, and its gradient."""
     real = getattr(lang, shape.dtype)
-    hidden_layers, (turn_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
+    hidden_layers, (transpose_outputs, outputs_of_four) = layers_of(lang, shape), outputs_of(lang, shape)
     turn, (clear, add_outputs, add_layers, _) = turn_of(lang, shape), gradients_of(lang, shape)
     out, out_slope = activation(lang, shape.output_activation, shape.some, shape.dtype)
     loss_value, loss_slope = vector_loss(lang, loss, shape.some, shape.dtype)
@@ -130,7 +130,7 @@ def learning_of(lang: ModuleType, shape: NetworkShape, loss: str) -> Any:
         clear(slopes, p)
         if last >= begin:
             turn(params, work, p, w)
-            turn_outputs(params, work, p, w)
+            transpose_outputs(params, work, p, w)
         share = vector(real(1.0) / lang.cast(lang.max(last - begin + 1, 1) * n_out, real))
         losses = vector(0.0)
         for batch in range((last - begin + together) // together):

@@ -60,7 +60,7 @@ class NetworkShape:
 
     # A task's workspace. Of samples: the gradients of a network's parameters, a vector each. Of neurons, in this order:
     # activations of some samples, layer after layer; their slopes; gradients on their way; gradients of outputs; hidden
-    # layers turned; outputs turned.
+    # layers transposed; outputs transposed.
     @property
     def some(self) -> int:
         """How many outputs are worked out at once, in a vector: few outputs leave most of a wider one empty."""
@@ -72,14 +72,14 @@ class NetworkShape:
         return 16
 
     @property
-    def kept(self) -> int:
+    def layer_space(self) -> int:
         """Vectors of a layer, of so many samples."""
         return self.together * self.groups
 
     @property
     def slopes(self) -> int:
         """Where slopes begin."""
-        return self.hidden * self.kept
+        return self.hidden * self.layer_space
 
     @property
     def back(self) -> int:
@@ -89,21 +89,21 @@ class NetworkShape:
     @property
     def incoming(self) -> int:
         """Where gradients of outputs begin."""
-        return self.back + 2 * self.kept
+        return self.back + 2 * self.layer_space
 
     @property
-    def turned(self) -> int:
-        """Where hidden layers begin that are turned."""
+    def transposed(self) -> int:
+        """Where hidden layers begin that are transposed."""
         return self.incoming + self.together * -(-self.n_out // self.some)
 
     @property
-    def turned_outputs(self) -> int:
-        """Where outputs begin that are turned."""
-        return self.turned + (self.hidden - 1) * self.width * self.groups
+    def transposed_outputs(self) -> int:
+        """Where outputs begin that are transposed."""
+        return self.transposed + (self.hidden - 1) * self.width * self.groups
 
     @property
     def space(self) -> int:
         """Vectors of a workspace."""
         if self.by_sample:
             return self.rows * self.width
-        return self.turned_outputs + -(-self.n_out // self.some) * self.width
+        return self.transposed_outputs + -(-self.n_out // self.some) * self.width

@@ -53,7 +53,7 @@ class Course(NamedTuple):
         return self._replace(**{name: getattr(self, name)[index] for name in names})
 
 
-class Found(NamedTuple):
+class CourseSamples(NamedTuple):
     """Samples, packed: see `Samples`. `ends` (n), int32: where to begin for the samples after these."""
 
     rays: Tensor
@@ -89,7 +89,7 @@ def plan_course(
     return Course(origins, directions, draw_offsets(jitter, origins), ranges, _read(grid, origins), numbers, engine)
 
 
-def find_samples(course: Course, most: int, capacity: int | None = None, begin: Tensor | None = None) -> Found:
+def find_samples(course: Course, most: int, capacity: int | None = None, begin: Tensor | None = None) -> CourseSamples:
     """The first `most` samples of each ray, cut to a capacity; of those from the numbers `begin` (n) on, if given."""
     count, fill = get_op("march", course.engine, course.origins, begin is not None)
     box, bits, cells = course.cells
@@ -103,7 +103,7 @@ def find_samples(course: Course, most: int, capacity: int | None = None, begin: 
     starts = (ends - counts).clamp(max=size)
     rays = torch.stack([starts, ends.clamp(max=size) - starts], 1).to(torch.int32)
     ray_index, t, steps = fill(*reads, runs, rays, *numbers, s=size)
-    return Found(rays, ray_index, t, steps, total, following)
+    return CourseSamples(rays, ray_index, t, steps, total, following)
 
 
 def draw_offsets(jitter: Jitter, like: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class LiveImage(Live[Reached]):
 
     def grant_wishes(self, status: str) -> None:
         """Train the blocks that are wanted."""
-        while self._blocks_wanted and not self._stop.requested:
+        while self._blocks_wanted and not self._stop.is_requested:
             row, column = self._blocks_wanted[0]
             self._train_block(row, column)
             self._blocks_wanted.popleft()
@@ -104,7 +104,7 @@ class LiveImage(Live[Reached]):
         self._is_unwritten = True
         self.tell(status="training a block", block=[row, column], is_unwritten=True)
         for _ in range(BLOCK_STEPS // _CHUNK):
-            if not self._stop.requested:
+            if not self._stop.is_requested:
                 self._training.train_block(row, column, _CHUNK)
         after = self._training.psnr_by_block(self._training.glance())[place]
         self.tell(retrained={"row": row, "column": column, "before": before, "after": after}, block=None)

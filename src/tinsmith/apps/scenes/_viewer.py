@@ -92,7 +92,7 @@ class Viewer:
         self._pause.label = "Resume" if self._is_paused else "Pause"
 
     def _ask_to_stop(self) -> None:
-        self._stop.requested = True
+        self._stop.is_requested = True
 
     def _welcome(self, client: Any) -> None:
         visitor = _Visitor(client)
@@ -110,7 +110,7 @@ class Viewer:
     # The training's thread -----------------------------------------------------------------
     def begin(self, training: SceneTraining, stop: Stop) -> None:
         """Show a training from now on; `stop` is what asks it to stop."""
-        stop.requested |= self._stop.requested  # the page was quicker
+        stop.is_requested |= self._stop.is_requested  # the page was quicker
         self._training, self._stop = training, stop
         orbit = Orbit.of(training.dataset.train)
         self._server.scene.set_up_direction(orbit.up.numpy())
@@ -162,7 +162,7 @@ class Viewer:
         self._pause.disabled = True
         self._finish.label = "Finish"
         there = f"the files are in `{folder.resolve()}`"
-        if not self._stop.requested:
+        if not self._stop.is_requested:
             self._say(f"The files are in {folder.resolve()}. The viewer stays until its button or Ctrl-C ends it.")
             self._wait_while("done", lambda: True, there)
         self._finish.disabled = True
@@ -171,7 +171,7 @@ class Viewer:
 
     def _wait_while(self, status: str, wanted: Callable[[], bool], more: str = "") -> None:
         self.tell(status, more)
-        while wanted() and not self._stop.requested:
+        while wanted() and not self._stop.is_requested:
             self._draw()
             time.sleep(_TICK)
 

@@ -255,13 +255,13 @@ def check_extra(part: KernelPart) -> None:
             words = f"extra argument `{parameter.name}` of kernel `{part.name}` is a tensor"
             rows = [("came", f"{tuple(value.shape)} {value.dtype}")]
             name = parameter.name
-            remedy = f"Pass `{name}.{parameter.taken_out}()`; or register `{name}` as an input with dims "
+            remedy = f"Pass `{name}.{parameter.conversion}()`; or register `{name}` as an input with dims "
             remedy += f"`{parameter.element}`, and it has a gradient."
             raise ArgumentError(refusal(words, rows, remedy))
 
 
 def _format_parameters(parameters: Sequence[Parameter]) -> str:
-    return ", ".join(f"{parameter.name}: {parameter.shown}" for parameter in parameters) or "none"
+    return ", ".join(f"{parameter.name}: {parameter.annotation}" for parameter in parameters) or "none"
 
 
 def _brief(value: Any) -> str:
