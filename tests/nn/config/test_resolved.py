@@ -201,9 +201,9 @@ REFUSED = [
     (
         "encoding",
         {"otype": "HashGird"},
-        ["`encoding.otype` names no encoding", '"HashGird"', "Did you mean `HashGrid`?"],
+        ["`encoding.otype` is not a known encoding", '"HashGird"', "Did you mean `HashGrid`?"],
     ),
-    ("loss", {"otype": 3}, ["`loss.otype` names no loss", "came   3", "known  L1, L2"]),
+    ("loss", {"otype": 3}, ["`loss.otype` is not a known loss", "came   3", "known  L1, L2"]),
     (
         "encoding",
         {"otype": "HashGrid", "log2_hash_map_size": 15},
@@ -214,7 +214,7 @@ REFUSED = [
         {"n_neurons": 16},
         ["`encoding.n_neurons` is no key of OneBlob.", "OneBlob, the default", "`n_neurons` belongs to `network`."],
     ),
-    ("network", {"otype": "HashGrid"}, ["`network.otype` names no network", "It belongs to `encoding`."]),
+    ("network", {"otype": "HashGrid"}, ["`network.otype` is not a known network", "It belongs to `encoding`."]),
     ("encoding", "HashGrid", ["`encoding` is the name of an encoding", 'Write {"otype": "HashGrid"}']),
     ("network", "cutlasmlp", ["`network` is the name of a network", 'Write {"otype": "CutlassMLP"}']),
     ("network", {"n_neuron": 1}, ["`network.n_neuron` is no key of CutlassMLP", "Did you mean `n_neurons`?"]),
