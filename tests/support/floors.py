@@ -24,7 +24,7 @@ FLOORS = {
     "_lazy": 0,
     "_offers": 0,
     "_suggestions": 0,
-    "_warned": 0,
+    "_user_warnings": 0,
     "reference": 0,
     "spec": 1,
     "engines": 1,
