@@ -102,13 +102,13 @@ LAST = "start[n], speed[n], stiffness[n] -> x[n], v[n]"
 
 def moved(start: Tensor, speed: Tensor, stiffness: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Places and speeds at all times."""
-    found = [(start, speed)]
+    states = [(start, speed)]
     for _ in range(STEPS):
-        x, v = found[-1]
+        x, v = states[-1]
         pull = stiffness[1:] * (x.diff() - 1.0)
         v = v + kernels.STEP * (functional.pad(pull, (0, 1)) - functional.pad(pull, (1, 0)))
-        found.append((x + kernels.STEP * v, v))
-    return found
+        states.append((x + kernels.STEP * v, v))
+    return states
 
 
 def all_times(start: Tensor, speed: Tensor, stiffness: Tensor, *, t: int) -> tuple[Tensor, Tensor]:

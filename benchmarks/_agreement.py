@@ -56,8 +56,8 @@ def ways(case: Case, lang: Any) -> Iterator[tuple[str, Way]]:
 
 
 def outputs_of(way: Way, inputs: Sequence[Tensor], named: Any) -> tuple[Tensor, ...]:
-    found = way(*inputs, **named)
-    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+    outputs = way(*inputs, **named)
+    return tuple(outputs) if isinstance(outputs, (tuple, list)) else (outputs,)
 
 
 def leaves_of(inputs: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
@@ -79,16 +79,16 @@ def _compare(engine: str, case: Case) -> None:
     for name, way in ways(case, lang):
         arguments, leaves = leaves_of(inputs)
         try:
-            found = torch.autograd.grad(outputs_of(way, arguments, named), leaves, cotangents)
+            gradients = torch.autograd.grad(outputs_of(way, arguments, named), leaves, cotangents)
         except ts.TinsmithError as refusal:
             said: dict[str, Any] = {"refusal": f"{refusal}".splitlines()[0]}
         else:
-            said = {"difference": max(map(_difference, found, right))}
+            said = {"difference": max(map(_difference, gradients, right))}
         print(json.dumps({"way": name, **said}), flush=True)
 
 
-def _difference(found: Tensor, right: Tensor) -> float:
-    return ((found - right).abs().max() / right.abs().max()).item()
+def _difference(ours: Tensor, right: Tensor) -> float:
+    return ((ours - right).abs().max() / right.abs().max()).item()
 
 
 if __name__ == "__main__":

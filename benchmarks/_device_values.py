@@ -34,8 +34,8 @@ def with_gradients(function: Callable[..., Sequence[Tensor]], given: Sequence[Te
     cotangents = [drawn(*one.shape, seed=7).to(device) for one in outputs]
     leaves = [one for one in mine if one.requires_grad]
     slopes = torch.autograd.grad(outputs, leaves, cotangents)
-    found = {f"output {place}": one for place, one in enumerate(outputs)}
-    return found | {f"gradient {place}": one for place, one in enumerate(slopes)}
+    values = {f"output {place}": one for place, one in enumerate(outputs)}
+    return values | {f"gradient {place}": one for place, one in enumerate(slopes)}
 
 
 def of_op(engine: str, device: str) -> Values:
@@ -63,8 +63,8 @@ def of_second_derivative(engine: str, device: str) -> Values:
     op = _ways.ours(__import__(engine))
 
     def slope(x: Tensor) -> list[Tensor]:
-        (found,) = torch.autograd.grad(op(x * x).sum(), x, create_graph=True)
-        return [found]
+        (gradient,) = torch.autograd.grad(op(x * x).sum(), x, create_graph=True)
+        return [gradient]
 
     return with_gradients(slope, [drawn(1000)], device)
 

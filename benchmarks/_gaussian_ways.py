@@ -189,9 +189,9 @@ def measure_memory(name: str, n: int, side: int) -> Memory:
 
 
 def _of_status(name: str) -> int:
-    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
-    assert found is not None
-    return 1024 * int(found[1])
+    match = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
+    assert match is not None
+    return 1024 * int(match[1])
 
 
 def measure_in_a_process(name: str, n: int, side: int) -> Memory:

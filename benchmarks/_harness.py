@@ -64,13 +64,13 @@ class Timing:
 def timed(ways: Mapping[Name, Call], effort: Effort, finish: Call = lambda: None) -> dict[Name, Timing]:
     """Time all ways, in interleaved rounds. `finish` waits for work that a call only started."""
     plans = {name: _planned(call, effort, finish) for name, call in ways.items()}
-    found: dict[Name, dict[int, float]] = {name: {} for name in ways}
+    seconds: dict[Name, dict[int, float]] = {name: {} for name in ways}
     for number in range(effort.rounds):
         for name, call in ways.items():
             calls, stride = plans[name]
             if number % stride == 0:
-                found[name][number] = _round(call, calls, finish)
-    return {name: Timing(rounds) for name, rounds in found.items()}
+                seconds[name][number] = _round(call, calls, finish)
+    return {name: Timing(rounds) for name, rounds in seconds.items()}
 
 
 def _planned(call: Call, effort: Effort, finish: Call) -> tuple[int, int]:

@@ -51,9 +51,9 @@ def taken(way: str, networks: Networks) -> int:
 
 
 def of_status(name: str) -> int:
-    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
-    assert found is not None
-    return 1024 * int(found[1])
+    match = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="ascii"))
+    assert match is not None
+    return 1024 * int(match[1])
 
 
 def in_a_process(way: str, networks: Networks) -> int:

@@ -176,5 +176,5 @@ def adam(params: list[Tensor]) -> torch.optim.Adam:
 
 def why_not_compiled() -> str:
     """Why inductor cannot work here; "" where it can."""
-    found = any(shutil.which(name) for name in ("g++", "clang++", "c++"))
-    return "" if found else "inductor needs a C++ compiler, and there is none: install g++ or clang++"
+    has_compiler = any(shutil.which(name) for name in ("g++", "clang++", "c++"))
+    return "" if has_compiler else "inductor needs a C++ compiler, and there is none: install g++ or clang++"

@@ -121,8 +121,8 @@ def torch_way(at: Given, function: Callable[..., Any]) -> Way:
     return Way(forward, both)
 
 
-def _tensors(found: Any) -> list[Tensor]:
-    return [found] if isinstance(found, Tensor) else [*found]
+def _tensors(result: Any) -> list[Tensor]:
+    return [result] if isinstance(result, Tensor) else [*result]
 
 
 # Plain torch --------------------------------------------------------------------------------

@@ -24,9 +24,9 @@ from _peer_cases import STEPS, Given, Way
 
 def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a function for each kernel
     """A way for each kernel. Raises ImportError without Dr.Jit, or without LLVM."""
-    found = next(filter(None, map(find_library, ("LLVM-15", "LLVM-14", "LLVM"))), None)
-    if found:
-        os.environ.setdefault("DRJIT_LIBLLVM_PATH", found)
+    library = next(filter(None, map(find_library, ("LLVM-15", "LLVM-14", "LLVM"))), None)
+    if library:
+        os.environ.setdefault("DRJIT_LIBLLVM_PATH", library)
     dr: Any = import_module("drjit")
     kinds: Any = import_module("drjit.llvm.ad")
     Float, UInt32, Int32 = kinds.Float, kinds.UInt32, kinds.Int32
@@ -51,8 +51,8 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
 
         rays = len(first)
         state = (dr.zeros(UInt32, rays), dr.full(Float, 1, rays), *(dr.zeros(Float, rays) for _ in range(3)))
-        found = dr.while_loop(state, lambda s, *_: s < count, body, max_iterations=longest)
-        return list(found[2:])
+        last = dr.while_loop(state, lambda s, *_: s < count, body, max_iterations=longest)
+        return list(last[2:])
 
     def saxpy(at: Given, arrays: Sequence[Any]) -> list[Any]:
         return [dr.fma(2.5, arrays[0], arrays[1])]
@@ -109,8 +109,8 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
 
         state = (first, dr.full(Float, 1, len(pixel)), *(dr.zeros(Float, len(pixel)) for _ in range(3)))
         longest = int(at.inputs[5].diff().max())
-        found = dr.while_loop(state, lambda k, t, *_: (k < end) & (t >= OPAQUE), body, max_iterations=longest)
-        return list(found[2:])
+        last = dr.while_loop(state, lambda k, t, *_: (k < end) & (t >= OPAQUE), body, max_iterations=longest)
+        return list(last[2:])
 
     def march(at: Given, arrays: Sequence[Any]) -> list[Any]:
         start, slope = arrays
@@ -171,8 +171,8 @@ def drjit_ways(threads: int) -> Mapping[str, Callable[[Given], Way]]:  # noqa: C
                 dr.disable_grad(*leaves)
                 return gradients
 
-            def tensors(found: list[Any]) -> list[Tensor]:
-                made = [torch.from_numpy(dr.detach(one).numpy()) for one in found]
+            def tensors(arrays: list[Any]) -> list[Tensor]:
+                made = [torch.from_numpy(dr.detach(one).numpy()) for one in arrays]
                 is_output = is_split and len(made) == 3 and len(made[0]) == at.cotangents[0][..., 0].numel()
                 return [torch.stack(made, -1)] if is_output else made
 

@@ -267,7 +267,7 @@ def warp_ways() -> Mapping[str, Callable[[Given], Way]]:  # noqa: C901 - a funct
                 tape.backward()
                 return [one.grad for one in leaves]
 
-            return Way(forward, both, lambda found: [wp.to_torch(one).detach().clone() for one in found])
+            return Way(forward, both, lambda arrays: [wp.to_torch(one).detach().clone() for one in arrays])
 
         return way
 

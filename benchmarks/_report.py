@@ -39,8 +39,8 @@ class Row:
     scale: float = 1.0
 
     def reaches(self, bound: float) -> bool:
-        found = self.figure.middle * self.scale
-        return found >= bound if self.sense == ">=" else found <= bound
+        measured = self.figure.middle * self.scale
+        return measured >= bound if self.sense == ">=" else measured <= bound
 
     @property
     def verdict(self) -> str:
@@ -78,8 +78,8 @@ class Grid:
     number: str
     timings: dict[str, dict[int, Timing]] = field(default_factory=dict)
 
-    def add(self, number: int, found: Mapping[str, Timing]) -> None:
-        for name, timing in found.items():
+    def add(self, number: int, timings: Mapping[str, Timing]) -> None:
+        for name, timing in timings.items():
             self.timings.setdefault(name, {})[number] = timing
 
     def lines(self) -> list[str]:

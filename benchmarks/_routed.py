@@ -26,9 +26,9 @@ def ways(networks: Networks, points: int, how: str) -> dict[str, Callable[[], Te
     weight = torch.randn(points, N_OUT)
     arrays = {f"tinsmith on {engine}": networks.array(engine) for engine in ENGINES}
     weights, biases = pieces(networks)
-    found = {name: _pass(lambda a=a: a.route_points(x, cells), [a.params], weight) for name, a in arrays.items()}
-    found[TORCH] = _pass(lambda: padded(weights, biases, x, cells), [*weights, *biases], weight)
-    return found
+    all_ways = {name: _pass(lambda a=a: a.route_points(x, cells), [a.params], weight) for name, a in arrays.items()}
+    all_ways[TORCH] = _pass(lambda: padded(weights, biases, x, cells), [*weights, *biases], weight)
+    return all_ways
 
 
 def _pass(outputs: Callable[[], Tensor], params: list[Tensor], weight: Tensor) -> Callable[[], Tensor]:

@@ -55,12 +55,12 @@ class Bench:
 
     def ways(self) -> dict[str, Way]:
         """Everybody's y = 3 x for any number of elements."""
-        found: dict[str, Way] = {f"ts.op on {name}": _ways.ours(lang) for name, lang in self.langs.items()}
-        found |= {f"by hand on {name}": _ways.by_hand(triple(lang)) for name, lang in self.langs.items()}
-        found[TORCH] = _ways.Triple.apply
+        all_ways: dict[str, Way] = {f"ts.op on {name}": _ways.ours(lang) for name, lang in self.langs.items()}
+        all_ways |= {f"by hand on {name}": _ways.by_hand(triple(lang)) for name, lang in self.langs.items()}
+        all_ways[TORCH] = _ways.Triple.apply
         if not isinstance(self.warp, Missing):
-            found["Warp"] = _ways.with_warp(self.warp)
-        return found
+            all_ways["Warp"] = _ways.with_warp(self.warp)
+        return all_ways
 
     def fixed_ways(self, size: int) -> dict[str, Way]:
         """Those that know one size."""
@@ -125,18 +125,18 @@ def by_size(bench: Bench) -> list[Row | Absent]:
     return rows
 
 
-def _call_rows(what: str, found: Mapping[str, Timing]) -> list[Row]:
+def _call_rows(what: str, timings: Mapping[str, Timing]) -> list[Row]:
     rows = []
     for engine in ENGINES:
         mine = f"ts.op on {engine}"
-        if mine not in found:
+        if mine not in timings:
             continue
-        rows.append(times_faster(what, mine, f"by hand on {engine}", found, bar=4, aim=6))
-        rows.append(_times_as_long(what, mine, TORCH, found, bar=1.5, aim=1.2))
-        if "Warp" in found:
-            rows.append(times_faster(what, mine, "Warp", found, bar=1))
-        if "Stannum EmptyTin" in found:
-            rows.append(times_faster(what, mine, "Stannum EmptyTin", found, bar=4, aim=10))
+        rows.append(times_faster(what, mine, f"by hand on {engine}", timings, bar=4, aim=6))
+        rows.append(_times_as_long(what, mine, TORCH, timings, bar=1.5, aim=1.2))
+        if "Warp" in timings:
+            rows.append(times_faster(what, mine, "Warp", timings, bar=1))
+        if "Stannum EmptyTin" in timings:
+            rows.append(times_faster(what, mine, "Stannum EmptyTin", timings, bar=4, aim=10))
     return rows
 
 
@@ -153,9 +153,9 @@ def of_tube(bench: Bench) -> list[Row | Absent]:
             f"ts.op on {name}": _ways.ours_of_templates(lang, batched=is_batched) for name, lang in bench.langs.items()
         }
         ways["Stannum Tube"] = _ways.tube(bench.stannum, bench.langs["taichi"], FEW, batched=is_batched)
-        found = bench.timed({name: both(way, inputs, given) for name, way in ways.items()})
+        timings = bench.timed({name: both(way, inputs, given) for name, way in ways.items()})
         what = f"{FEW} elements, y.backward(g)" + (f", batch of {batch}" if is_batched else "")
-        rows += [times_faster(what, f"ts.op on {n}", "Stannum Tube", found, bar=1000) for n in bench.langs]
+        rows += [times_faster(what, f"ts.op on {n}", "Stannum Tube", timings, bar=1000) for n in bench.langs]
     return rows
 
 
@@ -222,9 +222,9 @@ def of_many_elements(bench: Bench) -> list[Row | Absent]:
     return rows
 
 
-def _rows_beside_buffer(what: str, found: Mapping[str, Timing]) -> list[Row | Absent]:
-    names = [name for name in found if name != BUFFER]
-    rows = [_times_as_long(what, name, BUFFER, found, bar=1.5) for name in names]
+def _rows_beside_buffer(what: str, timings: Mapping[str, Timing]) -> list[Row | Absent]:
+    names = [name for name in timings if name != BUFFER]
+    rows = [_times_as_long(what, name, BUFFER, timings, bar=1.5) for name in names]
     return [replace(row, bar=None) if name == NEW else row for name, row in zip(names, rows, strict=True)]
 
 
@@ -255,22 +255,22 @@ def _processor_seconds(code: str) -> float:
 
 # Rows -------------------------------------------------------------------------------------
 def times_faster(
-    what: str, mine: str, other: str, found: Mapping[str, Timing], *, bar: float, aim: float | None = None
+    what: str, mine: str, other: str, timings: Mapping[str, Timing], *, bar: float, aim: float | None = None
 ) -> Row:
     """A row for how many times the other's time is of mine."""
-    figure = ratio(found[other], found[mine])
-    return Row(what, _said(mine, found), _said(other, found), figure, ">=", bar, aim, "x faster")
+    figure = ratio(timings[other], timings[mine])
+    return Row(what, _said(mine, timings), _said(other, timings), figure, ">=", bar, aim, "x faster")
 
 
 def _times_as_long(
-    what: str, mine: str, other: str, found: Mapping[str, Timing], *, bar: float, aim: float | None = None
+    what: str, mine: str, other: str, timings: Mapping[str, Timing], *, bar: float, aim: float | None = None
 ) -> Row:
-    figure = ratio(found[mine], found[other])
-    return Row(what, _said(mine, found), _said(other, found), figure, "<=", bar, aim, "x its time")
+    figure = ratio(timings[mine], timings[other])
+    return Row(what, _said(mine, timings), _said(other, timings), figure, "<=", bar, aim, "x its time")
 
 
-def _said(name: str, found: Mapping[str, Timing]) -> str:
-    return f"{name}: {in_words(found[name].median)}"
+def _said(name: str, timings: Mapping[str, Timing]) -> str:
+    return f"{name}: {in_words(timings[name].median)}"
 
 
 def _is_missing(peer: Any) -> bool:

@@ -208,9 +208,9 @@ def mpm(lang: Any, steps: int, particles: int = 4096, cells: int = 64) -> Ways: 
                 for j in lang.static(range(3)):
                     apart = lang.Vector([float(i), float(j)]) - off
                     weight = w[i][0] * w[j][1]
-                    found = speed[base + lang.Vector([i, j])]
-                    new_v += weight * found
-                    new_C += 4.0 * wide * weight * found.outer_product(apart)
+                    node_speed = speed[base + lang.Vector([i, j])]
+                    new_v += weight * node_speed
+                    new_C += 4.0 * wide * weight * node_speed.outer_product(apart)
             v[t + 1, p] = new_v
             x[t + 1, p] = x[t, p] + dt * new_v
             C[t + 1, p] = new_C
@@ -320,9 +320,9 @@ def _mpm_on_arrays(lang: Any, stress: Any, dt: float, cells: int) -> Any:  # noq
                 for j in lang.static(range(3)):
                     apart = lang.Vector([float(i), float(j)]) - off
                     weight = w[i][0] * w[j][1]
-                    found = speed[base + lang.Vector([i, j])]
-                    new_v += weight * found
-                    new_C += 4.0 * wide * weight * found.outer_product(apart)
+                    node_speed = speed[base + lang.Vector([i, j])]
+                    new_v += weight * node_speed
+                    new_C += 4.0 * wide * weight * node_speed.outer_product(apart)
             v_next[p] = new_v
             x_next[p] = x[p] + dt * new_v
             C_next[p] = new_C

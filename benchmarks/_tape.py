@@ -17,9 +17,9 @@ def tape_of() -> Iterator[list[int]]:
     make = TapeRoom.__call__
 
     def made(room: TapeRoom, *given: Any) -> Any:
-        found = make(room, *given)
-        sizes.append(found.nbytes)
-        return found
+        tape = make(room, *given)
+        sizes.append(tape.nbytes)
+        return tape
 
     with patch.object(TapeRoom, "__call__", made):
         yield sizes

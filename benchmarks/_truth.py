@@ -32,10 +32,10 @@ def truth(bench: Bench) -> list[str]:
 def _tried(way: Way, question: Any, device: str) -> str:
     x = torch.ones(FEW, device=device, requires_grad=True)
     try:
-        found, right = question(way, x)
+        answer, right = question(way, x)
     except Exception as refusal:  # noqa: BLE001  # how it fails is what is asked
         return f"{type(refusal).__name__}: {str(refusal).splitlines()[0][:80]}"
-    return f"{found:g}" if found == right else f"**{found:g}**"
+    return f"{answer:g}" if answer == right else f"**{answer:g}**"
 
 
 def _leaf(way: Way, x: Tensor) -> tuple[float, float]:

@@ -106,14 +106,14 @@ def main() -> None:
 def run(cases: Sequence[Case], effort: Effort, out: Path | None, *, is_small: bool) -> None:
     console = Console(width=None if Console().is_terminal else 200)
     load = os.getloadavg()[0]  # before ours
-    found = Findings()
-    engines = list(started(found.rows))
+    findings = Findings()
+    engines = list(started(findings.rows))
     pairs = [(case, engine) for case in cases for engine in engines]
     for case, engine in track(pairs, "Measuring", console=Console(stderr=True), transient=True):
-        measure(setting(case, engine, is_small=is_small), effort, found)
+        measure(setting(case, engine, is_small=is_small), effort, findings)
     title = "What a generated gradient costs, on cpu"
-    show(found.rows, title, console)
-    console.print("\n".join([*found.times, "", *found.said]), markup=False, highlight=False)
+    show(findings.rows, title, console)
+    console.print("\n".join([*findings.times, "", *findings.said]), markup=False, highlight=False)
     if out is None:
         console.print("Nothing was written: --out says where to.")
         return
@@ -121,8 +121,8 @@ def run(cases: Sequence[Case], effort: Effort, out: Path | None, *, is_small: bo
     how += f"OMP_WAIT_POLICY={os.environ['OMP_WAIT_POLICY']}. Load average before: {load:.1f}. "
     how += "What is measured, and how: `benchmarks/adjoint.py`."
     page = out / "adjoint-cpu.md"
-    text = markdown(title, how, found.rows, said(found.said), [])
-    page.write_text(text + "\n".join(["", "## Times and tapes", "", *TIMES, *found.times, ""]), "utf-8")
+    text = markdown(title, how, findings.rows, said(findings.said), [])
+    page.write_text(text + "\n".join(["", "## Times and tapes", "", *TIMES, *findings.times, ""]), "utf-8")
     console.print(f"Written: {page}")
 
 
@@ -145,23 +145,23 @@ def setting(case: Case, engine: str, *, is_small: bool) -> Setting:
     return Setting(case, engine, inputs, named, cotangents)
 
 
-def measure(at: Setting, effort: Effort, found: Findings) -> None:
+def measure(at: Setting, effort: Effort, findings: Findings) -> None:
     """One kernel on one engine."""
     lang = library(at.engine, at.engine, at.engine)
     judged = agreement(at.engine, at.case)
-    found.said.append(f"| {at.case.name} | {at.engine} | {' | '.join(verdicts(judged))} |")
+    findings.said.append(f"| {at.case.name} | {at.engine} | {' | '.join(verdicts(judged))} |")
     able = {name: way for name, way in ways(at.case, lang) if not judged[name]}
     seconds, tape = cold(at, able[GENERATED])
     both = timed({name: at.both(way) for name, way in able.items()}, effort)
     alone = timed({name: at.backward(way) for name, way in able.items()}, effort)
     for what, times in (("backward alone", alone), ("forward and backward", both)):
-        found.rows += compared(f"{at.what}: {what}", at.case, times)
+        findings.rows += compared(f"{at.what}: {what}", at.case, times)
         cells = (in_words(times[name].median) if name in times else "" for name in COLUMNS)
-        found.times.append(f"| {at.case.name}, {at.engine}, {what} | {' | '.join(cells)} | {tape:,} |")
+        findings.times.append(f"| {at.case.name}, {at.engine}, {what} | {' | '.join(cells)} | {tape:,} |")
     if judged[ENGINES_OWN]:
-        found.rows.append(Absent(f"{at.what}: beside the engine's own", judged[ENGINES_OWN]))
+        findings.rows.append(Absent(f"{at.what}: beside the engine's own", judged[ENGINES_OWN]))
     figure = Figure(seconds, seconds, seconds)
-    found.rows.append(Row(f"{at.what}: cold", "generated", "", figure, "<=", COLD, None, "s"))
+    findings.rows.append(Row(f"{at.what}: cold", "generated", "", figure, "<=", COLD, None, "s"))
 
 
 def cold(at: Setting, way: Way) -> tuple[float, int]:

@@ -42,18 +42,18 @@ def by_hand(engine: str, order: Order) -> str:
 
 
 def chosen() -> dict[str, ways.Way]:
-    found = {TORCH: ways.by_tiles}
+    all_ways = {TORCH: ways.by_tiles}
     for engine in ways.ENGINES:
-        found[ours(engine)] = ways.ours(engine)
-        found |= {by_hand(engine, order): ways.by_hand(engine, order) for order in ORDERS}
-    return found
+        all_ways[ours(engine)] = ways.ours(engine)
+        all_ways |= {by_hand(engine, order): ways.by_hand(engine, order) for order in ORDERS}
+    return all_ways
 
 
 def require_agreement(given: Sequence[Tensor], side: int) -> None:
     """Whoever computes something else may be as fast as they like. In float64 generated gradients are those by hand."""
-    found = {name: [*way(*given, side=side), *ways.step(way, given, side)()] for name, way in chosen().items()}
-    for name, tensors in found.items():
-        require_close(name, tensors, found[TORCH], 5e-3)
+    results = {name: [*way(*given, side=side), *ways.step(way, given, side)()] for name, way in chosen().items()}
+    for name, tensors in results.items():
+        require_close(name, tensors, results[TORCH], 5e-3)
     exact = [tensor.double() for tensor in ways.scene(300, 48)]
     for engine in ways.ENGINES:
         generated = ways.step(ways.ours(engine), exact, 48)()
@@ -87,18 +87,20 @@ def measured(given: Sequence[Tensor], side: int, effort: Effort) -> dict[str, di
 
 def rows(timings: dict[str, dict[str, Timing]], what: str) -> list[Row]:
     """Each of our engines against torch, and against the faster of the gradients by hand."""
-    found = []
+    all_rows = []
     for asked, by_who in timings.items():
         has_backward = "backward" in asked
         bar, aim = (BAR, AIM) if has_backward else (None, None)
         for engine in ways.ENGINES:
             mine = by_who[ours(engine)]
-            found.append(Row(f"{what}, {asked}", ours(engine), TORCH, ratio(by_who[TORCH], mine), bar=bar, aim=aim))
+            all_rows.append(Row(f"{what}, {asked}", ours(engine), TORCH, ratio(by_who[TORCH], mine), bar=bar, aim=aim))
             if has_backward:
                 best = min((by_hand(engine, order) for order in ORDERS), key=lambda who: by_who[who].median)
                 times = ratio(mine, by_who[best])
-                found.append(Row(f"{what}, {asked}", ours(engine), best, times, "<=", bar=BAR_BY_HAND, aim=AIM_BY_HAND))
-    return found
+                all_rows.append(
+                    Row(f"{what}, {asked}", ours(engine), best, times, "<=", bar=BAR_BY_HAND, aim=AIM_BY_HAND)
+                )
+    return all_rows
 
 
 def memory_rows(peaks: Mapping[str, ways.Memory], what: str) -> list[Row]:
@@ -146,18 +148,18 @@ def main() -> int:
     given = ways.scene(options.gaussians, options.side)
     require_agreement(given, options.side)
     timings = measured(given, options.side, Effort(options.rounds, moment=0.05, patience=60))
-    found = rows(timings, describe_size(options.gaussians, options.side))
+    all_rows = rows(timings, describe_size(options.gaussians, options.side))
     peaks = {engine: ways.measure_in_a_process(engine, many, large) for engine in ways.ENGINES}
-    found += memory_rows(peaks, describe_size(many, large))
-    show(found, "Gaussians", Console())
+    all_rows += memory_rows(peaks, describe_size(many, large))
+    show(all_rows, "Gaussians", Console())
     options.out.mkdir(exist_ok=True)
-    text = report(found, timings, memory_table(peaks, describe_size(many, large)), options.rounds, load)
+    text = report(all_rows, timings, memory_table(peaks, describe_size(many, large)), options.rounds, load)
     (options.out / "gaussians-cpu.md").write_text(text, encoding="utf-8")
-    return int(not options.quick and any(row.verdict == "MISSED" for row in found))
+    return int(not options.quick and any(row.verdict == "MISSED" for row in all_rows))
 
 
 def report(
-    found: Sequence[Row], timings: dict[str, dict[str, Timing]], peaks: Sequence[str], rounds: int, load: float
+    all_rows: Sequence[Row], timings: dict[str, dict[str, Timing]], peaks: Sequence[str], rounds: int, load: float
 ) -> str:
     lines = [
         "# Splatting of Gaussians: ours and plain torch",
@@ -170,7 +172,7 @@ def report(
         "",
         f"| {' | '.join(HEADINGS)} |",
         "|---|---|---|---|---|---|",
-        *(f"| {' | '.join(row.cells())} |" for row in found),
+        *(f"| {' | '.join(row.cells())} |" for row in all_rows),
         "",
         "Milliseconds:",
         "",

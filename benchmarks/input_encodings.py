@@ -119,9 +119,9 @@ class Case:
 
     def require_agreement(self) -> None:
         """Whoever computes something else may be as fast as they like."""
-        found = {name: way(self.x[:1000], self.params) for name, way in self.ways.items()}
-        first = next(iter(found.values()))
-        for name, y in found.items():
+        encoded = {name: way(self.x[:1000], self.params) for name, way in self.ways.items()}
+        first = next(iter(encoded.values()))
+        for name, y in encoded.items():
             difference = (y - first).abs().max().item()
             if difference > 2e-3 * first.abs().max().item():
                 raise SystemExit(f"{self.name}: {name} computes something else: differs by {difference:.1e}")

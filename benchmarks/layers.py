@@ -84,8 +84,8 @@ def run(bench: Bench, out: Path | None) -> None:
 
 def prepared(device: str, rounds: int, *, is_quick: bool) -> Bench:
     """The engines started, and Stannum if it is there."""
-    found = {name: library(name, name, name) for name in ENGINES}
-    langs = {name: lang for name, lang in found.items() if not isinstance(lang, Missing)}
+    engines = {name: library(name, name, name) for name in ENGINES}
+    langs = {name: lang for name, lang in engines.items() if not isinstance(lang, Missing)}
     with contextlib.redirect_stdout(io.StringIO()):  # Quadrants says that it starts, whatever the log level
         for name in langs:
             ts.init(device, engine=name)
@@ -96,10 +96,10 @@ def prepared(device: str, rounds: int, *, is_quick: bool) -> Bench:
 
 def libraries(bench: Bench) -> dict[str, tuple[Any, Any]]:
     """Whose layers, by label: the library and the engine that it runs on."""
-    found: dict[str, tuple[Any, Any]] = {f"ts.# on {name}": (ts, lang) for name, lang in bench.langs.items()}
+    pairs: dict[str, tuple[Any, Any]] = {f"ts.# on {name}": (ts, lang) for name, lang in bench.langs.items()}
     if not isinstance(bench.stannum, Missing) and "taichi" in bench.langs:
-        found["Stannum #"] = (bench.stannum, bench.langs["taichi"])
-    return found
+        pairs["Stannum #"] = (bench.stannum, bench.langs["taichi"])
+    return pairs
 
 
 # Layers -----------------------------------------------------------------------------------
@@ -167,10 +167,10 @@ def _beside(
 ) -> list[Row | Absent]:
     """Forward and backward, ours on each engine beside Stannum's."""
     made = {label.replace("#", kind): make(*where, bench.device) for label, where in libraries(bench).items()}
-    found = bench.timed({name: passes(way, shape, bench.device) for name, way in made.items()})
+    timings = bench.timed({name: passes(way, shape, bench.device) for name, way in made.items()})
     other = f"Stannum {kind}"
-    mine = [name for name in found if name != other and other in found]
-    return [times_faster(f"{kind}, {FEW} elements{more}", name, other, found, bar=bar, aim=aim) for name in mine]
+    mine = [name for name in timings if name != other and other in timings]
+    return [times_faster(f"{kind}, {FEW} elements{more}", name, other, timings, bar=bar, aim=aim) for name in mine]
 
 
 def passes(way: Way, shape: tuple[int, ...], device: str) -> Call:
@@ -252,8 +252,8 @@ def _square_tin(layers: Any, lang: Any, device: str) -> Way:
     return tin.register_kernel(square_of_fields(lang, x, y)).finish()
 
 
-def _cell(found: float) -> str:
-    return "6" if found == 6 else f"**{found:g}**"
+def _cell(gradient: float) -> str:
+    return "6" if gradient == 6 else f"**{gradient:g}**"
 
 
 def _at(value: float, device: str) -> torch.Tensor:

@@ -23,8 +23,8 @@ def files() -> list[Path]:
     spec = importlib.util.find_spec("taichi")
     if spec is None or spec.origin is None:
         sys.exit("The files are Taichi's examples: pip install taichi")
-    found = sorted(Path(spec.origin).parent.glob("examples/**/*.py"))
-    return [path for path in found if 250 <= _lines(path) <= 350]
+    paths = sorted(Path(spec.origin).parent.glob("examples/**/*.py"))
+    return [path for path in paths if 250 <= _lines(path) <= 350]
 
 
 def _lines(path: Path) -> int:
@@ -43,10 +43,10 @@ def seconds(path: Path) -> float:
 
 def main() -> None:
     """Print a line a file, and whether the bar is held."""
-    found = {path: seconds(path) for path in files()}
-    for path, time_taken in sorted(found.items(), key=lambda item: item[1]):
+    seconds_by_path = {path: seconds(path) for path in files()}
+    for path, time_taken in sorted(seconds_by_path.items(), key=lambda item: item[1]):
         print(f"{1e3 * time_taken:6.1f} ms  {_lines(path)} lines  {path.name}")
-    middle, worst = statistics.median(found.values()), max(found.values())
+    middle, worst = statistics.median(seconds_by_path.values()), max(seconds_by_path.values())
     verdict = "held" if worst <= BAR else "held by most" if middle <= BAR else "MISSED"
     print(f"median {1e3 * middle:.0f} ms, worst {1e3 * worst:.0f} ms; bar {1e3 * BAR:.0f} ms: {verdict}")
 

@@ -208,9 +208,13 @@ def of_peers(cases: list[Case]) -> list[Row | Absent]:
             bar = 4.0 if case.networks.width == 4 else None
             rows.append(Row(f"step, {case.networks}", case.ours, TINN, case.ratio(TINN), bar=bar))
     for name in (VMAP, COMPILED):
-        found = sorted((case for case in cases if name in case.timings), key=lambda case: case.ratio(name).middle)
-        if found:
-            rows.append(Row(f"step, worst: {found[0].networks}", found[0].ours, name, found[0].ratio(name)))
+        sorted_cases = sorted(
+            (case for case in cases if name in case.timings), key=lambda case: case.ratio(name).middle
+        )
+        if sorted_cases:
+            rows.append(
+                Row(f"step, worst: {sorted_cases[0].networks}", sorted_cases[0].ours, name, sorted_cases[0].ratio(name))
+            )
     reason = ways.why_not_compiled()
     return [*rows, Absent("beside torch.compile", reason)] if reason else rows
 
@@ -246,10 +250,10 @@ def of_routed(plan: Plan) -> list[Row]:
         for name, y in outputs.items():
             if not torch.allclose(y, outputs[routed.TORCH], atol=1e-4):
                 raise SystemExit(f"scattered {how}: {name} computes something else")
-        found = timed(calls, plan.effort)
-        slower = max((name for name in calls if name != routed.TORCH), key=lambda name: found[name].median)
+        timings = timed(calls, plan.effort)
+        slower = max((name for name in calls if name != routed.TORCH), key=lambda name: timings[name].median)
         what = f"{plan.points:,} points scattered {how}, forward and backward, {plan.routed}"
-        rows.append(Row(what, slower, routed.TORCH, ratio(found[routed.TORCH], found[slower]), bar=5.0))
+        rows.append(Row(what, slower, routed.TORCH, ratio(timings[routed.TORCH], timings[slower]), bar=5.0))
     return rows
 
 

@@ -57,21 +57,21 @@ class Page:
 
 def makes_of_ways(threads: int, page: Page) -> dict[str, Mapping[str, Makes]]:
     """Who makes the ways of each kernel, by the way's name."""
-    found: dict[str, Mapping[str, Makes]] = {}
+    makes: dict[str, Mapping[str, Makes]] = {}
     for engine in ENGINES:
         lang = import_module(engine)
-        found[f"tinsmith, {engine}"] = {
+        makes[f"tinsmith, {engine}"] = {
             name: lambda at, lang=lang: torch_way(at, getattr(kernels, at.name)(lang)) for name in NAMES
         }
-    found["torch"] = {name: lambda at: torch_way(at, TORCH[at.name]) for name in NAMES}
-    found["torch.compile"] = {name: lambda at: torch_way(at, torch.compile(TORCH[at.name])) for name in COMPILED}
+    makes["torch"] = {name: lambda at: torch_way(at, TORCH[at.name]) for name in NAMES}
+    makes["torch.compile"] = {name: lambda at: torch_way(at, torch.compile(TORCH[at.name])) for name in COMPILED}
     peers = {"Numba": lambda: numba_ways(threads), "Warp": warp_ways, "Dr.Jit": lambda: drjit_ways(threads)}
     for peer, make in peers.items():
         try:
-            found[peer] = make()
+            makes[peer] = make()
         except ImportError as reason:
             page.left_out.append(f"{peer} ({reason}; `./scripts/peers` runs this in an environment that has it)")
-    return found
+    return makes
 
 
 def checked(at: Given, makes: Mapping[str, Mapping[str, Makes]], page: Page) -> tuple[dict[str, Way], dict[str, float]]:

@@ -79,12 +79,12 @@ class Compositing:
 
     def require_agreement(self) -> None:
         """Whoever computes something else may be as fast as they like."""
-        found = {}
+        results = {}
         for name, way in self.ways.items():
             torch.manual_seed(1)  # the same cotangents
-            found[name] = [*way(*self.samples)[:3], *self.backward(way)()]
-        first = next(iter(found.values()))
-        for name, tensors in found.items():
+            results[name] = [*way(*self.samples)[:3], *self.backward(way)()]
+        first = next(iter(results.values()))
+        for name, tensors in results.items():
             for one, other in zip(tensors, first, strict=True):
                 difference = (one - other).abs().max().item()
                 if difference > 5e-3 * other.abs().max().item():
@@ -166,8 +166,8 @@ def training(steps: int, size: int) -> list[str]:
     lines.append("|---|---:|---:|")
     for engine in ways.ENGINES:
         with TemporaryDirectory() as out:
-            found = fit_scene(SceneOptions(out=Path(out), steps=steps, size=size, engine=engine))
-        lines.append(f"| tinsmith on {engine} | {found.steps_per_second:.1f} | {found.psnr:.1f} dB |")
+            reached = fit_scene(SceneOptions(out=Path(out), steps=steps, size=size, engine=engine))
+        lines.append(f"| tinsmith on {engine} | {reached.steps_per_second:.1f} | {reached.psnr:.1f} dB |")
     return [*lines, ""]
 
 
@@ -194,16 +194,16 @@ def main() -> int:
         case.measure(effort)
     rows = [row for case in cases for row in case.rows()]
     rows += [grid.row(kind, encodings.TORCH, encodings.BAR) for kind in ("both gradients", "the table's alone")]
-    found = [*rows, *absences()]
-    show(found, "Rendering", Console())
+    all_rows = [*rows, *absences()]
+    show(all_rows, "Rendering", Console())
     tables = [line for case in (*cases, grid) for line in case.lines()] + marching(options.rays, effort)
     tables += training(2, 16) if options.quick else training(1000, 64)
     options.out.mkdir(exist_ok=True)
-    (options.out / "rendering-cpu.md").write_text(report(found, tables, options, load), encoding="utf-8")
+    (options.out / "rendering-cpu.md").write_text(report(all_rows, tables, options, load), encoding="utf-8")
     return int(not options.quick and any(row.verdict == "MISSED" for row in rows))
 
 
-def report(found: Sequence[Row | Absent], tables: Sequence[str], options: argparse.Namespace, load: float) -> str:
+def report(all_rows: Sequence[Row | Absent], tables: Sequence[str], options: argparse.Namespace, load: float) -> str:
     lines = [
         "# Rendering: ours, plain torch, nerfacc, and the kernel that people copy",
         "",
@@ -215,7 +215,7 @@ def report(found: Sequence[Row | Absent], tables: Sequence[str], options: argpar
         "",
         f"| {' | '.join(HEADINGS)} |",
         "|---|---|---|---|---|---|",
-        *(f"| {' | '.join(row.cells())} |" for row in found),
+        *(f"| {' | '.join(row.cells())} |" for row in all_rows),
         "",
         "Milliseconds, and samples:",
         "",

@@ -49,8 +49,10 @@ def main() -> None:
             if options.only in (None, name):
                 ts.init("cpu", engine=engine)
                 steps = steps // 20 if options.quick else steps
-                found, line = measure(engine, f"{name}, {steps} steps", program(lang, steps), options.rounds, bar, aim)
-                rows += found
+                new_rows, line = measure(
+                    engine, f"{name}, {steps} steps", program(lang, steps), options.rounds, bar, aim
+                )
+                rows += new_rows
                 medians.append(line)
     console = Console(width=None if Console().is_terminal else 200)
     title = "What a simulation on fields costs, on cpu"
@@ -70,13 +72,13 @@ def measure(
 ) -> tuple[list[Row], str]:
     """Rows of one program on one engine, and its medians in words. Raises AssertionError where the ways disagree."""
     first: dict[str, float] = {}
-    found: dict[str, list[torch.Tensor]] = {}
+    results: dict[str, list[torch.Tensor]] = {}
     for name, way in ways.items():
         start = time.perf_counter()
-        found[name] = way()
+        results[name] = way()
         first[name] = time.perf_counter() - start
-    for name, one in found.items():
-        for ours, theirs in zip(one, found["tape"], strict=True):
+    for name, one in results.items():
+        for ours, theirs in zip(one, results["tape"], strict=True):
             error = (ours - theirs).norm() / theirs.norm().clamp(min=1e-12)
             assert error < 1e-2, f"{what} on {engine}: {name} differs from the tape by {error:.1e}"
     seconds = timed(ways, Effort(rounds, patience=40.0))

@@ -132,11 +132,11 @@ def main() -> None:
         lang = importlib.import_module(engine)
         ts.init("cpu", engine=engine)
         for name, (scanned, loop) in ways(lang, 10 if options.quick else 1).items():
-            found = timed({"scan": scanned, "loop": loop}, Effort(options.rounds, patience=60.0))
-            times = ratio(found["loop"], found["scan"])
+            timings = timed({"scan": scanned, "loop": loop}, Effort(options.rounds, patience=60.0))
+            times = ratio(timings["loop"], timings["scan"])
             middle = f"{times.low:.2f} to {times.high:.2f}"
             bar = "" if name != "springs" else f"{HELD:.0f}: {'held' if times.middle >= HELD else 'missed'}"
-            medians = [f"{1e3 * found[way].median:.1f}" for way in ("scan", "loop")]
+            medians = [f"{1e3 * timings[way].median:.1f}" for way in ("scan", "loop")]
             table.add_row(name, engine, *medians, f"{times.middle:.2f}", middle, bar)
     Console(width=140).print(table)
 

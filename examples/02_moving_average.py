@@ -139,12 +139,12 @@ def in_torch(x, a):
 def with_gradients(average):
     """A function that gives the last averages and their gradients, as `naive` does."""
 
-    def found(x, a):
+    def value_and_gradients(x, a):
         x, a = (tensor.detach().clone().requires_grad_() for tensor in (x, a))
         y = average(x, a)
         return y.detach(), *torch.autograd.grad(y.sum(), [x, a])
 
-    return found
+    return value_and_gradients
 
 
 if __name__ == "__main__":
@@ -158,9 +158,9 @@ if __name__ == "__main__":
     }
 
 
-def error(found, expected):
+def error(actual, expected):
     """The largest error of values and gradients, relative to the largest of them."""
-    pairs = zip(found, expected, strict=True)
+    pairs = zip(actual, expected, strict=True)
     return max(((one - other).abs().max() / other.abs().max()).item() for one, other in pairs)
 
 

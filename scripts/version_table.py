@@ -56,9 +56,9 @@ def describe() -> dict[str, object]:
 
 def rows(folder: Path) -> Iterator[Row]:
     """The rows in a folder, oldest Python and torch first."""
-    found = [(json.loads(path.read_text(encoding="utf-8")), path) for path in folder.glob("*.json")]
-    found = [(facts, path) for facts, path in found if path.with_suffix(".xml").exists()]  # pytest may have died
-    for facts, path in sorted(found, key=lambda row: (_numbers(row[0], "python"), _numbers(row[0], "torch"))):
+    tables = [(json.loads(path.read_text(encoding="utf-8")), path) for path in folder.glob("*.json")]
+    tables = [(facts, path) for facts, path in tables if path.with_suffix(".xml").exists()]  # pytest may have died
+    for facts, path in sorted(tables, key=lambda row: (_numbers(row[0], "python"), _numbers(row[0], "torch"))):
         yield Row(path.stem, facts["versions"], facts["probes"], facts["broken"], *_outcomes(path.with_suffix(".xml")))
 
 
@@ -76,17 +76,17 @@ def _outcomes(report: Path) -> tuple[int, int, int]:
     return total - failures - errors - skipped, failures + errors, skipped
 
 
-def table(found: list[Row]) -> str:
+def table(all_rows: list[Row]) -> str:
     """The rows in Markdown, and the probes that failed below them."""
     lines = [
         "| Python | torch | Taichi | Quadrants | numpy | probes that hold | tests passed | failed | skipped |",
         "|---|---|---|---|---|---:|---:|---:|---:|",
     ]
-    for row in found:
+    for row in all_rows:
         versions = " | ".join(row.versions[name] for name in ("python", *PACKAGES))
         probes = f"{row.probes - len(row.broken)} of {row.probes}"
         lines.append(f"| {versions} | {probes} | {row.passed} | {row.failed} | {row.skipped} |")
-    broken = [f"- {row.name}: {words}" for row in found for words in row.broken]
+    broken = [f"- {row.name}: {words}" for row in all_rows for words in row.broken]
     return "\n".join([*lines, *(["", *broken] if broken else [])]) + "\n"
 
 
@@ -103,12 +103,12 @@ def main(arguments: list[str]) -> int:
     if command == "describe":
         path.write_text(json.dumps(describe()), encoding="utf-8")
         return 0
-    found = list(rows(path))
-    text = table(found)
+    all_rows = list(rows(path))
+    text = table(all_rows)
     print(text)
     if "--write" in arguments:
         PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
-    return int(any(row.broken for row in found))
+    return int(any(row.broken for row in all_rows))
 
 
 if __name__ == "__main__":

@@ -88,8 +88,8 @@ def test_the_public_address_stands_in_one_place():
         *(path for folder in ("docs", "scripts", ".github") for path in (ROOT / folder).rglob("*")),
     ]
     texts = (path for path in places if path.suffix in {".md", ".toml", ".yml", ".yaml", ".cff", ".py", ""})
-    found = {path.name for path in texts if path.is_file() and address in path.read_text("utf-8", errors="ignore")}
-    assert found == {"pyproject.toml"}
+    names = {path.name for path in texts if path.is_file() and address in path.read_text("utf-8", errors="ignore")}
+    assert names == {"pyproject.toml"}
 
 
 def test_the_first_example_is_readme_s():

@@ -37,9 +37,9 @@ def test_every_leaf_is_ours_is_a_builtin_and_pickles(leaf):
 @pytest.mark.parametrize("leaf", LEAVES)
 def test_an_internal_error_says_so_and_asks_for_a_report(leaf):
     assert not leaf("the caller's").is_internal
-    found = pickle.loads(pickle.dumps(_errors.internal_error(leaf, "it is gone", [("at", "x.py:3")])))
-    assert type(found) is leaf and found.is_internal
-    assert str(found) == lines("it is gone", "  at  x.py:3", "Please report this, with the kernel.")
+    error = pickle.loads(pickle.dumps(_errors.internal_error(leaf, "it is gone", [("at", "x.py:3")])))
+    assert type(error) is leaf and error.is_internal
+    assert str(error) == lines("it is gone", "  at  x.py:3", "Please report this, with the kernel.")
 
 
 REFUSALS = {

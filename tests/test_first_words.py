@@ -76,9 +76,9 @@ def test_an_op_in_a_notebook(double):
 
 
 def test_a_gradient_check_is_short(double):
-    found = ts.gradcheck(double, torch.rand(5))
-    assert repr(found) == "<tinsmith gradient check of op `double`: right>"
-    assert found._repr_html_().startswith("<pre>the gradient of op `double`")
+    check = ts.gradcheck(double, torch.rand(5))
+    assert repr(check) == "<tinsmith gradient check of op `double`: right>"
+    assert check._repr_html_().startswith("<pre>the gradient of op `double`")
 
 
 def test_a_report_is_short_and_without_colours(monkeypatch):

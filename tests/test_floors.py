@@ -17,8 +17,8 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py*")
 
 @pytest.mark.parametrize("path", FILES)
 def test_the_file_keeps_the_rules(path):
-    found = breaches(path, (ROOT / path).read_text(encoding="utf-8"), FILES)
-    assert not found, "\n" + "\n".join(map(str, found))
+    broken = breaches(path, (ROOT / path).read_text(encoding="utf-8"), FILES)
+    assert not broken, "\n" + "\n".join(map(str, broken))
 
 
 def test_the_package_was_found():

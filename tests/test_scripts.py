@@ -65,11 +65,11 @@ def test_a_python_too_old_is_named_with_its_version(checkout):
 
 
 def test_every_place_names_the_same_pythons():
-    found = re.findall(r"^(?:OLDEST|NEWEST)=(\d+)", (ROOT / "scripts/_setup.sh").read_text(), re.MULTILINE)
-    oldest, newest = map(int, found)
+    minors = re.findall(r"^(?:OLDEST|NEWEST)=(\d+)", (ROOT / "scripts/_setup.sh").read_text(), re.MULTILINE)
+    oldest, newest = map(int, minors)
     for page in ["README.md", "CONTRIBUTING.md", "docs/start/install.md"]:
-        told = re.findall(r"Python (3\.\d+ to 3\.\d+)", (ROOT / page).read_text(encoding="utf-8"))
-        assert told == [f"3.{oldest} to 3.{newest}"], page
+        ranges = re.findall(r"Python (3\.\d+ to 3\.\d+)", (ROOT / page).read_text(encoding="utf-8"))
+        assert ranges == [f"3.{oldest} to 3.{newest}"], page
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert f'requires-python = ">=3.{oldest}"' in project
     assert re.findall(r"Python :: 3\.(\d+)", project) == [str(minor) for minor in range(oldest, newest + 1)]

@@ -32,8 +32,8 @@ def test_the_matrix_tests_the_bounds_of_torch():
 
 @pytest.mark.parametrize("package", ["torch", "taichi", "quadrants"])
 def test_what_is_leaned_on_is_bounded_above(package):
-    found = re.findall(rf'"{package}([<>=][^"]*)"', PROJECT)
-    assert found and all(",<" in bounds for bounds in found)
+    bounds_of_all = re.findall(rf'"{package}([<>=][^"]*)"', PROJECT)
+    assert bounds_of_all and all(",<" in bounds for bounds in bounds_of_all)
 
 
 def test_every_row_of_the_page_was_right():

@@ -50,10 +50,10 @@ class Block(NamedTuple):
 
 def blocks_of(page: str) -> list[Block]:
     """The blocks of a page that run, in their order."""
-    found = [_block(match, number) for number, match in enumerate(_FENCE.finditer(page)) if _runs(match)]
-    names = [block.name for block in found]
+    blocks = [_block(match, number) for number, match in enumerate(_FENCE.finditer(page)) if _runs(match)]
+    names = [block.name for block in blocks]
     assert len(set(names)) == len(names), f"two blocks of one page have one title: {names}"
-    return found
+    return blocks
 
 
 def commands_of(page: str) -> list[str]:

@@ -57,11 +57,11 @@ def _command(name: str, callback: Any) -> str:
 def _parameters(callback: Any) -> list[tuple[str, Any, Any, Any]]:
     """Arguments, then options: the name, what typer was told, the type, the default."""
     hints = get_type_hints(callback, include_extras=True)
-    found = []
+    rows = []
     for name, parameter in inspect.signature(callback).parameters.items():
         kind, info = get_args(hints[name])
-        found.append((name, info, kind, parameter.default))
-    return sorted(found, key=lambda one: not _is_argument(one[1]))
+        rows.append((name, info, kind, parameter.default))
+    return sorted(rows, key=lambda one: not _is_argument(one[1]))
 
 
 def _is_argument(info: Any) -> bool:
@@ -84,5 +84,5 @@ def _row(first: str, info: Any, kind: Any, default: Any) -> str:
     if isinstance(kind, type) and issubclass(kind, Enum):
         words += " One of " + ", ".join(f"`{one.value}`" for one in kind) + "."
     is_told = default is not inspect.Parameter.empty and default is not None and default is not False
-    told = f"`{default.value if isinstance(default, Enum) else default}`" if is_told else ""
-    return f"| {first} | {words} | {told} |"
+    default_text = f"`{default.value if isinstance(default, Enum) else default}`" if is_told else ""
+    return f"| {first} | {words} | {default_text} |"

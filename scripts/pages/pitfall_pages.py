@@ -43,11 +43,11 @@ def pages() -> dict[Path, str]:
 
 def tests_of(row: Row) -> list[tuple[Path, str]]:
     """Files and functions of the tests that show it."""
-    found = []
+    places = []
     for one in row.shown:
         file, _, function = one.partition("::")
-        found.append((ROOT / "tests" / ("" if "/" in file else "pitfalls") / file, function))
-    return found
+        places.append((ROOT / "tests" / ("" if "/" in file else "pitfalls") / file, function))
+    return places
 
 
 def is_measured(row: Row) -> bool:

@@ -43,7 +43,7 @@ def run(pages: Sequence[Path]) -> dict[Path, str]:
     CACHE.mkdir(parents=True, exist_ok=True)
     with (CACHE / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the build waits for the tests that run the same pages
-        blocks = {page: found for page in pages if (found := _read(page)) and not _kept(found).exists()}
+        blocks = {page: program for page in pages if (program := _read(page)) and not _kept(program).exists()}
         with tempfile.TemporaryDirectory() as top:
             folders = {page: Path(top, str(number)) for number, page in enumerate(_longest_first(blocks))}
             for page, folder in folders.items():

@@ -64,7 +64,7 @@ def table_of(text: str, heading: str) -> list[list[str]]:
 
 def number(text: str) -> float | None:
     """The number that a cell begins with, in its unit: "2.24 ms" is 0.00224."""
-    found = re.match(r"([\d,.]+)\s*(us|ms|s)?\b", text)
-    if not found:
+    match = re.match(r"([\d,.]+)\s*(us|ms|s)?\b", text)
+    if not match:
         return None
-    return float(found[1].replace(",", "")) * {"us": 1e-6, "ms": 1e-3}.get(found[2] or "", 1.0)
+    return float(match[1].replace(",", "")) * {"us": 1e-6, "ms": 1e-3}.get(match[2] or "", 1.0)

@@ -47,7 +47,7 @@ def table() -> str:
 def page(rule: Rule, row: Row) -> str:
     """One rule's page."""
     wrong, right = row.text(row.wrong), row.text(row.right)
-    said = found(row, wrong, "wrong.py")
+    said = apply_rule(row, wrong, "wrong.py")
     about = rule.about[0].upper() + rule.about[1:]
     parts = [f"# {rule.id}: {rule.name}", f"{about}. {_severity(row, wrong, said)}", f"## Why\n\n{_lines(row.why)}"]
     parts += [
@@ -66,7 +66,7 @@ class Said(NamedTuple):
     words: str
 
 
-def found(row: Row, text: str, name: str) -> list[Said]:
+def apply_rule(row: Row, text: str, name: str) -> list[Said]:
     """What is said of a text by the row's own rule."""
     with _folder():
         Path(name).write_text(text, encoding="utf-8")
@@ -115,7 +115,7 @@ def _severity(row: Row, wrong: str, said: list[Said]) -> str:
     assert said, row.rule
     severity = said[0].severity
     elsewhere = wrong.replace("import taichi as ti", "import quadrants as ti")
-    is_alone = _is_linted(row) and not found(row, elsewhere, "wrong.py")
+    is_alone = _is_linted(row) and not apply_rule(row, elsewhere, "wrong.py")
     article = "an" if severity[0] in "ei" else "a"
     return f"It is {article} *{severity}*{', of Taichi kernels alone' if is_alone else ''}."
 

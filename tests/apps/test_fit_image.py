@@ -73,10 +73,10 @@ def test_a_resumed_fit_is_the_uninterrupted_one_to_the_bit(engine, options, tmp_
 
 def test_the_summary_tells_what_was_done(options):
     reached = fit_image(options())
-    told = json.loads((options().out / "summary.json").read_text())
-    assert told["psnr_db"] == reached.psnr and told["seconds"] == reached.seconds > 0
-    assert (told["photograph"], told["width"], told["height"]) == ("disc.png", 48, 36)
-    assert told["step"] == told["steps"] == 40 and told["gaussians"] == 80 and told["parameters"] == 80 * 9
+    summary = json.loads((options().out / "summary.json").read_text())
+    assert summary["psnr_db"] == reached.psnr and summary["seconds"] == reached.seconds > 0
+    assert (summary["photograph"], summary["width"], summary["height"]) == ("disc.png", 48, 36)
+    assert summary["step"] == summary["steps"] == 40 and summary["gaussians"] == 80 and summary["parameters"] == 80 * 9
 
 
 def test_sixteen_bits_of_grey_are_read_as_eight(options, tmp_path):

@@ -139,10 +139,10 @@ def test_the_copied_checkpoint_resumes(resuming):
 def _rewrite(path, tensors=(), metadata=()):
     """Change tensors and metadata of a checkpoint; None removes one."""
     with safe_open(path, "pt") as file:
-        told = file.metadata() | dict(metadata)
+        changed = file.metadata() | dict(metadata)
     held = load_file(path) | dict(tensors)
-    held, told = ({key: value for key, value in part.items() if value is not None} for part in (held, told))
-    save_file(held, path, told)
+    held, changed = ({key: value for key, value in part.items() if value is not None} for part in (held, changed))
+    save_file(held, path, changed)
 
 
 DAMAGES = {

@@ -46,17 +46,21 @@ def test_it_gets_better_and_writes_what_it_says(engine, fitting):
     with Image.open(out / "turntable.gif") as film:
         assert film.n_frames == 48 and film.size == (48, 40)
     assert pixels(out / "comparison.png").shape[2] == 3
-    told = json.loads((out / "summary.json").read_text())
-    assert told["psnr_db"] == reached.psnr and told["ssim"] == reached.ssim and told["seconds"] == reached.seconds > 0
-    assert (told["dataset"], told["width"], told["height"], told["views"], told["held_out"]) == (
+    summary = json.loads((out / "summary.json").read_text())
+    assert (
+        summary["psnr_db"] == reached.psnr
+        and summary["ssim"] == reached.ssim
+        and summary["seconds"] == reached.seconds > 0
+    )
+    assert (summary["dataset"], summary["width"], summary["height"], summary["views"], summary["held_out"]) == (
         "solids",
         24,
         20,
         12,
         3,
     )
-    assert set(told["psnr_db_by_view"]) == {"views/2.png", "views/7.png", "views/11.png"}
-    assert (told["rays"], told["samples"], told["step"]) == (512, 24, 60)
+    assert set(summary["psnr_db_by_view"]) == {"views/2.png", "views/7.png", "views/11.png"}
+    assert (summary["rays"], summary["samples"], summary["step"]) == (512, 24, 60)
     assert any((out / "tensorboard").iterdir())
 
 
@@ -67,11 +71,11 @@ def test_the_numbers_are_those_of_the_pictures(fitting):
     view = training.view(training.dataset.test, 1)
     assert view.colour.shape == (20, 24, 3) and view.opacity.shape == view.depth.shape == (20, 24)
     reached = fit_scene(options)
-    told = json.loads((options.out / "summary.json").read_text())["psnr_db_by_view"]
-    assert reached.psnr == pytest.approx(sum(told.values()) / 3)
+    psnrs = json.loads((options.out / "summary.json").read_text())["psnr_db_by_view"]
+    assert reached.psnr == pytest.approx(sum(psnrs.values()) / 3)
     ours = (view.colour.clamp(0, 1) * 255).round().to(torch.uint8)
     truth = (training.dataset.test.on(torch.ones(3))[1] * 255).round().to(torch.uint8)
-    assert told["views/7.png"] == pytest.approx(psnr_of_pixels(ours, truth), abs=1e-9)
+    assert psnrs["views/7.png"] == pytest.approx(psnr_of_pixels(ours, truth), abs=1e-9)
 
 
 def test_without_a_dataset_it_renders_one(fitting, monkeypatch, scene_folder):
@@ -84,8 +88,8 @@ def test_without_a_dataset_it_renders_one(fitting, monkeypatch, scene_folder):
 
 def _without_times(folder):
     held = contents(folder)
-    told = json.loads(held.pop("summary.json"))
-    return held | {"summary": {key: value for key, value in told.items() if key != "seconds"}}
+    summary = json.loads(held.pop("summary.json"))
+    return held | {"summary": {key: value for key, value in summary.items() if key != "seconds"}}
 
 
 @pytest.mark.parametrize(

@@ -29,9 +29,9 @@ def folder(scene_folder, tmp_path):
 def change(folder, how, name="transforms_train.json"):
     """Change what a file of a folder tells."""
     path = folder / name
-    told = json.loads(path.read_text())
-    how(told)
-    path.write_text(json.dumps(told))
+    whole = json.loads(path.read_text())
+    how(whole)
+    path.write_text(json.dumps(whole))
 
 
 # What is read ----------------------------------------------------------------------------------
@@ -72,11 +72,11 @@ def test_large_pictures_are_shrunk_with_their_cameras(folder):
 
 
 def test_intrinsics_are_of_the_file_or_of_the_frame(folder):
-    def tell(told):
-        del told["camera_angle_x"]
-        told |= {"fl_x": 30.0, "fl_y": 28, "cx": 11.5, "cy": 9.0, "w": 24, "h": 20, "k1": 0.0}
-        told["frames"][2] |= {"fl_x": 40.0, "fl_y": None}
-        told["frames"][3] |= {"camera_model": "OPENCV"}
+    def tell(whole):
+        del whole["camera_angle_x"]
+        whole |= {"fl_x": 30.0, "fl_y": 28, "cx": 11.5, "cy": 9.0, "w": 24, "h": 20, "k1": 0.0}
+        whole["frames"][2] |= {"fl_x": 40.0, "fl_y": None}
+        whole["frames"][3] |= {"camera_model": "OPENCV"}
 
     change(folder, tell)
     matrices = read_dataset(folder, 64).train.intrinsics
@@ -85,11 +85,11 @@ def test_intrinsics_are_of_the_file_or_of_the_frame(folder):
 
 
 def test_focal_lengths_from_angles(folder):
-    change(folder, lambda told: told.update(camera_angle_x=0.5))
+    change(folder, lambda whole: whole.update(camera_angle_x=0.5))
     matrices = read_dataset(folder, 64).train.intrinsics
     torch.testing.assert_close(matrices[0, 0, 0].item(), 12 / math.tan(0.25))
     assert matrices[0, 0, 0] == matrices[0, 1, 1]
-    change(folder, lambda told: told.update(camera_angle_y=0.4))
+    change(folder, lambda whole: whole.update(camera_angle_y=0.4))
     assert read_dataset(folder, 64).train.intrinsics[0, 1, 1].item() == pytest.approx(10 / math.tan(0.2))
 
 
@@ -111,7 +111,7 @@ def test_pictures_of_other_kinds(folder):
     with Image.open(folder / "views/4.png") as image:
         image.convert("RGB").save(folder / "views/4.jpg")
     (folder / "views/4.png").unlink()
-    change(folder, lambda told: told["frames"][0].update(transform_matrix=told["frames"][0]["transform_matrix"][:3]))
+    change(folder, lambda whole: whole["frames"][0].update(transform_matrix=whole["frames"][0]["transform_matrix"][:3]))
     read = read_dataset(folder, 64).train
     assert read.pictures.shape == (12, 20, 24, 4) and read.names[3] == "views/4.jpg"
     assert read.pictures[0, ..., 3].min() == 255
@@ -120,8 +120,8 @@ def test_pictures_of_other_kinds(folder):
 # What is refused -------------------------------------------------------------------------------
 
 
-def _frame(number, **told):
-    return lambda whole: whole["frames"][number].update(told)
+def _frame(number, **fields):
+    return lambda whole: whole["frames"][number].update(fields)
 
 
 def _matrix(how):
@@ -231,14 +231,14 @@ def test_pictures_too_small_and_too_few(folder, fitting):
             image.resize((24, 8)).save(folder / f"views/{number}.png")
     assert "fewer than 11 pixels" in refused(fitting(dataset=folder))
     (folder / "transforms_test.json").unlink()
-    change(folder, lambda told: told.update(frames=told["frames"][:1]))
+    change(folder, lambda whole: whole.update(frames=whole["frames"][:1]))
     assert "too few frames" in refused(fitting(dataset=folder))
 
 
 @pytest.mark.usefixtures("nothing_runs")
 def test_a_picture_that_would_be_overwritten(folder, fitting):
     (folder / "views/7.png").rename(folder / "depth.png")
-    change(folder, lambda told: told["frames"][1].update(file_path="./depth"), "transforms_test.json")
+    change(folder, lambda whole: whole["frames"][1].update(file_path="./depth"), "transforms_test.json")
     with pytest.raises(InputError, match="the dataset's picture would be overwritten") as refused:
         fit_scene(fitting(dataset=folder, out=folder))
     assert str(folder / "depth.png") in str(refused.value)
@@ -249,7 +249,7 @@ def test_a_box_that_no_camera_sees(folder, fitting):
     for name in ("transforms_train.json", "transforms_test.json"):
         change(
             folder,
-            lambda told: [frame["transform_matrix"][2].__setitem__(3, 50.0) for frame in told["frames"]],
+            lambda whole: [frame["transform_matrix"][2].__setitem__(3, 50.0) for frame in whole["frames"]],
             name,
         )
     said = refused(fitting(dataset=folder))

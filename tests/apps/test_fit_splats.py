@@ -46,11 +46,15 @@ def test_it_gets_better_and_writes_what_it_says(engine, splatting):
     for name in ("turntable.gif", "depth.gif"):
         with Image.open(out / name) as film:
             assert film.n_frames == 48 and film.size == (48, 40)
-    told = json.loads((out / "summary.json").read_text())
-    assert told["psnr_db"] == reached.psnr and told["ssim"] == reached.ssim and told["seconds"] == reached.seconds > 0
-    assert (told["views"], told["held_out"], told["degree"], told["strategy"]) == (12, 3, 1, "default")
+    summary = json.loads((out / "summary.json").read_text())
+    assert (
+        summary["psnr_db"] == reached.psnr
+        and summary["ssim"] == reached.ssim
+        and summary["seconds"] == reached.seconds > 0
+    )
+    assert (summary["views"], summary["held_out"], summary["degree"], summary["strategy"]) == (12, 3, 1, "default")
     splats = load_ply(out / "splats.ply")
-    assert len(splats["means"]) == told["gaussians"] and splats["shN"].shape[1:] == (3, 3)
+    assert len(splats["means"]) == summary["gaussians"] and splats["shN"].shape[1:] == (3, 3)
 
 
 @pytest.mark.parametrize("changes", [{}, {"strategy": "mcmc", "background": "black"}], ids=["default", "mcmc"])

@@ -66,13 +66,13 @@ def test_it_gets_better_and_writes_what_it_says(engine, learning, kind, photo):
 
 def test_the_summary_tells_what_was_done(learning):
     reached = learn_image(learning(ARRAY))
-    told = json.loads((learning().out / "summary.json").read_text())
-    assert told["psnr_db"] == reached.psnr and told["seconds"] == reached.seconds > 0
-    assert told["photograph"] == "disc.png" and (told["width"], told["height"]) == (48, 36)
-    assert told["grid_shape"] == [3, 5] and told["batch_size"] == 64 and told["step"] == told["steps"] == 40
-    assert told["parameters"] == 15 * (8 * 16 + 16 + 16 * 3 + 3)
-    assert told["encoding"] == {"otype": "Frequency", "n_frequencies": 2}
-    assert told["network"]["activation"] == "ReLU"  # defaults are written out
+    summary = json.loads((learning().out / "summary.json").read_text())
+    assert summary["psnr_db"] == reached.psnr and summary["seconds"] == reached.seconds > 0
+    assert summary["photograph"] == "disc.png" and (summary["width"], summary["height"]) == (48, 36)
+    assert summary["grid_shape"] == [3, 5] and summary["batch_size"] == 64 and summary["step"] == summary["steps"] == 40
+    assert summary["parameters"] == 15 * (8 * 16 + 16 + 16 * 3 + 3)
+    assert summary["encoding"] == {"otype": "Frequency", "n_frequencies": 2}
+    assert summary["network"]["activation"] == "ReLU"  # defaults are written out
 
 
 @pytest.mark.thinned(3)

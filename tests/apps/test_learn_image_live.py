@@ -13,7 +13,7 @@ import torch
 from PIL import Image
 
 from support.folders import contents
-from support.live_page import ask, meanwhile, told, wait_for, wish
+from support.live_page import ask, meanwhile, read_state, wait_for, wish
 from tinsmith import InputError
 from tinsmith.apps.learn_image import learn_image, live_page
 
@@ -61,7 +61,7 @@ def test_pause_and_resume(learning):
         assert wish(live.url, "pause") == (200, "")
         paused = wait_for(live.url, lambda state: state["status"] == "paused")
         threading.Event().wait(0.3)
-        assert told(live.url)["step"] == paused["step"]
+        assert read_state(live.url)["step"] == paused["step"]
         assert wish(live.url, "resume") == (200, "")
         wait_for(live.url, lambda state: state["status"] == "learning" and state["step"] > paused["step"])
 
@@ -155,7 +155,7 @@ def test_one_network_has_no_blocks(learning):
 
 def test_what_the_server_refuses():
     with live_page() as live:
-        assert told(live.url)["status"] == "starting"
+        assert read_state(live.url)["status"] == "starting"
         assert ask(live.url, "photo.png")[0] == ask(live.url, "../secret")[0] == 404
         assert ask(live.url, "solder", body=b"{}")[0] == 404
         assert ask(live.url, "retrain", body=b"[]")[0] == ask(live.url, "retrain", body=b"{")[0] == 400

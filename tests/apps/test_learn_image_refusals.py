@@ -85,9 +85,9 @@ def test_it_resumes(stopped):
 def _rewrite(path, retold=str, without=None):
     """Change what a checkpoint tells of its tensors, or leave one out."""
     with safe_open(path, "pt") as file:
-        told = file.metadata()["tinsmith"]
+        metadata = file.metadata()["tinsmith"]
     tensors = {name: tensor for name, tensor in load_file(path).items() if name != without}
-    save_file(tensors, path, {"tinsmith": retold(told)})
+    save_file(tensors, path, {"tinsmith": retold(metadata)})
 
 
 DAMAGES = {

@@ -36,12 +36,12 @@ def test_a_film_has_the_colours_of_its_first_frames_and_of_its_last(tmp_path):
     write_film(tmp_path / "film.gif", frames[:-1], frames[-1])
     with Image.open(tmp_path / "film.gif") as film:
         assert film.n_frames == 21
-        found = []
+        psnrs = []
         for number in (0, 10, 20):
             film.seek(number)
-            found.append(_apart(film, frames[number]))
-    assert min(found) > 36, found  # 26 and less where the palette is that of the last frame
-    assert found[-1] > 40
+            psnrs.append(_apart(film, frames[number]))
+    assert min(psnrs) > 36, psnrs  # 26 and less where the palette is that of the last frame
+    assert psnrs[-1] > 40
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])

@@ -41,10 +41,10 @@ def test_two_processes_reach_what_one_does(command, tmp_path):
     """Gradients are means over both shares, so steps differ by the order of sums alone."""
     one = started(command, 1, tmp_path / "one")
     two = started(command, 2, tmp_path / "two")
-    expected, found = weights(tmp_path / "one"), weights(tmp_path / "two")
-    assert expected and expected.keys() == found.keys()
+    expected, shared = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert expected and expected.keys() == shared.keys()
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
+        torch.testing.assert_close(shared[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
     assert "by 2 processes" in two and two.count("Written:") == 1
     assert " processes)" not in one
     summaries = [json.loads((tmp_path / name / "summary.json").read_text(encoding="utf-8")) for name in ("one", "two")]
@@ -56,9 +56,9 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
     started([*IMAGE[:-4], "--steps", "6", *IMAGE[-2:]], 1, tmp_path / "straight")
     started([*IMAGE[:-4], "--steps", "3", *IMAGE[-2:]], 2, tmp_path / "resumed")
     started([*IMAGE[:-4], "--steps", "6", *IMAGE[-2:], "--resume"], 1, tmp_path / "resumed")
-    expected, found = (weights(tmp_path / name) for name in ("straight", "resumed"))
+    expected, resumed = (weights(tmp_path / name) for name in ("straight", "resumed"))
     for name, tensor in expected.items():
-        torch.testing.assert_close(found[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
+        torch.testing.assert_close(resumed[name], tensor, rtol=1e-3, atol=1e-4, msg=name)
 
 
 def test_shares_are_the_whole_batch():
@@ -80,14 +80,14 @@ def test_a_page_is_for_one_process_alone(command, page, monkeypatch, tmp_path):
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setenv("RANK", "1")
     assert read_launched_processes() == Processes(1, 2)
-    found = CliRunner().invoke(app, [command, page, "--out", str(tmp_path)])
-    assert found.exit_code == 2
-    assert f"{page} is for one process alone" in found.output
+    result = CliRunner().invoke(app, [command, page, "--out", str(tmp_path)])
+    assert result.exit_code == 2
+    assert f"{page} is for one process alone" in result.output
 
 
 def test_a_process_alone_joins_nothing():
-    with join_processes("cpu") as found:
-        assert found == Processes() and found.is_first
-        found.wait()
-        assert found.any(True) and not found.any(False)
+    with join_processes("cpu") as processes:
+        assert processes == Processes() and processes.is_first
+        processes.wait()
+        assert processes.any(True) and not processes.any(False)
     assert not torch.distributed.is_initialized()

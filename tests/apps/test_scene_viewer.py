@@ -105,9 +105,9 @@ def shown(page):
 
 def wait_for(page, met):
     for _ in range(240):
-        found = shown(page)
-        if met(found):
-            return found
+        state = shown(page)
+        if met(state):
+            return state
         page.wait_for_timeout(250)
     raise AssertionError("it never came to that")
 

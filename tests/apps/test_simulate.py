@@ -79,8 +79,8 @@ def test_a_run_gets_better_and_writes_what_it_says(engine, options):
     reached = simulate(options(engine=engine, iterations=20))
     assert reached.figures[1] < 0.95 * reached.figures[0]
     assert {path.name for path in reached.files} == names(options().out) == FILES
-    told = json.loads((options().out / "summary.json").read_text())
-    assert (told["before"], told["after"]) == reached.figures and told["iteration"] == 20
+    summary = json.loads((options().out / "summary.json").read_text())
+    assert (summary["before"], summary["after"]) == reached.figures and summary["iteration"] == 20
     with Image.open(options().out / "simulation.gif") as film:
         assert film.n_frames > 10
 

@@ -9,7 +9,7 @@ import threading
 import pytest
 from PIL import Image
 
-from support.live_page import ask, meanwhile, told, wait_for, wish
+from support.live_page import ask, meanwhile, read_state, wait_for, wish
 from tinsmith.apps.simulate import SimulateOptions, live_page, simulate
 
 STEPS = 100_000  # more than it ever takes: the page ends the run
@@ -56,7 +56,7 @@ def test_it_can_be_paused_and_knows_no_blocks(options):
         assert wish(live.url, "pause") == (200, "")
         paused = wait_for(live.url, lambda state: state["status"] == "paused")
         threading.Event().wait(0.3)
-        assert told(live.url)["step"] == paused["step"]
+        assert read_state(live.url)["step"] == paused["step"]
         assert wish(live.url, "resume") == (200, "")
         wait_for(live.url, lambda state: state["step"] > paused["step"])
 

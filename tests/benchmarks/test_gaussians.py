@@ -71,8 +71,8 @@ def test_gradients_by_hand_are_the_generated_ones(engine, lang64, order, monkeyp
     for (name, *static), by_hand in ops.items():
         count, tensors, options = calls[name]
         generated = get_op(name, engine, scene["means"], *static)
-        found = [gradients(op, count, tensors, options) for op in (by_hand, generated)]
-        for one, other in zip(*found, strict=True):
+        pairs = [gradients(op, count, tensors, options) for op in (by_hand, generated)]
+        for one, other in zip(*pairs, strict=True):
             assert other.abs().max() > 1e-3
             torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
 

@@ -105,8 +105,8 @@ def whole(value):
     return value.full_tensor() if isinstance(value, DTensor) else value
 
 
-def listed(found):
-    return list(found) if isinstance(found, tuple) else [found]
+def listed(outputs):
+    return list(outputs) if isinstance(outputs, tuple) else [outputs]
 
 
 def by_operator(op):
@@ -114,8 +114,8 @@ def by_operator(op):
     count = len(op.spec.outputs)
 
     def run(*tensors):
-        found = op.operator(*tensors)
-        return found if isinstance(found, torch.Tensor) else tuple(found[:count])
+        outputs = op.operator(*tensors)
+        return outputs if isinstance(outputs, torch.Tensor) else tuple(outputs[:count])
 
     return run
 

@@ -45,8 +45,8 @@ def test_values(lang64, form, size):
 def test_gradients(lang64, size):
     x, k = torch.rand(size, dtype=torch.float64, requires_grad=True), every_one_its_own(size)
     y, z = moved(lang64, "store")(x, k)
-    found = torch.autograd.grad(y.sum() + z.sum(), x)
-    torch.testing.assert_close(found, torch.autograd.grad((wanted(x, "store") * (1 + x)).sum(), x))
+    gradients = torch.autograd.grad(y.sum() + z.sum(), x)
+    torch.testing.assert_close(gradients, torch.autograd.grad((wanted(x, "store") * (1 + x)).sum(), x))
 
 
 def every_one_its_own(size):

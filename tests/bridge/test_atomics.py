@@ -445,8 +445,8 @@ def test_what_stood_there_before_a_loop_counts_once(lang64):
 
     a, b = torch.ones(2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
     wanted = torch.func.jacrev(by_torch, (0, 1))(a, b)
-    for found in (torch.func.jacrev(greatest, (0, 1))(a, b), torch.func.jacfwd(greatest, (0, 1))(a, b)):
-        torch.testing.assert_close(found, wanted)
+    for jacobians in (torch.func.jacrev(greatest, (0, 1))(a, b), torch.func.jacfwd(greatest, (0, 1))(a, b)):
+        torch.testing.assert_close(jacobians, wanted)
     oracle = ts.oracle(greatest, a, b, cotangents=torch.ones(1, dtype=torch.float64)).gradients
     torch.testing.assert_close((oracle["a"][None], oracle["b"][None]), wanted)
 

@@ -73,8 +73,8 @@ def flat(nested):
     return [one for part in nested for one in flat(part)] if isinstance(nested, tuple) else [nested]
 
 
-def assert_same(found, wanted, way):
-    for mine, theirs in zip(flat(found), flat(wanted), strict=True):
+def assert_same(actual, wanted, way):
+    for mine, theirs in zip(flat(actual), flat(wanted), strict=True):
         torch.testing.assert_close(mine, theirs, msg=lambda text: f"{way}: {text}", **CLOSE)
 
 

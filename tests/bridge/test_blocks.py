@@ -238,11 +238,11 @@ def in_functions(lang):
     def total(pad: lang.template(), lane, value):
         pad[lane] = value
         lang.simt.block.sync()
-        found = 0.0
+        pad_sum = 0.0
         for k in range(SIZE):
-            found += pad[k]
+            pad_sum += pad[k]
         lang.simt.block.sync()
-        return found
+        return pad_sum
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel
@@ -283,31 +283,31 @@ def queue(lang):
     def queue(x: vector, y: vector):
         lang.loop_config(block_dim=SIZE)
         for i in range((x.shape[0] + 3 * SIZE - 1) // (3 * SIZE) * SIZE):
-            told = lang.simt.block.SharedArray((2,), lang.i32)
+            shared = lang.simt.block.SharedArray((2,), lang.i32)
             kept = lang.simt.block.SharedArray((3 * SIZE,), lang.f64)
             block, lane = i // SIZE, i % SIZE
             begin = block * 3 * SIZE
             end = lang.min(begin + 3 * SIZE, x.shape[0])
             if lane == 0:
-                told[0] = begin
-                told[1] = 0
+                shared[0] = begin
+                shared[1] = 0
             lang.simt.block.sync()
             is_going = True
             while is_going:
-                here = told[0]
+                here = shared[0]
                 lang.simt.block.sync()
                 if here >= end:
                     is_going = False
                 else:
                     if here + lane < end and x[here + lane] > 1.0:
-                        place = lang.atomic_add(told[1], 1)
+                        place = lang.atomic_add(shared[1], 1)
                         kept[place] = x[here + lane] * 2.0
                     if lane == 0:
-                        told[0] = here + SIZE
+                        shared[0] = here + SIZE
                     lang.simt.block.sync()
             for k in range((3 * SIZE + SIZE - 1 - lane) // SIZE):
                 place = k * SIZE + lane
-                if place < told[1]:
+                if place < shared[1]:
                     y[begin + place] = kept[place] * kept[0]
 
     def twin(x):
@@ -402,11 +402,11 @@ def test_values_and_gradients(lang64, name):
     for n in (SIZE, 3 * SIZE, 3 * SIZE + 5, 3):
         inputs = [one.requires_grad_(one.is_floating_point()) for one in row.inputs(n)]
         leaves = [one for one in inputs if one.requires_grad]
-        found = row.op(*inputs, **row.keywords(n))
+        y = row.op(*inputs, **row.keywords(n))
         wanted = row.twin(*inputs, **_for_twin(row.twin, row.keywords(n)))
-        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(y, wanted)
         weights = torch.rand_like(wanted)
-        pairs = [torch.autograd.grad(result, leaves, weights) for result in (found, wanted)]
+        pairs = [torch.autograd.grad(result, leaves, weights) for result in (y, wanted)]
         torch.testing.assert_close(*pairs)
 
 
@@ -457,16 +457,18 @@ def test_derivatives_batches_and_half_precision(lang):
     op = ts.op("x[n] -> y[n]")(_prefix(lang, lang.f32))
     torch.manual_seed(0)
     x, direction = torch.rand(2 * SIZE + 5), torch.rand(2 * SIZE + 5)
-    for name, found, wanted in _derivatives(op, _prefix_twin, x, direction):
-        torch.testing.assert_close(found, wanted, msg=lambda words, name=name: f"{name}: {words}", rtol=1e-3, atol=1e-3)
+    for name, actual, wanted in _derivatives(op, _prefix_twin, x, direction):
+        torch.testing.assert_close(
+            actual, wanted, msg=lambda words, name=name: f"{name}: {words}", rtol=1e-3, atol=1e-3
+        )
 
 
 def test_batch_dims(lang64):
     op = ts.op("x[*b, n] -> y[*b, n]")(_prefix(lang64, lang64.f64))
     x = torch.rand(2, 3, SIZE + 3, dtype=torch.float64, requires_grad=True)
-    found, wanted = op(x), torch.stack([_prefix_twin(one) for one in x.reshape(6, -1)]).reshape(x.shape)
-    torch.testing.assert_close(found, wanted)
-    pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (found, wanted)]
+    y, wanted = op(x), torch.stack([_prefix_twin(one) for one in x.reshape(6, -1)]).reshape(x.shape)
+    torch.testing.assert_close(y, wanted)
+    pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (y, wanted)]
     torch.testing.assert_close(*pairs)
 
 
@@ -496,9 +498,9 @@ def test_kernels_of_a_chain_have_memory_of_their_own(lang64):
 
     op = ts.chain("x[n] -> z[n]", [_prefix(lang64, lang64.f64), scaled], scratch="y[n]")
     x = torch.rand(SIZE + 3, dtype=torch.float64, requires_grad=True)
-    found, wanted = op(x), torch.cat([part * part[0] for part in _prefix_twin(x).split(4)])
-    torch.testing.assert_close(found, wanted)
-    pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (found, wanted)]
+    outcome, wanted = op(x), torch.cat([part * part[0] for part in _prefix_twin(x).split(4)])
+    torch.testing.assert_close(outcome, wanted)
+    pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (outcome, wanted)]
     torch.testing.assert_close(*pairs)
 
 
@@ -525,9 +527,9 @@ def test_layers_launch_one_kernel_with_several_lengths(lang, on_tensors):
     layer.register_input_field(held, "held").register_output_field(given, "given").finish()
     x = torch.rand(max(lengths), requires_grad=True)
     parts = [[*(part * part[0] for part in x[:length].split(SIZE)), x[length:] * 0.0] for length in lengths]
-    found, wanted = layer(x), sum(torch.cat(one) for one in parts)
-    torch.testing.assert_close(found, wanted)
-    pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (found, wanted)]
+    y, wanted = layer(x), sum(torch.cat(one) for one in parts)
+    torch.testing.assert_close(y, wanted)
+    pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (y, wanted)]
     torch.testing.assert_close(*pairs)
 
 
@@ -548,9 +550,9 @@ def test_size_of_blocks_by_template_and_range_by_arguments(lang64):
         x = torch.rand(21, dtype=torch.float64, requires_grad=True)
         parts = [part * part[0] for part in x[first:end].split(size) if len(part)]
         wanted = torch.cat([x[:first] * 0.0, *parts, x[max(first, end) :] * 0.0])
-        found = scaled(x, size, first, end)
-        torch.testing.assert_close(found, wanted)
-        pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (found, wanted)]
+        outcome = scaled(x, size, first, end)
+        torch.testing.assert_close(outcome, wanted)
+        pairs = [torch.autograd.grad((result**2).sum(), x)[0] for result in (outcome, wanted)]
         torch.testing.assert_close(*pairs)
 
 
@@ -612,15 +614,15 @@ def read_too_early(lang, array):
     @lang.kernel
     def kernel(x: array, y: array):
         for i in range(x.shape[0]):
-            told = lang.simt.block.SharedArray((1,), lang.i32)
+            shared = lang.simt.block.SharedArray((1,), lang.i32)
             if i % 128 == 0:
-                told[0] = 3
-            n = told[0]  # here
+                shared[0] = 3
+            n = shared[0]  # here
             for _ in range(n):
                 lang.simt.block.sync()
             y[i] = x[i]
 
-    return kernel, "`told`, on which a `sync()` depends, read while other iterations may store to it"
+    return kernel, "`shared`, on which a `sync()` depends, read while other iterations may store to it"
 
 
 def outside_a_loop(lang, array):

@@ -84,8 +84,8 @@ def test_a_batch_that_runs_sample_by_sample_has_the_gradient_of_a_single_call(la
     gradient(normalise, x)
     single = [name for name in compiled if "adjoint" in name]
     rows = torch.rand(3, 5)
-    found = torch.func.vmap(torch.func.grad(lambda one: normalise(one).pow(2).sum()))(rows)
+    gradients = torch.func.vmap(torch.func.grad(lambda one: normalise(one).pow(2).sum()))(rows)
     leaf = rows.clone().requires_grad_()
     wanted = torch.autograd.grad((leaf / leaf.sum(1, keepdim=True)).pow(2).sum(), leaf)[0]
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(gradients, wanted)
     assert [name for name in compiled if "adjoint" in name] == single

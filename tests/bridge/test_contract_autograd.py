@@ -248,10 +248,10 @@ def test_nothing_of_the_caller_is_modified(lang64, case):
     if cases.differentiable(given):
         incoming = cases.cotangents(outputs)
         kept = [c.clone() for c in incoming]
-        found = torch.autograd.grad(outputs, cases.differentiable(given), incoming)
+        gradients = torch.autograd.grad(outputs, cases.differentiable(given), incoming)
         assert all(torch.equal(a, b) for a, b in zip(incoming, kept, strict=True))
         pointers = {t.data_ptr() for t in given + incoming + outputs}
-        assert not pointers & {g.data_ptr() for g in found}
+        assert not pointers & {g.data_ptr() for g in gradients}
     for tensor, (value, version, pointer) in zip(given, before, strict=True):
         assert torch.equal(tensor, value) and tensor._version == version and tensor.data_ptr() == pointer
         assert tensor.grad is None

@@ -136,11 +136,11 @@ def _fresh_compiler():
 def right_or_refused(words, run, wanted):
     """What compiled code gives is the eager answer, or an error that says what is missing."""
     try:
-        found = run()
+        actual = run()
     except Exception as error:  # noqa: BLE001 - the compiler wraps what it is told
         refusal = str(error)
     else:
-        cases.assert_close(found, wanted)
+        cases.assert_close(actual, wanted)
         return
     assert re.search(words, refusal), refusal
 
@@ -186,7 +186,7 @@ def test_arrays_may_be_called_as_adjoints_are(lang64):
 
     op = ts.op("x[n], grad_y[n] -> grad_x[n]", adjoint="source")(kernel)
     x, y, c = (torch.rand(3, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    found = torch.autograd.grad(op(x, y), (x, y), c, create_graph=True)
-    torch.testing.assert_close(found, (2 * x * y * c, x * x * c))
-    torch.testing.assert_close(torch.autograd.grad(found[0].sum(), y)[0], 2 * x * c)
+    gradients = torch.autograd.grad(op(x, y), (x, y), c, create_graph=True)
+    torch.testing.assert_close(gradients, (2 * x * y * c, x * x * c))
+    torch.testing.assert_close(torch.autograd.grad(gradients[0].sum(), y)[0], 2 * x * c)
     torch.testing.assert_close(torch.func.jvp(op, (x, y), (y, c))[1], 2 * x * y * y + x * x * c)

@@ -211,18 +211,18 @@ def test_the_gradient_of_an_autocast_input_has_its_own_dtype(lang):
 
 def in_thread(work):
     """Runs work in a thread of its own and hands on what it returns or raises."""
-    found = []
+    outcomes = []
 
     def body():
         try:
-            found.append((work(), None))
+            outcomes.append((work(), None))
         except BaseException as error:  # noqa: BLE001 - handed to the caller
-            found.append((None, error))
+            outcomes.append((None, error))
 
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
-    result, error = found[0]
+    result, error = outcomes[0]
     if error is not None:
         raise error
     return result

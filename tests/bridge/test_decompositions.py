@@ -106,8 +106,8 @@ def test_one_value_is_zero(side, lang):
     def smooth(x):
         return x * 0.0, x @ x.mT @ x, x.mT @ x, x * 0.0
 
-    found = pulled(svd_op(lang, side), x, weights)
-    torch.testing.assert_close(found, pulled(smooth, x, weights), rtol=1e-6, atol=1e-6)
+    gradient = pulled(svd_op(lang, side), x, weights)
+    torch.testing.assert_close(gradient, pulled(smooth, x, weights), rtol=1e-6, atol=1e-6)
 
 
 @SIDES
@@ -118,8 +118,8 @@ def test_values_that_are_nearly_equal(side, lang):
     compared(polar_op(lang, side), reference_of_polar, x, rtol=1e-7, atol=1e-7)
     # In two dims the engines take what is off by 1e-5 for diagonal: single columns and values are off by a tenth here.
     weights = [*(torch.randn_like(x) for _ in range(3)), torch.eye(side, dtype=x.dtype).expand_as(x)]
-    found = pulled(svd_op(lang, side), x, weights)
-    torch.testing.assert_close(found, pulled(reference_of_svd, x, weights), rtol=1e-4, atol=1e-3)
+    gradient = pulled(svd_op(lang, side), x, weights)
+    torch.testing.assert_close(gradient, pulled(reference_of_svd, x, weights), rtol=1e-4, atol=1e-3)
 
 
 def scaled_rotations(side):
@@ -136,8 +136,8 @@ def test_polar_where_all_values_are_equal(side, kind, lang):
     weights = [torch.randn_like(x), torch.randn_like(x)]
     by_newton = pulled(lambda x: (rotation(x), rotation(x).mT @ x), x, weights)
     limits = TOLERANCE[kind]
-    found = pulled(polar_op(lang, side, kind), x.to(DTYPE[kind]), weights)
-    torch.testing.assert_close(found.double(), by_newton, **limits)
+    gradient = pulled(polar_op(lang, side, kind), x.to(DTYPE[kind]), weights)
+    torch.testing.assert_close(gradient.double(), by_newton, **limits)
     moved = torch.randn_like(x)
     op = polar_op(lang, side, kind)
     _, tangent = torch.func.jvp(lambda x: op(x).r, (x.to(DTYPE[kind]),), (moved.to(DTYPE[kind]),))
@@ -150,10 +150,10 @@ def test_u_v_where_all_values_are_equal(side, kind, lang):
     """`U V^T` and functions of singular values alone have their derivative; torch gives NaN."""
     x = torch.eye(side, dtype=torch.float64).expand(3, side, side) * torch.tensor([1.0, 0.5, 3.0])[:, None, None]
     weights = [torch.randn(3, side, side, dtype=x.dtype), x * 0.0, x * 0.0, torch.eye(side, dtype=x.dtype).expand_as(x)]
-    found = pulled(svd_op(lang, side, kind), x.to(DTYPE[kind]), weights)
+    gradient = pulled(svd_op(lang, side, kind), x.to(DTYPE[kind]), weights)
     by_newton = pulled(lambda x: (rotation(x),), x, weights[:1])
     wanted = by_newton + torch.eye(side, dtype=x.dtype)  # of the sum of singular values
-    torch.testing.assert_close(found.double(), wanted, **TOLERANCE[kind])
+    torch.testing.assert_close(gradient.double(), wanted, **TOLERANCE[kind])
     u, _, vh = torch.linalg.svd(x.clone().requires_grad_())
     leaf = x.clone().requires_grad_()
     u, _, vh = torch.linalg.svd(leaf)
@@ -181,17 +181,17 @@ def test_second_derivatives(side, lang):
     def reference(x):
         return ((x - reference_of_polar(x)[0]) ** 2 * weight).sum() + (x @ x.mT @ x * weight).sum()
 
-    found, wanted = (torch.autograd.functional.hessian(one, x.detach()) for one in (energy, reference))
-    torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-6)
+    actual, wanted = (torch.autograd.functional.hessian(one, x.detach()) for one in (energy, reference))
+    torch.testing.assert_close(actual, wanted, rtol=1e-6, atol=1e-6)
 
 
 @SIDES
 def test_batches(side, lang):
     x = apart(random(side, count=6)).reshape(2, 3, side, side)
     op, weight = polar_op(lang, side), torch.randn(side, side, dtype=x.dtype)
-    found = torch.func.vmap(torch.func.grad(lambda x: (op(x).r * weight).sum()))(x)
+    gradients = torch.func.vmap(torch.func.grad(lambda x: (op(x).r * weight).sum()))(x)
     wanted = pulled(lambda x: (reference_of_polar(x)[0],), x.reshape(6, side, side), [weight.expand(6, side, side)])
-    torch.testing.assert_close(found, wanted.reshape(found.shape), rtol=1e-7, atol=1e-7)
+    torch.testing.assert_close(gradients, wanted.reshape(gradients.shape), rtol=1e-7, atol=1e-7)
 
 
 @SIDES
@@ -201,8 +201,8 @@ def test_the_oracle_agrees(side, lang):
     for op, count in ((svd_op(lang, side), 4), (polar_op(lang, side), 2)):
         weights = [torch.randn(3, side, side, dtype=torch.float64) for _ in range(count)]
         answer = ts.oracle(op, x, cotangents=weights)
-        for found, wanted in zip(op(x), answer.outputs.values(), strict=True):
-            torch.testing.assert_close(found, wanted, rtol=1e-8, atol=1e-8)
+        for actual, wanted in zip(op(x), answer.outputs.values(), strict=True):
+            torch.testing.assert_close(actual, wanted, rtol=1e-8, atol=1e-8)
         torch.testing.assert_close(pulled(op, x, weights), answer.gradients["x"], rtol=1e-7, atol=1e-7)
 
 
@@ -237,8 +237,8 @@ def test_loops_and_branches(lang):
 
     x, a = (apart(random(3, count=4)).requires_grad_() for _ in range(2))
     weight = torch.randn_like(x)
-    found = torch.autograd.grad(carried(x, a, 3), (x, a), weight)
-    for one, other in zip(found, torch.autograd.grad(reference(x, a), (x, a), weight), strict=True):
+    gradients = torch.autograd.grad(carried(x, a, 3), (x, a), weight)
+    for one, other in zip(gradients, torch.autograd.grad(reference(x, a), (x, a), weight), strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
 
 

@@ -39,9 +39,9 @@ def test_a_loop_over_a_dim(lang64):
             for j in range(x.shape[1]):
                 y[i] += x[i, j] * w[j]
 
-    found = shared(rows)
-    assert found[0] == "n, with w whole in each process"
-    assert found[1].startswith("not m: line ") and "no loop over it is the outermost" in found[1]
+    lines = shared(rows)
+    assert lines[0] == "n, with w whole in each process"
+    assert lines[1].startswith("not m: line ") and "no loop over it is the outermost" in lines[1]
 
 
 def number(lang, array):
@@ -128,9 +128,9 @@ def part(lang, array):
 )
 def test_what_keeps_a_dim_whole(lang64, made):
     kernel, reason = made(lang64, lang64.types.ndarray())
-    (found,) = shared(ts.op("x[n] -> y[n]")(kernel))
-    assert found.startswith("not n: ")
-    assert reason in found
+    (line,) = shared(ts.op("x[n] -> y[n]")(kernel))
+    assert line.startswith("not n: ")
+    assert reason in line
 
 
 def test_batch_dims_always(lang64):

@@ -70,8 +70,8 @@ def compare(op, twin, inputs):
     y, wanted = op(*inputs), twin(*exact)
     torch.testing.assert_close(y.double(), wanted, rtol=1e-6, atol=5e-7)
     cotangent = torch.rand(y.shape)
-    found = torch.autograd.grad(y, inputs, cotangent)
-    for one, other in zip(found, torch.autograd.grad(wanted, exact, cotangent.double()), strict=True):
+    gradients = torch.autograd.grad(y, inputs, cotangent)
+    for one, other in zip(gradients, torch.autograd.grad(wanted, exact, cotangent.double()), strict=True):
         torch.testing.assert_close(one.double(), other, rtol=2e-6, atol=1e-6)
 
 

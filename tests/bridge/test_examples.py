@@ -56,10 +56,10 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS)
 def test_forms(form):
     given, (arguments, named) = FORMS[form]
-    came, came_named = example_inputs(given)
-    assert [id(one) for one in came] == [id(one) for one in arguments] if form != "a list is one input" else True
-    assert len(came) == len(arguments) and list(came_named) == list(named)
-    assert all(came_named[name] is named[name] for name in named)
+    inputs, inputs_named = example_inputs(given)
+    assert [id(one) for one in inputs] == [id(one) for one in arguments] if form != "a list is one input" else True
+    assert len(inputs) == len(arguments) and list(inputs_named) == list(named)
+    assert all(inputs_named[name] is named[name] for name in named)
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])

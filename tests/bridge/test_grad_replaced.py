@@ -56,12 +56,12 @@ def test_the_gradient_is_the_authors(lang, make, dtype):
     y = op(x, w)
     cases.assert_close(y, x**3 * w)
     cotangent = torch.rand(5, dtype=dtype)
-    found = torch.autograd.grad(y, (x, w), cotangent)
-    cases.assert_close(found, (10 * x * cotangent, x * cotangent))
+    gradients = torch.autograd.grad(y, (x, w), cotangent)
+    cases.assert_close(gradients, (10 * x * cotangent, x * cotangent))
     many = torch.func.vmap(torch.func.grad(lambda one: op(one, w.detach()).sum()))(torch.stack([x, 2 * x]).detach())
     cases.assert_close(many, 10 * torch.stack([x, 2 * x]))
     compiled = torch.compile(lambda *given: op(*given), backend="aot_eager", fullgraph=True)
-    cases.assert_close(torch.autograd.grad(compiled(x, w), (x, w), cotangent), found)
+    cases.assert_close(torch.autograd.grad(compiled(x, w), (x, w), cotangent), gradients)
 
 
 def test_the_kernel_itself_keeps_its_derivative(lang64):
@@ -135,8 +135,8 @@ def test_a_backward_kernel_with_a_parameter_that_it_does_not_use(lang64):
     op = ts.op("x[n], w[n] -> y[n]", backward=backward)(cube)
     x, w = torch.rand(3, 5, dtype=torch.float64), torch.rand(5, dtype=torch.float64)
     both = torch.func.vmap(torch.func.grad(lambda *given: op(*given).sum(), argnums=(0, 1)), in_dims=(0, None))(x, w)
-    for found, expected in zip(both, (torch.ones_like(x), x), strict=True):
-        cases.assert_close(found, expected)
+    for gradient, expected in zip(both, (torch.ones_like(x), x), strict=True):
+        cases.assert_close(gradient, expected)
 
 
 def owner_class(lang):
@@ -180,8 +180,8 @@ def test_methods(lang64, name):
     for factor in (2.0, 3.0):
         op = ts.op("x[n], w[n] -> y[n]")(getattr(scaled(factor), name))
         cases.assert_close(op(x, w), factor * x**3 * w)
-        found = torch.autograd.grad(op(x, w), (x, w), cotangent)
-        cases.assert_close(found, (10 * factor * x * cotangent, x * cotangent))
+        gradients = torch.autograd.grad(op(x, w), (x, w), cotangent)
+        cases.assert_close(gradients, (10 * factor * x * cotangent, x * cotangent))
 
 
 @pytest.mark.parametrize("name", ["called", "decorated"])

@@ -210,9 +210,9 @@ def test_single_precision(lang):
             y[i] = x[i] ** 3
 
     x = floats(4).float()
-    found = hessian(lambda x: cube(x).sum())(x)
-    torch.testing.assert_close(found, torch.diag(6 * x))
-    assert found.dtype == torch.float32
+    second = hessian(lambda x: cube(x).sum())(x)
+    torch.testing.assert_close(second, torch.diag(6 * x))
+    assert second.dtype == torch.float32
 
 
 def test_a_gradient_penalty_trains(lang64):
@@ -234,8 +234,8 @@ def test_under_compile(lang64):
         return op(x, w).sum()
 
     x, w = x.requires_grad_(), w.requires_grad_()
-    found = torch.autograd.grad(loss(x, w), (x, w))
-    torch.testing.assert_close(found, torch.autograd.grad(decays_in_torch(x, w).sum(), (x, w)))
+    gradients = torch.autograd.grad(loss(x, w), (x, w))
+    torch.testing.assert_close(gradients, torch.autograd.grad(decays_in_torch(x, w).sum(), (x, w)))
 
 
 def test_a_hand_written_backward_has_no_other_derivative(lang64):
@@ -278,10 +278,10 @@ def test_vjp_of_a_jvp_agrees_with_the_oracle(lang64):
     """<c, J v> is linear in c: its gradient in c is J v, and in x what the oracle's gradient changes by."""
     op, x, w, v, c = decays(lang64), floats(4), floats(3), floats(4, seed=8), floats(4, seed=9)
     _, pull = vjp(lambda x: jvp(lambda x: op(x, w), (x,), (v,))[1], x)
-    (found,) = pull(c)
+    (pulled,) = pull(c)
     step = 1e-5
     ends = [ts.oracle(op, x + sign * step * v, w, cotangents=c).gradients["x"] for sign in (1, -1)]
-    torch.testing.assert_close(found, (ends[0] - ends[1]) / (2 * step), rtol=1e-7, atol=1e-8)
+    torch.testing.assert_close(pulled, (ends[0] - ends[1]) / (2 * step), rtol=1e-7, atol=1e-8)
 
 
 def test_maxima_of_parallel_iterations(lang64):
@@ -351,9 +351,9 @@ def test_a_second_derivative_asks_for_nothing_that_the_first_has_not_read(lang64
         torch.testing.assert_close(ours, theirs)
     leaves = [x.requires_grad_(), w.requires_grad_()]
     (slope,) = torch.autograd.grad(op(*leaves)[0].sum(), leaves[:1], create_graph=True)
-    (found,) = torch.autograd.grad(slope.sum(), leaves[:1])
+    (second,) = torch.autograd.grad(slope.sum(), leaves[:1])
     (slope,) = torch.autograd.grad(twin(*leaves)[0].sum(), leaves[:1], create_graph=True)
-    torch.testing.assert_close(found, *torch.autograd.grad(slope.sum(), leaves[:1]))
+    torch.testing.assert_close(second, *torch.autograd.grad(slope.sum(), leaves[:1]))
 
 
 def test_what_only_a_store_reads_need_not_be_kept(lang64):
@@ -433,8 +433,8 @@ def test_a_maximum_before_anything_is_active_need_not_be_kept(lang64, is_added_t
 
     x = floats(3)
     k, e = torch.tensor([2, 0, 2], dtype=torch.int32), torch.tensor([1, 5, 2], dtype=torch.int32)
-    found = hessian(lambda x: op(x, k, e)[0])(x)
-    torch.testing.assert_close(found, torch.diag(-torch.sin(x)))
+    second = hessian(lambda x: op(x, k, e)[0])(x)
+    torch.testing.assert_close(second, torch.diag(-torch.sin(x)))
     torch.testing.assert_close(op(x, k, e)[0], 0.75 + torch.sin(x).sum())
 
 

@@ -108,8 +108,8 @@ def test_a_gradient_that_is_filled_by_hand_needs_no_zeros(lang64):
     op = ts.op("x[n] -> y[n]", scratch="h[n]", init=init, backward=worked_back(lang64))(rooted(lang64))
     cases.assert_same_values_and_gradients(op, lambda x: torch.sqrt(x * x + 1), [X])
     batched = torch.stack([X, 2 * X])
-    found = torch.func.vmap(torch.func.grad(lambda x: op(x).sum()))(batched)
-    cases.assert_close(found, batched / torch.sqrt(batched * batched + 1))
+    gradients = torch.func.vmap(torch.func.grad(lambda x: op(x).sum()))(batched)
+    cases.assert_close(gradients, batched / torch.sqrt(batched * batched + 1))
     left = ts.op("x[n] -> y[n]", scratch="h[n]", init={"grad_x": "empty"}, backward=rooted_back(lang64))
     assert gradient(left(rooted(lang64))).isnan().tolist() == [True] + [False] * 4
 

@@ -86,28 +86,28 @@ def test_gradients_before_and_after_an_update(lang, dtype):
 
 @pytest.mark.parametrize("makes_state", [True, False], ids=["state", "x"])
 def test_only_one_of_them_requires_a_gradient(lang, makes_state):
-    given, found = (numbers(4), numbers(4)), []
+    given, gradients = (numbers(4), numbers(4)), []
     for step in (stepping(lang), stepped):
         x, state = (one.clone() for one in given)
         leaf = (state if makes_state else x).requires_grad_()
         state = state.clone()
         y = step(x, state)
         assert state.requires_grad
-        found.append(torch.autograd.grad((y * state).sum(), leaf))
-    cases.assert_close(*found)
+        gradients.append(torch.autograd.grad((y * state).sum(), leaf))
+    cases.assert_close(*gradients)
 
 
 def test_vectors_and_no_other_output(lang64):
     op = moving(lang64)
     given = numbers(6, 3), numbers(6, 3)
-    found = []
+    results = []
     for step in (op, moved):
         leaves = [one.clone().requires_grad_() for one in given]
         p, v = (one * 1 for one in leaves)
         for _ in range(3):
             step(0.1, p, v)
-        found.append((p, v, *torch.autograd.grad((p * v).sum(), leaves)))
-    cases.assert_close(*found)
+        results.append((p, v, *torch.autograd.grad((p * v).sum(), leaves)))
+    cases.assert_close(*results)
     p, v = (one.clone() for one in given)
     result = op(0.1, p, v)
     assert result[0] is p and result.v_after is v
@@ -147,13 +147,13 @@ def test_a_leaf_is_refused_as_torch_does(lang):
 @pytest.mark.parametrize("view", [lambda base: base[1], lambda base: base[:, 2]], ids=["row", "column"])
 def test_views_of_a_base(lang64, view):
     op, x, given = stepping(lang64), numbers(4), numbers(4, 4)
-    found = []
+    results = []
     for step in (op, stepped):
         leaf = given.clone().requires_grad_()
         base = leaf * 1
         y = step(x, view(base))
-        found.append((base, *torch.autograd.grad((base**2).sum() + y.sum(), leaf)))
-    cases.assert_close(*found)
+        results.append((base, *torch.autograd.grad((base**2).sum() + y.sum(), leaf)))
+    cases.assert_close(*results)
     base, expected = given.clone(), given.clone()
     op(x, view(base))
     stepped(x, view(expected))
@@ -205,10 +205,10 @@ def test_scalars_arrays_of_any_rank_and_names_that_are_taken(lang64):
         leaves = [one.clone().requires_grad_() for one in given]
         x, state, total = leaves[0], *(one * 1 for one in leaves[1:])
         op(x, state, total)
-        found = torch.autograd.grad(total**2 + (state**2).sum(), leaves)
+        gradients = torch.autograd.grad(total**2 + (state**2).sum(), leaves)
         first, second, third = leaves
         loss = (third + (first * second).sum()) ** 2 + (second * 0.5).square().sum()
-        cases.assert_close(found, torch.autograd.grad(loss, leaves))
+        cases.assert_close(gradients, torch.autograd.grad(loss, leaves))
 
 
 def test_batches_of_the_spec_and_half_precision(lang):
@@ -242,8 +242,8 @@ def test_transforms(lang64):
         both = (transform(lambda *given, run=run: sum(run(*given)).exp(), argnums=(0, 1))(*one) for run in (op, plain))
         cases.assert_close(*both)
     tangents = numbers(4), numbers(4)
-    for found, expected in zip(torch.func.jvp(op, one, tangents), torch.func.jvp(plain, one, tangents), strict=True):
-        cases.assert_close(found, expected)
+    for actual, expected in zip(torch.func.jvp(op, one, tangents), torch.func.jvp(plain, one, tangents), strict=True):
+        cases.assert_close(actual, expected)
     leaves = [part.clone().requires_grad_() for part in one]
     assert torch.autograd.gradcheck(op, leaves)
     assert torch.autograd.gradgradcheck(op, leaves)
@@ -270,10 +270,10 @@ def test_compiled(lang64):
         return twice
 
     leaves = [one.clone().requires_grad_() for one in given]
-    found = torch.compile(run(op), fullgraph=True, backend="aot_eager")(*leaves)
+    actual = torch.compile(run(op), fullgraph=True, backend="aot_eager")(*leaves)
     expected = run(stepped)(*leaves)
-    cases.assert_close(found, expected)
-    both = (torch.autograd.grad((one[0] * one[1]).sum(), leaves) for one in (found, expected))
+    cases.assert_close(actual, expected)
+    both = (torch.autograd.grad((one[0] * one[1]).sum(), leaves) for one in (actual, expected))
     cases.assert_close(*both)
     state, wanted = given[1].clone(), given[1].clone()
     torch.compile(op, fullgraph=True, backend="aot_eager")(given[0], state)  # a graph's own argument

@@ -47,8 +47,8 @@ def test_values_and_gradients(lang64, form):
     outputs = kernel(x, w, p)
     answer = ts.oracle(kernel, x, w, p, cotangents=c)
     torch.testing.assert_close(outputs.v.detach(), answer.outputs["v"])
-    found = torch.autograd.grad(list(outputs), (x, w, p), list(c.values()))
-    for name, one in zip("xwp", found, strict=True):
+    gradients = torch.autograd.grad(list(outputs), (x, w, p), list(c.values()))
+    for name, one in zip("xwp", gradients, strict=True):
         torch.testing.assert_close(one, answer.gradients[name])
 
 

@@ -23,16 +23,16 @@ def in_parallel(configure):
 @pytest.fixture
 def ran(monkeypatch):
     """Names of the kernels of which a loop runs in lanes."""
-    found = []
+    kernel_names = []
 
     def run(task, kernel, names):
         lanes = run_in_lanes(task, kernel, names)
-        found.extend([kernel.name] if lanes is not None else [])
+        kernel_names.extend([kernel.name] if lanes is not None else [])
         return lanes
 
     run_in_lanes = strips.run_in_lanes
     monkeypatch.setattr(strips, "run_in_lanes", run)
-    return found
+    return kernel_names
 
 
 def march(lang):
@@ -113,15 +113,15 @@ def gathered(lang):
             y[i] = total
 
     def twin(x):
-        found = []
+        totals = []
         for i in range(len(x)):
             k, a, total = i, torch.ones((), dtype=x.dtype), torch.zeros((), dtype=x.dtype)
             while k < len(x):
                 a = a * 0.5 + x[k] ** 2 * 0.25 + torch.exp(-x[k]) * a
                 total = total + a * x[k] + a * a * 0.01
                 k += 1 + int(x[i].float() * 4.0)
-            found.append(total)
-        return torch.stack(found) if found else x * 1.0
+            totals.append(total)
+        return torch.stack(totals) if totals else x * 1.0
 
     return kernel, twin
 
@@ -194,7 +194,7 @@ def by_lists(lang, group=16):
             y[i] = total
 
     def twin(x, starts):
-        found = []
+        totals = []
         for i in range(len(x)):
             t, total = x.new_ones(()), 0.0 * x[i]
             for k in range(int(starts[i // group]), int(starts[i // group + 1])):
@@ -204,8 +204,8 @@ def by_lists(lang, group=16):
                     t = t * (1.0 - alpha)
                     if t < 0.3:
                         break
-            found.append(total)
-        return torch.stack(found) if found else x * 1.0
+            totals.append(total)
+        return torch.stack(totals) if totals else x * 1.0
 
     return kernel, twin
 
@@ -315,9 +315,9 @@ def test_values_and_gradients(lang, make, count, ran):
     assert "kernel" in ran
     if count:
         cotangent = torch.rand(count)
-        (found,) = torch.autograd.grad(y, x, cotangent)
+        (slope,) = torch.autograd.grad(y, x, cotangent)
         (gradient,) = torch.autograd.grad(wanted, exact, cotangent.double())
-        torch.testing.assert_close(found.double(), gradient, rtol=5e-4, atol=2e-5)
+        torch.testing.assert_close(slope.double(), gradient, rtol=5e-4, atol=2e-5)
 
 
 def test_powers_in_lanes(lang, engine, ran):

@@ -38,9 +38,9 @@ def test_one_kernel_may_stand_in_a_chain_twice(lang64):
     assert op.arguments == ("x", "by", "again")
     x = torch.randn(5, dtype=torch.float64, requires_grad=True)
     y = op(x, 3.0, 0.5)
-    (found,) = torch.autograd.grad(y.sum(), x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
     torch.testing.assert_close(y, 4.5 * x * x)
-    torch.testing.assert_close(found, 9.0 * x)
+    torch.testing.assert_close(gradient, 9.0 * x)
 
 
 def test_two_parameters_may_be_one_array(lang64):
@@ -118,14 +118,14 @@ def test_a_detached_output_requires_no_gradient(lang64):
     y, z = _with_detached_output(lang64)(x)
     assert y.requires_grad
     assert not z.requires_grad
-    (found,) = torch.autograd.grad((y * z).sum(), x)
-    torch.testing.assert_close(found, 2.0 * x * z)
+    (gradient,) = torch.autograd.grad((y * z).sum(), x)
+    torch.testing.assert_close(gradient, 2.0 * x * z)
 
 
 def test_a_detached_output_gives_transforms_nothing_either(lang64):
     op = _with_detached_output(lang64)
     x = torch.randn(4, dtype=torch.float64)
-    found = torch.func.grad(lambda value: sum(part.sum() for part in op(value)))(x)
-    torch.testing.assert_close(found, 2.0 * x)
+    gradient = torch.func.grad(lambda value: sum(part.sum() for part in op(value)))(x)
+    torch.testing.assert_close(gradient, 2.0 * x)
     mapped = torch.vmap(torch.func.grad(lambda value: sum(part.sum() for part in op(value))))(x[:, None])
     torch.testing.assert_close(mapped, 2.0 * x[:, None])

@@ -179,8 +179,8 @@ def test_ops_of_one_text_on_different_fields_are_told_apart(lang64, steady):
     two, three, x = table(2.0), table(3.0), rand(2, 4)
     torch.testing.assert_close(torch.func.vmap(two)(x), 2 * x)
     torch.testing.assert_close(torch.func.vmap(three)(x), 3 * x)
-    found = two.operator(x[0])
-    torch.testing.assert_close(found if steady else found[0], 2 * x[0])
+    result = two.operator(x[0])
+    torch.testing.assert_close(result if steady else result[0], 2 * x[0])
 
 
 @pytest.mark.thinned(2)
@@ -261,10 +261,10 @@ def test_an_op_of_very_many_arguments(lang64):
         leaves = [(x * i).requires_grad_() for i in range(count)]
         given = [1.0] + [0.0] * (numbers - 2) + [3.0]
         for call in (op, torch.compile(op, backend="aot_eager", fullgraph=True)):
-            found = call(*leaves, *given)
-            for i, one in enumerate(found):
+            results = call(*leaves, *given)
+            for i, one in enumerate(results):
                 torch.testing.assert_close(one, 7 * x * i + i)
-            slopes = torch.autograd.grad(sum((one * one).sum() for one in found), leaves)
+            slopes = torch.autograd.grad(sum((one * one).sum() for one in results), leaves)
             torch.testing.assert_close(slopes, tuple(14 * (7 * x * i + i) for i in range(count)))
         batch = [torch.stack([leaf.detach(), 2 * leaf.detach()]) for leaf in leaves]
         mapped = torch.func.vmap(lambda *xs: tuple(op(*xs, *given)))(*batch)  # noqa: B023  # called at once

@@ -19,8 +19,8 @@ def torch_says(function, inputs, given):
     leaves = [t.double().clone().requires_grad_() if t.is_floating_point() else t for t in inputs]
     outputs = cases.tensors(function(*leaves))
     floats = [t for t in leaves if t.requires_grad]
-    found = torch.autograd.grad(outputs, floats, given, allow_unused=True, materialize_grads=True)
-    return tuple(t.detach() for t in outputs), found
+    gradients = torch.autograd.grad(outputs, floats, given, allow_unused=True, materialize_grads=True)
+    return tuple(t.detach() for t in outputs), gradients
 
 
 def agree(op, twin, inputs, *scalars, **sizes):

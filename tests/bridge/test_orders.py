@@ -29,11 +29,13 @@ def moved(lang):
 
 
 def test_results_in_another_order_than_arguments_warn(lang):
-    with pytest.warns(UserWarning, match="the arguments of op `step` and its results are in different orders") as found:
+    with pytest.warns(
+        UserWarning, match="the arguments of op `step` and its results are in different orders"
+    ) as warned:
         op, line = ts.op("v[n], p[n] -> p_new[n], v_new[n]")(moved(lang)), inspect.currentframe().f_lineno
-    assert (found[0].filename, found[0].lineno) == (__file__, line)
+    assert (warned[0].filename, warned[0].lineno) == (__file__, line)
     assert op.arguments == ("v", "dt", "p")
-    words = str(found[0].message)
+    words = str(warned[0].message)
     assert "v, p: the kernel's order" in words
     assert "p_new, v_new: the spec's order" in words
     assert "result.p_new" in words
@@ -45,11 +47,11 @@ def test_inputs_in_another_order_than_arguments_warn(lang):
         for i in x:
             y[i] = x[i] - w[i]
 
-    with pytest.warns(UserWarning, match="the spec of op `weigh` lists its inputs in another order") as found:
+    with pytest.warns(UserWarning, match="the spec of op `weigh` lists its inputs in another order") as warned:
         op, line = ts.op("w[n], x[n] -> y[n]")(weigh), inspect.currentframe().f_lineno
-    assert [(one.filename, one.lineno) for one in found] == [(__file__, line)]
+    assert [(one.filename, one.lineno) for one in warned] == [(__file__, line)]
     assert op.arguments == ("x", "w")
-    words = str(found[0].message)
+    words = str(warned[0].message)
     assert "w, x" in words
     assert "x, w: the kernel's order" in words
     assert 'order="spec"' in words

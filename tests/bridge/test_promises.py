@@ -55,14 +55,14 @@ def test_different_places_need_no_atomics(lang64, name):
     op, plain = gathered(lang64, text), gathered(lang64, text, "")
     assert has_atomics(adjoint_source(op)) == is_atomic
     assert has_atomics(adjoint_source(plain))
-    found = []
+    results = []
     for one in (op, plain):
         x = X.clone().requires_grad_()
         y = one(x, PLACES)
-        found.append((y.detach(), *torch.autograd.grad((y * torch.arange(1.0, 6.0).double()).sum(), x)))
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+        results.append((y.detach(), *torch.autograd.grad((y * torch.arange(1.0, 6.0).double()).sum(), x)))
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
     true = ts.oracle(op, X, PLACES, cotangents=torch.arange(1.0, 6.0).double())
-    torch.testing.assert_close(found[0][1], true.gradients["x"].double(), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(results[0][1], true.gradients["x"].double(), rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.int16, torch.uint8])
@@ -162,13 +162,13 @@ def kernel(w: lang.types.ndarray(), rays: lang.types.ndarray(), z: lang.types.nd
 
 
 def composite(w, rays):
-    found = []
+    colours = []
     for start, count in rays.tolist():
         t, total = torch.ones((), dtype=w.dtype), torch.zeros((), dtype=w.dtype)
         for s in range(start, start + count):
             total, t = total + t * w[s], t * torch.exp(-w[s])
-        found.append(total)
-    return torch.stack(found)
+        colours.append(total)
+    return torch.stack(colours)
 
 
 @pytest.mark.parametrize("name", SEGMENTS)
@@ -177,12 +177,12 @@ def test_segments_need_no_atomics(lang64, name):
     op, plain = composited(lang64, loop, place, f"{word} "), composited(lang64, loop, place, "")
     assert has_atomics(adjoint_source(op)) == is_atomic
     assert has_atomics(adjoint_source(plain))
-    found = []
+    results = []
     for one in (op, plain):
         w = X.clone().requires_grad_()
         z = one(w, RAYS[word])
-        found.append((z.detach(), *torch.autograd.grad((z * z).sum(), w)))
-    assert all(torch.allclose(one, other, rtol=1e-13) for one, other in zip(*found, strict=True))
+        results.append((z.detach(), *torch.autograd.grad((z * z).sum(), w)))
+    assert all(torch.allclose(one, other, rtol=1e-13) for one, other in zip(*results, strict=True))
 
 
 @pytest.mark.parametrize("name", ["start and count", "by a count", "from behind", "cut to the array"])
@@ -235,14 +235,14 @@ def test_offsets_need_no_atomics(lang64, name):
     op, plain = composited_by_offsets(lang64, loop, place, "offsets "), composited_by_offsets(lang64, loop, place, "")
     assert has_atomics(adjoint_source(op)) == is_atomic
     assert has_atomics(adjoint_source(plain))
-    found = []
+    results = []
     for one in (op, plain):
         w = X.clone().requires_grad_()
         z = one(w, STARTS)
-        found.append((z.detach(), *torch.autograd.grad((z * z).sum(), w)))
-    assert all(torch.allclose(one, other, rtol=1e-13) for one, other in zip(*found, strict=True))
-    true = ts.oracle(op, X, STARTS, cotangents=2 * found[0][0])
-    torch.testing.assert_close(found[0][1], true.gradients["w"].double(), rtol=1e-12, atol=1e-12)
+        results.append((z.detach(), *torch.autograd.grad((z * z).sum(), w)))
+    assert all(torch.allclose(one, other, rtol=1e-13) for one, other in zip(*results, strict=True))
+    true = ts.oracle(op, X, STARTS, cotangents=2 * results[0][0])
+    torch.testing.assert_close(results[0][1], true.gradients["w"].double(), rtol=1e-12, atol=1e-12)
 
 
 def test_rows_of_vectors(lang64):
@@ -341,9 +341,9 @@ def test_a_number_that_comes_twice_is_found(lang):
     op = gathered(lang, UNIQUE["gathered"][0])
     x = torch.rand(6)
     assert seen(op, x, torch.tensor([1, 4, 2]).int()) == []
-    (found,) = seen(op, x, torch.tensor([1, 4, 2, 4, 1]).int()).of("TS611")
-    assert found.severity == "error" and "leave out `unique`" in found.remedy
-    assert found.message == (
+    (finding,) = seen(op, x, torch.tensor([1, 4, 2, 4, 1]).int()).of("TS611")
+    assert finding.severity == "error" and "leave out `unique`" in finding.remedy
+    assert finding.message == (
         "`idx` of op `kernel` is `unique` in the spec (all of its numbers are different), "
         "but `idx[1]` and `idx[3]` are both 4"
     )
@@ -352,8 +352,8 @@ def test_a_number_that_comes_twice_is_found(lang):
 
 def test_numbers_that_are_one_place(lang):
     op = gathered(lang, "y[i] = x[int(idx[i])]", dtype=": i64")
-    (found,) = seen(op, torch.rand(6), torch.tensor([3, 2**32 + 3])).of("TS611")
-    assert "`idx[0]` and `idx[1]` are both 3" in found.message
+    (finding,) = seen(op, torch.rand(6), torch.tensor([3, 2**32 + 3])).of("TS611")
+    assert "`idx[0]` and `idx[1]` are both 3" in finding.message
 
 
 BROKEN = {
@@ -370,8 +370,8 @@ def test_segments_that_share_a_place_are_found(lang, name):
     loop, empty = ("start and count", 0) if word == "segments" else ("start and end", 9)
     loop, place, *_ = SEGMENTS[loop]
     op = composited(lang, loop, place, f"{word} ")
-    (found,) = seen(op, torch.rand(12), torch.tensor(rows).int()).of("TS611")
-    assert found.message.endswith(words)
+    (finding,) = seen(op, torch.rand(12), torch.tensor(rows).int()).of("TS611")
+    assert finding.message.endswith(words)
     assert seen(op, torch.rand(12), torch.tensor([[9, empty], [9, empty]]).int()).of("TS611") == []
 
 
@@ -384,8 +384,8 @@ def test_segments_that_share_a_place_are_found(lang, name):
 )
 def test_offsets_that_fall_are_found(lang, numbers, words):
     op = composited_by_offsets(lang, *OFFSETS["to the next"][:2], "offsets ")
-    (found,) = seen(op, torch.rand(12), torch.tensor(numbers).int()).of("TS611")
-    assert found.message.endswith(words)
+    (finding,) = seen(op, torch.rand(12), torch.tensor(numbers).int()).of("TS611")
+    assert finding.message.endswith(words)
     assert seen(op, torch.rand(12), torch.tensor([0, 3, 3, 9]).int()).of("TS611") == []
 
 
@@ -401,16 +401,16 @@ def kernel(w: lang.types.ndarray(ndim=1), start: lang.types.ndarray(ndim=1), z: 
     starts = torch.tensor([[0, 4, 12], [0, 12, 12]]).int()
     op(w, starts).sum().backward()
     torch.testing.assert_close(w.grad, 2 * w.detach())
-    (found,) = seen(op, w.detach(), torch.tensor([[0, 4, 12], [3, 2, 12]]).int()).of("TS611")
-    assert found.message.endswith("`start[1]` = 2 is below `start[0]` = 3 in sample 1")
+    (finding,) = seen(op, w.detach(), torch.tensor([[0, 4, 12], [3, 2, 12]]).int()).of("TS611")
+    assert finding.message.endswith("`start[1]` = 2 is below `start[0]` = 3 in sample 1")
 
 
 def test_samples_may_have_the_same_numbers(lang):
     op = ts.op("x[*b, n], unique idx[*b, m] -> y[*b, m]")(written(lang, SAMPLES))
     x, idx = torch.rand(2, 4), torch.tensor([[1, 2], [1, 2]])
     assert seen(op, x, idx).of("TS611") == []
-    (found,) = seen(op, x, torch.tensor([[1, 2], [3, 3]])).of("TS611")
-    assert found.message.endswith("`idx[0]` and `idx[1]` are both 3 in sample 1")
+    (finding,) = seen(op, x, torch.tensor([[1, 2], [3, 3]])).of("TS611")
+    assert finding.message.endswith("`idx[0]` and `idx[1]` are both 3 in sample 1")
 
 
 def test_floats_cannot_be_promised(lang):

@@ -46,8 +46,8 @@ def test_the_backward_pass_draws_the_same(lang64, size):
     op, x = dropouts(lang64), torch.rand(size, dtype=torch.float64, requires_grad=True)
     y, factor = op(x)
     c = torch.rand(size, dtype=torch.float64)
-    (found,) = torch.autograd.grad(y, x, c)
-    torch.testing.assert_close(found, c * factor.detach() * torch.cos(x.detach()))
+    (gradient,) = torch.autograd.grad(y, x, c)
+    torch.testing.assert_close(gradient, c * factor.detach() * torch.cos(x.detach()))
 
 
 def test_gradients_of_all_kinds(lang64):
@@ -68,8 +68,8 @@ def test_samples_of_a_batch_draw_different_numbers(lang64):
     op, x = dropouts(lang64), torch.rand(3, 400, dtype=torch.float64, requires_grad=True)
     y, factor = op(x)
     assert (factor[0] != factor[1]).double().mean() > 0.5
-    (found,) = torch.autograd.grad(y.sum(), x)
-    torch.testing.assert_close(found, factor.detach() * torch.cos(x.detach()))
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(gradient, factor.detach() * torch.cos(x.detach()))
 
 
 def test_vmap_says_what_is_random(lang64):
@@ -85,8 +85,8 @@ def test_vmap_says_what_is_random(lang64):
 def test_a_batch_of_cotangents_meets_the_same_numbers(lang64):
     op, x = dropouts(lang64), torch.rand(5, dtype=torch.float64, requires_grad=True)
     y, factor = op(x)
-    (found,) = torch.autograd.grad(y, x, torch.eye(5, dtype=torch.float64), is_grads_batched=True)
-    torch.testing.assert_close(found, torch.diag(factor.detach() * torch.cos(x.detach())))
+    (jacobian,) = torch.autograd.grad(y, x, torch.eye(5, dtype=torch.float64), is_grads_batched=True)
+    torch.testing.assert_close(jacobian, torch.diag(factor.detach() * torch.cos(x.detach())))
 
 
 def test_under_compile(lang64):
@@ -97,8 +97,8 @@ def test_under_compile(lang64):
         return op(x)
 
     y, factor = run(x)
-    (found,) = torch.autograd.grad(y.sum(), x)
-    torch.testing.assert_close(found, factor.detach() * torch.cos(x.detach()))
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close(gradient, factor.detach() * torch.cos(x.detach()))
     assert (run(x)[1] != factor).any()
 
 
@@ -126,8 +126,8 @@ def test_a_walk_in_a_loop(lang64):
 
     x = torch.rand(20, dtype=torch.float64)
     assert gradcheck(lambda x: seeded(walk, x).y, (x.clone().requires_grad_(),), check_forward_ad=True)
-    found = walk(x)
-    assert (found.total >= 2).all() and found.steps.unique().numel() > 2
+    walked = walk(x)
+    assert (walked.total >= 2).all() and walked.steps.unique().numel() > 2
 
 
 def test_the_engines_own_numbers_have_no_gradient(lang64):

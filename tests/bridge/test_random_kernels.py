@@ -97,11 +97,11 @@ def test_a_random_kernel(lang64, seed):
             torch.testing.assert_close(ours[place], single, **CLOSE, msg=lambda words: f"{words}\n{source}")
     wanted = true_gradient(source, x, w, k, given)
     try:
-        found = gradient(op, x, w, k, given)
+        actual = gradient(op, x, w, k, given)
     except ts.GradientError:  # a kernel that no engine reverses rightly: refused, which is as good as right
         return
-    if not are_close(found, wanted):
-        assert are_close(found, engine_gradient(kernel, x, w, k, given)), f"{found} {wanted}\n{source}"
+    if not are_close(actual, wanted):
+        assert are_close(actual, engine_gradient(kernel, x, w, k, given)), f"{actual} {wanted}\n{source}"
         return
     in_batch = gradient(vmap(op), *batch, [torch.stack([g, g]) for g in given])
     for place, sample in enumerate(zip(*batch, strict=True)):

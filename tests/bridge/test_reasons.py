@@ -134,9 +134,9 @@ def test_what_nobody_asks_for_wants_no_values(lang64):
             y[i] = lang64.sin(x[i])
 
     x, w = torch.rand(3, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
-    found = torch.func.hessian(lambda x, w: (op(x, w) ** 2).sum(), (0, 1))(x, w)
-    assert torch.allclose(found[0][0], torch.diag(2.0 * torch.cos(2.0 * x)))
-    assert not any(found[row][column].any() for row, column in ((0, 1), (1, 0), (1, 1)))
+    hessian = torch.func.hessian(lambda x, w: (op(x, w) ** 2).sum(), (0, 1))(x, w)
+    assert torch.allclose(hessian[0][0], torch.diag(2.0 * torch.cos(2.0 * x)))
+    assert not any(hessian[row][column].any() for row, column in ((0, 1), (1, 0), (1, 1)))
 
 
 @pytest.mark.filterwarnings("default:.*the engine's own:UserWarning")
@@ -152,11 +152,11 @@ def test_a_warning_names_the_caller_s_line(lang):
 
     x = torch.rand(4, requires_grad=True)
     with (
-        pytest.warns(UserWarning, match="the engine's own, which is wrong in silence") as found,
+        pytest.warns(UserWarning, match="the engine's own, which is wrong in silence") as warned,
         pytest.raises(GradientError),  # which it has not either
     ):
         squared(x).sum().backward()  # backward
-    assert (found[0].filename, found[0].lineno) == (__file__, line_of("backward"))
+    assert (warned[0].filename, warned[0].lineno) == (__file__, line_of("backward"))
 
 
 def test_a_stack_that_would_overflow_comes_second(lang, engine):
@@ -203,6 +203,6 @@ def test_an_engine_s_warning_names_the_user_s_line_once(lang):
         warnings.simplefilter("always")
         calling(x).sum().backward()
         torch.func.vmap(calling)(x.detach().expand(2, 3))
-    found = [one for one in caught if "halved" in str(one.message)]
-    assert [(one.filename, one.lineno) for one in found] == [(__file__, line_of("plain Python"))]
-    assert "\x1b" not in str(found[0].message)
+    warned = [one for one in caught if "halved" in str(one.message)]
+    assert [(one.filename, one.lineno) for one in warned] == [(__file__, line_of("plain Python"))]
+    assert "\x1b" not in str(warned[0].message)

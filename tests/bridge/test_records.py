@@ -43,13 +43,13 @@ def check_packing(op, x):
     who = who[:count].long()
     assert torch.equal(who.sort().values, (x > 0.3).nonzero()[:, 0])
     weights = torch.rand_like(y)
-    (found,) = torch.autograd.grad(y, x, weights)
+    (gradient,) = torch.autograd.grad(y, x, weights)
     mine = x.detach().double().requires_grad_()
     expected = packed_by_torch(mine, who)
     torch.testing.assert_close(y[:count].double(), expected, rtol=1e-4, atol=1e-5)
     (wanted,) = torch.autograd.grad(expected, mine, weights[:count].double())
     tolerance = 1e-10 if x.dtype == torch.float64 else 2e-3
-    torch.testing.assert_close(found.double(), wanted, rtol=tolerance, atol=tolerance)
+    torch.testing.assert_close(gradient.double(), wanted, rtol=tolerance, atol=tolerance)
     return who
 
 
@@ -120,8 +120,8 @@ def test_batches_of_the_spec(lang64):
 
     x = torch.rand(3, 5, 40, dtype=torch.float64, requires_grad=True)
     y = packed(x)
-    (found,) = torch.autograd.grad((y**2).sum(), x)
-    assert torch.allclose(found, torch.where(x > 0.5, 4.0 * x**3, torch.zeros_like(x)))
+    (gradient,) = torch.autograd.grad((y**2).sum(), x)
+    assert torch.allclose(gradient, torch.where(x > 0.5, 4.0 * x**3, torch.zeros_like(x)))
 
 
 def functions_on_pairs(lang):
@@ -182,8 +182,8 @@ def test_lists_of_neighbours(lang64):
     x = torch.rand(60, 2, dtype=torch.float64)
 
     def mine(x):
-        found = forces(x, c=60)
-        return found.force, found.density
+        actual = forces(x, c=60)
+        return actual.force, actual.density
 
     def loss(function):
         return lambda x: sum((one * torch.cos(one)).sum() for one in function(x))
@@ -191,8 +191,8 @@ def test_lists_of_neighbours(lang64):
     torch.testing.assert_close(grad(loss(mine))(x), grad(loss(twin))(x))
     v = torch.rand_like(x)
     torch.testing.assert_close(jvp(loss(mine), (x,), (v,))[1], jvp(loss(twin), (x,), (v,))[1])
-    found, wanted = (jvp(grad(loss(one)), (x,), (v,))[1] for one in (mine, twin))
-    torch.testing.assert_close(found, wanted)
+    actual, wanted = (jvp(grad(loss(one)), (x,), (v,))[1] for one in (mine, twin))
+    torch.testing.assert_close(actual, wanted)
 
 
 def test_neighbours_of_a_first_kernel_in_a_chain(lang64):
@@ -274,9 +274,9 @@ def test_events_of_photons(lang64):
     for most in (0, 1, 3, 7):
         torch.testing.assert_close(mine(x, most), twin(x, most))
         leaf, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-        (found,) = torch.autograd.grad(mine(leaf, most), leaf)
+        (gradient,) = torch.autograd.grad(mine(leaf, most), leaf)
         (wanted,) = torch.autograd.grad(twin(theirs, most), theirs)
-        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(gradient, wanted)
 
 
 def test_tiles_of_splats(lang64):

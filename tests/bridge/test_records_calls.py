@@ -36,15 +36,15 @@ def test_an_argument_updated_in_place(lang64):
 
     x, y = leaf(8), torch.ones(8, dtype=torch.float64)
     update(x, y)
-    (found,) = torch.autograd.grad((3.0 * y).sum(), x)
-    assert torch.allclose(found, 6.0 * x)
+    (gradient,) = torch.autograd.grad((3.0 * y).sum(), x)
+    assert torch.allclose(gradient, 6.0 * x)
 
 
 def test_half_precision(lang):
     x = leaf(8, dtype=torch.float16)
     y = squares(lang, lang.f32)(x)
-    (found,) = torch.autograd.grad(y.sum(), x)
-    assert y.dtype == torch.float16 and torch.equal(found, 2.0 * x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert y.dtype == torch.float16 and torch.equal(gradient, 2.0 * x)
 
 
 def test_random_numbers(lang64):
@@ -60,9 +60,9 @@ def test_random_numbers(lang64):
 
     x = leaf(50)
     y = drawn(x)
-    (found,) = torch.autograd.grad(y.sum(), x)
-    torch.testing.assert_close((found * x).sum(), y.sum())
-    drawn_ones = found[found > 0]
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    torch.testing.assert_close((gradient * x).sum(), y.sum())
+    drawn_ones = gradient[gradient > 0]
     assert 5 < len(drawn_ones) < 45 and bool((drawn_ones > 0.5).all())
 
 
@@ -78,8 +78,8 @@ def test_templates_decide_how_much_is_kept(lang64):
 
     x = leaf(9)
     for times in (1, 2, 0, 1):
-        (found,) = torch.autograd.grad(repeated(x, times).sum(), x)
-        assert torch.allclose(found, 2.0 * times * x)
+        (gradient,) = torch.autograd.grad(repeated(x, times).sum(), x)
+        assert torch.allclose(gradient, 2.0 * times * x)
 
 
 @pytest.mark.parametrize("shape", [(4,), (2, 3), (2, 3, 4)])
@@ -95,8 +95,8 @@ def test_any_rank(lang64, shape):
 
     x = leaf(*shape)
     y = ranked(x)
-    (found,) = torch.autograd.grad(y.sum(), x)
-    assert torch.allclose(found * x, 2.0 * y)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert torch.allclose(gradient * x, 2.0 * y)
 
 
 def test_sizes_that_a_compiler_leaves_open(lang64):
@@ -145,8 +145,8 @@ def test_a_layer_on_fields(lang64):
     layer.register_internal_field(count)
     layer.finish()
     given = leaf(8)
-    (found,) = torch.autograd.grad((layer(given) ** 2).sum(), given)
-    assert torch.allclose(found, torch.where(given > 0.3, 4.0 * given**3, 0.0 * given))
+    (gradient,) = torch.autograd.grad((layer(given) ** 2).sum(), given)
+    assert torch.allclose(gradient, torch.where(given > 0.3, 4.0 * given**3, 0.0 * given))
 
 
 def test_a_forward_pass_that_is_run_again(lang64):

@@ -82,12 +82,12 @@ def a_matrix(lang):
 
     @lang.kernel
     def kernel(x: lang.types.ndarray()) -> mat2:
-        found = mat2([[x[0], x[1] * x[2]], [lang.sin(x[3]), 1.0]])
-        return found @ found
+        matrix = mat2([[x[0], x[1] * x[2]], [lang.sin(x[3]), 1.0]])
+        return matrix @ matrix
 
     def twin(x):
-        found = torch.stack([x[0], x[1] * x[2], x[3].sin(), torch.ones_like(x[0])]).reshape(2, 2)
-        return found @ found
+        matrix = torch.stack([x[0], x[1] * x[2], x[3].sin(), torch.ones_like(x[0])]).reshape(2, 2)
+        return matrix @ matrix
 
     return kernel, "out[2, 2]", twin
 
@@ -233,9 +233,9 @@ def test_a_type_of_its_results(lang64):
         return mean, square
 
     op = ts.op("x[n] -> mean[], square[]", returns=Moments)(moments)
-    found = op(torch.tensor([1.0, 3.0], dtype=torch.float64))
-    assert isinstance(found, Moments)
-    assert found.mean.item() == 2.0 and found.square.item() == 5.0
+    typed = op(torch.tensor([1.0, 3.0], dtype=torch.float64))
+    assert isinstance(typed, Moments)
+    assert typed.mean.item() == 2.0 and typed.square.item() == 5.0
 
 
 @pytest.mark.parametrize("on_tensors", [False, True])
@@ -292,11 +292,11 @@ def test_the_last_kernel_of_a_chain(lang64):
 
     @lang64.kernel
     def largest(y: lang64.types.ndarray()) -> lang64.f64:
-        found = 0.0
+        greatest = 0.0
         for _ in range(1):
             for i in range(y.shape[0]):
-                found = lang64.max(found, y[i])
-        return found
+                greatest = lang64.max(greatest, y[i])
+        return greatest
 
     op = ts.chain("x[n] -> top[]", [squares, largest], scratch="y[n]")
     cases.assert_same_values_and_gradients(op, lambda x: (x**2).max(), (torch.rand(6, dtype=torch.float64),))

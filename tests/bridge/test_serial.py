@@ -156,17 +156,17 @@ def chosen(op, words):
 
 def test_each_kernel_of_a_chain_is_chosen_for_by_itself(rows_then_sum, serial_below):
     x = torch.linspace(0.1, 2.0, 200, dtype=torch.float64, requires_grad=True)
-    found = []
+    results = []
     for operations in (0, 10**9, 10_000):
         serial_below(operations)
         op = ts.chain("x[n] -> s[4]", [stage.kernel for stage in rows_then_sum._core.signature.stages], scratch="r[n]")
         s = op(x)
-        found.append((s, *torch.autograd.grad(s.sum(), x)))
+        results.append((s, *torch.autograd.grad(s.sum(), x)))
     mixed = {"rows": "several threads", "total": "one thread"}
     assert dict(chosen(op, "forward")) == mixed
     assert dict(chosen(op, "backward")) == mixed
     right = torch.sin(x[:, None] * x).sum(1)[:4].square()
-    for s, gradient in found:
+    for s, gradient in results:
         torch.testing.assert_close(s, right)
         torch.testing.assert_close(gradient, torch.autograd.grad(right.sum(), x, retain_graph=True)[0])
 

@@ -159,8 +159,8 @@ def test_values_and_gradients(lang, make, length):
     torch.testing.assert_close(y.double(), wanted, rtol=2e-5, atol=1e-6)
     if length > 1:
         cotangent = torch.rand(5)
-        found = torch.autograd.grad(y, inputs, cotangent)
-        for one, other in zip(found, torch.autograd.grad(wanted, exact, cotangent.double()), strict=True):
+        gradients = torch.autograd.grad(y, inputs, cotangent)
+        for one, other in zip(gradients, torch.autograd.grad(wanted, exact, cotangent.double()), strict=True):
             torch.testing.assert_close(one.double(), other, rtol=2e-4, atol=2e-6)
 
 

@@ -122,8 +122,8 @@ def test_transforms_and_graphs(lang64):
     assert torch.autograd.gradcheck(run, leaves)
     assert torch.autograd.gradgradcheck(run, leaves)
     tangents = tuple(torch.rand_like(one) for one in leaves)
-    for found, wanted in zip(*(torch.func.jvp(f, leaves, tangents) for f in (run, run_in_torch)), strict=True):
-        cases.assert_close(found, wanted)
+    for actual, wanted in zip(*(torch.func.jvp(f, leaves, tangents) for f in (run, run_in_torch)), strict=True):
+        cases.assert_close(actual, wanted)
     many = tuple(torch.rand(4, *one.shape, dtype=torch.float64) + 0.5 for one in leaves)
     cases.assert_close(torch.func.vmap(run)(*many), torch.func.vmap(run_in_torch)(*many))
     cases.assert_close(torch.compile(run, backend="aot_eager", fullgraph=True)(*leaves), run_in_torch(*leaves))

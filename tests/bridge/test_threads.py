@@ -82,8 +82,8 @@ def test_first_calls_of_many_ops(count, lang):
 
     def run(number):
         mode, x = MODES[number % len(MODES)], torch.linspace(0.1, 1.0, 5)
-        found = mode(make(lang, number), x)
-        assert torch.allclose(found, mode(lambda value: expected(number, value), x), atol=1e-4)
+        actual = mode(make(lang, number), x)
+        assert torch.allclose(actual, mode(lambda value: expected(number, value), x), atol=1e-4)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(run, range(count)))
@@ -152,11 +152,11 @@ def test_a_warmed_call_waits_for_nobody(lang):
 def test_parsing_is_done_in_one_place():
     """`ast.parse` and `inspect.getsource*` are called where the lock is held."""
     parsing = {"ast.parse", "inspect.getsource", "inspect.getsourcelines", "inspect.findsource"}
-    found = []
+    paths = []
     for path in sorted(SOURCE.rglob("*.py")):
         text = path.read_text()
         if any(name in text for name in parsing):
             calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
             if any(ast.unparse(call.func) in parsing for call in calls):
-                found.append(str(path.relative_to(SOURCE)))
-    assert found == ["source/_parsing.py"]
+                paths.append(str(path.relative_to(SOURCE)))
+    assert paths == ["source/_parsing.py"]

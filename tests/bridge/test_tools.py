@@ -90,9 +90,9 @@ def test_a_selective_checkpointing_policy_knows_it(lang64):
         return op.operator(a.sin(), b).sin()
 
     y = checkpoint(block, a, b, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(policy))
-    found = torch.autograd.grad(y.sum(), (a, b))
+    gradients = torch.autograd.grad(y.sum(), (a, b))
     want = torch.autograd.grad((a.sin() @ b).sin().sum(), (a, b))
-    torch.testing.assert_close(found, want)
+    torch.testing.assert_close(gradients, want)
     assert False in calls
 
 
@@ -145,9 +145,9 @@ def parted(lang, **options):
 def test_results_of_the_caller_s_own_type(lang64):
     op, x = parted(lang64, returns=Parts), rand(3)
     for call in (op, torch.compile(op, backend="aot_eager", fullgraph=True)):
-        found = call(x)
-        assert type(found) is Parts
-        torch.testing.assert_close(found.total, x.sum())
+        parts = call(x)
+        assert type(parts) is Parts
+        torch.testing.assert_close(parts.total, x.sum())
 
 
 @pytest.mark.parametrize("wrong", [tuple, NamedTuple("Other", [("total", torch.Tensor), ("y", torch.Tensor)])])
@@ -203,6 +203,6 @@ def test_type_checkers_know_what_a_call_gives(tmp_path):
     program = tmp_path / "typed.py"
     program.write_text(TYPED)
     command = [sys.executable, "-m", "pyright", "--pythonpath", sys.executable, str(program)]
-    told = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
-    found = [line.partition(" is ")[2].strip() for line in told.splitlines() if "Type of" in line]
-    assert found == ['"Tensor"', '"Tensor"', '"Parts"'], told
+    stdout = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
+    revealed = [line.partition(" is ")[2].strip() for line in stdout.splitlines() if "Type of" in line]
+    assert revealed == ['"Tensor"', '"Tensor"', '"Parts"'], stdout

@@ -26,19 +26,19 @@ WANTED = -2.0 / A**3
 
 def test_gradient_of_the_other_output(lang64):
     op, a = make(lang64), A.clone().requires_grad_()
-    (found,) = torch.autograd.grad(op(a).inverse.sum(), a)
-    torch.testing.assert_close(found, WANTED)
+    (gradient,) = torch.autograd.grad(op(a).inverse.sum(), a)
+    torch.testing.assert_close(gradient, WANTED)
 
 
 def test_the_output_that_is_used_may_change(lang64):
     op, a = make(lang64), (A + 2.0).requires_grad_()
     for used in ("axis", "inverse"):
-        (found,) = torch.autograd.grad(getattr(op(a), used).sum(), a)
+        (gradient,) = torch.autograd.grad(getattr(op(a), used).sum(), a)
         twin = torch.sqrt(a - 2.0) * a if used == "axis" else a**-2
-        torch.testing.assert_close(found, torch.autograd.grad(twin.sum(), a)[0])
+        torch.testing.assert_close(gradient, torch.autograd.grad(twin.sum(), a)[0])
     axis, inverse = op(a)
-    (found,) = torch.autograd.grad((axis * inverse).sum(), a)
-    torch.testing.assert_close(found, torch.autograd.grad((torch.sqrt(a - 2.0) * a * a**-2).sum(), a)[0])
+    (gradient,) = torch.autograd.grad((axis * inverse).sum(), a)
+    torch.testing.assert_close(gradient, torch.autograd.grad((torch.sqrt(a - 2.0) * a * a**-2).sum(), a)[0])
 
 
 def test_transforms(lang64):
@@ -58,8 +58,8 @@ def test_second_derivatives(lang64):
 
 def test_older_vmap(lang64):
     op, a = make(lang64), A.clone().requires_grad_()
-    (found,) = torch.autograd.grad(op(a).inverse, a, torch.eye(3, dtype=F64), is_grads_batched=True)
-    torch.testing.assert_close(found, torch.diag(WANTED))
+    (jacobian,) = torch.autograd.grad(op(a).inverse, a, torch.eye(3, dtype=F64), is_grads_batched=True)
+    torch.testing.assert_close(jacobian, torch.diag(WANTED))
 
 
 def test_batch_dims_in_the_spec(lang64):
@@ -114,8 +114,8 @@ def test_many_sets_of_outputs(lang64):
         x = A.clone().requires_grad_()
         places = [place for place in range(4) if used >> place & 1]
         outputs = op(x)
-        (found,) = torch.autograd.grad(sum(outputs[place].sum() for place in places), x)
-        torch.testing.assert_close(found, sum(slopes[place] for place in places))
+        (gradient,) = torch.autograd.grad(sum(outputs[place].sum() for place in places), x)
+        torch.testing.assert_close(gradient, sum(slopes[place] for place in places))
 
 
 def test_the_engines_own_gradient_takes_zeros(lang64):

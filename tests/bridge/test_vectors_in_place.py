@@ -143,8 +143,8 @@ def test_numbers_of_vectors_outside_of_loops(engine, tmp_path):
     path.write_text(AT_TOP.format(engine=engine))
     parallel = os.environ | {"TINSMITH_SERIAL_BELOW": "0"}
     command = [sys.executable, str(path)]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=parallel)
-    assert found.returncode == 0, found.stderr[-2000:]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, env=parallel)
+    assert process.returncode == 0, process.stderr[-2000:]
 
 
 @pytest.mark.parametrize("why", ["bounds", "division", "product"])

@@ -73,8 +73,8 @@ def test_a_gradient_is_stored_where_a_launch_fills_it(lang64, form):
         x, w = (one.clone().requires_grad_() for one in given)
         y = op(x, w)
         spoil_memory()
-        found = torch.autograd.grad(y, [x, w], c)
-        torch.testing.assert_close(dict(zip("xw", found, strict=True)), dict(wanted), rtol=1e-11, atol=1e-13)
+        gradients = torch.autograd.grad(y, [x, w], c)
+        torch.testing.assert_close(dict(zip("xw", gradients, strict=True)), dict(wanted), rtol=1e-11, atol=1e-13)
     lines = [line.strip() for line in adjoint_source(op).splitlines()]
     stores = [line for line in lines if line.startswith("grad_x[")]
     assert (bool(stores) and "= grad_x[" not in stores[0]) == is_stored, adjoint_source(op)
@@ -93,9 +93,9 @@ def test_batches_sum_what_samples_share(lang64, dims):
     x.requires_grad_()
     w.requires_grad_()
     c = torch.rand(5, 4, 3, dtype=torch.float64)
-    found = torch.autograd.grad(torch.vmap(op, dims)(x, w), [x, w], c)
+    gradients = torch.autograd.grad(torch.vmap(op, dims)(x, w), [x, w], c)
     spoil_memory()
-    torch.testing.assert_close(found, torch.autograd.grad(x * w, [x, w], c))
+    torch.testing.assert_close(gradients, torch.autograd.grad(x * w, [x, w], c))
 
 
 def test_samples_that_run_one_by_one_add_to_what_they_share(lang64):
@@ -122,9 +122,9 @@ def test_a_kernel_that_is_launched_twice_adds(lang64):
     op = ts.chain("x[n] -> y[n]", [step, step], adjoint="source")
     x = torch.rand(5, dtype=torch.float64, requires_grad=True)
     y = op(x)
-    (found,) = torch.autograd.grad(y.sum(), x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
     torch.testing.assert_close(y, 3 * x * x)
-    torch.testing.assert_close(found, 6 * x)
+    torch.testing.assert_close(gradient, 6 * x)
 
 
 def test_vectors_are_stored_entry_by_entry(lang64):
@@ -139,6 +139,6 @@ def test_vectors_are_stored_entry_by_entry(lang64):
     x = torch.rand(6, 3, dtype=torch.float64, requires_grad=True)
     y = norms(x)
     spoil_memory()
-    (found,) = torch.autograd.grad(y.sum(), x)
+    (gradient,) = torch.autograd.grad(y.sum(), x)
     (wanted,) = torch.autograd.grad(((x * x).sum(1) * x[:, 1]).sum(), x)
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(gradient, wanted)

@@ -26,9 +26,9 @@ def main() -> int:
         return 0
     seeds = range(options.seed, options.seed + options.count)
     logs = {engine: options.log and options.log.with_suffix(f".{engine}.jsonl") for engine in ENGINES}
-    found = {engine: _engines.tried(engine, seeds, logs[engine], options.jobs) for engine in ENGINES}
-    print("\n".join(_engines.table(found)))
-    missed = {engine: _engines.unnamed(ones) for engine, ones in found.items()}
+    tried = {engine: _engines.tried(engine, seeds, logs[engine], options.jobs) for engine in ENGINES}
+    print("\n".join(_engines.table(tried)))
+    missed = {engine: _engines.unnamed(ones) for engine, ones in tried.items()}
     print("\n" + "\n".join(f"{engine}: wrong, and not named: {seeds or 'none'}" for engine, seeds in missed.items()))
     return 1 if any(missed.values()) else 0
 

@@ -49,29 +49,35 @@ def kind(line: Mapping[str, Any]) -> str:
 def doubts(seed: int, engine: str) -> tuple[str, ...]:
     """Rules by which lint says, of the source alone, that an engine gets the gradient wrong or refuses it."""
     source = write(seed).source.replace("def kernel(", "@lang.kernel\ndef kernel(")
-    found = lint_file(f"{seed}.py", f"import {engine} as lang\n{source}")
-    return tuple(sorted({one.rule for one in found if one.severity != "info" and engine.capitalize() in one.message}))
+    findings = lint_file(f"{seed}.py", f"import {engine} as lang\n{source}")
+    return tuple(
+        sorted({one.rule for one in findings if one.severity != "info" and engine.capitalize() in one.message})
+    )
 
 
-def unnamed(found: Iterable[Tried]) -> list[int]:
+def unnamed(tried: Iterable[Tried]) -> list[int]:
     """Seeds of kernels that come out wrong, and that lint has no doubts about."""
-    return [one.seed for one in found if one.kind == WRONG and not one.rules]
+    return [one.seed for one in tried if one.kind == WRONG and not one.rules]
 
 
-def table(found: Mapping[str, Sequence[Tried]]) -> Iterator[str]:
+def table(tried_by_engine: Mapping[str, Sequence[Tried]]) -> Iterator[str]:
     """Markdown: what became of the kernels, and what it was where a rule named them."""
     yield "| engine | kernels | right | wrong | of these named by lint | refused | process dies | named, though right |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
-    for engine, ones in found.items():
+    for engine, ones in tried_by_engine.items():
         counts = Counter(one.kind for one in ones)
         named = sum(one.kind == WRONG and bool(one.rules) for one in ones)
         idle = sum(one.kind == RIGHT and bool(one.rules) for one in ones)
         cells = [len(ones), counts[RIGHT], counts[WRONG], named, counts[NOT], counts[DEAD], idle]
         yield f"| {engine.capitalize()} | {' | '.join(map(str, cells))} |"
     yield ""
-    yield "| rule | | " + " | ".join(f"{engine.capitalize()}: {one}" for engine in found for one in KINDS[:3]) + " |"
-    yield "|---|---|" + "---:|" * 3 * len(found)
-    for rule in sorted({rule for ones in found.values() for one in ones for rule in one.rules}):
-        counts = [Counter(one.kind for one in ones if rule in one.rules) for ones in found.values()]
+    yield (
+        "| rule | | "
+        + " | ".join(f"{engine.capitalize()}: {one}" for engine in tried_by_engine for one in KINDS[:3])
+        + " |"
+    )
+    yield "|---|---|" + "---:|" * 3 * len(tried_by_engine)
+    for rule in sorted({rule for ones in tried_by_engine.values() for one in ones for rule in one.rules}):
+        counts = [Counter(one.kind for one in ones if rule in one.rules) for ones in tried_by_engine.values()]
         cells = [str(count[one]) for count in counts for one in KINDS[:3]]
         yield f"| {rule} | {RULES[rule].name} | {' | '.join(cells)} |"

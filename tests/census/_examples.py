@@ -39,11 +39,14 @@ def linted(engine: str) -> Linted:
     return Linted(len(paths), lines, time.perf_counter() - begin, findings)
 
 
-def table(found: Mapping[str, Linted]) -> Iterator[str]:
+def table(linted_by_engine: Mapping[str, Linted]) -> Iterator[str]:
     """Markdown: findings by rule."""
-    yield "| rule | what it finds | severity | " + " | ".join(engine.capitalize() for engine in found) + " |"
-    yield "|---|---|---|" + "---:|" * len(found)
-    counts = {engine: Counter((one.rule, one.severity) for one in linted.findings) for engine, linted in found.items()}
+    yield "| rule | what it finds | severity | " + " | ".join(engine.capitalize() for engine in linted_by_engine) + " |"
+    yield "|---|---|---|" + "---:|" * len(linted_by_engine)
+    counts = {
+        engine: Counter((one.rule, one.severity) for one in linted.findings)
+        for engine, linted in linted_by_engine.items()
+    }
     for rule, severity in sorted({key for count in counts.values() for key in count}):
         cells = " | ".join(str(count[rule, severity]) for count in counts.values())
         yield f"| {rule} | {RULES[rule].about} | {severity} | {cells} |"

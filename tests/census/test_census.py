@@ -13,12 +13,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWa
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ENGINES)
 def test_what_comes_out_wrong_is_named(name, tmp_path):
-    found = _engines.tried(name, range(100), tmp_path / "log", jobs=2)
-    assert not _engines.unnamed(found)
-    kinds = [one.kind for one in found]
+    tried = _engines.tried(name, range(100), tmp_path / "log", jobs=2)
+    assert not _engines.unnamed(tried)
+    kinds = [one.kind for one in tried]
     assert kinds.count(_engines.WRONG) >= 10  # there is something to name
     assert kinds.count(_engines.RIGHT) >= 10
-    rows = list(_engines.table({name: found}))
+    rows = list(_engines.table({name: tried}))
     assert rows[2].startswith(f"| {name.capitalize()} | 100 | ")
 
 

@@ -195,11 +195,11 @@ def test_a_file_that_is_no_python_is_named_with_its_line(write, folder, case, ru
     write("counts.py", TRUNCATES)
     result = check(".", "--format", "json", *run)
     assert result.exit_code == 2, result.output
-    found = {one["rule"]: one for one in json.loads(result.stdout)["findings"]}
-    assert found["TS001"]["line"] == line and words in found["TS001"]["message"]
-    assert found["TS001"]["path"] == "broken.py"
-    assert "TS301" in found  # the other file was looked at all the same
-    assert "TS002" not in found  # what does not parse is not run too
+    by_rule = {one["rule"]: one for one in json.loads(result.stdout)["findings"]}
+    assert by_rule["TS001"]["line"] == line and words in by_rule["TS001"]["message"]
+    assert by_rule["TS001"]["path"] == "broken.py"
+    assert "TS301" in by_rule  # the other file was looked at all the same
+    assert "TS002" not in by_rule  # what does not parse is not run too
 
 
 def test_a_file_with_a_mark_and_one_in_another_encoding(folder):
@@ -225,9 +225,9 @@ def test_one_file_that_the_linter_fails_on_does_not_silence_the_others(write, mo
     write("odd.py", TRUNCATES)
     write("counts.py", TRUNCATES)
     result = check(".", "--format", "json")
-    found = {one["path"]: one for one in json.loads(result.stdout)["findings"]}
-    assert result.exit_code == 2 and found["counts.py"]["rule"] == "TS301"
-    assert found["odd.py"]["message"] == "lint of the file could not be run: RecursionError: too deep"
+    by_path = {one["path"]: one for one in json.loads(result.stdout)["findings"]}
+    assert result.exit_code == 2 and by_path["counts.py"]["rule"] == "TS301"
+    assert by_path["odd.py"]["message"] == "lint of the file could not be run: RecursionError: too deep"
 
 
 def test_the_docs_name_every_option_and_exit_code():
@@ -303,17 +303,17 @@ def test_what_the_file_and_the_run_say_is_told_once(write):
     example = RIGHT[RIGHT.index("@square.example") :].replace("square", "counted")
     path = write("counts.py", TRUNCATES, example)
     result = check("counts.py", "--run", "--format", "json")
-    found = [one for one in json.loads(result.stdout)["findings"] if one["rule"] == "TS301"]
-    assert [(one["path"], one["line"]) for one in found] == [("counts.py", line_of(path, "count += 0.5"))]
+    findings = [one for one in json.loads(result.stdout)["findings"] if one["rule"] == "TS301"]
+    assert [(one["path"], one["line"]) for one in findings] == [("counts.py", line_of(path, "count += 0.5"))]
     assert list(json.loads(result.stdout)["gradients"]) == ["counted(small)"]
 
 
 def test_what_an_example_shows_fails(write):
     path = write("shifts.py", OUTSIDE)
     result = check("shifts.py", "--run", "--format", "json")
-    found = {one["rule"]: one for one in json.loads(result.stdout)["findings"]}
-    assert found["TS604"]["line"] == line_of(path, "y[i + 1]")
-    assert "gradient check of op `shifted(small)` was left out" in found["TS002"]["message"]
+    by_rule = {one["rule"]: one for one in json.loads(result.stdout)["findings"]}
+    assert by_rule["TS604"]["line"] == line_of(path, "y[i + 1]")
+    assert "gradient check of op `shifted(small)` was left out" in by_rule["TS002"]["message"]
     assert result.exit_code == 1
 
 
@@ -346,9 +346,9 @@ def test_what_fails_is_named_with_its_line(write, case):
     path = write("fails.py", text)
     result = check("fails.py", "--run", "--format", "json")
     assert result.exit_code == 2, result.output
-    (found,) = [one for one in json.loads(result.stdout)["findings"] if one["rule"] == "TS002"]
-    assert words in found["message"] and found["path"] == "fails.py"
-    assert found["line"] == path.read_text("utf-8").split(where)[0].count("\n") + 1
+    (finding,) = [one for one in json.loads(result.stdout)["findings"] if one["rule"] == "TS002"]
+    assert words in finding["message"] and finding["path"] == "fails.py"
+    assert finding["line"] == path.read_text("utf-8").split(where)[0].count("\n") + 1
 
 
 METHOD = """

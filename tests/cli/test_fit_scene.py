@@ -48,8 +48,8 @@ def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
     assert done.exit_code == 0 and "raise --steps" in done.output
     done = run(folder, *out, "--quiet", "--background", "black", "--distortion", 0.01)
     assert (done.exit_code, done.output) == (0, "")
-    told = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert (told["background"], told["distortion"]) == ("black", 0.01)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["background"], summary["distortion"]) == ("black", 0.01)
 
 
 def test_it_refuses_in_words(folder, tmp_path):

@@ -45,8 +45,8 @@ def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
     assert done.exit_code == 0 and "raise --steps" in done.output
     done = run(folder, *out, "--quiet", "--background", "black", "--strategy", "mcmc", "--most", 30)
     assert (done.exit_code, done.output) == (0, "")
-    told = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert (told["background"], told["strategy"], told["most"]) == ("black", "mcmc", 30)
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert (summary["background"], summary["strategy"], summary["most"]) == ("black", "mcmc", 30)
 
 
 def test_the_viewer_s_address_is_told_even_where_it_is_quiet(folder, tmp_path, monkeypatch):

@@ -60,8 +60,8 @@ def test_it_can_be_quiet_and_resume(photo, config, tmp_path):
 def test_blocks_and_shipped_configurations_by_name(photo, tmp_path):
     done = run(photo, "frequency", "--out", tmp_path / "out", *SMALL, "--blocks", "2x3", "-q")
     assert done.exit_code == 0, done.output
-    told = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert told["configuration"] == "frequency" and told["grid_shape"] == [2, 3] and told["seconds"] > 0
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert summary["configuration"] == "frequency" and summary["grid_shape"] == [2, 3] and summary["seconds"] > 0
 
 
 def test_a_shipped_configuration_is_shown():

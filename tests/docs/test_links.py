@@ -20,7 +20,7 @@ def headings_of(text):
 
 def broken(page, text):
     """The links of a page that lead nowhere."""
-    found = []
+    links = []
     for markdown, html in _LINK.findall(_FENCED.sub("", text)):
         link = markdown or html
         if re.match(r"\w+:", link):
@@ -29,8 +29,8 @@ def broken(page, text):
         target = (page.parent / path).resolve() if path else page
         is_heading = not anchor or target.suffix != ".md" or not target.exists()
         if not target.exists() or not (is_heading or anchor in headings_of(target.read_text(encoding="utf-8"))):
-            found.append(link)
-    return found
+            links.append(link)
+    return links
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -24,9 +24,9 @@ class Cell(NamedTuple):
 
     def number(self) -> float:
         rows = [row for row in rows_of(self.file) if self.head in row]
-        found = [row[self.head] for row in rows if all(word in " | ".join(row.values()) for word in self.words)]
-        assert len(found) == 1, f"{len(found)} rows with {self.head!r} and {self.words} in {self.file}"
-        return float(re.search(NUMBER, found[0].rpartition(": ")[2])[1].replace(",", ""))
+        cells = [row[self.head] for row in rows if all(word in " | ".join(row.values()) for word in self.words)]
+        assert len(cells) == 1, f"{len(cells)} rows with {self.head!r} and {self.words} in {self.file}"
+        return float(re.search(NUMBER, cells[0].rpartition(": ")[2])[1].replace(",", ""))
 
 
 def rows_of(file):
@@ -139,9 +139,9 @@ def rounds(shown, number):
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim[0]}: {claim[1]}")
 def test_a_number_is_that_of_the_results(claim):
     page, words, *sources = claim
-    found = found_on(page, words)
-    assert found, "these words are on the page no more"
-    for shown, source in zip(found.groups(), sources, strict=True):
+    match = found_on(page, words)
+    assert match, "these words are on the page no more"
+    for shown, source in zip(match.groups(), sources, strict=True):
         for cell in source if isinstance(source, list) else [source]:
             assert rounds(shown, cell.number()), f"{shown} is to be {cell.number()}: {cell}"
 

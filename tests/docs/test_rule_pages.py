@@ -20,8 +20,8 @@ def test_every_rule_has_a_row():
 @pytest.mark.parametrize("rule", RULES)
 def test_the_wrong_kernel_is_named_and_the_right_one_is_not(rule, a_running_engine):
     row = ROWS[rule]
-    assert len(rule_pages.found(row, row.text(row.wrong), "wrong.py")) == 1
-    assert not rule_pages.found(row, row.text(row.right), "right.py")
+    assert len(rule_pages.apply_rule(row, row.text(row.wrong), "wrong.py")) == 1
+    assert not rule_pages.apply_rule(row, row.text(row.right), "right.py")
 
 
 def test_the_pages_are_those_of_the_table(a_running_engine):

@@ -26,8 +26,8 @@ def test_one_wrong_bound_is_told_once(lang):
     assert f"4 more findings follow from this: TS604 in lines {cause.line}-{cause.line + 1}" in text
     assert text.count("error TS604") == 1
     assert max(map(len, str(report).splitlines())) <= 80
-    told = [one for one in json.loads(as_json(report, Path.cwd()))["findings"] if one["rule"] == "TS604"]
-    assert [one["follows"]["line"] for one in told if "follows" in one] == [cause.line] * 4
+    findings = [one for one in json.loads(as_json(report, Path.cwd()))["findings"] if one["rule"] == "TS604"]
+    assert [one["follows"]["line"] for one in findings if "follows" in one] == [cause.line] * 4
     page = report.html()
     assert page.count('<b class="error">error <a href="#rule-TS604">TS604</a></b>') == 1
     assert page.count(f"4 more findings follow from this: TS604 in lines {cause.line}-{cause.line + 1}") == 2

@@ -91,9 +91,9 @@ def test_the_store_of_a_wrong_gradient_is_named_where_there_is_one(lang):
         for i in x:
             y[i] = x[i] * w[0] * k[0] + b[0]
 
-    found = gradcheck(scaled, torch.tensor([1.0, 2.0, 4.0]), *torch.tensor([[3.0], [2.0], [5.0]])).findings
-    of = {one.message.partition("`")[2][0]: one for one in found if one.rule == "TS701"}
-    assert set(of) == {"x", "w", "k", "b"}, found
+    findings = gradcheck(scaled, torch.tensor([1.0, 2.0, 4.0]), *torch.tensor([[3.0], [2.0], [5.0]])).findings
+    of = {one.message.partition("`")[2][0]: one for one in findings if one.rule == "TS701"}
+    assert set(of) == {"x", "w", "k", "b"}, findings
     assert pointed(of["x"]).startswith("grad_x[i] = w[0]")
     assert pointed(of["w"]).startswith("grad_w[0], grad_y[i])")
     assert said(of["k"]) == said(of["b"]) == "def backward("  # a function stores it; nothing does
@@ -306,9 +306,9 @@ def test_values_that_change_from_call_to_call(lang64):
         for i in x:
             y[i] = x[i] * lang64.random()
 
-    found = gradcheck(noisy, torch.rand(3)).findings
-    assert "TS704" in {one.rule for one in found}
-    (values,) = [one for one in found if one.rule == "TS704"]
+    findings = gradcheck(noisy, torch.rand(3)).findings
+    assert "TS704" in {one.rule for one in findings}
+    (values,) = [one for one in findings if one.rule == "TS704"]
     assert "at one call and" in values.message
 
 

@@ -35,9 +35,9 @@ def test_all_modes_of_a_right_op(lang):
     report = check(cubes(lang), X)
     assert report.ok and verdicts(report.gradient) == dict.fromkeys(ALL, "right")
     assert "  second derivatives  right" in report.gradient.summary
-    (told,) = json.loads(as_json(report, Path.cwd()))["gradients"].values()
-    assert told["verdict"] == "right"
-    assert told["modes"][0] == {"mode": "vmap(grad)", "verdict": "right", "reason": ""}
+    (described,) = json.loads(as_json(report, Path.cwd()))["gradients"].values()
+    assert described["verdict"] == "right"
+    assert described["modes"][0] == {"mode": "vmap(grad)", "verdict": "right", "reason": ""}
     assert "jacrev" in report.html()
     assert max(map(len, str(report).splitlines())) <= 80
 
@@ -92,9 +92,9 @@ def test_a_broken_batch_is_found(lang, monkeypatch):
 
     monkeypatch.setattr(_from_ir, "batch_kernel", broken)
     result = ts.gradcheck(cubes(lang), X)
-    found = verdicts(result)
+    by_mode = verdicts(result)
     assert result.verdict == "wrong"
-    assert "wrong" in (found["vmap(grad)"], found["*b"]) and found["jvp"] == "right"
+    assert "wrong" in (by_mode["vmap(grad)"], by_mode["*b"]) and by_mode["jvp"] == "right"
     assert {one.rule for one in result.findings} == {"TS701"}
     words = [one.message for one in result.findings]
     assert any(

@@ -46,7 +46,7 @@ def swarm(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def found(swarm):
+def findings(swarm):
     return [
         Finding("TS301", "error", swarm, 8, 9, "`count` is an integer: `0.5 * x[i]` loses its fraction", "count = 0.0"),
         Finding(
@@ -110,9 +110,9 @@ def test_what_was_not_looked_at_or_refused_is_not_called_wrong(rules):
     assert report.verdict == VERDICTS[rules] and not report.ok
 
 
-def test_what_an_op_does_not_meet_is_told_in_one_line(swarm, found):
-    aside = (found[1], Finding("TS204", "warning", swarm, 7, 9, "the process dies of more"))
-    report = Report("op `swarm`", found[2:], {"swarm": Gradient()}, (), (), aside)
+def test_what_an_op_does_not_meet_is_told_in_one_line(swarm, findings):
+    aside = (findings[1], Finding("TS204", "warning", swarm, 7, 9, "the process dies of more"))
+    report = Report("op `swarm`", findings[2:], {"swarm": Gradient()}, (), (), aside)
     words = '2 warnings hold only with adjoint="engine", which this op does not use: TS303 in line 9, TS204 in line 7'
     assert words in str(report).replace("\n", " ") and "dies" not in str(report)
     assert str(report).endswith("right: 1 hint")
@@ -125,10 +125,10 @@ def test_what_an_op_does_not_meet_is_told_in_one_line(swarm, found):
     ]  # files may use the kernel in other ways
 
 
-def test_the_error_tells_errors_and_wrong_gradients_and_nothing_else(swarm, found):
+def test_the_error_tells_errors_and_wrong_gradients_and_nothing_else(swarm, findings):
     gradients = {"swarm": Gradient(False, "x  WRONG at [3]"), "other": Gradient(True, "x  right")}
     with pytest.raises(AssertionError) as raised:
-        Report("op `swarm`", found, gradients).raise_if_failed()
+        Report("op `swarm`", findings, gradients).raise_if_failed()
     assert isinstance(raised.value, ts.TinsmithError)
     assert str(raised.value).split("\n\n") == [
         "op `swarm` did not pass its check: 1 error, 1 warning, 1 hint",
@@ -161,12 +161,12 @@ def test_what_could_not_be_looked_at_is_known(rule, severity, complete):
     assert Report("f", [Finding(rule, severity, "f.py", 1, 1, "words")]).was_complete is complete
 
 
-def test_joined_reports_keep_everything_once(found):
+def test_joined_reports_keep_everything_once(findings):
     gradient = Gradient()
-    one = Report("a", found[:2], {"a": gradient}, ("lint",), (("f.py", 1),))
-    two = Report("b", found[1:], {}, ("lint", "sanitizer"), (("f.py", 1), ("f.py", 9)))
+    one = Report("a", findings[:2], {"a": gradient}, ("lint",), (("f.py", 1),))
+    two = Report("b", findings[1:], {}, ("lint", "sanitizer"), (("f.py", 1), ("f.py", 9)))
     whole = join_reports("both", [one, two])
-    assert whole.findings == [found[2], found[0], found[1]]  # by line
+    assert whole.findings == [findings[2], findings[0], findings[1]]  # by line
     assert (whole.looked, whole.places) == (("lint", "sanitizer"), (("f.py", 1), ("f.py", 9)))
     assert whole.gradient is gradient
 
@@ -212,25 +212,25 @@ x  WRONG at [3]: op 1.5, oracle 4.0
 wrong: 1 error, 1 warning, 1 hint  (lint, sanitizer)"""
 
 
-def test_the_page_at_80_columns(found):
+def test_the_page_at_80_columns(findings):
     gradients = {"swarm": Gradient(False, "x  WRONG at [3]: op 1.5, oracle 4.0")}
-    assert str(Report("op `swarm`", found, gradients, ("lint", "sanitizer"))) == PAGE
+    assert str(Report("op `swarm`", findings, gradients, ("lint", "sanitizer"))) == PAGE
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 100])
-def test_no_line_is_wider_than_the_terminal(found, width):
-    long = Finding("TS604", "error", found[0].path, 8, 80, "index " * 40, "y[i] = " + "x[i] + " * 20)
+def test_no_line_is_wider_than_the_terminal(findings, width):
+    long = Finding("TS604", "error", findings[0].path, 8, 80, "index " * 40, "y[i] = " + "x[i] + " * 20)
     gradients = {"swarm": Gradient(summary="x  right: " + "and " * 50)}
-    lines = plain(Report("op `swarm`", [*found, long], gradients, ("lint",)), width).splitlines()
+    lines = plain(Report("op `swarm`", [*findings, long], gradients, ("lint",)), width).splitlines()
     assert max(map(len, lines)) == width
     assert sum(line.count("index") for line in lines) == 40 + 1  # nothing was cut away; the rule's name has one too
 
 
-def test_colours_on_a_terminal_only(found):
+def test_colours_on_a_terminal_only(findings):
     out = io.StringIO()
-    Console(file=out, force_terminal=True, color_system="truecolor", width=80).print(Report("f", found))
+    Console(file=out, force_terminal=True, color_system="truecolor", width=80).print(Report("f", findings))
     assert "\x1b[1;31merror\x1b[0m" in out.getvalue() and "\x1b[33mwarning" in out.getvalue()
-    assert "\x1b" not in str(Report("f", found))
+    assert "\x1b" not in str(Report("f", findings))
 
 
 def test_brackets_are_no_markup():

@@ -64,8 +64,8 @@ def test_a_right_op(right):
 def test_errors_of_all_parts_come_together(truncates):
     report = check(truncates, X)
     assert not report.ok
-    found = [one for one in report.findings if one.rule == "TS301"]
-    assert [(one.line, one.severity) for one in found] == [(line_of(truncates, "# here"), "error")]
+    findings = [one for one in report.findings if one.rule == "TS301"]
+    assert [(one.line, one.severity) for one in findings] == [(line_of(truncates, "# here"), "error")]
     with pytest.raises(CheckError, match="TS301"):
         assert_differentiable(truncates, X)
 
@@ -202,11 +202,12 @@ def test_a_fraction_that_is_cut_off_is_told_once(lang):
             m += x[i]  # only a run can tell
             y[i] = n + m
 
-    found = check(count, torch.rand(3))
-    told = [(one.rule, one.severity, one.message.split(" ")[0]) for one in found.of("error")]
-    assert told == [("TS301", "error", "`n`"), ("TS301", "error", "`m`")]
+    report = check(count, torch.rand(3))
+    errors = [(one.rule, one.severity, one.message.split(" ")[0]) for one in report.of("error")]
+    assert errors == [("TS301", "error", "`n`"), ("TS301", "error", "`m`")]
     assert (
-        " since line " in found.of("error")[0].message and " is cut to 0 in iteration " in found.of("error")[1].message
+        " since line " in report.of("error")[0].message
+        and " is cut to 0 in iteration " in report.of("error")[1].message
     )
 
 

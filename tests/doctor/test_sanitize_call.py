@@ -57,9 +57,9 @@ def test_scalars_templates_sizes_and_structs(lang):
             y[i, j] = at(ray(origin=x[i], step=a), j * k)
             y[i + k, j] += 1.0  # here
 
-    found = seen(march, torch.rand(3), 0.5, 1, m=2)
-    assert found.rules == {"TS601", "TS604"}
-    assert "`y[3, 0]` is written in iteration i = 2, j = 0" in found.one("TS604", "here").message
+    findings = seen(march, torch.rand(3), 0.5, 1, m=2)
+    assert findings.rules == {"TS601", "TS604"}
+    assert "`y[3, 0]` is written in iteration i = 2, j = 0" in findings.one("TS604", "here").message
 
 
 def test_what_cannot_be_followed_is_a_finding(lang):
@@ -72,10 +72,10 @@ def test_what_cannot_be_followed_is_a_finding(lang):
         for i in x:
             y[i] = outside(x[i])  # here
 
-    found = seen(strange, torch.rand(3)).one("TS608", "here")
-    assert found.severity == "warning"
-    assert "the Python function `outside`" in found.message
-    assert "was not checked at run time" in found.message
+    finding = seen(strange, torch.rand(3)).one("TS608", "here")
+    assert finding.severity == "warning"
+    assert "the Python function `outside`" in finding.message
+    assert "was not checked at run time" in finding.message
 
 
 def test_an_operation_without_a_rule_is_a_finding(lang, monkeypatch):

@@ -27,16 +27,16 @@ WRITES_FIELDS = {"fields", "owned_fields"}  # no ops: a layer's kernels may
 @pytest.mark.parametrize("row", [row for row in rows.ALL if row.name not in WRITES_FIELDS], ids=str)
 def test_the_table_of_kernels(lang, row):
     op, inputs = as_op(row.build(lang, lang.f32), *row.draw(rows.Draw(torch.float32)))
-    found = seen(op, *inputs)
-    assert "TS608" not in found.rules
-    assert {one.rule for one in found.errors} == FAULTS.get(row.name, set()), "\n".join(map(str, found))
+    findings = seen(op, *inputs)
+    assert "TS608" not in findings.rules
+    assert {one.rule for one in findings.errors} == FAULTS.get(row.name, set()), "\n".join(map(str, findings))
 
 
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_the_table_of_ops(lang, case):
-    found = seen(case.raw_op(lang, torch.float32), *case.inputs(torch.float32), **case.keywords)
-    assert "TS608" not in found.rules
-    assert not found.errors, "\n".join(map(str, found))
+    findings = seen(case.raw_op(lang, torch.float32), *case.inputs(torch.float32), **case.keywords)
+    assert "TS608" not in findings.rules
+    assert not findings.errors, "\n".join(map(str, findings))
 
 
 @pytest.mark.parametrize("is_serial", [True, False])

@@ -98,11 +98,11 @@ def test_atomics_of_two_kinds(lang, second):
             y[None] += x[i]  # sum
             other(y[None], x[i])
 
-    found = seen(both, X)
+    findings = seen(both, X)
     if second == "atomic_add":
-        assert found == []
+        assert findings == []
         return
-    race = found.one("TS601", "sum")
+    race = findings.one("TS601", "sum")
     assert "atomic max" in race.message
     assert "added to" in race.message
 
@@ -161,11 +161,11 @@ def test_iterations_of_several_names_and_vectors(lang):
         for ij in lang.grouped(x):
             y[0][1] = x[ij]  # grouped
 
-    found = seen(columns, torch.rand(2, 3))
-    assert "`y[0][0]` is written" in found.one("TS601", "two").message
-    assert "in iteration a = 0, b = 1" in found.one("TS601", "two").message
-    assert "`y[0][1]` is written" in found.one("TS601", "grouped").message
-    assert "in iteration ij = [0, 1]" in found.one("TS601", "grouped").message
+    findings = seen(columns, torch.rand(2, 3))
+    assert "`y[0][0]` is written" in findings.one("TS601", "two").message
+    assert "in iteration a = 0, b = 1" in findings.one("TS601", "two").message
+    assert "`y[0][1]` is written" in findings.one("TS601", "grouped").message
+    assert "in iteration ij = [0, 1]" in findings.one("TS601", "grouped").message
 
 
 # Reads of nothing (TS602) -----------------------------------------------------------------------
@@ -183,19 +183,20 @@ def recurrence(lang, **options):
 
 
 def test_an_element_is_read_that_nothing_wrote(lang):
-    found = seen(recurrence(lang), X).one("TS602", "here")
-    assert found.severity == "warning"
+    finding = seen(recurrence(lang), X).one("TS602", "here")
+    assert finding.severity == "warning"
     assert (
-        "`y[0]` is read in iteration i = 1 before anything wrote it: it reads the zero that was there" in found.message
+        "`y[0]` is read in iteration i = 1 before anything wrote it: it reads the zero that was there"
+        in finding.message
     )
-    assert pointed(found).startswith("y[i - 1]")
+    assert pointed(finding).startswith("y[i - 1]")
 
 
 def test_memory_that_starts_as_anything(lang):
-    found = seen(recurrence(lang, init={"y": "empty"}), X).one("TS602", "here")
-    assert found.severity == "error"
-    assert "`y` starts as anything, since `init` leaves it empty" in found.message
-    assert '"y" out of `init`' in found.remedy
+    finding = seen(recurrence(lang, init={"y": "empty"}), X).one("TS602", "here")
+    assert finding.severity == "error"
+    assert "`y` starts as anything, since `init` leaves it empty" in finding.message
+    assert '"y" out of `init`' in finding.remedy
 
 
 @pytest.mark.parametrize("init", [{}, {"y": "empty"}])
@@ -206,11 +207,11 @@ def test_adding_onto_what_an_output_starts_with(lang, init):
         for i in x:
             y[None] += x[i]  # here
 
-    found = seen(total, X)
+    findings = seen(total, X)
     if not init:
-        assert found == []
+        assert findings == []
         return
-    assert found.one("TS602", "here").severity == "error"
+    assert findings.one("TS602", "here").severity == "error"
 
 
 def test_inputs_and_written_scratch_hold_something(lang):
@@ -245,12 +246,15 @@ def test_a_value_is_overwritten_after_it_was_read(lang):
             for j in range(1, x.shape[0]):
                 y[j] = 0.9 * y[j - 1] + 0.1 * x[j]
 
-    found = seen(average, X).one("TS603", "here")
-    assert found.severity == "warning"
+    finding = seen(average, X).one("TS603", "here")
+    assert finding.severity == "warning"
     place = "in iteration _ = 0, j = 1"
-    assert f"`y[None]` is overwritten {place}, after its value was read on line {found.line} {place}: " in found.message
-    assert "an engine's own reverse pass takes the new one" in found.message
-    assert "(2 more times)" in found.message
+    assert (
+        f"`y[None]` is overwritten {place}, after its value was read on line {finding.line} {place}: "
+        in finding.message
+    )
+    assert "an engine's own reverse pass takes the new one" in finding.message
+    assert "(2 more times)" in finding.message
     assert seen(kept, X) == []
 
 
@@ -308,10 +312,10 @@ def test_a_store_outside_is_left_out_and_the_run_goes_on(lang):
             z[i] = lang.atomic_add(y[k[i] + 1], 1.0)  # fetch
             y[0 - i] = x[k[i]]  # store
 
-    found = seen(scatter, X, torch.tensor([0, 1, 2, 3], dtype=torch.int32), m=3)
-    assert "`y[3]` is written in iteration i = 3, and `y` has the shape (3,)" in found.one("TS604", "add").message
-    assert "`y[3]`" in found.one("TS604", "fetch").message
-    assert "`y[-1]` is written" in found.one("TS604", "store").message
+    findings = seen(scatter, X, torch.tensor([0, 1, 2, 3], dtype=torch.int32), m=3)
+    assert "`y[3]` is written in iteration i = 3, and `y` has the shape (3,)" in findings.one("TS604", "add").message
+    assert "`y[3]`" in findings.one("TS604", "fetch").message
+    assert "`y[-1]` is written" in findings.one("TS604", "store").message
 
 
 def test_an_index_outside_one_dim_that_is_inside_the_memory(lang):
@@ -321,12 +325,12 @@ def test_an_index_outside_one_dim_that_is_inside_the_memory(lang):
         for i, j in x:
             y[i, j] = x[i, j + 1]  # here
 
-    found = seen(right, torch.rand(3, 2)).one("TS604", "here")
+    finding = seen(right, torch.rand(3, 2)).one("TS604", "here")
     assert (
         "`x[0, 2]` is read in iteration i = 0, j = 1, and `x` has the shape (3, 2): the last index is 1"
-        in found.message
+        in finding.message
     )
-    assert "x.shape[1]" in found.remedy
+    assert "x.shape[1]" in finding.remedy
 
 
 def test_a_field_is_told_by_its_label(lang):
@@ -343,17 +347,17 @@ def test_a_field_is_told_by_its_label(lang):
                 y[i] = x[i] * self.values[i]  # here
 
     table = Table()
-    found = seen(table.look, X).one("TS604", "here")
-    assert "`self.values[3]` is read in iteration i = 3, and `self.values` has the shape (3,)" in found.message
-    assert pointed(found).startswith("self.values[i]")
+    finding = seen(table.look, X).one("TS604", "here")
+    assert "`self.values[3]` is read in iteration i = 3, and `self.values` has the shape (3,)" in finding.message
+    assert pointed(finding).startswith("self.values[i]")
     assert seen(table.look, X[:3]) == []
 
 
 def test_inside_a_function_the_line_is_its_own(lang):
     @lang.func
     def neighbour(values: lang.template(), i):
-        found = values[i + 1]  # in the function
-        return 2.0 * found
+        nearby = values[i + 1]  # in the function
+        return 2.0 * nearby
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel
@@ -361,9 +365,9 @@ def test_inside_a_function_the_line_is_its_own(lang):
         for i in x:
             y[i] = neighbour(x, i)
 
-    found = seen(moved, X).one("TS604", "in the function")
-    assert "`x[4]`" in found.message
-    assert pointed(found).startswith("values[i + 1]")
+    nearby = seen(moved, X).one("TS604", "in the function")
+    assert "`x[4]`" in nearby.message
+    assert pointed(nearby).startswith("values[i + 1]")
 
 
 def test_samples_of_a_batch_share_a_finding(lang):
@@ -373,10 +377,10 @@ def test_samples_of_a_batch_share_a_finding(lang):
         for i in x:
             y[i] = x[i + 1]  # here
 
-    found = seen(moved, torch.rand(2, 3, 4))
-    assert "`x[4]`" in found.one("TS604", "here").message
-    assert "(5 more times)" in found.one("TS604", "here").message
-    assert found.rules == {"TS604"}
+    findings = seen(moved, torch.rand(2, 3, 4))
+    assert "`x[4]`" in findings.one("TS604", "here").message
+    assert "(5 more times)" in findings.one("TS604", "here").message
+    assert findings.rules == {"TS604"}
 
 
 def test_a_comment_turns_a_finding_off(lang):
@@ -439,9 +443,9 @@ def test_an_output_of_vectors_is_written_in_part(lang):
             if x[0] > 1.0:
                 z[None] = x[0]  # there
 
-    found = seen(points, X)
-    assert found.one("TS610", "here").message.startswith("3 elements of `y`, as `y[1, 0]`, are never written")
-    assert found.one("TS610", "there").message.startswith("`z[None]` is never written")
+    findings = seen(points, X)
+    assert findings.one("TS610", "here").message.startswith("3 elements of `y`, as `y[1, 0]`, are never written")
+    assert findings.one("TS610", "there").message.startswith("`z[None]` is never written")
 
 
 def test_a_kernel_after_another_writes_the_rest(lang):
@@ -459,8 +463,8 @@ def test_a_kernel_after_another_writes_the_rest(lang):
                 y[i] = 1.0
 
     empty = {"y": "empty", "z": "empty"}
-    found = seen(ts.chain("x[n] -> y[n], z[n]", [first, second], init=empty), X)
-    assert [one.message.split(",")[0] for one in found.of("TS610")] == ["`z[0]` is never written"]
+    findings = seen(ts.chain("x[n] -> y[n], z[n]", [first, second], init=empty), X)
+    assert [one.message.split(",")[0] for one in findings.of("TS610")] == ["`z[0]` is never written"]
 
 
 def test_scratch_that_starts_as_anything_may_be_written_in_part_and_is_not_read_before(lang):

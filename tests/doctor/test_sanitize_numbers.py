@@ -23,16 +23,16 @@ def test_products_sums_powers_shifts_and_signs_overflow(lang):
             y[i, 2] = k[i] ** 25  # power
             y[i, 3] = lang.abs(-2147483647 - k[i] // 3)  # sign
 
-    found = seen(grow, K)
-    product = found.one("TS605", "product")
+    findings = seen(grow, K)
+    product = findings.one("TS605", "product")
     assert product.severity == "error"
     assert "3 * 1000000000 is 3000000000 in iteration i = 3, which i32 does not hold" in product.message
     assert "wraps around to -1294967296" in product.message
     assert pointed(product).startswith("* 1000000000")
     assert "i64" in product.remedy
-    assert "3 + 2147483645 is 2147483648" in found.one("TS605", "sum").message
-    assert "3 ** 25 is 847288609443" in found.one("TS605", "power").message
-    assert "abs(-2147483648) is 2147483648" in found.one("TS605", "sign").message
+    assert "3 + 2147483645 is 2147483648" in findings.one("TS605", "sum").message
+    assert "3 ** 25 is 847288609443" in findings.one("TS605", "power").message
+    assert "abs(-2147483648) is 2147483648" in findings.one("TS605", "sign").message
     assert seen(grow, K[:1]) == []
 
 
@@ -57,10 +57,10 @@ def test_hashes_wrap_by_intent(lang):
             u = lang.cast(k[i], lang.u32) * lang.u32(2654435761)  # unsigned
             y[i] = (h & 1023) + lang.cast(u >> 20, lang.i32)
 
-    found = seen(hashed, K)
-    assert found.errors == []
-    assert "as in a hash" in found.one("TS605", "first").message
-    assert found.one("TS605", "unsigned").severity == "info"
+    findings = seen(hashed, K)
+    assert findings.errors == []
+    assert "as in a hash" in findings.one("TS605", "first").message
+    assert findings.one("TS605", "unsigned").severity == "info"
 
 
 def test_comparisons_are_no_hash(lang):
@@ -87,16 +87,16 @@ def test_a_float_that_no_integer_holds(lang):
             y[i] = lang.cast(x[i] * 1e9, lang.i32)  # great
             z[i] = lang.cast(lang.cast(x[i] * 100.0, lang.i32), lang.i8)  # narrow
 
-    found = seen(cut, X)
+    findings = seen(cut, X)
     assert (
         "4e+09 is cast to i32 in iteration i = 3, which holds -2147483648 to 2147483647"
-        in found.one("TS605", "great").message
+        in findings.one("TS605", "great").message
     )
-    assert "clamp" in found.one("TS605", "great").remedy
-    assert pointed(found.one("TS605", "great")).startswith("lang.cast(x[i] * 1e9")
+    assert "clamp" in findings.one("TS605", "great").remedy
+    assert pointed(findings.one("TS605", "great")).startswith("lang.cast(x[i] * 1e9")
     assert (
         "400 is cast to i8 in iteration i = 3, which drops bits: it becomes -112"
-        in found.one("TS605", "narrow").message
+        in findings.one("TS605", "narrow").message
     )
     assert seen(cut, X[:2]) == []
 
@@ -115,11 +115,11 @@ def test_an_integer_is_divided_by_zero(lang, sign):
             y[i] = 7 % k[i]  # quotient
 
     op = ts.op("k[n] -> y[n]: i32")(lang.kernel(quotient if sign == "//" else rest))
-    found = seen(op, K).one("TS607", "quotient")
-    assert found.severity == "error"
-    assert f"7 {sign} 0 in iteration i = 0: an integer divided by zero" in found.message
-    assert pointed(found).startswith(f"{sign} k[i]")
-    assert "guard the divisor" in found.remedy
+    finding = seen(op, K).one("TS607", "quotient")
+    assert finding.severity == "error"
+    assert f"7 {sign} 0 in iteration i = 0: an integer divided by zero" in finding.message
+    assert pointed(finding).startswith(f"{sign} k[i]")
+    assert "guard the divisor" in finding.remedy
     assert seen(op, K[1:]) == []
 
 
@@ -135,14 +135,14 @@ def test_nan_is_told_where_it_was_born(lang):
             r = lang.sqrt(d)  # born
             y[i] = r * 2.0 + 1.0  # passed on
 
-    found = seen(roots, X)
-    born = found.one("TS606", "born")
+    findings = seen(roots, X)
+    born = findings.one("TS606", "born")
     assert born.severity == "error"
     assert "NaN is born in iteration i = 0: sqrt(-1.5), of finite operands" in born.message
     assert "(once more)" in born.message
     assert "sqrt(max(v, 1e-12))" in born.remedy
     assert pointed(born).startswith("lang.sqrt(d)")
-    assert len(found.of("TS606")) == 1
+    assert len(findings.of("TS606")) == 1
     assert seen(roots, X[2:]) == []
 
 
@@ -195,10 +195,10 @@ def test_an_infinity_that_is_meant(lang):
             if d < 2.0:
                 y[i] = d * x[i]
 
-    found = seen(nearest, X)
-    assert found.one("TS606", "born").severity == "warning"
-    assert "infinity is born in iteration i = 0: 1 / 0" in found.one("TS606", "born").message
-    assert found.errors == []
+    findings = seen(nearest, X)
+    assert findings.one("TS606", "born").severity == "warning"
+    assert "infinity is born in iteration i = 0: 1 / 0" in findings.one("TS606", "born").message
+    assert findings.errors == []
 
 
 @pytest.mark.parametrize("name", ["sqrt", "norm"])
@@ -218,10 +218,10 @@ def test_a_gradient_that_is_infinite_where_the_value_is_not(lang, name):
     if name == "norm":  # whose derivative at zero is zero
         assert seen(norms, X) == []
         return
-    found = seen(roots, X).one("TS606", "here")
-    assert found.severity == "error"
-    assert "the derivative of sqrt(0) is infinity in iteration i = 0" in found.message
-    assert "the value is finite, the gradient of the inputs is not" in found.message
+    finding = seen(roots, X).one("TS606", "here")
+    assert finding.severity == "error"
+    assert "the derivative of sqrt(0) is infinity in iteration i = 0" in finding.message
+    assert "the value is finite, the gradient of the inputs is not" in finding.message
     assert seen(roots, X[1:]) == []
 
 
@@ -260,8 +260,8 @@ def test_the_gradient_of_every_kernel_of_a_chain(lang):
             y[i] = 2.0 * t[i]
 
     op = ts.chain("x[n] -> y[n]", [first, second], scratch="t[n]")
-    found = seen(op, X).one("TS606", "here")
-    assert "in iteration i = 0" in found.message
+    finding = seen(op, X).one("TS606", "here")
+    assert "in iteration i = 0" in finding.message
 
 
 def test_a_gradient_by_hand_is_not_the_autograd_s(lang):
@@ -307,14 +307,14 @@ def test_literals_that_round_what_they_are_given(lang):
                 s += alone
             y[i] = s + product + v[0] + kept(x[0]) + said + cast
 
-    found = seen(total, X.double())
-    assert {one.severity for one in found} == {"warning"}
-    assert [pointed(one).split(" ")[0] for one in found] == ["s", "product", "v"]
-    product = found.one("TS609", "pair")
+    findings = seen(total, X.double())
+    assert {one.severity for one in findings} == {"warning"}
+    assert [pointed(one).split(" ")[0] for one in findings] == ["s", "product", "v"]
+    product = findings.one("TS609", "pair")
     assert product.message.startswith("`product` begins as a literal, so it is float32, and line ")
     assert "f64(0.0)" in product.remedy
-    assert "`lang.Vector([...], lang.f64)`" in found.one("TS609", "vector").remedy
-    assert found.one("TS609", "function")
+    assert "`lang.Vector([...], lang.f64)`" in findings.one("TS609", "vector").remedy
+    assert findings.one("TS609", "function")
     assert seen(total, X) == []
 
 
@@ -331,9 +331,9 @@ def test_vectors_that_round_what_they_are_given(lang):
             s = lang.Vector([x[i, 0], x[i, 1]], lang.f32)
             y[i] = p.dot(p) + q.dot(q) + r.dot(r) + s.dot(s)
 
-    found = seen(squares, X.double().reshape(-1, 2))
-    rounded = found.one("TS609", "here")
-    assert len(found) == 1 and pointed(rounded).startswith("lang.math.vec2(")
+    findings = seen(squares, X.double().reshape(-1, 2))
+    rounded = findings.one("TS609", "here")
+    assert len(findings) == 1 and pointed(rounded).startswith("lang.math.vec2(")
     assert rounded.message == "`vec2` holds float32, and is given a float64 value: all but 24 of its 53 bits are lost"
     assert rounded.remedy.startswith("`lang.Vector([...])`, which keeps float64, ")
     assert seen(squares, X.reshape(-1, 2)) == []
@@ -369,11 +369,11 @@ def test_fractions_that_are_cut_off(lang):
             k = lang.cast(x[i] * 2.0, lang.i32)
             z[i] += k
 
-    found = seen(mean, torch.tensor([0.5, 2.0, 0.75]))
-    added = found.one("TS301", "added")
+    findings = seen(mean, torch.tensor([0.5, 2.0, 0.75]))
+    added = findings.one("TS301", "added")
     assert added.severity == "error" and pointed(added).startswith("total += ")
     expected = "`total` holds integers, i32: 0.5 is cut to 0 in iteration _ = 0, i = 0, and no gradient goes through it"
     assert added.message == f"{expected} (once more)"
-    other = [one for one in found.of("TS301") if one is not added]
+    other = [one for one in findings.of("TS301") if one is not added]
     assert [pointed(one).startswith("z[i] = lang.max(") for one in other] == [True]
-    assert found.rules == {"TS301"} | ({"TS603"} & found.rules)
+    assert findings.rules == {"TS301"} | ({"TS603"} & findings.rules)

@@ -24,16 +24,16 @@ def swing(lang):
 
 def test_a_right_gradient_is_right_at_every_horizon(swing):
     begin, push = (torch.rand(4), torch.rand(4)), torch.rand(100, 4)
-    found = ts.scan.check(swing, begin, push, parameters=torch.tensor(2.0))
-    assert (found.ok, found.verdict, found.explodes_at) == (True, "right", None)
-    assert [one.steps for one in found.horizons] == [1, 2, 4, 8, 16, 32, 64, 100]
-    assert all(one.verdict == "right" and one.apart < 1e-7 for one in found.horizons)
-    assert "in float64" in str(found)
+    check = ts.scan.check(swing, begin, push, parameters=torch.tensor(2.0))
+    assert (check.ok, check.verdict, check.explodes_at) == (True, "right", None)
+    assert [one.steps for one in check.horizons] == [1, 2, 4, 8, 16, 32, 64, 100]
+    assert all(one.verdict == "right" and one.apart < 1e-7 for one in check.horizons)
+    assert "in float64" in str(check)
 
 
 def test_the_lengths_are_those_of_the_gradient_by_each_state(swing):
     begin, push, k = (torch.rand(4).double(), torch.rand(4).double()), torch.rand(9, 4).double(), torch.tensor(2.0)
-    found = ts.scan.check(swing, begin, push, parameters=k, loss=lambda state, energy: energy.sum() + state[0].sum())
+    check = ts.scan.check(swing, begin, push, parameters=k, loss=lambda state, energy: energy.sum() + state[0].sum())
     states = [tuple(one.requires_grad_() for one in begin)]
     energies = []
     for row in push:
@@ -44,7 +44,7 @@ def test_the_lengths_are_those_of_the_gradient_by_each_state(swing):
     leaves = [one for state in states for one in state]
     gradients = torch.autograd.grad(loss, leaves, materialize_grads=True)
     true = torch.stack([torch.cat(gradients[at : at + 2]).norm() for at in range(0, len(leaves), 2)])
-    torch.testing.assert_close(found.sizes, true)
+    torch.testing.assert_close(check.sizes, true)
 
 
 def test_a_wrong_gradient_by_hand_is_found(lang):
@@ -61,10 +61,10 @@ def test_a_wrong_gradient_by_hand_is_found(lang):
         for i in x:
             y[i] = 0.99 * x[i]
 
-    found = ts.scan.check(fade, torch.rand(5), length=50)
-    assert found.verdict == "wrong"
+    check = ts.scan.check(fade, torch.rand(5), length=50)
+    assert check.verdict == "wrong"
     with pytest.raises(ts.CheckError, match=r"a scan over `fade`, 50 steps: wrong"):
-        found.raise_if_failed()
+        check.raise_if_failed()
 
 
 def test_a_chaotic_simulation_explodes_and_is_not_called_wrong(lang):
@@ -78,12 +78,12 @@ def test_a_chaotic_simulation_explodes_and_is_not_called_wrong(lang):
 
     for seed in range(5):
         torch.manual_seed(seed)
-        found = ts.scan.check(logistic, torch.rand(5), length=200)
-        assert (found.verdict, found.ok) == ("explodes", True), str(found)
+        check = ts.scan.check(logistic, torch.rand(5), length=200)
+        assert (check.verdict, check.ok) == ("explodes", True), str(check)
         # The exponent of Lyapunov of this map is about 0.5: a million times in about 28 steps.
-        assert found.explodes_at is not None
-        assert 160 < found.explodes_at < 185
-        assert {one.verdict for one in found.horizons if one.steps <= 16} == {"right"}
+        assert check.explodes_at is not None
+        assert 160 < check.explodes_at < 185
+        assert {one.verdict for one in check.horizons if one.steps <= 16} == {"right"}
 
 
 def test_a_simulation_that_begins_at_a_kink_is_not_called_wrong(lang):
@@ -99,17 +99,17 @@ def test_a_simulation_that_begins_at_a_kink_is_not_called_wrong(lang):
             x_next[i] = x[i] + 0.01 * w
 
     # Half of them rest on the floor.
-    found = ts.scan.check(fall, (torch.tensor([0.0, 0.0, 0.0, 0.3, 0.2, 0.4]), torch.zeros(6)), length=200)
-    verdicts = [one.verdict for one in found.horizons]
-    assert found.verdict == "right"
+    check = ts.scan.check(fall, (torch.tensor([0.0, 0.0, 0.0, 0.3, 0.2, 0.4]), torch.zeros(6)), length=200)
+    verdicts = [one.verdict for one in check.horizons]
+    assert check.verdict == "right"
     assert "at a kink" in verdicts
     assert "wrong" not in verdicts
 
 
 def test_a_gradient_that_vanishes_is_said_to():
-    found = ts.scan.check(lambda x, _: (0.5 * x, None), torch.ones(3), length=64)
-    assert (found.verdict, found.vanishes_at) == ("right", 64 - 20)
-    assert "it vanishes: a millionth as long before step 44, 0.5 times a step" in str(found)
+    check = ts.scan.check(lambda x, _: (0.5 * x, None), torch.ones(3), length=64)
+    assert (check.verdict, check.vanishes_at) == ("right", 64 - 20)
+    assert "it vanishes: a millionth as long before step 44, 0.5 times a step" in str(check)
 
 
 def test_where_a_gradient_stops_being_finite_is_named_with_kernel_and_line(lang):
@@ -121,10 +121,10 @@ def test_where_a_gradient_stops_being_finite_is_named_with_kernel_and_line(lang)
         for i in x:
             y[i] = lang.sqrt(x[i]) - 0.25
 
-    found = ts.scan.check(root, torch.tensor([1.0, 0.0625]), length=2)
-    assert (found.verdict, found.ok, found.not_finite_at) == ("not finite", False, 1)
-    assert "op `root`" in found.birth
-    assert "the derivative of sqrt(0) is infinity in iteration i = 1" in found.birth
+    check = ts.scan.check(root, torch.tensor([1.0, 0.0625]), length=2)
+    assert (check.verdict, check.ok, check.not_finite_at) == ("not finite", False, 1)
+    assert "op `root`" in check.birth
+    assert "the derivative of sqrt(0) is infinity in iteration i = 1" in check.birth
 
 
 @pytest.mark.parametrize("kind", ["an op", "a function"])
@@ -170,14 +170,14 @@ def test_what_has_no_float64_is_checked_in_its_own_precision():
     torch.manual_seed(0)
     layer = torch.nn.Linear(3, 3)
     rows = torch.rand(20, 3)
-    found = ts.scan.check(lambda x, row: (x + 0.01 * torch.tanh(layer(x)) + row, None), torch.ones(3), rows)
-    assert found.verdict == "right"
-    assert "in the step's own precision: in float64 it says" in str(found)
+    check = ts.scan.check(lambda x, row: (x + 0.01 * torch.tanh(layer(x)) + row, None), torch.ones(3), rows)
+    assert check.verdict == "right"
+    assert "in the step's own precision: in float64 it says" in str(check)
 
 
 def test_the_figure_is_written(tmp_path):
-    found = ts.scan.check(lambda x, _: (1.5 * x, None), torch.ones(3), length=64)
-    found.plot(tmp_path / "growth.png")
+    check = ts.scan.check(lambda x, _: (1.5 * x, None), torch.ones(3), length=64)
+    check.plot(tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 10_000
 
 

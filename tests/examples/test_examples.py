@@ -79,8 +79,8 @@ def test_an_example_draws_its_pictures(example, tmp_path):
     assert drawn
     for path in drawn:
         assert path.name in printed
-        found = difference(Image.open(path), Image.open(PICTURES / path.name))
-        assert found < TOLERANCE, f"{path.name} differs by {found:.1f} from {PICTURES / path.name}"
+        distance = difference(Image.open(path), Image.open(PICTURES / path.name))
+        assert distance < TOLERANCE, f"{path.name} differs by {distance:.1f} from {PICTURES / path.name}"
 
 
 @pytest.mark.parametrize("path", sorted(PICTURES.glob("*.png")), ids=lambda path: path.stem)

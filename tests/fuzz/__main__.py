@@ -157,9 +157,9 @@ def _one(options: argparse.Namespace) -> int:
         first = judge(program, lang, adjoint=options.adjoint)
 
         def fails(smaller: object) -> bool:
-            found = judge(smaller, lang, adjoint=options.adjoint)
-            is_same = (found.outcome, found.check) == (first.outcome, first.check)
-            return is_same and (first.outcome == DISAGREE or found.words[:50] == first.words[:50])
+            verdict = judge(smaller, lang, adjoint=options.adjoint)
+            is_same = (verdict.outcome, verdict.check) == (first.outcome, first.check)
+            return is_same and (first.outcome == DISAGREE or verdict.words[:50] == first.words[:50])
 
         program = shrunk(program, fails) if first.outcome != AGREE else program
         print(f"{first.outcome} {first.check}: {judge(program, lang, adjoint=options.adjoint).words}")
@@ -177,10 +177,10 @@ def _one_wide(options: argparse.Namespace) -> int:
         mode = next((mode for mode, outcome in first.modes.items() if outcome == first.outcome), modes[0])
 
         def fails(smaller: Any) -> bool:
-            found = judge_modes(smaller, lang, [mode], dtype=dtype)
-            words, before = found.words.get(mode, ""), first.words.get(mode, "")
-            return found.modes[mode] == first.modes[mode] and (
-                found.modes[mode] == DISAGREE or words[:40] == before[:40]
+            verdict = judge_modes(smaller, lang, [mode], dtype=dtype)
+            words, before = verdict.words.get(mode, ""), first.words.get(mode, "")
+            return verdict.modes[mode] == first.modes[mode] and (
+                verdict.modes[mode] == DISAGREE or words[:40] == before[:40]
             )
 
         program = shrunk(program, fails) if first.outcome != AGREE else program

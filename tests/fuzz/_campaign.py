@@ -81,8 +81,8 @@ class Campaign:
     @property
     def failures(self) -> list[dict[str, Any]]:
         """Lines of the campaign's seeds that neither agree nor are the engine's own mistake."""
-        found = (one for seed in self.seeds if (one := self.outcomes.get(seed)))
-        return [one for one in found if self._is_failure(one)]
+        outcomes = (one for seed in self.seeds if (one := self.outcomes.get(seed)))
+        return [one for one in outcomes if self._is_failure(one)]
 
     def _is_failure(self, line: dict[str, Any]) -> bool:
         """A mode may refuse a program of the wide grammar, with its reason; of the other one only `jvp` may."""

@@ -75,13 +75,13 @@ class Trial:
         return ts.op(spec, scratch=scratch, adjoint="source")(self._kernel)
 
     def _call(self, op: Any, floats: tuple[torch.Tensor, ...], integers: tuple[torch.Tensor, ...]) -> Tensors:
-        found = op(*floats, self.samples[0].a, *integers)
-        return dict(zip(self.outputs, found if isinstance(found, tuple) else (found,), strict=True))
+        result = op(*floats, self.samples[0].a, *integers)
+        return dict(zip(self.outputs, result if isinstance(result, tuple) else (result,), strict=True))
 
     def _function(self, floats: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Floating outputs of floating inputs, at the first sample's integers."""
-        found = self._call(self.op, floats, tuple(self.samples[0].integers.values()))
-        return tuple(found[name] for name in self.returned)
+        outputs = self._call(self.op, floats, tuple(self.samples[0].integers.values()))
+        return tuple(outputs[name] for name in self.returned)
 
     def _loss(self, floats: tuple[torch.Tensor, ...], integers: tuple[torch.Tensor, ...]) -> torch.Tensor:
         return self.weights.loss(self._call(self.op, floats, integers))
@@ -113,14 +113,14 @@ class Trial:
             together(name, "integers") for name in self.integers
         )
 
-    def _values(self, found: Tensors, wanted: list[Reference]) -> Pairs:
-        for name, one in found.items():
+    def _values(self, outputs: Tensors, wanted: list[Reference]) -> Pairs:
+        for name, one in outputs.items():
             values = [reference.outputs[name] for reference in wanted]
             yield f"value of {name}", one.detach(), torch.stack(values) if one.dim() > values[0].dim() else values[0]
 
-    def _pulled(self, found: Tensors, leaves: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    def _pulled(self, by_name: Tensors, leaves: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Gradients of the leaves, where some outputs have a cotangent."""
-        ends = [found[name] for name in self.weights.chosen]
+        ends = [by_name[name] for name in self.weights.chosen]
         weights = [self.weights.linear[name].to(self.dtype) for name in self.weights.chosen]
         given = [one.expand_as(end) for one, end in zip(weights, ends, strict=True)]
         reached = [(end, one) for end, one in zip(ends, given, strict=True) if end.requires_grad]
@@ -132,18 +132,18 @@ class Trial:
     def backward(self) -> Pairs:
         """Values, and gradients where some outputs have a cotangent."""
         leaves = tuple(one.requires_grad_() for one in self._first())
-        found = self._call(self.op, leaves, tuple(self.samples[0].integers.values()))
-        yield from self._values(found, self.references[:1])
-        for name, one in zip(self.floats, self._pulled(found, leaves), strict=True):
+        outputs = self._call(self.op, leaves, tuple(self.samples[0].integers.values()))
+        yield from self._values(outputs, self.references[:1])
+        for name, one in zip(self.floats, self._pulled(outputs, leaves), strict=True):
             yield f"gradient of {name}", one, self.references[0].of_chosen[name]
 
     def batch(self) -> Pairs:
         """The same with batch dims in the spec."""
         floats, integers = self._stacked()
         leaves = tuple(one.requires_grad_() for one in floats)
-        found = self._call(self._batched_op, leaves, integers)
-        yield from self._values(found, self.references)
-        for name, one in zip(self.floats, self._pulled(found, leaves), strict=True):
+        outputs = self._call(self._batched_op, leaves, integers)
+        yield from self._values(outputs, self.references)
+        for name, one in zip(self.floats, self._pulled(outputs, leaves), strict=True):
             wanted = torch.stack([reference.of_chosen[name] for reference in self.references])
             yield f"gradient of {name}", one, wanted if name in self.batched else wanted.sum(0)
 
@@ -156,13 +156,13 @@ class Trial:
     def vmap(self) -> Pairs:
         """Values of a batch."""
         function: Callable[..., Any] = lambda floats, integers: self._call(self.op, floats, integers)  # noqa: E731
-        found = torch.func.vmap(function, self._in_dims())(*self._stacked())
-        yield from self._values(found, self.references)
+        outputs = torch.func.vmap(function, self._in_dims())(*self._stacked())
+        yield from self._values(outputs, self.references)
 
     def vmap_of_grad(self) -> Pairs:
         """Gradients of each sample's own loss."""
-        found = torch.func.vmap(torch.func.grad(self._loss), self._in_dims())(*self._stacked())
-        for name, one in zip(self.floats, found, strict=True):
+        gradients = torch.func.vmap(torch.func.grad(self._loss), self._in_dims())(*self._stacked())
+        for name, one in zip(self.floats, gradients, strict=True):
             yield f"gradient of {name}", one, torch.stack([reference.of_loss[name] for reference in self.references])
 
     def jacrev(self) -> Pairs:
@@ -181,10 +181,10 @@ class Trial:
         values, tangents = torch.func.jvp(lambda *floats: self._function(floats), self._first(), direction)
         yield from self._values(dict(zip(self.returned, values, strict=True)), self.references[:1])
         pairs = zip(self.returned, tangents, strict=True)
-        found = sum((self.weights.linear[name] * one).sum() for name, one in pairs)
+        tangent = sum((self.weights.linear[name] * one).sum() for name, one in pairs)
         of_all = self.references[0].of_all
         wanted = sum((of_all[name] * one).sum() for name, one in self.weights.direction.items())
-        yield "tangents", torch.as_tensor(found), torch.as_tensor(wanted)
+        yield "tangents", torch.as_tensor(tangent), torch.as_tensor(wanted)
 
     def hessian(self) -> Pairs:
         """The loss's Hessian, contracted with the direction."""
@@ -202,9 +202,9 @@ class Trial:
         torch.compiler.reset()
         leaves = tuple(one.requires_grad_() for one in self._first())
         function = torch.compile(self.op, backend="aot_eager", fullgraph=True)
-        found = self._call(function, leaves, tuple(self.samples[0].integers.values()))
-        yield from self._values(found, self.references[:1])
-        for name, one in zip(self.floats, self._pulled(found, leaves), strict=True):
+        outputs = self._call(function, leaves, tuple(self.samples[0].integers.values()))
+        yield from self._values(outputs, self.references[:1])
+        for name, one in zip(self.floats, self._pulled(outputs, leaves), strict=True):
             yield f"gradient of {name}", one, self.references[0].of_chosen[name]
 
 

@@ -21,13 +21,19 @@ def read_record(path: Path, engine: str) -> Outcomes:
     """The outcomes of an engine's programs, as a log has them; none where there is no record yet."""
     if not path.exists():
         return {}
-    found: Outcomes = {}
+    outcomes: Outcomes = {}
     for group in json.loads(path.read_text()).get(engine, []):
         outcome = min(group["modes"].values(), key=SEVERITY.index)
         for seed in _seeds(group["seeds"]):
             seconds = {"all": group["seconds"]}
-            found[seed] = {"seed": seed, "outcome": outcome, "modes": group["modes"], "words": {}, "seconds": seconds}
-    return found
+            outcomes[seed] = {
+                "seed": seed,
+                "outcome": outcome,
+                "modes": group["modes"],
+                "words": {},
+                "seconds": seconds,
+            }
+    return outcomes
 
 
 def write_record(path: Path, passed: Mapping[str, Outcomes]) -> None:

@@ -122,10 +122,10 @@ class Reference:
         if not total.requires_grad:
             return {name: torch.zeros_like(one) for name, one in self._leaves.items()}
         options: dict[str, Any] = {"retain_graph": True, "create_graph": create_graph}
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             total, list(self._leaves.values()), allow_unused=True, materialize_grads=True, **options
         )
-        return dict(zip(self._leaves, found, strict=True))
+        return dict(zip(self._leaves, gradients, strict=True))
 
 
 def _rounded(tensors: Tensors, dtype: torch.dtype) -> Tensors:

@@ -42,9 +42,9 @@ class Counted:
         self.count = 0
 
     def __call__(self, kernel: nodes.Kernel, *, has_powers: bool) -> nodes.Kernel:
-        found = strip_functions(kernel, has_powers=has_powers)
-        self.count += found is not kernel
-        return found
+        stripped = strip_functions(kernel, has_powers=has_powers)
+        self.count += stripped is not kernel
+        return stripped
 
 
 @contextlib.contextmanager

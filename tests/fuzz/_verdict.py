@@ -118,8 +118,8 @@ def _try(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint: s
     if "gradients" in checks:
         verdict.check = "gradients"
         with verdict.timed("gradient"):
-            found = gradients_of(source, inputs, given)
-        _compare(verdict, program, found, {name: answer.gradients[name] for name in found})
+            gradients = gradients_of(source, inputs, given)
+        _compare(verdict, program, gradients, {name: answer.gradients[name] for name in gradients})
     if "tangents" in checks and verdict.outcome == AGREE:
         verdict.check = "tangents"
         tangents = directions_of(inputs, program.seed)
@@ -174,8 +174,8 @@ def gradients_of(op: Any, inputs: tuple[Any, ...], given: Mapping[str, torch.Ten
     outputs = _named(op, op(*leaves, *inputs[3:]))
     reached = [name for name, one in outputs.items() if one.requires_grad]
     ends, seeds = [outputs[name] for name in reached], [given[name] for name in reached]
-    found = torch.autograd.grad(ends, leaves, seeds, allow_unused=True, materialize_grads=True) if ends else leaves
-    return dict(zip("xwp", found, strict=True))
+    gradients = torch.autograd.grad(ends, leaves, seeds, allow_unused=True, materialize_grads=True) if ends else leaves
+    return dict(zip("xwp", gradients, strict=True))
 
 
 def tangents_of(op: Any, inputs: tuple[Any, ...], tangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -235,8 +235,8 @@ def _is_at_a_jump(program: Program, lang: ModuleType, draws: int = 8) -> bool:
     others = (said(*map(nudged, inputs)) for _ in range(draws))
     near = (
         torch.allclose(a, b, rtol=tolerance, atol=tolerance)
-        for found in others
-        for a, b in zip(here, found, strict=True)
+        for nearby in others
+        for a, b in zip(here, nearby, strict=True)
     )
     return not all(near)
 

@@ -20,7 +20,7 @@ PARTS = 10
 """Each engine's kernels in so many tests, of which the ordinary run takes one."""
 
 
-def told(campaign):
+def describe_failures(campaign):
     """What failed, for people."""
     lines = [f"{campaign.engine}: {dict(campaign.counts)}"]
     lines += [f"seed {one['seed']}: {one['outcome']} {one['words'][:600]}" for one in campaign.failures]
@@ -30,11 +30,11 @@ def told(campaign):
 def assert_all_agree(engine, seeds, log=None):
     campaign = Campaign(engine, seeds, log=log).run()
     assert len(campaign.outcomes) == len(seeds)
-    assert not campaign.failures, told(campaign)
+    assert not campaign.failures, describe_failures(campaign)
     agreed = campaign.counts[AGREE] + campaign.counts[TANGENTLESS] + campaign.counts[UNSTEADY]
-    assert agreed >= 0.98 * len(seeds), told(campaign)  # the grammar keeps clear of engines' mistakes
-    assert campaign.counts[UNSTEADY] <= max(1, 0.005 * len(seeds)), told(campaign)
-    assert campaign.counts[TANGENTLESS] <= 0.3 * len(seeds), told(campaign)
+    assert agreed >= 0.98 * len(seeds), describe_failures(campaign)  # the grammar keeps clear of engines' mistakes
+    assert campaign.counts[UNSTEADY] <= max(1, 0.005 * len(seeds)), describe_failures(campaign)
+    assert campaign.counts[TANGENTLESS] <= 0.3 * len(seeds), describe_failures(campaign)
 
 
 @pytest.mark.thinned(PARTS)
@@ -119,11 +119,11 @@ WITH_A_COSINE = """
 
 def test_a_disagreement_is_seen_and_made_small(lang64, monkeypatch):
     """With an interpreter's sine in place of its cosine, only kernels with a cosine fail."""
-    found = program(0, WITH_A_COSINE, ["y"], is_single=False)
-    assert judge(found, lang64).outcome == AGREE
+    wrong = program(0, WITH_A_COSINE, ["y"], is_single=False)
+    assert judge(wrong, lang64).outcome == AGREE
     monkeypatch.setitem(_rules.FLOAT_UNARY, "cos", _rules.FLOAT_UNARY["sin"])
-    assert judge(found, lang64).outcome == DISAGREE
-    small = shrunk(found, lambda one: judge(one, lang64).outcome == DISAGREE)
+    assert judge(wrong, lang64).outcome == DISAGREE
+    small = shrunk(wrong, lambda one: judge(one, lang64).outcome == DISAGREE)
     assert "lang.cos(" in small.source
     assert "lang.sin(" not in small.source
     assert "if " not in small.source
@@ -139,8 +139,8 @@ OTHER_NAMES_OF_ONE_ELEMENT = """
 
 def test_one_element_by_two_names(lang64):
     """Compiled as the engines would by themselves, it is wrong."""
-    found = program(1, OTHER_NAMES_OF_ONE_ELEMENT, ["y", "z"], is_single=False)
-    assert judge(found, lang64).outcome == AGREE
+    kernel = program(1, OTHER_NAMES_OF_ONE_ELEMENT, ["y", "z"], is_single=False)
+    assert judge(kernel, lang64).outcome == AGREE
 
 
 @pytest.mark.parametrize("line", ["v1 = x[i] + (w[i, 0] - x[i])", "v1 = w[i, 0] + 1e-3"])
@@ -151,14 +151,14 @@ def test_a_kernel_at_a_jump_is_told_from_a_wrong_one(lang64, monkeypatch, line):
         {line}
         y[i] = 0.3 if v1 > w[i, 0] else 0.7
 """
-    found = program(0, body, ["y"], is_single=False)
+    kernel = program(0, body, ["y"], is_single=False)
     monkeypatch.setitem(_rules.COMPARE, ">", lambda left, right: left <= right)  # an interpreter that is surely wrong
-    assert judge(found, lang64).outcome == (UNSTEADY if "x[i]" in line else DISAGREE)
+    assert judge(kernel, lang64).outcome == (UNSTEADY if "x[i]" in line else DISAGREE)
 
 
 def test_what_is_refused_is_no_agreement(lang64):
-    found = program(0, "    for i in x:\n        y[i] = x[i + 1]", ["y"], is_single=False)
-    verdict = judge(found, lang64)
+    kernel = program(0, "    for i in x:\n        y[i] = x[i + 1]", ["y"], is_single=False)
+    verdict = judge(kernel, lang64)
     assert verdict.outcome == REFUSED
     assert "not there" in verdict.words
 

@@ -43,9 +43,9 @@ def test_a_mistake_of_a_vector_form_is_seen(lang, monkeypatch, body):
     right = _single.strip_functions
 
     def wrong(kernel, **options):
-        found = right(kernel, **options)
-        body = tuple(walk.transform(one, with_sines) for one in found.body)
-        return found if found is kernel else replace(found, body=body)
+        transformed = right(kernel, **options)
+        body = tuple(walk.transform(one, with_sines) for one in transformed.body)
+        return transformed if transformed is kernel else replace(transformed, body=body)
 
     monkeypatch.setattr(_single, "strip_functions", wrong)
     verdict = judge_modes(program, lang, ["backward"], dtype=torch.float32)

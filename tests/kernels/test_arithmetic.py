@@ -46,10 +46,10 @@ def numbers_between(low, high, step):
     return torch.arange(ends[0], ends[1] + 1, step, dtype=torch.int32).view(torch.float32)
 
 
-def furthest(found, wanted):
+def furthest(actual, wanted):
     """Units in the last place by which numbers are off at most."""
     unit = 2.0 ** (torch.frexp(wanted)[1].double() - 24)
-    return ((found.double() - wanted).abs() / unit).max().item()
+    return ((actual.double() - wanted).abs() / unit).max().item()
 
 
 def test_exp_is_within_two_units_in_the_last_place(exp):

@@ -18,15 +18,15 @@ WORD = 2**32
 
 @functools.cache
 def built(lang, n_dims, n_features, interpolation, apart, atomic):
-    found = grid(
+    kernels = grid(
         lang, fp="f64", n_dims=n_dims, n_features=n_features, interpolation=interpolation, apart=apart, atomic=atomic
     )
     arrays = "x[n, d], table[t, f], scales[l]: f32, cells[l, _]: i32"
     scratch = "parts[2, n, d]" if apart else None
     return (
-        ts.op(f"{arrays} -> y[n, l * f]", init={"y": "empty"}, adjoint="source")(found.value),
-        ts.op(f"{arrays}, c[n, _] -> slope[n, d]", scratch=scratch, adjoint="source")(found.by_position),
-        ts.op(f"{arrays.replace('table[t, f], ', '')}, c[n, _] -> total[t, {n_features}]")(found.by_table),
+        ts.op(f"{arrays} -> y[n, l * f]", init={"y": "empty"}, adjoint="source")(kernels.value),
+        ts.op(f"{arrays}, c[n, _] -> slope[n, d]", scratch=scratch, adjoint="source")(kernels.by_position),
+        ts.op(f"{arrays.replace('table[t, f], ', '')}, c[n, _] -> total[t, {n_features}]")(kernels.by_table),
     )
 
 

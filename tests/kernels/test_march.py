@@ -20,10 +20,10 @@ DTYPES = {"f32": torch.float32, "f64": torch.float64}
 
 @functools.cache
 def built(lang, fp, skips):
-    found = kernels.march(lang, fp=fp, skips=skips)
+    march = kernels.march(lang, fp=fp, skips=skips)
     return (
-        ts.op(f"{READS}, begin[0]: i32 -> counts[n]: i32, runs[n, {kernels.RUNS}, 2]: i32, end[0]: i32")(found.count),
-        ts.op(f"{READS}, runs[n, _, 2]: i32, rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(found.fill),
+        ts.op(f"{READS}, begin[0]: i32 -> counts[n]: i32, runs[n, {kernels.RUNS}, 2]: i32, end[0]: i32")(march.count),
+        ts.op(f"{READS}, runs[n, _, 2]: i32, rays[n, 2]: i32 -> ray_index[s]: i32, t[s], steps[s]")(march.fill),
     )
 
 
@@ -98,18 +98,18 @@ def test_rounds_of_a_few_samples_are_the_samples_of_one_pass(lang):
         fill = built(lang, "f32", True)[1]
         n = len(given[0])
         counted, ray_index, t, steps = marched(built(lang, "f32", True), (given), numbers, 100_000)
-        begin, found = torch.zeros(n, dtype=torch.int32), []
+        begin, parts = torch.zeros(n, dtype=torch.int32), []
         for most in (1, 1, 3, 2, 40, 100_000):
             counts, runs, begin = count(*given, begin, *numbers, most)
             ends_ = counts.cumsum(0)
             rays = torch.stack([ends_ - counts, counts], 1).int()
-            found.append(fill(*given, runs, rays, *numbers, s=int(ends_[-1])))
+            parts.append(fill(*given, runs, rays, *numbers, s=int(ends_[-1])))
             assert (counts <= most).all()
-        rows = torch.cat([part[0] for part in found])
+        rows = torch.cat([part[0] for part in parts])
         order = torch.sort(rows, stable=True).indices
         assert torch.equal(rows[order], ray_index) and counted.sum() == len(rows)
-        assert torch.equal(torch.cat([part[1] for part in found])[order], t)
-        assert torch.equal(torch.cat([part[2] for part in found])[order], steps)
+        assert torch.equal(torch.cat([part[1] for part in parts])[order], t)
+        assert torch.equal(torch.cat([part[2] for part in parts])[order], steps)
 
 
 def test_a_pass_that_finds_other_samples_stays_in_its_place(lang):
@@ -122,8 +122,8 @@ def test_a_pass_that_finds_other_samples_stays_in_its_place(lang):
     rays = torch.stack([ends - wrong, wrong], 1).int()
     ray_index, t, steps = fill(*given, runs, rays, *numbers, s=int(ends[-1]))
     assert torch.equal(ray_index, torch.repeat_interleave(torch.arange(len(wrong)), wrong).int())
-    for (start, size), found in zip(rays.tolist(), counts.tolist(), strict=True):
-        assert (steps[start : start + min(size, found)] > 0).all()
+    for (start, size), filled in zip(rays.tolist(), counts.tolist(), strict=True):
+        assert (steps[start : start + min(size, filled)] > 0).all()
         assert (t[start : start + size].diff() >= 0).all()
 
 

@@ -59,8 +59,8 @@ def test_the_sanitizer_finds_nothing(lang, ops):
     for spec, kernel, named in ops(lang):
         op = ts.op(spec)(kernel)
         inputs = {item.name: drawn(item, sizes) for item in op.spec.inputs}
-        found = seen(op, **inputs, **named)
-        assert not found.errors and "TS608" not in found.rules, "\n".join(map(str, found))
+        findings = seen(op, **inputs, **named)
+        assert not findings.errors and "TS608" not in findings.rules, "\n".join(map(str, findings))
 
 
 def test_the_sanitizer_sees_rays_that_share_a_sample(lang):

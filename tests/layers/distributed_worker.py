@@ -102,8 +102,8 @@ def main(engines, folder):
     dist.init_process_group("gloo")
     for engine in engines:
         ts.init("cpu", engine=engine)
-        found = trained(load_quietly(engine), dist.get_rank(), dist.get_world_size())
-        torch.save(found, folder / f"{engine}-{dist.get_rank()}.pt")
+        gradients = trained(load_quietly(engine), dist.get_rank(), dist.get_world_size())
+        torch.save(gradients, folder / f"{engine}-{dist.get_rank()}.pt")
     dist.destroy_process_group()
 
 

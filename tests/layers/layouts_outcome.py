@@ -65,16 +65,16 @@ def _told(layer: Any, row: Row) -> str:
             return "WRONG: values"
     if not any(y.requires_grad for y in results):
         return "no gradient"
-    told = {_told_of_gradient(x, w, y) for (x, w), y in zip(calls, results, strict=True)}
-    return " and ".join(sorted(told))
+    outcomes = {_told_of_gradient(x, w, y) for (x, w), y in zip(calls, results, strict=True)}
+    return " and ".join(sorted(outcomes))
 
 
 def _told_of_gradient(x: torch.Tensor, w: torch.Tensor, y: torch.Tensor) -> str:
     cotangent = torch.randn_like(y)
-    found = torch.autograd.grad(y, [x, w], cotangent, allow_unused=True)
+    gradients = torch.autograd.grad(y, [x, w], cotangent, allow_unused=True)
     truth = torch.autograd.grad(x * x * w, [x, w], cotangent)
-    missing = [name for name, gradient in zip("xw", found, strict=True) if gradient is None]
-    for gradient, right in zip(found, truth, strict=True):
+    missing = [name for name, gradient in zip("xw", gradients, strict=True) if gradient is None]
+    for gradient, right in zip(gradients, truth, strict=True):
         if gradient is not None and not torch.allclose(gradient, right):
             return "WRONG: gradient"
     return f"no gradient for {', '.join(missing)}" if missing else "right"

@@ -67,7 +67,7 @@ def read(page: str) -> dict[Cell, str]:
     body = page.partition(BEGIN)[2].partition(END)[0].splitlines()
     numbered = [line.partition(". ") for line in body if line[:1].isdigit()]
     messages = {number: text for number, _, text in numbered}
-    found: dict[Cell, str] = {}
+    words: dict[Cell, str] = {}
     columns: list[str] = []
     for line in (line for line in body if line.startswith("|")):
         row, *cells = [cell.strip() for cell in line.strip("|").split("|")]
@@ -75,8 +75,8 @@ def read(page: str) -> dict[Cell, str]:
             columns = cells
         elif row != "---":
             for column, cell in zip(columns, cells, strict=True):
-                found |= {Cell(row, column, engine): _long(cell, engine, messages) for engine in ENGINES}
-    return found
+                words |= {Cell(row, column, engine): _long(cell, engine, messages) for engine in ENGINES}
+    return words
 
 
 def _long(cell: str, engine: str, messages: dict[str, str]) -> str:

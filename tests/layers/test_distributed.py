@@ -46,5 +46,5 @@ def test_gradients_of_two_processes_are_those_of_one(lang, folder, worker):
     assert {"tin.w", "kernel", "first.weight", "first.bias"} == set(expected["parameters"])
     assert all(gradient.abs().max() > 1e-3 for gradient in expected["gradients"][0].values())
     for rank in (0, 1):
-        found = torch.load(folder / f"{lang.__name__}-{rank}.pt", weights_only=True)
-        torch.testing.assert_close(found, expected)
+        gradients = torch.load(folder / f"{lang.__name__}-{rank}.pt", weights_only=True)
+        torch.testing.assert_close(gradients, expected)

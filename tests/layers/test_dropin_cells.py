@@ -81,10 +81,10 @@ def check_cell(layers, lang, w_batched, x_batched, persistent, managed):
         tube = tube.register_output_tensor(made, F64, "y", True)
         tube = tube.register_kernel(weigh, ["w", "x", "s"]).register_kernel(combine, ["s", "x", "y"], 2.0).finish()
         w, x = (torch.randn(*([2] if b else []), 3, dtype=F64, requires_grad=True) for b in (w_batched, x_batched))
-        found, right = tube(w, x), expected(w, x, w_needs, x_needs, s_needs)
-        torch.testing.assert_close(found.detach(), right.detach())
+        y, right = tube(w, x), expected(w, x, w_needs, x_needs, s_needs)
+        torch.testing.assert_close(y.detach(), right.detach())
         cotangent = torch.randn_like(right)
-        pairs = zip(gradients(found, (w, x), cotangent), gradients(right, (w, x), cotangent), strict=True)
+        pairs = zip(gradients(y, (w, x), cotangent), gradients(right, (w, x), cotangent), strict=True)
         for name, (mine, truth) in zip("wx", pairs, strict=True):
             where = f"gradient of {name}, needs {w_needs}, {x_needs}, {s_needs}"
             torch.testing.assert_close(mine, truth, msg=lambda words, where=where: f"{where}: {words}")

@@ -131,17 +131,17 @@ def test_a_manager_of_vectors(layers, lang64):
 
 
 def test_a_manager_is_told_the_shape_and_whether_there_is_a_gradient(layers, lang64):
-    told = []
+    calls = []
 
     class Noting(placed_in(layers, lang64, lambda builder, shape: builder.dense(lang64.i, shape))):
         def construct_field(self, fields_builder, concrete_tensor_shape, needs_grad):
-            told.append((tuple(concrete_tensor_shape), needs_grad))
+            calls.append((tuple(concrete_tensor_shape), needs_grad))
             return super().construct_field(fields_builder, concrete_tensor_shape, needs_grad)
 
     tube = tube_of(layers, lang64, Noting())
     x = leaf(3)
     agree(tube(x), 3 * x**2, [x])
-    assert ((3,), True) in told
+    assert ((3,), True) in calls
 
 
 def test_batched_outputs_and_intermediates_with_managers(layers, lang64):

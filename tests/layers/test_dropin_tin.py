@@ -40,9 +40,9 @@ def test_one_input_one_output(layers, lang64, name):
 def test_a_tensor_of_another_float_dtype_is_converted(layers, lang64):
     scene = Scene(layers, lang64)
     given = leaf(4, dtype=torch.float32)
-    found = scene.registered().register_kernel(scene.times(), 2.0).finish()(given)
-    assert found.dtype == torch.float64
-    found.sum().backward()
+    y = scene.registered().register_kernel(scene.times(), 2.0).finish()(given)
+    assert y.dtype == torch.float64
+    y.sum().backward()
     assert given.grad.dtype == torch.float32 and torch.equal(given.grad, torch.full((4,), 2.0))
 
 
@@ -59,9 +59,9 @@ def test_inputs_are_filled_and_outputs_returned_in_the_order_of_registration(lay
     tin = layers.EmptyTin(CPU, True).register_input_field(b).register_input_field(a)
     tin = tin.register_output_field(q).register_output_field(p).register_kernel(both).finish()
     first, second = leaf(3), leaf(3)
-    found = tin(first, second)
-    assert isinstance(found, tuple)
-    agree(found, (second - 2 * first, second * first), [first, second])
+    outputs = tin(first, second)
+    assert isinstance(outputs, tuple)
+    agree(outputs, (second - 2 * first, second * first), [first, second])
     q_alone, _ = tin(first, second)  # nobody asks for p's share
     agree(q_alone, second - 2 * first, [first, second])
 

@@ -42,8 +42,8 @@ def test_an_output_that_no_kernel_writes_shows_what_is_in_it(layers, lang64):
             y[i] = 2.0 * x[i]
 
     tin = layers.EmptyTin(CPU, True).register_input_field(x).register_output_field(y).register_output_field(z)
-    found, untouched = tin.register_kernel(double).finish()(leaf(3))
-    assert untouched.tolist() == [4.0] * 3 and found.requires_grad
+    written, untouched = tin.register_kernel(double).finish()(leaf(3))
+    assert untouched.tolist() == [4.0] * 3 and written.requires_grad
 
 
 def test_one_field_is_input_and_output(layers, lang64):

@@ -198,10 +198,10 @@ def test_dims_of_an_output_are_calculated(layers, lang64, calculator, persistent
 
 
 def test_a_calculator_is_told_the_name_the_registered_dims_and_the_shapes(layers, lang64):
-    told, dims = [], (2, layers.MatchDim("n"))
+    calls, dims = [], (2, layers.MatchDim("n"))
 
     def calculator(*arguments):
-        told.append(arguments)
+        calls.append(arguments)
         return (2, layers.MatchDim("n"))
 
     tube = layers.Tube().register_input_tensor(dims, F64, "x").register_output_tensor(calculator, F64, "y", True)
@@ -210,7 +210,7 @@ def test_a_calculator_is_told_the_name_the_registered_dims_and_the_shapes(layers
     tube = tube.register_kernel(square(lang64), ["between", "y"], name="b").finish()
     x = leaf(2, 3)
     agree(tube(x), x**4, [x])
-    [(name, registered, shapes), *_] = told
+    [(name, registered, shapes), *_] = calls
     assert name == "y" and dict(registered) == {"x": dims}
     assert {name: tuple(shape) for name, shape in shapes.items()} == {"x": (2, 3)}
 
@@ -270,9 +270,9 @@ def test_several_outputs_in_the_order_of_registration_one_without_a_gradient(lay
         return made.register_kernel(both, ["a", "b", "p", "q"]).finish()
 
     b, a = leaf(3), leaf(3)
-    found = tube(True)(b, a)
-    assert isinstance(found, tuple)
-    agree(found, (a - b, a * b), [a, b])
+    outputs = tube(True)(b, a)
+    assert isinstance(outputs, tuple)
+    agree(outputs, (a - b, a * b), [a, b])
     q, p = tube(False)(b, a)
     assert not p.requires_grad
     torch.testing.assert_close(p, (a * b).detach())

@@ -93,6 +93,6 @@ def test_a_moving_average_in_place(lang64):
     given = [rand(4).requires_grad_() for _ in range(2)]
     twins = [one.detach().clone().requires_grad_() for one in given]
     wanted = (0.9 * twins[0] + 0.1 * twins[1].square()).square()
-    found = layer(*given)
-    cases.assert_close(found, wanted)
-    cases.assert_close(torch.autograd.grad(found.sum(), given), torch.autograd.grad(wanted.sum(), twins))
+    averages = layer(*given)
+    cases.assert_close(averages, wanted)
+    cases.assert_close(torch.autograd.grad(averages.sum(), given), torch.autograd.grad(wanted.sum(), twins))

@@ -104,7 +104,7 @@ def good(x: ti.types.ndarray(), k: ti.types.ndarray(), y: ti.types.ndarray(), r:
 """
 
 
-def found(text):
+def bounds_findings(text):
     return [one for one in lint_file("k.py", text) if one.rule == "TS109"]
 
 
@@ -112,8 +112,8 @@ def found(text):
 def test_what_is_certain_is_named_and_nothing_else(body):
     text = HEAD + body
     marked = [number for number, line in enumerate(text.splitlines(), 1) if line.endswith("#!")]
-    assert [one.line for one in found(text)] == marked
-    assert {one.severity for one in found(text)} <= {"error"}
+    assert [one.line for one in bounds_findings(text)] == marked
+    assert {one.severity for one in bounds_findings(text)} <= {"error"}
 
 
 WORDS = {
@@ -128,7 +128,7 @@ WORDS = {
 @pytest.mark.parametrize("line", WORDS)
 def test_the_words(line):
     head = '@ts.op("x[n] -> y[n]")\n@ti.kernel\ndef k(x: ti.types.ndarray(), y: ti.types.ndarray()):\n'
-    (one,) = found(f"{HEAD}{head}    for i in x:\n        {line}\n")
+    (one,) = bounds_findings(f"{HEAD}{head}    for i in x:\n        {line}\n")
     words, remedy = WORDS[line]
     assert words in one.message and "is outside `" in one.message
     assert one.remedy.startswith(remedy) and bool(one.remedy) == bool(remedy)
@@ -165,4 +165,4 @@ def test_kernels_of_the_fuzz_stay_inside():
     for seed in range(60):
         program = write(seed)
         decorated = program.source.replace("def kernel(", f'@ts.op("{program.spec}")\n@lang.kernel\ndef kernel(')
-        assert found(f"import tinsmith as ts\nimport taichi as lang\n{decorated}") == [], program.source
+        assert bounds_findings(f"import tinsmith as ts\nimport taichi as lang\n{decorated}") == [], program.source

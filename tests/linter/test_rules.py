@@ -1198,12 +1198,12 @@ def marked(text):
 @pytest.mark.parametrize("engine", HEAD)
 def test_in_a_file_that_nobody_runs(name, engine):
     rule, severity, alone, wrong, right = CASES[name]
-    found = lint_file("kernels.py", text_of(wrong, engine))
+    findings = lint_file("kernels.py", text_of(wrong, engine))
     if alone and alone != engine:
-        assert not lines_of(found, rule)
+        assert not lines_of(findings, rule)
         return
-    assert lines_of(found, rule) == marked(text_of(wrong, engine)), found
-    (finding,) = [one for one in found if one.rule == rule]
+    assert lines_of(findings, rule) == marked(text_of(wrong, engine)), findings
+    (finding,) = [one for one in findings if one.rule == rule]
     assert finding.severity == severity
     assert finding.path == "kernels.py"
     assert finding.column > 0

@@ -12,7 +12,7 @@ from tinsmith.linter import lint_file, lint_kernels
 pytestmark = pytest.mark.thinned(3)
 
 
-def found(text, path="k.py"):
+def rules_of(text, path="k.py"):
     return [(one.rule, one.line) for one in lint_file(path, textwrap.dedent(text)) if one.severity != "info"]
 
 
@@ -27,8 +27,8 @@ def test_an_input_that_is_written():
             w[i] = 0.0
             y[i] = x[i]
     """
-    assert found(text) == [("TS103", 8)]
-    assert not found(text.replace("x[n], w[n] -> y[n]", "x[n] -> y[n], w[n]"))
+    assert rules_of(text) == [("TS103", 8)]
+    assert not rules_of(text.replace("x[n], w[n] -> y[n]", "x[n] -> y[n], w[n]"))
 
 
 def test_an_op_that_a_call_makes():
@@ -42,7 +42,7 @@ def test_an_op_that_a_call_makes():
 
     op = ts.op("x[n] -> y[n]")(k)
     """
-    assert found(text) == [("TS103", 7)]
+    assert rules_of(text) == [("TS103", 7)]
 
 
 @pytest.mark.parametrize("static", ["ti.static", "static"])
@@ -63,8 +63,8 @@ def test_a_loop_that_is_unrolled_keeps_nothing(static):
                 p = p * x[j] * q
             y[i] = p
     """
-    assert not found(text)
-    assert found(text.replace(f"{static}(range(8))", "range(8)")) == [("TS204", 11)]
+    assert not rules_of(text)
+    assert rules_of(text.replace(f"{static}(range(8))", "range(8)")) == [("TS204", 11)]
 
 
 @pytest.mark.parametrize("loop", ["for i in x:", "for _ in range(1):"])
@@ -80,9 +80,9 @@ def test_an_output_that_is_read_first(loop):
         for j in x:
             y[j] = x[j]
     """
-    assert ("TS104", 8) in found(text)
+    assert ("TS104", 8) in rules_of(text)
     turned = text.replace("z[0] += y[0] * x[0]", "y[0] += x[0]; z[0] += y[0]")
-    assert "TS104" not in [rule for rule, _ in found(turned)]
+    assert "TS104" not in [rule for rule, _ in rules_of(turned)]
 
 
 def output_of(loop, statement, before=""):
@@ -110,9 +110,9 @@ def output_of(loop, statement, before=""):
     ],
 )
 def test_an_output_that_is_scaled_before_anything_was_written(loop, statement):
-    assert ("TS104", 10) in found(output_of(loop, statement))
+    assert ("TS104", 10) in rules_of(output_of(loop, statement))
     written = output_of(loop, statement, "y[0, 0] = 1.0")
-    assert "TS104" not in [rule for rule, _ in found(written)]
+    assert "TS104" not in [rule for rule, _ in rules_of(written)]
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_output_that_is_scaled_before_anything_was_written(loop, statement):
     ],
 )
 def test_an_output_that_may_begin_at_zero_or_be_another_iteration_s(loop, statement):
-    assert "TS104" not in [rule for rule, _ in found(output_of(loop, statement))]
+    assert "TS104" not in [rule for rule, _ in rules_of(output_of(loop, statement))]
 
 
 def test_what_an_earlier_kernel_of_a_chain_wrote_is_there(lang):
@@ -199,11 +199,11 @@ def test_fields_of_an_object():
                 self.sum[None] = self.slowed(self.x[i])
                 self.x[i] = ti.sin(self.x[i])
     """
-    assert found(text) == [("TS105", 18), ("TS101", 19)]
-    told = {one.rule: one for one in lint_file("k.py", textwrap.dedent(text))}
-    assert "`self.sum`" in told["TS105"].message
-    assert "`self.x`" in told["TS101"].message
-    assert (told["TS409"].line, told["TS409"].severity) == (13, "info")
+    assert rules_of(text) == [("TS105", 18), ("TS101", 19)]
+    by_rule = {one.rule: one for one in lint_file("k.py", textwrap.dedent(text))}
+    assert "`self.sum`" in by_rule["TS105"].message
+    assert "`self.x`" in by_rule["TS101"].message
+    assert (by_rule["TS409"].line, by_rule["TS409"].severity) == (13, "info")
 
 
 def test_an_array_that_is_handed_on():
@@ -219,7 +219,7 @@ def test_an_array_that_is_handed_on():
         for i in range(9):
             mark(y, i)
     """
-    assert found(text) == [("TS106", 6)]
+    assert rules_of(text) == [("TS106", 6)]
 
 
 def test_kernels_of_a_factory():
@@ -231,7 +231,7 @@ def test_kernels_of_a_factory():
                 y[n] = x[i]
         return k
     """
-    assert found(text) == [("TS105", 6)]
+    assert rules_of(text) == [("TS105", 6)]
 
 
 @pytest.mark.parametrize("text", ["import warp as wp", "from numba import cuda as wp"])
@@ -267,7 +267,7 @@ def test_a_comment_behind_a_joined_line_and_one_that_leaves_the_next_mistake_nam
                 x[i]  # tinsmith: ignore[TS105]
             y[1] = x[i]
     """
-    assert found(text) == [("TS105", 9)]
+    assert rules_of(text) == [("TS105", 9)]
 
 
 def test_unrolled_loops_by_a_name_of_their_own():
@@ -283,7 +283,7 @@ def test_unrolled_loops_by_a_name_of_their_own():
                 s = s * x[j]
             y[i] = s
     """
-    assert not found(text)
+    assert not rules_of(text)
 
 
 def test_a_list_of_fields_is_not_one_array():
@@ -296,7 +296,7 @@ def test_a_list_of_fields_is_not_one_array():
         for i in z[level]:
             z[level][i] = z[level + 1][i // 2]
     """
-    assert not found(text)
+    assert not rules_of(text)
 
 
 def test_a_file_that_is_no_python():
@@ -318,8 +318,8 @@ def test_functions_and_specs_of_what_lives(lang):
             y[i] = rooted(x[i])
             z[i] += x[i] * 0.5
 
-    told = lint_kernels([k.kernel], k.spec)
-    errors = [one for one in told if one.severity == "error"]
+    findings = lint_kernels([k.kernel], k.spec)
+    errors = [one for one in findings if one.severity == "error"]
     assert [one.rule for one in errors] == ["TS301", "TS301"]  # in the function, and z holds integers
     assert "`n` holds integers" in errors[0].message
 
@@ -329,8 +329,8 @@ def test_random_kernels_have_no_errors(name):
     """They are right: the fuzz compares what they compute with what the interpreter says."""
     for seed in range(ENGINES.index(name), 300, 2):
         source = write(seed).source.replace("def kernel(", "@lang.kernel\ndef kernel(")
-        told = lint_file(f"{seed}.py", f"import {name} as lang\n{source}")
-        assert not [one for one in told if one.severity == "error"]
+        findings = lint_file(f"{seed}.py", f"import {name} as lang\n{source}")
+        assert not [one for one in findings if one.severity == "error"]
 
 
 # Fields that functions name themselves -----------------------------------------------------------
@@ -489,7 +489,7 @@ def test_a_parameter_that_is_made_from_itself_is_no_number_that_is_known():
         for i in x:
             y[i] = x[i] * half(n)
     """
-    assert not found(text)
+    assert not rules_of(text)
 
 
 def test_a_local_that_a_loop_carries_through_a_function_with_two_results():
@@ -507,5 +507,5 @@ def test_a_local_that_a_loop_carries_through_a_function_with_two_results():
             a, b = turn(a, b)
             y[i] = x[i]
     """
-    assert ("TS105", 12) in found(text)
-    assert ("TS105", 12) not in found(text.replace("= turn(a, b)", "= turn(x[i], 0.0)"))
+    assert ("TS105", 12) in rules_of(text)
+    assert ("TS105", 12) not in rules_of(text.replace("= turn(a, b)", "= turn(x[i], 0.0)"))

@@ -135,9 +135,9 @@ REFUSED = [
 
 @pytest.mark.parametrize(("config", "words"), REFUSED)
 def test_refused(config, words):
-    with pytest.raises(ConfigError) as told:
+    with pytest.raises(ConfigError) as caught:
         create_from_config(2, 3, config)
-    assert words in str(told.value)
+    assert words in str(caught.value)
 
 
 def test_no_file(tmp_path):

@@ -54,13 +54,13 @@ def test_a_step_is_what_torchs_own_loop_does(config, loss):
     for step in range(5):
         x, target = batch(step)
         torch.manual_seed(step)
-        told = trainer.training_step(x, target)
+        returned = trainer.training_step(x, target)
         torch.manual_seed(step)
         optimizer.zero_grad()
         value = criterion(theirs(x), target)
         value.backward()
         optimizer.step()
-        assert torch.equal(told, value.detach()) and not told.requires_grad
+        assert torch.equal(returned, value.detach()) and not returned.requires_grad
     assert torch.equal(weights(ours), weights(theirs))
     assert trainer.step == 5
 
@@ -132,7 +132,7 @@ TABLE = {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 6, "base_resol
 @pytest.mark.parametrize("names", [["params"], ["encoding.params"], ["encoding.params", "params"]])
 def test_a_few_learn_with_an_optimizer_of_some_parameters_in_any_order(names):
     x, target = batch(0, 2, 3)
-    found = []
+    trained = []
     for at in (None, [0, 1, 2, 3, 4, 5]):
         model = NetworkArray((2, 3), 2, 3, NETWORK, TABLE)
         optimizer = RowOptimizer([model.get_parameter(name) for name in names], {"otype": "SGD", "learning_rate": 0.1})
@@ -141,8 +141,8 @@ def test_a_few_learn_with_an_optimizer_of_some_parameters_in_any_order(names):
         Trainer(model, optimizer, "L2").training_step(*shown, at=at)
         changed = [name for name, p in model.named_parameters() if not torch.equal(p, before[name])]
         assert sorted(changed) == sorted(names)
-        found.append(weights(model))
-    torch.testing.assert_close(*found)
+        trained.append(weights(model))
+    torch.testing.assert_close(*trained)
 
 
 def test_a_few_learn_after_a_part_was_frozen():
@@ -459,13 +459,13 @@ def _logged(folder):
 def test_tensorboard_gets_losses_and_rates(engine, tmp_path):
     pytest.importorskip("tensorboard")
     trainer = Trainer(array(engine), ADAM, "L2", log_dir=tmp_path, log_every=2)
-    told = {step + 1: trainer.training_step(*batch(step, 2, 3)) for step in range(5)}
+    losses = {step + 1: trainer.training_step(*batch(step, 2, 3)) for step in range(5)}
     trainer.log(psnr=31.5)
     trainer.close()
     logged = _logged(tmp_path)
     assert set(logged) == {"loss", "loss_of_the_worst", "learning_rate", "psnr"}
-    assert logged["loss"] == pytest.approx({step: told[step].mean().item() for step in (2, 4)})
-    assert logged["loss_of_the_worst"] == pytest.approx({step: told[step].max().item() for step in (2, 4)})
+    assert logged["loss"] == pytest.approx({step: losses[step].mean().item() for step in (2, 4)})
+    assert logged["loss_of_the_worst"] == pytest.approx({step: losses[step].max().item() for step in (2, 4)})
     assert logged["learning_rate"] == pytest.approx({2: 0.01, 4: 0.01}) and logged["psnr"] == {5: 31.5}
 
 

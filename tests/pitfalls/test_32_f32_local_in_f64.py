@@ -23,9 +23,9 @@ def sums(lang):
 
 
 def test_the_literal_is_named(lang, draw):
-    found = seen(sums(lang), draw(10))
-    assert found.rules == {"TS609"}
-    narrow = found.one("TS609", "here")
+    findings = seen(sums(lang), draw(10))
+    assert findings.rules == {"TS609"}
+    narrow = findings.one("TS609", "here")
     assert "it is float32" in narrow.message
     assert pointed(narrow).startswith("s = 0.0")
     assert seen(sums(lang), draw(10).float()) == []

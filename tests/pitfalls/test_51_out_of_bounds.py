@@ -19,9 +19,9 @@ def slopes(lang64):
 
 
 def test_the_index_is_named_and_nothing_is_launched(slopes, draw):
-    found = seen(slopes, draw(5))
-    assert found.rules == {"TS604"}
-    outside = found.one("TS604", "here")
+    findings = seen(slopes, draw(5))
+    assert findings.rules == {"TS604"}
+    outside = findings.one("TS604", "here")
     assert outside.severity == "error"
     assert "`x[5]` is read in iteration i = 4, and `x` has the shape (5,)" in outside.message
     assert pointed(outside).startswith("x[i + 1]")

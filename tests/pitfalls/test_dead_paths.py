@@ -86,8 +86,8 @@ def slopes_of(op):
 
 
 def slopes_in_a_batch(op):
-    found = torch.func.vmap(torch.func.grad(lambda x, b: op(x, b).sum()))(X[:, None], B[:, None])
-    return found[:, 0]
+    slopes = torch.func.vmap(torch.func.grad(lambda x, b: op(x, b).sum()))(X[:, None], B[:, None])
+    return slopes[:, 0]
 
 
 def tangents_of(op):
@@ -105,8 +105,8 @@ REVERSE = {"backward": slopes_of, "vmap": slopes_in_a_batch, "oracle": oracle_of
 @pytest.mark.parametrize("path", PATHS)
 def test_a_path_that_is_not_taken_has_no_part(lang64, path, mode):
     body, wanted = PATHS[path]
-    found = {**REVERSE, "forward": tangents_of}[mode](op_of(lang64, body))
-    torch.testing.assert_close(found, torch.tensor(wanted, dtype=torch.float64))
+    derivatives = {**REVERSE, "forward": tangents_of}[mode](op_of(lang64, body))
+    torch.testing.assert_close(derivatives, torch.tensor(wanted, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("mode", REVERSE)
@@ -122,10 +122,10 @@ def test_forward_mode_multiplies_with_0_as_torch_does(lang64):
     def twin(x):
         return torch.where(x > 0.0, 1.0, 0.0) * torch.relu(x).sqrt() + x
 
-    found = tangents_of(op_of(lang64, FACTORS["a flag"][0]))
+    tangents = tangents_of(op_of(lang64, FACTORS["a flag"][0]))
     _, wanted = torch.func.jvp(twin, (X,), (torch.ones_like(X),))
     assert wanted.isnan().tolist() == [True, True, False]
-    torch.testing.assert_close(found, wanted, equal_nan=True)
+    torch.testing.assert_close(tangents, wanted, equal_nan=True)
 
 
 def test_a_cotangent_of_0_has_a_derivative(lang64):

@@ -31,18 +31,18 @@ VERDICTS = {"right": set(), "wrong": {"TS701"}, "differs": set(), "refuses": {"T
 @pytest.mark.parametrize("name", TEXTS)
 def test_lint_says_what_is_marked_and_nothing_else(name, engine_name):
     text = text_of(name, engine_name)
-    found = lint_file("kernels.py", text)
-    assert {(one.rule, one.line) for one in found} == marked(text, engine_name)
+    findings = lint_file("kernels.py", text)
+    assert {(one.rule, one.line) for one in findings} == marked(text, engine_name)
 
 
 @pytest.mark.parametrize("engine_name", ENGINES)
 @pytest.mark.parametrize("name", TEXTS)
 def test_lint_names_the_engine_that_is_wrong(name, engine_name):
     given = getattr(BY_NAME[name], engine_name)
-    found = lint_file("kernels.py", text_of(name, engine_name))
-    naming = [one for one in found if engine_name.capitalize() in one.message]
+    findings = lint_file("kernels.py", text_of(name, engine_name))
+    naming = [one for one in findings if engine_name.capitalize() in one.message]
     if given.startswith(("wrong", "dies", "refuses, ")) and name not in AFTER_A_RUN | OF_A_SETTING:
-        assert naming or {one.rule for one in found} & OF_NUMBERS
+        assert naming or {one.rule for one in findings} & OF_NUMBERS
     assert {one.severity for one in naming} <= {"warning"}
 
 
@@ -58,14 +58,14 @@ def inputs(request):
 
 @pytest.mark.parametrize("name", RUN)
 def test_the_sanitizer_says_what_is_marked_and_nothing_else(name, engine, op, inputs):
-    found = seen(op, *inputs)
-    assert {(one.rule, one.line) for one in found} == marked(text_of(name, engine), "sanitizer")
+    findings = seen(op, *inputs)
+    assert {(one.rule, one.line) for one in findings} == marked(text_of(name, engine), "sanitizer")
 
 
 @pytest.mark.parametrize("name", [SINGLE])
 def test_the_sanitizer_names_what_is_single_by_default(name, lang, engine, inputs):
-    found = seen(op_of(BY_NAME[name], engine), *inputs)
-    assert {(one.rule, one.line) for one in found} == marked(text_of(name, engine), "sanitizer")
+    findings = seen(op_of(BY_NAME[name], engine), *inputs)
+    assert {(one.rule, one.line) for one in findings} == marked(text_of(name, engine), "sanitizer")
 
 
 @pytest.mark.parametrize("name", COMPILED)
@@ -79,8 +79,8 @@ def test_the_engine_s_gradient_is_what_the_page_says(name, engine, op, inputs):
     """On Quadrants with its gradient stack, as tests run it."""
     given = getattr(BY_NAME[name], engine)
     word = re.search(r"(\w+) (?:with its gradient stack|through tinsmith)", given) or re.match(r"(\w+)", given)
-    found = ts.gradcheck(op, *inputs, adjoint="engine").findings
-    errors = [one for one in found if one.severity == "error"]
+    findings = ts.gradcheck(op, *inputs, adjoint="engine").findings
+    errors = [one for one in findings if one.severity == "error"]
     assert {one.rule for one in errors} == VERDICTS[word[1]]
     for one in errors:
         line = text_of(name, engine).splitlines()[one.line - 1]

@@ -225,14 +225,14 @@ def op_of(lang, expression):
 
 
 def points_of(expression):
-    found = [(a, OTHER if b is None else b) for name, a, b, *_ in ROWS if name == expression]
-    return tuple(torch.tensor(column, dtype=torch.float64) for column in zip(*found, strict=True))
+    pairs = [(a, OTHER if b is None else b) for name, a, b, *_ in ROWS if name == expression]
+    return tuple(torch.tensor(column, dtype=torch.float64) for column in zip(*pairs, strict=True))
 
 
 def gradients(f, points, seed):
     a, b = (x.clone().requires_grad_() for x in points)
-    found = torch.autograd.grad(f(a, b), (a, b), torch.full_like(a, seed), allow_unused=True)
-    return [torch.zeros_like(a) if g is None else g.detach() for g in found]
+    grads = torch.autograd.grad(f(a, b), (a, b), torch.full_like(a, seed), allow_unused=True)
+    return [torch.zeros_like(a) if g is None else g.detach() for g in grads]
 
 
 def test_every_expression_is_in_the_table():
@@ -263,8 +263,8 @@ def test_no_incoming_gradient_is_no_gradient(lang64, expression):
     op, points = op_of(lang64, expression), points_of(expression)
     zero = torch.zeros_like(points[0])
     answer = ts.oracle(op, *points, cotangents=zero)
-    for found in (*gradients(op, points, 0.0), answer.gradients["a"], answer.gradients["b"]):
-        torch.testing.assert_close(found, zero)
+    for gradient in (*gradients(op, points, 0.0), answer.gradients["a"], answer.gradients["b"]):
+        torch.testing.assert_close(gradient, zero)
 
 
 # Where the gradient is an engine's own: the page's second table -----------------------------------
@@ -302,9 +302,9 @@ def test_the_table_was_found():
 @pytest.mark.parametrize("expression", [one for one in TWINS if one != "round(a)"])
 def test_derivatives_on_fields(lang64, expression):
     points = points_of(expression)
-    found = gradients(layer_of(lang64, expression, len(points[0])), points, 1.0)
+    columns = gradients(layer_of(lang64, expression, len(points[0])), points, 1.0)
     rows = [row for row in ROWS if row[0] == expression]
-    for row, *mine in zip(rows, *found, strict=True):
+    for row, *mine in zip(rows, *columns, strict=True):
         texts = DIFFERENT.get(row[:3])
         wanted = row[3:] if texts is None else [float(TEXTS[t] or 0) if t in TEXTS else float(t) for t in texts]
         for one, other in zip(mine, wanted, strict=True):
@@ -315,9 +315,9 @@ def test_derivatives_on_fields(lang64, expression):
 def test_generated_derivatives_on_fields(lang64, expression):
     """They are those of ops."""
     points = points_of(expression)
-    found = gradients(layer_of(lang64, expression, len(points[0]), "auto"), points, 1.0)
+    columns = gradients(layer_of(lang64, expression, len(points[0]), "auto"), points, 1.0)
     rows = [row for row in ROWS if row[0] == expression]
-    for row, *mine in zip(rows, *found, strict=True):
+    for row, *mine in zip(rows, *columns, strict=True):
         for one, other in zip(mine, row[3:], strict=True):
             assert one.item() == pytest.approx(0.0 if other is None else other, nan_ok=True), row
 
@@ -325,8 +325,8 @@ def test_generated_derivatives_on_fields(lang64, expression):
 @pytest.mark.parametrize("expression", sorted({name for name, *_ in INFINITE}))
 def test_no_incoming_gradient_is_none_but_not_a_number(lang64, expression):
     points = points_of(expression)
-    found = gradients(layer_of(lang64, expression, len(points[0])), points, 0.0)
-    assert any(one.isnan().any() for one in found)
+    columns = gradients(layer_of(lang64, expression, len(points[0])), points, 0.0)
+    assert any(one.isnan().any() for one in columns)
 
 
 def test_a_tie_goes_to_the_second(lang64):

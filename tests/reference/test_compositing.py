@@ -12,17 +12,17 @@ def test_uniform_fog_hides_as_the_law_of_beer_and_lambert_says():
     density, length, n = 0.7, 3.0, 50
     steps = torch.full((1, n), length / n, dtype=torch.float64)
     t = steps.cumsum(1)
-    found = reference.composite(torch.full_like(steps, density), torch.ones(1, n, 1).double(), t, steps)
-    assert math.isclose(found.opacity.item(), 1 - math.exp(-density * length), rel_tol=1e-12)
-    assert math.isclose(found.colour.item(), found.opacity.item(), rel_tol=1e-12)
+    rendered = reference.composite(torch.full_like(steps, density), torch.ones(1, n, 1).double(), t, steps)
+    assert math.isclose(rendered.opacity.item(), 1 - math.exp(-density * length), rel_tol=1e-12)
+    assert math.isclose(rendered.colour.item(), rendered.opacity.item(), rel_tol=1e-12)
 
 
 def test_behind_a_wall_nothing_is_seen():
     densities = torch.tensor([[0.0, 1e9, 5.0]])
     colours, t = torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([[1.0, 2.0, 3.0]])
-    found = reference.composite(densities, colours, t, torch.ones(1, 3), background=torch.tensor([9.0]))
-    assert found.weights.tolist() == [[0, 1, 0]]
-    assert (found.colour.item(), found.opacity.item(), found.depth.item()) == (2, 1, 2)
+    rendered = reference.composite(densities, colours, t, torch.ones(1, 3), background=torch.tensor([9.0]))
+    assert rendered.weights.tolist() == [[0, 1, 0]]
+    assert (rendered.colour.item(), rendered.opacity.item(), rendered.depth.item()) == (2, 1, 2)
 
 
 def test_dense_and_packed_are_the_same():
@@ -39,8 +39,8 @@ def test_dense_and_packed_are_the_same():
 def test_a_ray_ends_below_the_threshold_and_an_empty_one_shows_the_background():
     densities = torch.full((4,), math.log(2.0))  # each sample hides half of what is left
     rays = torch.tensor([[0, 4], [4, 0]])
-    found = reference.composite(
+    rendered = reference.composite(
         densities, torch.ones(4, 1), torch.ones(4), torch.ones(4), rays, background=torch.ones(1) * 8, threshold=0.3
     )
-    torch.testing.assert_close(found.weights, torch.tensor([0.5, 0.25, 0, 0]))
-    torch.testing.assert_close(found.colour[:, 0], torch.tensor([0.75 + 0.25 * 8, 8]))
+    torch.testing.assert_close(rendered.weights, torch.tensor([0.5, 0.25, 0, 0]))
+    torch.testing.assert_close(rendered.colour[:, 0], torch.tensor([0.75 + 0.25 * 8, 8]))

@@ -18,14 +18,14 @@ def test_distortion_is_the_double_integral_of_piecewise_constant_weights():
     x = (edges[:-1, None] + steps[:, None] * (torch.arange(fine) + 0.5) / fine).flatten()
     share = (weights / fine).repeat_interleave(fine)
     expected = (share[:, None] * share * (x[:, None] - x).abs()).sum()
-    found = reference.distortion_loss(weights, (edges[:-1] + edges[1:]) / 2, steps, RAY)
-    torch.testing.assert_close(found[0], expected, rtol=1e-5, atol=0)
-    assert found[1] == 0
+    losses = reference.distortion_loss(weights, (edges[:-1] + edges[1:]) / 2, steps, RAY)
+    torch.testing.assert_close(losses[0], expected, rtol=1e-5, atol=0)
+    assert losses[1] == 0
 
 
 def test_entropy_of_even_weights_is_the_logarithm_of_their_number():
-    found = reference.entropy_penalty(torch.full((4,), 0.2), RAY)
-    assert math.isclose(found[0].item(), math.log(4), rel_tol=1e-6) and found[1] == 0
+    entropies = reference.entropy_penalty(torch.full((4,), 0.2), RAY)
+    assert math.isclose(entropies[0].item(), math.log(4), rel_tol=1e-6) and entropies[1] == 0
     assert reference.entropy_penalty(torch.tensor([0.0, 0.7, 0.0, 0.0]), RAY)[0].abs() < 1e-6
     assert reference.entropy_penalty(torch.full((4,), 1e-4), RAY, faintest=1e-3)[0] == 0
 

@@ -31,8 +31,8 @@ def test_values_and_gradients_are_those_of_a_loop(engine, is_dense):
     twin = by_a_loop(alphas, rays)
     factors = torch.randn(2, len(alphas), dtype=torch.float64)
     slopes = []
-    for found in (ours, twin):
-        total = (factors * torch.stack(tuple(found))).sum()
+    for weights in (ours, twin):
+        total = (factors * torch.stack(tuple(weights))).sum()
         slopes.append(torch.autograd.grad(total, alphas)[0])
     torch.testing.assert_close(tuple(ours), twin)
     torch.testing.assert_close(*slopes)

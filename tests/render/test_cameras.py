@@ -102,10 +102,10 @@ def test_no_pixels_give_no_rays(engine):
 def test_a_camera_that_there_is_not_gives_nan_where_nobody_looked(lang):
     """As on CUDA, where looking would take a round trip."""
     spec = "poses[k, _, 4], intrinsics[k, 3, 3], pixels[n, 2], cameras[n]: i32 -> origins[n, 3], directions[n, 3]"
-    found = ts.op(spec)(kernels.pinhole_rays(lang, fp="f32", forward=1, normalise=True))
+    op = ts.op(spec)(kernels.pinhole_rays(lang, fp="f32", forward=1, normalise=True))
     poses, intrinsics = cameras(2, dtype=torch.float32)
     chosen = torch.tensor([0, 2, -1], dtype=torch.int32)
-    origins, directions = found(poses, intrinsics, torch.rand(3, 2), chosen)
+    origins, directions = op(poses, intrinsics, torch.rand(3, 2), chosen)
     assert origins.isnan().all(-1).tolist() == directions.isnan().all(-1).tolist() == [False, True, True]
     assert not origins[0].isnan().any()
 

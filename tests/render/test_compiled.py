@@ -20,7 +20,7 @@ def test_many_sizes_of_a_step(engine):
     for counts in ([3, 0, 4], [5, 6, 7], [2, 9, 1, 1]):
         rays = rays_of(counts)
         samples = [x.requires_grad_() for x in samples_on(rays, channels=CHANNELS)]
-        found = torch.autograd.grad(compiled(*samples, rays), samples)
+        slopes = torch.autograd.grad(compiled(*samples, rays), samples)
         expected = torch.autograd.grad(step(*samples, rays), samples)
-        for slope, plain in zip(found, expected, strict=True):
+        for slope, plain in zip(slopes, expected, strict=True):
             torch.testing.assert_close(slope, plain, rtol=1e-9, atol=1e-10)

@@ -56,8 +56,8 @@ def test_rays_in_any_order(engine):
 
 
 def test_no_ray_at_all(engine):
-    found = composite(*(x[:0] for x in samples_on(rays_of([2]))), torch.zeros(0, 2).int(), engine=engine)
-    assert [tuple(y.shape) for y in found] == [(0, 3), (0,), (0,), (0,)]
+    rendered = composite(*(x[:0] for x in samples_on(rays_of([2]))), torch.zeros(0, 2).int(), engine=engine)
+    assert [tuple(y.shape) for y in rendered] == [(0, 3), (0,), (0,), (0,)]
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3])
@@ -87,12 +87,12 @@ def test_what_is_opaque_has_weight_one(engine, dtype):
     densities, colours, t, steps = leaves(*samples_on(rays, dtype=dtype))
     with torch.no_grad():
         densities[1] = densities[3] = 1e30
-    found = composite(densities, colours, t, steps, rays, engine=engine)
-    assert found.weights[0] + found.weights[1] == 1 and found.weights[2] == 0
-    assert found.weights[3] == 1 and found.weights[4] == 0
-    assert found.opacity.tolist() == [1, 1]
-    torch.testing.assert_close(found.colour[1], colours[3])
-    for slope in torch.autograd.grad(sum(y.sum() for y in found), [densities, colours, t, steps]):
+    rendered = composite(densities, colours, t, steps, rays, engine=engine)
+    assert rendered.weights[0] + rendered.weights[1] == 1 and rendered.weights[2] == 0
+    assert rendered.weights[3] == 1 and rendered.weights[4] == 0
+    assert rendered.opacity.tolist() == [1, 1]
+    torch.testing.assert_close(rendered.colour[1], colours[3])
+    for slope in torch.autograd.grad(sum(y.sum() for y in rendered), [densities, colours, t, steps]):
         assert slope.isfinite().all()
 
 
@@ -102,8 +102,8 @@ def test_a_thin_sample_keeps_its_digits_in_float32(engine):
     one = torch.ones_like(given)
     expected = -torch.expm1(-densities.double())
     for n in (8, 1):
-        found = composite(given[:, :n], one[:, :n, None], one[:, :n], one[:, :n], engine=engine)
-        torch.testing.assert_close(found.weights[:, 0].double(), expected, rtol=1e-6, atol=0)
+        rendered = composite(given[:, :n], one[:, :n, None], one[:, :n], one[:, :n], engine=engine)
+        torch.testing.assert_close(rendered.weights[:, 0].double(), expected, rtol=1e-6, atol=0)
 
 
 def test_all_exponentials_agree_in_float32(engine):
@@ -124,8 +124,8 @@ def test_a_nan_is_not_hidden(engine, n):
     given = torch.ones(1, n)
     given[0, 0] = torch.nan
     one = torch.ones(1, n)
-    found = composite(given, one[..., None], one, one, engine=engine)
-    assert found.colour.isnan().all() and found.opacity.isnan().all()
+    rendered = composite(given, one[..., None], one, one, engine=engine)
+    assert rendered.colour.isnan().all() and rendered.opacity.isnan().all()
 
 
 def test_behind_something_opaque_gradients_keep_their_digits_in_float32(engine):
@@ -143,9 +143,9 @@ def test_behind_something_opaque_gradients_keep_their_digits_in_float32(engine):
 def test_where_a_ray_ends_and_where_it_does_not(engine):
     densities = torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]], requires_grad=True)
     colours, one = torch.rand(2, 4, 3, requires_grad=True), torch.ones(2, 4)
-    found = composite(densities, colours, one, one, threshold=0.2, engine=engine)
-    found.colour.sum().backward()
-    assert found.weights[0, 3] == 0 and densities.grad[0, 3] == 0, "exp(-2) < 0.2"
+    rendered = composite(densities, colours, one, one, threshold=0.2, engine=engine)
+    rendered.colour.sum().backward()
+    assert rendered.weights[0, 3] == 0 and densities.grad[0, 3] == 0, "exp(-2) < 0.2"
     assert (colours.grad[0, 3] == 0).all()
     assert (densities.grad[1] != 0).all(), "without a weight, but seen: density 0 could grow"
     again = composite(densities, colours, one, one, threshold=0.5, engine=engine)
@@ -169,8 +169,8 @@ def test_gradients_of_one_output_in_some_inputs(output, wanted):
 
 def loss_of(function, rays, **options):
     def loss(densities, colours, t, steps):
-        found = function(densities, colours, t, steps, rays, **options)
-        return (found.colour**2).sum() + (found.depth * found.opacity).sum() + (found.weights**2).sum()
+        rendered = function(densities, colours, t, steps, rays, **options)
+        return (rendered.colour**2).sum() + (rendered.depth * rendered.opacity).sum() + (rendered.weights**2).sum()
 
     return loss
 
@@ -192,11 +192,11 @@ def test_under_func_grad_and_vmap(engine):
     rays = rays_of([3, 0, 4])
     batches = [torch.stack(pair) for pair in zip(samples_on(rays), samples_on(rays), strict=True)]
     every = (0, 1, 2, 3)
-    found = torch.func.vmap(torch.func.grad(loss_of(composite, rays, engine=engine), argnums=every))(*batches)
+    slopes = torch.func.vmap(torch.func.grad(loss_of(composite, rays, engine=engine), argnums=every))(*batches)
     for j in range(2):
         samples = leaves(*(batch[j] for batch in batches))
         expected = torch.autograd.grad(loss_of(reference.composite, rays)(*samples), samples)
-        for slope, twin in zip(found, expected, strict=True):
+        for slope, twin in zip(slopes, expected, strict=True):
             torch.testing.assert_close(slope[j], twin, **CLOSE)
 
 
@@ -205,17 +205,17 @@ def test_under_func_grad_and_vmap(engine):
 def test_forward_mode_and_hessians(engine, derivative):
     rays = rays_of([3, 0, 4])
     densities, *others = samples_on(rays)
-    found = []
+    derivatives = []
     for loss in (loss_of(composite, rays, engine=engine), loss_of(reference.composite, rays)):
 
         def of_densities(densities, loss=loss):
             return loss(densities, *others)
 
         if derivative == "jvp":
-            found.append(torch.func.jvp(of_densities, (densities,), (densities.cos(),))[1])
+            derivatives.append(torch.func.jvp(of_densities, (densities,), (densities.cos(),))[1])
         else:
-            found.append(torch.func.hessian(of_densities)(densities))
-    torch.testing.assert_close(*found, **CLOSE)
+            derivatives.append(torch.func.hessian(of_densities)(densities))
+    torch.testing.assert_close(*derivatives, **CLOSE)
 
 
 def test_many_cotangents_at_once(engine):
@@ -223,10 +223,10 @@ def test_many_cotangents_at_once(engine):
     samples = leaves(*samples_on(rays))
     colour = composite(*samples, rays, engine=engine).colour
     cotangents = torch.randn(4, *colour.shape, dtype=torch.float64)
-    found = torch.autograd.grad(colour, samples, cotangents, is_grads_batched=True, retain_graph=True)
+    slopes = torch.autograd.grad(colour, samples, cotangents, is_grads_batched=True, retain_graph=True)
     for j, cotangent in enumerate(cotangents):
         expected = torch.autograd.grad(colour, samples, cotangent, retain_graph=True)
-        for slope, twin in zip(found, expected, strict=True):
+        for slope, twin in zip(slopes, expected, strict=True):
             torch.testing.assert_close(slope[j], twin, **CLOSE)
 
 
@@ -234,10 +234,10 @@ def test_under_autocast_in_float32(engine):
     rays = rays_of([3, 0, 4])
     given = samples_on(rays, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = composite(given[0].bfloat16(), *given[1:], rays, engine=engine)
-    assert found.colour.dtype == torch.float32
+        rendered = composite(given[0].bfloat16(), *given[1:], rays, engine=engine)
+    assert rendered.colour.dtype == torch.float32
     expected = reference.composite(given[0].bfloat16().float(), *given[1:], rays)
-    torch.testing.assert_close(found.colour, expected.colour, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(rendered.colour, expected.colour, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.gpu

@@ -76,13 +76,13 @@ def test_second_derivatives_at_alphas_of_0_and_1_are_those_of_the_twin(engine):
     rays = rays_of([5, 0, 4])
     alphas, colours, t, background = given_on(rays)
     alphas[1], alphas[3] = 1.0, 0.0
-    factors, found = torch.randn(len(alphas), dtype=torch.float64), []
+    factors, seconds = torch.randn(len(alphas), dtype=torch.float64), []
     for function, options in ((composite_alphas, {"engine": engine}), (reference.composite_alphas, {})):
         leaf = alphas.clone().requires_grad_()
         colour = function(leaf, colours, t, rays, background=background, **options).colour
         (slope,) = torch.autograd.grad(colour.square().sum(), leaf, create_graph=True)
-        found.append(torch.autograd.grad((slope * factors).sum(), leaf)[0])
-    torch.testing.assert_close(*found, **CLOSE)
+        seconds.append(torch.autograd.grad((slope * factors).sum(), leaf)[0])
+    torch.testing.assert_close(*seconds, **CLOSE)
 
 
 def test_it_compiles_in_one_graph(engine):
@@ -92,11 +92,11 @@ def test_it_compiles_in_one_graph(engine):
     def light(*samples):
         return composite_alphas(*samples, rays, threshold=1e-3, engine=engine).colour.square().sum()
 
-    found = []
+    gradients = []
     for function in (light, torch.compile(light, fullgraph=True, backend="aot_eager")):
         leaves = [x.clone().requires_grad_() for x in samples]
-        found.append(torch.autograd.grad(function(*leaves), leaves))
-    for plain, compiled in zip(*found, strict=True):
+        gradients.append(torch.autograd.grad(function(*leaves), leaves))
+    for plain, compiled in zip(*gradients, strict=True):
         torch.testing.assert_close(compiled, plain, **CLOSE)
 
 

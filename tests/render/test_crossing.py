@@ -73,13 +73,13 @@ SPECIAL = {
 def test_special_rays(engine, dtype):
     origins, directions = (torch.tensor([row[k] for row in SPECIAL.values()], dtype=dtype) for k in (0, 1))
     leaves = [tensor.requires_grad_() for tensor in (origins, directions)]
-    found = ray_aabb_intersect(*leaves, (0, 0, 0, 1, 1, 1), engine=engine)
-    for name, (*_, expected), t_near, t_far, hit in zip(SPECIAL, SPECIAL.values(), *found, strict=True):
+    crossing = ray_aabb_intersect(*leaves, (0, 0, 0, 1, 1, 1), engine=engine)
+    for name, (*_, expected), t_near, t_far, hit in zip(SPECIAL, SPECIAL.values(), *crossing, strict=True):
         span = (math.inf, math.inf) if expected is None else expected
         assert (t_near.item(), t_far.item(), hit.item()) == (*span, expected is not None), name
-    finite = [torch.where(t.isinf(), 0.0, t).sum() for t in found[:2]]
+    finite = [torch.where(t.isinf(), 0.0, t).sum() for t in crossing[:2]]
     gradients = torch.autograd.grad(sum(finite), leaves)
-    missed = ~found.hit
+    missed = ~crossing.hit
     for gradient in gradients:
         assert gradient.isfinite().all()
         assert not gradient[missed].any()
@@ -91,15 +91,15 @@ def test_special_rays(engine, dtype):
 def test_broken_rays_miss_and_harm_nobody(engine):
     origins, directions = torch.zeros(4, 3), torch.ones(4, 3)
     origins[0], directions[1] = math.nan, math.nan
-    found = ray_aabb_intersect(origins - 1, directions, (0, 0, 0, 1, 1, 1), engine=engine)
-    assert found.hit[2:].tolist() == [True, True]
-    assert found.t_near[2:].tolist() == [1.0, 1.0]
+    crossing = ray_aabb_intersect(origins - 1, directions, (0, 0, 0, 1, 1, 1), engine=engine)
+    assert crossing.hit[2:].tolist() == [True, True]
+    assert crossing.t_near[2:].tolist() == [1.0, 1.0]
 
 
 def test_no_rays(engine):
-    found = ray_aabb_intersect(torch.empty(0, 3), torch.empty(0, 3), (0, 0, 0, 1, 1, 1), engine=engine)
-    assert [tuple(tensor.shape) for tensor in found] == [(0,)] * 3
-    assert found.hit.dtype == torch.bool
+    crossing = ray_aabb_intersect(torch.empty(0, 3), torch.empty(0, 3), (0, 0, 0, 1, 1, 1), engine=engine)
+    assert [tuple(tensor.shape) for tensor in crossing] == [(0,)] * 3
+    assert crossing.hit.dtype == torch.bool
 
 
 def test_refusals():

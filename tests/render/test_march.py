@@ -64,13 +64,13 @@ CASES = {
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_samples_agree_with_the_twin(engine, case):
-    resolution, levels, part, told = case
+    resolution, levels, part, options = case
     grid = a_grid(resolution, levels, part)
     origins, directions = rays(300)
     offsets = torch.rand(300, dtype=torch.float64)
-    ours = march(origins, directions, grid, jitter=offsets, engine=engine, **told)
-    box = {name: torch.tensor(given, dtype=torch.float64) for name, given in told.items() if name == "scene_box"}
-    twin = reference.march(origins, directions, grid.aabb.double(), grid.occupied, offsets, **{**told, **box})
+    ours = march(origins, directions, grid, jitter=offsets, engine=engine, **options)
+    box = {name: torch.tensor(given, dtype=torch.float64) for name, given in options.items() if name == "scene_box"}
+    twin = reference.march(origins, directions, grid.aabb.double(), grid.occupied, offsets, **{**options, **box})
     cases.assert_close((ours.rays, ours.ray_index, ours.t, ours.steps), twin)
     assert ours.total == len(ours.t)
     assert (len(ours.t) > 50) == (part != 0), "the case does not show what its name says"
@@ -107,19 +107,19 @@ SPECIAL = {
 def test_special_rays(engine, kind):
     origins, directions = (torch.tensor([row[k] for row in SPECIAL.values()], dtype=torch.float32) for k in (0, 1))
     where = OccupancyGrid(CUBE, 4) if kind == "a grid" else CUBE
-    found = march(origins, directions, where, step=0.25, engine=engine)
-    for name, (*_, expected), (start, count) in zip(SPECIAL, SPECIAL.values(), found.rays.tolist(), strict=True):
-        assert found.t[start : start + count].tolist() == pytest.approx(expected), name
-        assert found.steps[start : start + count].tolist() == [0.25] * count, name
+    samples = march(origins, directions, where, step=0.25, engine=engine)
+    for name, (*_, expected), (start, count) in zip(SPECIAL, SPECIAL.values(), samples.rays.tolist(), strict=True):
+        assert samples.t[start : start + count].tolist() == pytest.approx(expected), name
+        assert samples.steps[start : start + count].tolist() == [0.25] * count, name
 
 
 def test_near_and_far_of_each_ray_are_those_of_the_twin(engine):
     grid = a_grid(8, 2, 0.6)
     origins, directions = rays(200)
     offsets, near = torch.rand(200, dtype=torch.float64), torch.rand(200, dtype=torch.float64)
-    told = {"near": near, "far": near + torch.rand(200, dtype=torch.float64)}
-    ours = march(origins, directions, grid, jitter=offsets, step=0.02, engine=engine, **told)
-    twin = reference.march(origins, directions, grid.aabb.double(), grid.occupied, offsets, step=0.02, **told)
+    options = {"near": near, "far": near + torch.rand(200, dtype=torch.float64)}
+    ours = march(origins, directions, grid, jitter=offsets, step=0.02, engine=engine, **options)
+    twin = reference.march(origins, directions, grid.aabb.double(), grid.occupied, offsets, step=0.02, **options)
     cases.assert_close((ours.rays, ours.ray_index, ours.t, ours.steps), twin)
     assert len(ours.t) > 50
 
@@ -127,30 +127,30 @@ def test_near_and_far_of_each_ray_are_those_of_the_twin(engine):
 def test_what_is_sampled_lies_in_the_scene(engine):
     origins, directions = rays(100, dtype=torch.float32)
     scene = (-0.7, -0.3, 0.1, 0.4, 0.6, 1.3)
-    found = march(origins, directions, OccupancyGrid(BOX, 4, levels=2), step=0.02, scene_box=scene, engine=engine)
-    places = found.positions(origins, directions)
+    samples = march(origins, directions, OccupancyGrid(BOX, 4, levels=2), step=0.02, scene_box=scene, engine=engine)
+    places = samples.positions(origins, directions)
     low, high = torch.tensor(scene).view(2, 3)
     assert len(places) > 500
     assert (places > low - 1e-5).all() and (places < high + 1e-5).all()
     first = ts.render.ray_aabb_intersect(origins, directions, scene, engine=engine)
-    starts = found.rays[:, 0].long()[found.rays[:, 1] > 0]
-    torch.testing.assert_close(found.t[starts] - 0.01, first.t_near[found.rays[:, 1] > 0], rtol=0, atol=1e-5)
+    starts = samples.rays[:, 0].long()[samples.rays[:, 1] > 0]
+    torch.testing.assert_close(samples.t[starts] - 0.01, first.t_near[samples.rays[:, 1] > 0], rtol=0, atol=1e-5)
 
 
 def test_broken_rays_harm_nobody(engine):
     origins, directions = torch.full((6, 3), -1.0), torch.ones(6, 3)
     origins[0], directions[1], origins[2, 1], directions[3, 0] = math.nan, math.nan, math.inf, -math.inf
-    found = march(origins, directions, OccupancyGrid(CUBE, 4, levels=2), step=0.1, max_steps=30, engine=engine)
-    assert found.rays[4:, 1].tolist() == [20, 20]
-    assert (found.rays[:, 1] <= 30).all()
+    samples = march(origins, directions, OccupancyGrid(CUBE, 4, levels=2), step=0.1, max_steps=30, engine=engine)
+    assert samples.rays[4:, 1].tolist() == [20, 20]
+    assert (samples.rays[:, 1] <= 30).all()
 
 
 def test_no_rays(engine):
     none = torch.empty(0, 3)
     for capacity in (None, 5):
-        found = march(none, none, CUBE, step=0.1, capacity=capacity, engine=engine)
-        assert found.rays.shape == (0, 2) and found.total == 0
-        assert found.positions(none, none).shape == (capacity or 0, 3)
+        samples = march(none, none, CUBE, step=0.1, capacity=capacity, engine=engine)
+        assert samples.rays.shape == (0, 2) and samples.total == 0
+        assert samples.positions(none, none).shape == (capacity or 0, 3)
 
 
 class NothingIsRead(TorchDispatchMode):
@@ -181,11 +181,11 @@ def test_rays_are_cut_where_the_arrays_are_full(engine, cut):
     origins, directions = rays(60, dtype=torch.float32)
     whole = march(origins, directions, grid, step=0.02, engine=engine)
     size = len(whole.t) - cut
-    found = march(origins, directions, grid, step=0.02, capacity=size, engine=engine)
-    assert found.total == len(whole.t)
-    assert torch.equal(found.t, whole.t[:size]) and torch.equal(found.steps, whole.steps[:size])
-    assert torch.equal(found.rays[:, 1], torch.bincount(whole.ray_index[:size], minlength=60).int())
-    assert (found.rays.sum(1) <= size).all()
+    samples = march(origins, directions, grid, step=0.02, capacity=size, engine=engine)
+    assert samples.total == len(whole.t)
+    assert torch.equal(samples.t, whole.t[:size]) and torch.equal(samples.steps, whole.steps[:size])
+    assert torch.equal(samples.rays[:, 1], torch.bincount(whole.ray_index[:size], minlength=60).int())
+    assert (samples.rays.sum(1) <= size).all()
 
 
 def test_jitter_moves_samples_within_their_intervals(engine):
@@ -208,56 +208,56 @@ def test_jittered_sums_are_integrals_on_average(engine):
     origins = torch.tensor([[-2.0, 0.1, 0.9]], dtype=torch.float64).expand(count, 3)
     directions = torch.tensor([[1.0, 0, 0]], dtype=torch.float64).expand(count, 3)
     for cone in (0.0, 0.2):
-        found = march(origins, directions, BOX, step=0.3, cone_angle=cone, jitter=True, engine=engine)
-        sums = torch.zeros(count, dtype=torch.float64).index_add_(0, found.ray_index, found.t**2 * found.steps)
+        samples = march(origins, directions, BOX, step=0.3, cone_angle=cone, jitter=True, engine=engine)
+        sums = torch.zeros(count, dtype=torch.float64).index_add_(0, samples.ray_index, samples.t**2 * samples.steps)
         assert sums.mean().item() == pytest.approx((3**3 - 1) / 3, abs=5 * sums.std().item() / count**0.5)
 
 
 def test_places_and_their_gradients(engine):
     grid = a_grid(4, 1, 0.5)
     inputs = rays(12)
-    found = march(*inputs, grid, step=0.4, engine=engine, capacity=60)
-    named = torch.arange(60) < found.total
-    index = found.ray_index.long()
+    samples = march(*inputs, grid, step=0.4, engine=engine, capacity=60)
+    named = torch.arange(60) < samples.total
+    index = samples.ray_index.long()
 
     def places(origins, directions):
-        return (origins[index] + found.t[:, None] * directions[index]) * named[:, None]
+        return (origins[index] + samples.t[:, None] * directions[index]) * named[:, None]
 
-    cases.assert_same_values_and_gradients(found.positions, places, inputs)
+    cases.assert_same_values_and_gradients(samples.positions, places, inputs)
     cases.assert_same_values_and_gradients(
-        found.directions, lambda directions: directions[index] * named[:, None], inputs[1:]
+        samples.directions, lambda directions: directions[index] * named[:, None], inputs[1:]
     )
     leaves = [tensor.clone().requires_grad_() for tensor in inputs]
-    assert gradcheck(found.positions, leaves)
+    assert gradcheck(samples.positions, leaves)
 
 
 def test_t_of_samples_may_want_a_gradient(engine):
     origins, directions = rays(5, spread=0.2)
-    found = march(origins, directions, BOX, step=0.3, engine=engine)
-    t = found.t.clone().requires_grad_()
-    moved = ts.render.Samples(found.rays, found.ray_index, t, found.steps, found.total)
+    samples = march(origins, directions, BOX, step=0.3, engine=engine)
+    t = samples.t.clone().requires_grad_()
+    moved = ts.render.Samples(samples.rays, samples.ray_index, t, samples.steps, samples.total)
     weight = torch.randn(len(t), 3, dtype=torch.float64)
     (slope,) = torch.autograd.grad((moved.positions(origins, directions) * weight).sum(), t)
-    torch.testing.assert_close(slope, (weight * directions[found.ray_index.long()]).sum(-1))
+    torch.testing.assert_close(slope, (weight * directions[samples.ray_index.long()]).sum(-1))
 
 
 def test_one_and_two_threads_give_the_same_bits(engine, lang):
     grid = a_grid(16, 1, 0.4)
-    inputs, found = rays(3000, dtype=torch.float32), []
+    inputs, results = rays(3000, dtype=torch.float32), []
     for threads in (1, 2):
         lang.init(arch=lang.cpu, cpu_max_num_threads=threads, offline_cache=False, log_level=lang.WARN)
         leaves = [tensor.clone().requires_grad_() for tensor in inputs]
         samples = march(*leaves, grid, step=0.03, engine=engine)
         places = samples.positions(*leaves)
         gradients = torch.autograd.grad((places * places).sum(), leaves)
-        found.append([samples.rays, samples.t, places, *gradients])
-    assert all(torch.equal(one, two) for one, two in zip(*found, strict=True))
+        results.append([samples.rays, samples.t, places, *gradients])
+    assert all(torch.equal(one, two) for one, two in zip(*results, strict=True))
 
 
 def test_march_itself_has_no_gradient():
     origins, directions = (tensor.requires_grad_() for tensor in rays(3, spread=0.2))
-    found = march(origins, directions, BOX, step=0.3)
-    assert not found.t.requires_grad and not found.steps.requires_grad
+    samples = march(origins, directions, BOX, step=0.3)
+    assert not samples.t.requires_grad and not samples.steps.requires_grad
 
 
 @pytest.mark.gpu
@@ -266,10 +266,10 @@ def test_on_cuda_it_agrees_with_the_twin(engine):
     inputs, offsets = rays(300), torch.rand(300, dtype=torch.float64)
     twin = reference.march(*inputs, grid.aabb.double(), grid.occupied, offsets, step=0.05, cone_angle=0.02)
     there = [tensor.cuda() for tensor in inputs]
-    found = march(*there, grid.cuda(), jitter=offsets.cuda(), step=0.05, cone_angle=0.02, engine=engine)
-    assert torch.equal(found.rays.cpu(), twin[0]) and torch.equal(found.ray_index.cpu(), twin[1])
-    torch.testing.assert_close(found.t.cpu(), twin[2], rtol=1e-9, atol=1e-9)
-    places = found.positions(*there).cpu()
+    samples = march(*there, grid.cuda(), jitter=offsets.cuda(), step=0.05, cone_angle=0.02, engine=engine)
+    assert torch.equal(samples.rays.cpu(), twin[0]) and torch.equal(samples.ray_index.cpu(), twin[1])
+    torch.testing.assert_close(samples.t.cpu(), twin[2], rtol=1e-9, atol=1e-9)
+    places = samples.positions(*there).cpu()
     index = twin[1].long()
     torch.testing.assert_close(places, inputs[0][index] + twin[2][:, None] * inputs[1][index], rtol=1e-9, atol=1e-9)
 
@@ -280,8 +280,8 @@ def test_on_cuda_with_a_capacity_the_host_does_not_wait(engine):
     march(*inputs, grid, step=0.02, capacity=9000, engine=engine)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        found = [march(*inputs, it, step=0.02, capacity=9000, jitter=True, engine=engine) for it in (grid, BOX)]
-        places = found[0].positions(*inputs)
+        marched = [march(*inputs, it, step=0.02, capacity=9000, jitter=True, engine=engine) for it in (grid, BOX)]
+        places = marched[0].positions(*inputs)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert places.shape == (9000, 3) and places.any()
@@ -298,11 +298,11 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_numbers_out_of_range_are_refused(name):
-    told, expected, came = REFUSED[name]
+    options, expected, passed = REFUSED[name]
     with pytest.raises(ts.ArgumentError) as caught:
-        march(torch.zeros(1, 3), torch.ones(1, 3), CUBE, **{"step": 0.1, **told})
+        march(torch.zeros(1, 3), torch.ones(1, 3), CUBE, **{"step": 0.1, **options})
     assert str(caught.value) == (
-        f"`{name.split()[0]}` is out of range in march\n  expected  {expected}\n  came      {came}\n"
+        f"`{name.split()[0]}` is out of range in march\n  expected  {expected}\n  came      {passed}\n"
         f"Pass another {name.split()[0]}."
     )
 

@@ -50,8 +50,8 @@ def test_samples_that_stay_are_those_of_a_loop(engine, by, stop, least):
         sigma = density(samples.t)
         return sigma[:, None] if by == "sigma_fn" else 1 - (-sigma * samples.steps).exp()
 
-    told: dict[str, Any] = {by: look, "early_stop_eps": stop, "alpha_thre": least}
-    ours = march(origins, directions, BOX, step=0.02, engine=engine, **told)
+    options: dict[str, Any] = {by: look, "early_stop_eps": stop, "alpha_thre": least}
+    ours = march(origins, directions, BOX, step=0.02, engine=engine, **options)
     (seen,) = asked
     assert torch.equal(seen.t, whole.t)
     expected = kept_by_a_loop(whole, stop, least)
@@ -63,8 +63,8 @@ def test_samples_that_stay_are_those_of_a_loop(engine, by, stop, least):
 
 def test_the_functions_keep_no_graph():
     weight = torch.ones((), dtype=torch.float64, requires_grad=True)
-    found = march(*some_rays(), BOX, step=0.1, sigma_fn=lambda samples: weight * samples.t.abs())
-    assert not found.t.requires_grad
+    marched = march(*some_rays(), BOX, step=0.1, sigma_fn=lambda samples: weight * samples.t.abs())
+    assert not marched.t.requires_grad
 
 
 REFUSED = {
@@ -78,6 +78,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(name):
-    told, error, words = REFUSED[name]
+    options, error, words = REFUSED[name]
     with pytest.raises(error, match=words):
-        march(*some_rays(), BOX, step=0.1, **told)
+        march(*some_rays(), BOX, step=0.1, **options)

@@ -63,8 +63,8 @@ def test_the_warm_up_looks_at_every_cell_of_every_level_once(engine):
     assert max(map(len, field.places)) <= 100
     places = field.all()
     for level in range(2):
-        found = cells_of(places[level * 210 : (level + 1) * 210], grid, level)
-        assert torch.equal(found, torch.arange(210))
+        cells = cells_of(places[level * 210 : (level + 1) * 210], grid, level)
+        assert torch.equal(cells, torch.arange(210))
         density = in_the_ball(places[level * 210 : (level + 1) * 210])
         assert torch.equal(grid.density[level].flatten(), density)
     assert torch.equal(grid.occupied, grid.density > 0.01)
@@ -77,14 +77,14 @@ def test_later_it_looks_at_some_and_at_occupied_ones(engine):
     occupied = grid.occupied.flatten().nonzero()[:, 0]
     field = Asked(in_the_ball)
     grid.update(field, step=256)
-    found = cells_of(field.all(), grid)
-    assert len(found) == 250 + len(occupied)
-    assert torch.equal(found[250:], occupied)
-    assert len(found[:250].unique()) > 180  # drawn evenly: 1000 (1 - exp(-1/4)) = 221 on average
+    cells = cells_of(field.all(), grid)
+    assert len(cells) == 250 + len(occupied)
+    assert torch.equal(cells[250:], occupied)
+    assert len(cells[:250].unique()) > 180  # drawn evenly: 1000 (1 - exp(-1/4)) = 221 on average
     field = Asked(in_the_ball)
     grid.update(field, step=256, fraction=0.01)
-    found = cells_of(field.all(), grid)
-    assert len(found) == 20 and torch.isin(found[10:], occupied).all()
+    cells = cells_of(field.all(), grid)
+    assert len(cells) == 20 and torch.isin(cells[10:], occupied).all()
 
 
 def test_a_cell_keeps_the_larger_of_what_it_had_and_what_is_there(engine):

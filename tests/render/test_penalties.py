@@ -19,12 +19,12 @@ def weighted(rays, dtype=torch.float64):
 
 
 def assert_agrees(ours, twin, given):
-    found = []
+    results = []
     for function in (ours, twin):
         leaves = [x.clone().requires_grad_() for x in given]
         y = function(*leaves)
-        found.append((y, *torch.autograd.grad((y * torch.arange(1, len(y) + 1)).sum(), leaves)))
-    for one, other in zip(*found, strict=True):
+        results.append((y, *torch.autograd.grad((y * torch.arange(1, len(y) + 1)).sum(), leaves)))
+    for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other, **CLOSE)
 
 
@@ -61,18 +61,18 @@ def test_entropy_agrees_with_the_twin(engine, counts):
 
 def test_a_faint_ray_has_no_entropy(engine):
     weights = torch.tensor([0.25, 0.25, 1e-4, 1e-4], requires_grad=True)
-    found = render.entropy_penalty(weights, rays_of([2, 2]), engine=engine)
-    torch.testing.assert_close(found, torch.tensor([2.0, 1.0]).log())
-    assert (torch.autograd.grad(found[1], weights)[0] == 0).all()
+    entropies = render.entropy_penalty(weights, rays_of([2, 2]), engine=engine)
+    torch.testing.assert_close(entropies, torch.tensor([2.0, 1.0]).log())
+    assert (torch.autograd.grad(entropies[1], weights)[0] == 0).all()
 
 
 def test_opacity_is_least_at_both_ends():
     opacity = torch.tensor([0.0, 1e-12, 0.2, 0.7, 1.0], dtype=torch.float64, requires_grad=True)
-    found = render.opacity_penalty(opacity)
-    torch.testing.assert_close(found, reference.opacity_penalty(opacity))
-    torch.testing.assert_close(found[2:], torch.special.entr(opacity)[2:])
-    assert found[0] == found[4] == 0 and (found >= 0).all()
-    assert torch.autograd.grad(found.sum(), opacity)[0].isfinite().all()
+    penalties = render.opacity_penalty(opacity)
+    torch.testing.assert_close(penalties, reference.opacity_penalty(opacity))
+    torch.testing.assert_close(penalties[2:], torch.special.entr(opacity)[2:])
+    assert penalties[0] == penalties[4] == 0 and (penalties >= 0).all()
+    assert torch.autograd.grad(penalties.sum(), opacity)[0].isfinite().all()
 
 
 @pytest.mark.parametrize("name", ["distortion_loss", "entropy_penalty"])

@@ -59,17 +59,17 @@ def test_packed_intervals_agree_with_the_twin(engine, counts):
     edges, cdfs = edges_on(rays)
     cdfs[each_ray(rays)[1]] = 0.25  # without weight
     offsets = torch.rand(5, dtype=torch.float64)
-    found = render.importance_sampling(edges, cdfs, torch.tensor(counts), rays, jitter=offsets, engine=engine)
-    assert found.rays[:, 1].tolist() == counts
-    assert found.edge_rays[:, 1].tolist() == [count + 1 if count else 0 for count in counts]
-    assert len(found.t) == sum(counts) and len(found.edges) == int(found.edge_rays[:, 1].sum())
-    old, new, new_edges = (each_ray(one) for one in (rays, found.rays, found.edge_rays))
+    sampled = render.importance_sampling(edges, cdfs, torch.tensor(counts), rays, jitter=offsets, engine=engine)
+    assert sampled.rays[:, 1].tolist() == counts
+    assert sampled.edge_rays[:, 1].tolist() == [count + 1 if count else 0 for count in counts]
+    assert len(sampled.t) == sum(counts) and len(sampled.edges) == int(sampled.edge_rays[:, 1].sum())
+    old, new, new_edges = (each_ray(one) for one in (rays, sampled.rays, sampled.edge_rays))
     for i, count in enumerate(counts):
         if count and rays[i, 1]:
             expected = reference.importance_sampling(edges[old[i]], cdfs[old[i]], count, float(offsets[i]))
-            torch.testing.assert_close((found.edges[new_edges[i]], found.t[new[i]]), expected, **CLOSE)
+            torch.testing.assert_close((sampled.edges[new_edges[i]], sampled.t[new[i]]), expected, **CLOSE)
         else:
-            assert (found.edges[new_edges[i]] == 0).all() and (found.t[new[i]] == 0).all()
+            assert (sampled.edges[new_edges[i]] == 0).all() and (sampled.t[new[i]] == 0).all()
 
 
 @pytest.mark.parametrize("m", [1, 2, 9])

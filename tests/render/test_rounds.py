@@ -49,19 +49,19 @@ CASES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_rounds_see_what_one_pass_sees(engine, case):
     origins, directions = some_rays()
-    told = {"jitter": torch.rand(len(origins), dtype=torch.float64), **case}
+    options = {"jitter": torch.rand(len(origins), dtype=torch.float64), **case}
     background = torch.rand(4, dtype=torch.float64)
-    found = render_in_rounds(origins, directions, a_grid(), field, background=background, engine=engine, **told)
-    threshold = told.pop("threshold", 1e-4)
-    told.pop("round_samples", None)
-    samples = ts.render.march(origins, directions, a_grid(), engine=engine, **told)
+    rendered = render_in_rounds(origins, directions, a_grid(), field, background=background, engine=engine, **options)
+    threshold = options.pop("threshold", 1e-4)
+    options.pop("round_samples", None)
+    samples = ts.render.march(origins, directions, a_grid(), engine=engine, **options)
     index = samples.ray_index.long()
     densities, colours = field(origins[index] + samples.t[:, None] * directions[index], directions[index])
     path = (samples.t, samples.steps, samples.rays)
     twin = reference.composite(densities, colours, *path, background=background, threshold=threshold)
     assert (twin.opacity > 0.1).sum() > 20
-    for name in found._fields:
-        torch.testing.assert_close(getattr(found, name), getattr(twin, name), rtol=1e-9, atol=1e-10)
+    for name in rendered._fields:
+        torch.testing.assert_close(getattr(rendered, name), getattr(twin, name), rtol=1e-9, atol=1e-10)
 
 
 def test_the_field_is_asked_for_less_where_rays_end_early(engine):
@@ -72,9 +72,9 @@ def test_the_field_is_asked_for_less_where_rays_end_early(engine):
         asked.append(len(positions))
         return torch.full_like(positions[:, 0], 1e4), torch.ones_like(positions)
 
-    told: dict[str, Any] = {"step": 0.02, "engine": engine}
-    whole = ts.render.march(origins, directions, a_grid(), **told)
-    render_in_rounds(origins, directions, a_grid(), wall, round_samples=2, **told)
+    options: dict[str, Any] = {"step": 0.02, "engine": engine}
+    whole = ts.render.march(origins, directions, a_grid(), **options)
+    render_in_rounds(origins, directions, a_grid(), wall, round_samples=2, **options)
     assert sum(asked) < 0.1 * len(whole.t)
     assert len(asked) == 1, "all rays end in the first round"
 
@@ -95,15 +95,15 @@ def test_rays_that_are_left_are_given_more_samples(engine):
 @pytest.mark.parametrize("count", [0, 3])
 def test_no_ray_and_no_sample_see_the_background(engine, count):
     away = torch.full((count, 3), 5.0)
-    found = render_in_rounds(away, away, CUBE, field, step=0.1, background=torch.arange(4.0), engine=engine)
-    assert torch.equal(found.colour, torch.arange(4.0).expand(count, 4))
-    assert found.opacity.tolist() == found.depth.tolist() == [0.0] * count
+    rendered = render_in_rounds(away, away, CUBE, field, step=0.1, background=torch.arange(4.0), engine=engine)
+    assert torch.equal(rendered.colour, torch.arange(4.0).expand(count, 4))
+    assert rendered.opacity.tolist() == rendered.depth.tolist() == [0.0] * count
 
 
 def test_no_graph_is_kept():
     weight = torch.ones((), dtype=torch.float64, requires_grad=True)
-    found = render_in_rounds(*some_rays(9), BOX, lambda x, d: (weight * x[:, 0].abs(), weight * x), step=0.1)
-    assert not found.colour.requires_grad and found.colour.any()
+    rendered = render_in_rounds(*some_rays(9), BOX, lambda x, d: (weight * x[:, 0].abs(), weight * x), step=0.1)
+    assert not rendered.colour.requires_grad and rendered.colour.any()
 
 
 REFUSED = {
@@ -116,6 +116,6 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(name):
-    told, error, words = REFUSED[name]
+    options, error, words = REFUSED[name]
     with pytest.raises(error, match=words):
-        render_in_rounds(*some_rays(3), BOX, **{"field": field, "step": 0.1, **told})
+        render_in_rounds(*some_rays(3), BOX, **{"field": field, "step": 0.1, **options})

@@ -39,7 +39,7 @@ def test_one_and_two_threads_give_the_same_bits(engine, lang, name):
     for threads in (1, 2):
         lang.init(arch=lang.cpu, cpu_max_num_threads=threads, offline_cache=False, log_level=lang.WARN)
         leaves = [x.clone().requires_grad_() for x in given]
-        found = CALLS[name](*leaves, engine=engine)
-        loss = sum((y * y).sum() for y in found) + 0 * sum(leaf.sum() for leaf in leaves)
-        seen.append([*found, *torch.autograd.grad(loss, leaves)])
+        outputs = CALLS[name](*leaves, engine=engine)
+        loss = sum((y * y).sum() for y in outputs) + 0 * sum(leaf.sum() for leaf in leaves)
+        seen.append([*outputs, *torch.autograd.grad(loss, leaves)])
     assert all(torch.equal(one, two) for one, two in zip(*seen, strict=True))

@@ -171,9 +171,9 @@ def test_all_rays_may_add_to_one_volume(engine, way, shading, monkeypatch):
     render = functools.partial(volume_render, engine=engine)
     alone = outputs_and_gradients(render, given, 0.11, {"shading": shading})
     together(monkeypatch, way)
-    found = outputs_and_gradients(render, given, 0.11, {"shading": shading})
+    results = outputs_and_gradients(render, given, 0.11, {"shading": shading})
     for name, expected in alone.items():
-        close(found[name], expected, name, rtol=1e-12)
+        close(results[name], expected, name, rtol=1e-12)
 
 
 @pytest.mark.gpu
@@ -406,7 +406,7 @@ def spied(build, launched):
         return call
 
     def noting(name, *static):
-        found = build(name, *static)
-        return found._replace(value=note(found.value)) if name == "volume_render" else note(found)
+        rule = build(name, *static)
+        return rule._replace(value=note(rule.value)) if name == "volume_render" else note(rule)
 
     return noting

@@ -15,7 +15,7 @@ def reductions(lang, real):
         less = real(10.0)
         greatest, least = x[0], x[0]
         count, bits, flips = 0, 0, 5
-        found = False
+        has_any = False
         for i in x:
             total += x[i]
             less -= x[i] * total * 0
@@ -23,11 +23,11 @@ def reductions(lang, real):
             lang.atomic_min(least, x[i] * 2)
             if k[i] > 2:
                 count += 1
-                found = True
+                has_any = True
             bits |= k[i] & 12
             flips ^= k[i]
         y[0], y[1], y[2], y[3] = total, less, greatest, least
-        n[0], n[1], n[2], n[3] = count, bits, flips, found
+        n[0], n[1], n[2], n[3] = count, bits, flips, has_any
         mean = total / x.shape[0]
         spread = mean * 0
         for i in x:

@@ -103,7 +103,7 @@ def every_solution(spec, shapes, values):
 
 def is_shape(item_dims, shape, dims, batch, rest):
     wanted = laid_out(item_dims, dims, batch, rest)
-    return len(wanted) == len(shape) and all(size in (None, came) for size, came in zip(wanted, shape, strict=True))
+    return len(wanted) == len(shape) and all(size in (None, actual) for size, actual in zip(wanted, shape, strict=True))
 
 
 def laid_out(item_dims, dims, batch, rest):
@@ -180,13 +180,13 @@ def sized(spec, shapes, values, batch):
         given |= {name: (prod(batch), *given[name][len(batch) :]) for name in batched}
     names = [item.name for item in spec.inputs][::-1]
     ranks = {name: len(given[name]) - (name in batched) for name in names}
-    found = sizing(single, ranks, tuple(values), batched=batched if spec.batch_name else None)
-    numbers = found and found.solve([given[name] for name in names], values)
+    solver = sizing(single, ranks, tuple(values), batched=batched if spec.batch_name else None)
+    numbers = solver and solver.solve([given[name] for name in names], values)
     if not numbers:
         return None
-    assert numbers[-1] == sum(prod(found.evaluate(name, numbers)) for name in found.shapes)
-    assert all(found.evaluate(name, numbers) == shape for name, shape in given.items())
-    return {item.name: found.evaluate(item.name, numbers) for item in spec.made}
+    assert numbers[-1] == sum(prod(solver.evaluate(name, numbers)) for name in solver.shapes)
+    assert all(solver.evaluate(name, numbers) == shape for name, shape in given.items())
+    return {item.name: solver.evaluate(item.name, numbers) for item in spec.made}
 
 
 @settings(max_examples=500, deadline=None)

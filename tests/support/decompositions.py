@@ -27,17 +27,17 @@ def compared(op, reference, x, kind="f64", *, is_symmetric=False, **tolerance):
     """Values, gradients and tangents of an op against those of a function of torch, in float64."""
     wide, limits = x.double(), tolerance or TOLERANCE[kind]
     expected = reference(wide)
-    for found, wanted in zip(op(x), expected, strict=True):
-        torch.testing.assert_close(found.double(), wanted, **limits)
+    for actual, wanted in zip(op(x), expected, strict=True):
+        torch.testing.assert_close(actual.double(), wanted, **limits)
     weights = [torch.randn_like(one) for one in expected]
     for k in range(len(weights)):  # one output after the other: what is not asked for has no part
         only = [weight * (k == j) for j, weight in enumerate(weights)]
         torch.testing.assert_close(pulled(op, x, only).double(), pulled(reference, wide, only), **limits)
     moved = torch.randn_like(wide)
     moved = (moved + moved.mT) / 2 if is_symmetric else moved
-    _, found = torch.func.jvp(lambda x: tuple(op(x)), (x,), (moved.to(x.dtype),))
+    _, actual = torch.func.jvp(lambda x: tuple(op(x)), (x,), (moved.to(x.dtype),))
     _, wanted = torch.func.jvp(reference, (wide,), (moved,))
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(actual, wanted, strict=True):
         torch.testing.assert_close(one.double(), other, **limits)
 
 

@@ -43,13 +43,13 @@ def refuses(layers: ModuleType, error: Refusals, words: str, stannum: str = "") 
     return pytest.raises(Exception, match=stannum or None)
 
 
-def agree(found: Tensor | Sequence[Tensor], expected: Tensor | Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
+def agree(actual: Tensor | Sequence[Tensor], expected: Tensor | Sequence[Tensor], leaves: Sequence[Tensor]) -> None:
     """Same values, and same gradients of `leaves` for random cotangents."""
-    found, expected = _several(found), _several(expected)
-    for mine, right in zip(found, expected, strict=True):
+    actual, expected = _several(actual), _several(expected)
+    for mine, right in zip(actual, expected, strict=True):
         torch.testing.assert_close(mine, right)
     cotangents = [torch.randn_like(right) for right in expected]
-    mine = torch.autograd.grad(found, leaves, cotangents)
+    mine = torch.autograd.grad(actual, leaves, cotangents)
     right = torch.autograd.grad(expected, leaves, cotangents)
     for gradient, truth in zip(mine, right, strict=True):
         torch.testing.assert_close(gradient, truth)

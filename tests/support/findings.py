@@ -18,9 +18,9 @@ class Seen(list[Finding]):
 
     def one(self, rule: str, mark: str) -> Finding:
         """The only finding of a rule on the line that ends in `# mark`. Fails where there is none, or more."""
-        found = [one for one in self.of(rule) if _line(one).rstrip().endswith(f"# {mark}")]
-        assert len(found) == 1, "\n".join(map(str, self)) or "nothing was found"
-        return found[0]
+        marked = [one for one in self.of(rule) if _line(one).rstrip().endswith(f"# {mark}")]
+        assert len(marked) == 1, "\n".join(map(str, self)) or "nothing was found"
+        return marked[0]
 
     @property
     def rules(self) -> set[str]:

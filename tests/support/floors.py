@@ -77,14 +77,14 @@ def breaches(path: str, source: str, files: Collection[str]) -> list[Breach]:
     """Everything that the file `path` (relative to src/tinsmith, as all of `files`) does against the rules."""
     tree = ast.parse(source)
     imports = list(_imports(path, tree))
-    found = [*_file_itself(path, tree)]
+    all_breaches = [*_file_itself(path, tree)]
     for item in imports:
-        found += _floors(path, item, files)
-        found += _engines(path, item)
-    found += _engines_by_string(tree)
-    found += _torch_private(path, tree, imports)
-    found += _grad(path, tree, _aliases(imports))
-    return [Breach(path, line, words) for line, words in sorted(set(found))]
+        all_breaches += _floors(path, item, files)
+        all_breaches += _engines(path, item)
+    all_breaches += _engines_by_string(tree)
+    all_breaches += _torch_private(path, tree, imports)
+    all_breaches += _grad(path, tree, _aliases(imports))
+    return [Breach(path, line, words) for line, words in sorted(set(all_breaches))]
 
 
 _Found = Iterator[tuple[int, str]]
@@ -178,9 +178,9 @@ def _file_of(target: str, files: Collection[str]) -> str | None:
         stem = "/".join(parts[:length])
         candidates = (f"{stem}/__init__.py", f"{stem}.py") if stem else ("__init__.py",)
         # A name that no file has is a name from a file: only its last part may be missing.
-        found = next((candidate for candidate in candidates if candidate in files), None)
-        if found is not None:
-            return found if length >= len(parts) - 1 else None
+        file = next((candidate for candidate in candidates if candidate in files), None)
+        if file is not None:
+            return file if length >= len(parts) - 1 else None
     return None
 
 

@@ -21,9 +21,9 @@ def contents(folder):
 
 def without_times(folder):
     """The same, but for the seconds in the summary."""
-    found = contents(folder)
-    told = json.loads(found.pop("summary.json"))
-    return found | {"summary": {key: value for key, value in told.items() if key != "seconds"}}
+    files = contents(folder)
+    summary = json.loads(files.pop("summary.json"))
+    return files | {"summary": {key: value for key, value in summary.items() if key != "seconds"}}
 
 
 def held(path):

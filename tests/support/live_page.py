@@ -46,7 +46,7 @@ def ask(url, path, *, body=None, headers=()):
             return error.code, error.headers["Content-Type"], error.read()
 
 
-def told(url):
+def read_state(url):
     return json.loads(ask(url, "state")[2])
 
 
@@ -57,7 +57,7 @@ def wish(url, name, **body):
 
 def wait_for(url, met):
     for _ in range(2400):  # two minutes: kernels are compiled meanwhile, on a machine that may be busy
-        state = told(url)
+        state = read_state(url)
         if met(state):
             return state
         threading.Event().wait(0.05)

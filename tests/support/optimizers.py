@@ -23,8 +23,8 @@ def gradients(given: Iterable[torch.Tensor], steps: int, seed: int = 1, zeros: f
     for _ in range(steps):
         row = []
         for p in given:
-            came = torch.randn(p.shape, generator=rng, dtype=p.dtype)
-            row.append(came * (torch.rand(p.shape, generator=rng) >= zeros))
+            grad = torch.randn(p.shape, generator=rng, dtype=p.dtype)
+            row.append(grad * (torch.rand(p.shape, generator=rng) >= zeros))
         drawn.append(row)
     return drawn
 
@@ -33,16 +33,16 @@ def train(
     optimizer: torch.optim.Optimizer, given: Sequence[torch.nn.Parameter], drawn: Iterable[Sequence[torch.Tensor]]
 ) -> None:
     for row in drawn:
-        for p, came in zip(given, row, strict=True):
-            p.grad = came.clone()
+        for p, grad in zip(given, row, strict=True):
+            p.grad = grad.clone()
         optimizer.step()
 
 
-def adam_by_hand(w: float, came: Sequence[float], matrix: bool, **o: Any) -> float:
+def adam_by_hand(w: float, grads: Sequence[float], matrix: bool, **o: Any) -> float:
     """A weight after these gradients, as one thread of tiny-cuda-nn's kernel computes it."""
     m = v = 0.0
     own = 0
-    for step, g in enumerate(came, 1):
+    for step, g in enumerate(grads, 1):
         if not matrix and o["skip_zero_grad_non_matrix_params"] and g == 0:
             continue
         g += (o["l2_reg"] if matrix else o["non_matrix_l2_reg"]) * w

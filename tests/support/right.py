@@ -17,10 +17,10 @@ def assert_right(op: Any, twin: Callable[..., Any], inputs: Sequence[Any], **siz
     fresh = cases.leaves(inputs)
     outputs = cases.tensors(op(*fresh, **sizes))
     seeds = cases.cotangents(outputs)
-    found = torch.autograd.grad(outputs, cases.differentiable(fresh), seeds)
+    gradients = torch.autograd.grad(outputs, cases.differentiable(fresh), seeds)
     answer = ts.oracle(op, *inputs, cotangents=seeds, **sizes)
     names = [name for name, given in zip(op.arguments, inputs, strict=True) if cases.differentiable([given])]
-    for name, gradient in zip(names, found, strict=True):
+    for name, gradient in zip(names, gradients, strict=True):
         cases.assert_close(gradient, answer.gradients[name].to(gradient.dtype))
 
 

@@ -47,29 +47,29 @@ def text(kernel: Any, *arguments: Any) -> str:
     return ast.unparse(_tree(kernel, lowered(kernel, *arguments), arguments))
 
 
-def _tree(kernel: Any, found: Lowered, arguments: tuple[Any, ...]) -> ast.FunctionDef:
+def _tree(kernel: Any, lowering: Lowered, arguments: tuple[Any, ...]) -> ast.FunctionDef:
     annotations = {}
     for parameter, value in zip(of_kernel(kernel).parameters(kernel), arguments, strict=True):
-        array = found.kernel.arrays.get(parameter.name)
+        array = lowering.kernel.arrays.get(parameter.name)
         if array is not None:
             annotations[parameter.name] = array_text(value.dtype, array.rank, array.element, "unsafe", False)
         elif parameter.kind != "template":
             annotations[parameter.name] = parameter.text
-    annotations |= dict.fromkeys(found.fields, "_lang.template()")
-    return print_kernel(found.kernel, annotations, _defaults(kernel))
+    annotations |= dict.fromkeys(lowering.fields, "_lang.template()")
+    return print_kernel(lowering.kernel, annotations, _defaults(kernel))
 
 
 def twin(kernel: Any, *arguments: Any) -> Any:
     """The printed kernel as a function of the same arguments."""
     engine = of_kernel(kernel)
-    found = lowered(kernel, *arguments)
-    function, _ = build(_tree(kernel, found, arguments), {"_lang": engine.lang}, "printed")
+    lowering = lowered(kernel, *arguments)
+    function, _ = build(_tree(kernel, lowering, arguments), {"_lang": engine.lang}, "printed")
     compiled = engine.lang.kernel(function)
     kinds = [parameter.kind for parameter in engine.parameters(kernel)]
 
     def call(*values: Any) -> None:
         kept = [v for v, kind in zip(values, kinds, strict=True) if kind != "template" or isinstance(v, torch.Tensor)]
-        compiled(*kept, *found.fields.values())
+        compiled(*kept, *lowering.fields.values())
 
     return call
 

@@ -25,11 +25,11 @@ Tensors = Mapping[str, torch.Tensor]
 
 def given(kernel: Any, arguments: Sequence[Any]) -> tuple[nodes.Kernel, dict[str, torch.Tensor], dict[str, Any]]:
     """A kernel's IR, arrays and scalar arguments."""
-    found = lowered(kernel, *arguments)
+    lowering = lowered(kernel, *arguments)
     named = {p.name: one for p, one in zip(of_kernel(kernel).parameters(kernel), arguments, strict=True)}
-    fields = {name: field.to_torch() for name, field in found.fields.items()}
-    arrays = {name: named[name] for name in found.kernel.arrays if name in named}
-    return found.kernel, {**arrays, **fields}, {name: named[name] for name in found.kernel.arguments}
+    fields = {name: field.to_torch() for name, field in lowering.fields.items()}
+    arrays = {name: named[name] for name in lowering.kernel.arrays if name in named}
+    return lowering.kernel, {**arrays, **fields}, {name: named[name] for name in lowering.kernel.arguments}
 
 
 def nest(lang: Any, seed: int) -> Any:
@@ -167,11 +167,11 @@ def _second(one: torch.Tensor, leaves: Tensors, along: Tensors, then: Tensors) -
     (first,) = torch.autograd.grad(pushed, cotangent, create_graph=True, materialize_grads=True)
     if not first.requires_grad:
         return torch.zeros_like(one)
-    found = [
+    seconds = [
         torch.autograd.grad(entry, list(leaves.values()), retain_graph=True, materialize_grads=True)
         for entry in first.reshape(-1)
     ]
-    rows = [sum((back * then[name]).sum() for name, back in zip(leaves, row, strict=True)) for row in found]
+    rows = [sum((back * then[name]).sum() for name, back in zip(leaves, row, strict=True)) for row in seconds]
     return torch.stack(rows).reshape(one.shape).detach()
 
 

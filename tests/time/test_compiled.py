@@ -29,10 +29,10 @@ def test_a_function_breaks_the_graph(springs, numbers, name):
     def run(x, stiffness):
         return ts.scan(getattr(springs, name), (2.0 * x, v), force, parameters=stiffness)[0][0] * 3.0
 
-    found, right = torch.compile(run, backend="aot_eager")(x, stiffness), run(x, stiffness)
-    torch.testing.assert_close(found, right)
+    actual, right = torch.compile(run, backend="aot_eager")(x, stiffness), run(x, stiffness)
+    torch.testing.assert_close(actual, right)
     torch.testing.assert_close(
-        torch.autograd.grad(found.sum(), (x, stiffness)), torch.autograd.grad(right.sum(), (x, stiffness))
+        torch.autograd.grad(actual.sum(), (x, stiffness)), torch.autograd.grad(right.sum(), (x, stiffness))
     )
 
 
@@ -58,9 +58,9 @@ def test_an_op_does_not_break_the_graph(springs, numbers, name, keep, options):
 
     last, states, outputs = run_loop(of_torch, (2.0 * numbers[0], numbers[1]), *numbers[2:])
     wanted = loss_of(KEEPS[keep](last, states), outputs)
-    found = torch.compile(run, backend="aot_eager", fullgraph=True)(*numbers)
-    torch.testing.assert_close(found, wanted)
-    torch.testing.assert_close(torch.autograd.grad(found, numbers), torch.autograd.grad(wanted, numbers))
+    actual = torch.compile(run, backend="aot_eager", fullgraph=True)(*numbers)
+    torch.testing.assert_close(actual, wanted)
+    torch.testing.assert_close(torch.autograd.grad(actual, numbers), torch.autograd.grad(wanted, numbers))
 
 
 @pytest.mark.parametrize("wanted", [(), (0,), (2,), (3,), (0, 3)])
@@ -70,12 +70,12 @@ def test_gradients_go_to_what_requires_them(springs, numbers, wanted):
     def run(x, v, force, stiffness):
         return ts.scan(springs.op, {"v": v, "x": x}, force, parameters={"stiffness": stiffness})[0]
 
-    found = torch.compile(run, backend="aot_eager", fullgraph=True)(*given)
-    assert list(found) == ["v", "x"]
+    actual = torch.compile(run, backend="aot_eager", fullgraph=True)(*given)
+    assert list(actual) == ["v", "x"]
     last, _, _ = run_loop(of_torch, tuple(given[:2]), *given[2:])
-    torch.testing.assert_close((found["x"], found["v"]), tuple(last))
+    torch.testing.assert_close((actual["x"], actual["v"]), tuple(last))
     for place in wanted:
-        one, other = (torch.autograd.grad(x.sum(), given[place], retain_graph=True) for x in (found["x"], last[0]))
+        one, other = (torch.autograd.grad(x.sum(), given[place], retain_graph=True) for x in (actual["x"], last[0]))
         torch.testing.assert_close(one, other)
 
 
@@ -138,10 +138,10 @@ def test_steps_that_are_more_than_launches(lang64, checkpoint):
         return ts.scan(scale, x, length=5, parameters=k, checkpoint=checkpoint)[0].sum()
 
     x, k = (torch.rand(shape, dtype=torch.bfloat16, requires_grad=True) for shape in ((4,), ()))
-    found = torch.compile(run, backend="aot_eager", fullgraph=True)(x, k)
+    actual = torch.compile(run, backend="aot_eager", fullgraph=True)(x, k)
     right = run(x, k)
-    torch.testing.assert_close(found, right)
-    gradients = torch.autograd.grad(found, (x, k))
+    torch.testing.assert_close(actual, right)
+    gradients = torch.autograd.grad(actual, (x, k))
     assert all(bool(one.any()) for one in gradients)
     torch.testing.assert_close(gradients, torch.autograd.grad(right, (x, k)))
 
@@ -217,6 +217,6 @@ def test_by_inductor(springs, numbers):
     def run(x, stiffness):
         return ts.scan(springs.op, (2.0 * x, v), force, parameters=stiffness)[0][0].sin().sum()
 
-    found, right = torch.compile(run, fullgraph=True)(x, stiffness), run(x, stiffness)
-    torch.testing.assert_close(found, right)
-    torch.testing.assert_close(torch.autograd.grad(found, (x, stiffness)), torch.autograd.grad(right, (x, stiffness)))
+    actual, right = torch.compile(run, fullgraph=True)(x, stiffness), run(x, stiffness)
+    torch.testing.assert_close(actual, right)
+    torch.testing.assert_close(torch.autograd.grad(actual, (x, stiffness)), torch.autograd.grad(right, (x, stiffness)))

@@ -65,8 +65,8 @@ def test_a_change_between_the_passes_is_refused(ops, name, kind):
     with pytest.raises(ts.GradientError, match=f"op `{op.name}` \\w+ changed between its forward and its backward"):
         y.sum().backward()
     change(4.0)
-    (found,) = torch.autograd.grad(ts.scan(step, x, length=3, checkpoint=3)[0].sum(), x)
-    torch.testing.assert_close(found, 8.0 * 4.0**7 * x.detach() ** 7)
+    (gradient,) = torch.autograd.grad(ts.scan(step, x, length=3, checkpoint=3)[0].sum(), x)
+    torch.testing.assert_close(gradient, 8.0 * 4.0**7 * x.detach() ** 7)
 
 
 def test_a_change_before_a_second_derivative_is_refused(ops):
@@ -87,8 +87,8 @@ def test_a_step_may_write_the_field_that_its_op_reads(ops):
         return op(x), None
 
     x = torch.full((3,), 0.2, dtype=torch.float64, requires_grad=True)
-    (found,) = torch.autograd.grad(ts.scan(step, x, rows, checkpoint=3)[0].sum(), x)
-    torch.testing.assert_close(found, 8.0 * x.detach() ** 7 * (1.0**4 * 2.0**2 * 3.0))
+    (gradient,) = torch.autograd.grad(ts.scan(step, x, rows, checkpoint=3)[0].sum(), x)
+    torch.testing.assert_close(gradient, 8.0 * x.detach() ** 7 * (1.0**4 * 2.0**2 * 3.0))
 
 
 @pytest.fixture(params=["array", "engine"])

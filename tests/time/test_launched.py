@@ -17,9 +17,9 @@ def runners(monkeypatch):
     made = _function.runner
 
     def runner(*arguments):
-        found = made(*arguments)
-        seen.append(type(found))
-        return found
+        made_runner = made(*arguments)
+        seen.append(type(made_runner))
+        return made_runner
 
     monkeypatch.setattr(_function, "runner", runner)
     return seen
@@ -133,9 +133,9 @@ def test_gradients_are_those_of_a_loop_over_the_op(lang64, runners, configure, m
         y = op(y, k)
     right = torch.autograd.grad(y.square().sum(), (x, k))
     for options in ({}, {"checkpoint": 3}, {"memory": 3 * x.nbytes}):
-        found, _ = ts.scan(op, x, length=8, parameters=k, **options)
-        torch.testing.assert_close(found, y)
-        for one, other in zip(torch.autograd.grad(found.square().sum(), (x, k)), right, strict=True):
+        end, _ = ts.scan(op, x, length=8, parameters=k, **options)
+        torch.testing.assert_close(end, y)
+        for one, other in zip(torch.autograd.grad(end.square().sum(), (x, k)), right, strict=True):
             torch.testing.assert_close(one, other)
     assert all((one is Launched) == (make is not with_a_ragged_tape) for one in runners)
 
@@ -169,7 +169,7 @@ def test_arguments_of_all_kinds(lang64, runners):
     x, push = torch.rand(6, dtype=F64, requires_grad=True), torch.rand(9, 2, dtype=F64, requires_grad=True)
     state = {"x": x, "count": torch.tensor(0, dtype=torch.int32)}
     at = torch.tensor([1, 4], dtype=torch.int32)
-    found, outputs = ts.scan(step, state, {"push": push}, parameters={"at": at, "dt": 0.1}, keep=3, checkpoint=2)
+    states, outputs = ts.scan(step, state, {"push": push}, parameters={"at": at, "dt": 0.1}, keep=3, checkpoint=2)
     y, count, rows, seen = x, state["count"], [], []
     for row in push:
         made = step(y, count, row, at, 0.1)
@@ -177,10 +177,10 @@ def test_arguments_of_all_kinds(lang64, runners):
         rows.append(y)
         seen.append(made.seen)
     assert list(outputs) == ["seen", "hits"]
-    assert found["count"].tolist() == [3, 6, 9]
-    torch.testing.assert_close(found["x"], torch.stack(rows[2::3]))
+    assert states["count"].tolist() == [3, 6, 9]
+    torch.testing.assert_close(states["x"], torch.stack(rows[2::3]))
     torch.testing.assert_close(outputs["seen"], torch.stack(seen))
-    ends = [found["x"].square().sum() + outputs["seen"].sum()]
+    ends = [states["x"].square().sum() + outputs["seen"].sum()]
     ends.append(torch.stack(rows[2::3]).square().sum() + torch.stack(seen).sum())
     for one, other in zip(*(torch.autograd.grad(end, (x, push)) for end in ends), strict=True):
         torch.testing.assert_close(one, other)
@@ -191,8 +191,8 @@ def test_what_is_not_contiguous_goes_the_ordinary_way(springs, numbers, runners)
     x, v, force, stiffness = numbers
     wanted = ts.scan(springs.op, (x, v), force, parameters=stiffness)
     wide = torch.stack([x, v], 1)
-    found = ts.scan(springs.op, (wide[:, 0], wide[:, 1]), force, parameters=stiffness)
-    torch.testing.assert_close(found, wanted)
+    actual = ts.scan(springs.op, (wide[:, 0], wide[:, 1]), force, parameters=stiffness)
+    torch.testing.assert_close(actual, wanted)
     assert runners[0] is Launched
     assert runners[1] is not Launched
 

@@ -108,6 +108,6 @@ def test_offloaded_states_lie_in_the_hosts_memory(options):
         (gradient,) = torch.autograd.grad(end.sum(), x)
         return held, gradient
 
-    (on_device, wanted), (off_device, found) = peak(), peak(offload=True)
-    assert torch.equal(found, wanted)
+    (on_device, wanted), (off_device, slope) = peak(), peak(offload=True)
+    assert torch.equal(slope, wanted)
     assert off_device < on_device and off_device <= 20_000

@@ -43,9 +43,9 @@ def test_values_and_gradients_are_those_of_a_loop(springs, numbers, name, keep):
     first = None
     for options in CHECKPOINTS:
         states, outputs = ts.scan(getattr(springs, name), (x, v), force, parameters=stiffness, keep=keep, **options)
-        found = loss_of(states, outputs)
-        torch.testing.assert_close(found, wanted)
-        gradients = torch.autograd.grad(found, numbers)
+        loss = loss_of(states, outputs)
+        torch.testing.assert_close(loss, wanted)
+        gradients = torch.autograd.grad(loss, numbers)
         for one, other in zip(gradients, wanted_gradients, strict=True):
             torch.testing.assert_close(one, other)
         first = first or gradients
@@ -66,9 +66,9 @@ def test_a_backward_pass_may_be_asked_for_twice(springs, numbers, name):
 def test_gradients_go_to_what_requires_them(springs, numbers, name, wanted):
     given = [one if place in wanted else one.detach() for place, one in enumerate(numbers)]
     (x, v), _ = ts.scan(getattr(springs, name), tuple(given[:2]), given[2], parameters=given[3])
-    found = torch.autograd.grad(x.sum(), [given[place] for place in wanted], allow_unused=True)
+    gradients = torch.autograd.grad(x.sum(), [given[place] for place in wanted], allow_unused=True)
     last, _, _ = run_loop(of_torch, tuple(numbers[:2]), *numbers[2:])
-    for place, one in zip(wanted, found, strict=True):
+    for place, one in zip(wanted, gradients, strict=True):
         torch.testing.assert_close(one, torch.autograd.grad(last[0].sum(), numbers[place], retain_graph=True)[0])
 
 
@@ -162,11 +162,11 @@ def test_a_layer_is_called_with_its_arguments(lang64):
         tube.register_output_tensor((5,), torch.float64, "y", True).register_kernel(decay, ["x", "rate", "y"]).finish()
     )
     x, rate = (torch.rand(5, dtype=torch.float64, requires_grad=True) for _ in range(2))
-    found, outputs = ts.scan(tube, x, length=4, parameters=rate)
+    actual, outputs = ts.scan(tube, x, length=4, parameters=rate)
     assert outputs is None
     right = x * (1.0 - 0.1 * rate) ** 4
-    torch.testing.assert_close(found, right)
-    for one, other in zip(*(torch.autograd.grad(end.sum(), (x, rate)) for end in (found, right)), strict=True):
+    torch.testing.assert_close(actual, right)
+    for one, other in zip(*(torch.autograd.grad(end.sum(), (x, rate)) for end in (actual, right)), strict=True):
         torch.testing.assert_close(one, other)
 
 
@@ -181,12 +181,12 @@ def test_captured_tensors_get_their_gradient(numbers):
     def step(state, row):
         return torch.tanh(model(state) + row) * inner, None
 
-    found = ts.scan(step, x, force)[0]
+    actual = ts.scan(step, x, force)[0]
     right = x
     for row in force:
         right = step(right, row)[0]
     leaves = [x, force, stiffness, *model.parameters()]
-    pairs = zip(*(torch.autograd.grad(end.sum(), leaves) for end in (found, right)), strict=True)
+    pairs = zip(*(torch.autograd.grad(end.sum(), leaves) for end in (actual, right)), strict=True)
     for one, other in pairs:
         torch.testing.assert_close(one, other)
 
@@ -238,7 +238,7 @@ def test_random_numbers_are_drawn_again(options):
     torch.manual_seed(7)
     end, outputs = ts.scan(step, x, length=12, **options)
     after = torch.rand(1)
-    found = torch.autograd.grad(end.sum() + outputs.sum(), x)
+    gradient = torch.autograd.grad(end.sum() + outputs.sum(), x)
     assert not torch.equal(torch.rand(1), after), "a backward pass leaves the caller's generator alone"
     torch.manual_seed(7)
     right, seen = x, []
@@ -247,7 +247,7 @@ def test_random_numbers_are_drawn_again(options):
         seen.append(one)
     assert torch.equal(torch.rand(1), after)
     torch.testing.assert_close(end, right)
-    torch.testing.assert_close(found, torch.autograd.grad(right.sum() + sum(seen), x))
+    torch.testing.assert_close(gradient, torch.autograd.grad(right.sum() + sum(seen), x))
 
 
 def test_a_kernel_that_draws_random_numbers_draws_them_again(lang64):
@@ -261,16 +261,16 @@ def test_a_kernel_that_draws_random_numbers_draws_them_again(lang64):
             y[i] = ti.sin(x[i] * (1.0 + ti.random(ti.f64)))
 
     x = torch.rand(6, dtype=torch.float64, requires_grad=True)
-    found = []
+    results = []
     for options in CHECKPOINTS:
         torch.manual_seed(3)
         end, _ = ts.scan(shake, x, length=9, **options)
-        found.append((end.detach(), *torch.autograd.grad(end.sum(), x)))
+        results.append((end.detach(), *torch.autograd.grad(end.sum(), x)))
     torch.manual_seed(3)
     right = x
     for _ in range(9):
         right = shake(right)
-    for one in found:
+    for one in results:
         torch.testing.assert_close(one, (right.detach(), *torch.autograd.grad(right.sum(), x, retain_graph=True)))
 
 
@@ -318,14 +318,14 @@ def test_structures_and_integers_are_carried_along():
     x, scale = torch.ones(3, requires_grad=True), torch.tensor(1.1, requires_grad=True)
     state = {"x": x, "more": [torch.tensor(0), torch.zeros(2)]}
     inputs = {"a": torch.ones(5, 3)}
-    found, outputs = ts.scan(by_name, state, inputs, parameters={"scale": scale, "power": 2})
-    assert found["more"][0] == 5
+    last, outputs = ts.scan(by_name, state, inputs, parameters={"scale": scale, "power": 2})
+    assert last["more"][0] == 5
     assert outputs["count"].tolist() == [0, 1, 2, 3, 4]
     y = x
     for _ in range(5):
         y = y * scale**2 + 1.0
-    torch.testing.assert_close(found["x"], y)
-    one, other = (torch.autograd.grad(end.sum(), (x, scale)) for end in (found["x"], y))
+    torch.testing.assert_close(last["x"], y)
+    one, other = (torch.autograd.grad(end.sum(), (x, scale)) for end in (last["x"], y))
     torch.testing.assert_close(one, other)
 
 
@@ -334,9 +334,9 @@ def test_steps_may_be_recorded_together(numbers, unroll, options):
     x, v, force, stiffness = numbers
     (end, _), energies = ts.scan(of_torch, (x, v), force, parameters=stiffness, unroll=unroll, keep=4, **options)
     last, states, outputs = run_loop(of_torch, (x, v), force, stiffness)
-    found, right = (one.pow(2).sum() for one in (end, states[0][3::4]))
+    ours, right = (one.pow(2).sum() for one in (end, states[0][3::4]))
     torch.testing.assert_close(energies, outputs)
-    for one, other in zip(torch.autograd.grad(found, numbers), torch.autograd.grad(right, numbers), strict=True):
+    for one, other in zip(torch.autograd.grad(ours, numbers), torch.autograd.grad(right, numbers), strict=True):
         torch.testing.assert_close(one, other)
 
 

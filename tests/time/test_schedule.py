@@ -19,7 +19,7 @@ def fewest(count, states):
 
 def reversed_steps(schedule):
     """Run a schedule on positions in place of states."""
-    slots, present, found = list(schedule.kept), None, []
+    slots, present, positions = list(schedule.kept), None, []
     for action in schedule.reversal():
         match action:
             case Restore(slot):
@@ -33,8 +33,8 @@ def reversed_steps(schedule):
                 slots.append(present)
             case Reverse(position):
                 assert present == position
-                found.append(position)
-    return found
+                positions.append(position)
+    return positions
 
 
 SCHEDULES = [

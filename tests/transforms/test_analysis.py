@@ -76,8 +76,8 @@ def test_what_is_owned_is_touched_by_one_iteration(seed):
         first, held = drawn(dice, 1, "ij"), drawn(dice, 1, "ij")
         second = dice.choice([first, local("n", "i32").expr, drawn(dice, 1, "ij")])
         body = [assign("n", E(held)), store(Y, E(first), 1.0), store(Y, E(second), 2.0)]
-        found = loop("i", E(whole(3)), [loop("j", E(whole(3)), body)], is_parallel=True)
-        if "y" not in find_owned(found):
+        outer = loop("i", E(whole(3)), [loop("j", E(whole(3)), body)], is_parallel=True)
+        if "y" not in find_owned(outer):
             continue
         count += 1
         owners = {}
@@ -86,7 +86,7 @@ def test_what_is_owned_is_touched_by_one_iteration(seed):
             now["n"] = value(held, now)
             for one in (first, second):
                 owners.setdefault(value(one, now), set()).add(i)
-        assert all(len(found) == 1 for found in owners.values()), body
+        assert all(len(outer) == 1 for outer in owners.values()), body
     assert count > 3
 
 

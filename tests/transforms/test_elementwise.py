@@ -19,8 +19,8 @@ def of(*body, arrays=(X, Y), end=None, **settings):
 
 
 def text(one):
-    found = print_kernel(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
-    return ast.unparse(found)
+    printed = print_kernel(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
+    return ast.unparse(printed)
 
 
 def test_a_loop_in_strips():

@@ -25,14 +25,14 @@ def leave_at(expr):
 
 
 def text(one):
-    found = print_kernel(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
-    return ast.unparse(found)
+    printed = print_kernel(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
+    return ast.unparse(printed)
 
 
 def test_a_loop_in_lanes():
     """An index that is the iteration's own is read by all lanes, where the array is long enough."""
-    found = text(strip_functions(of(leave_at(T), assign("t", T + X["r"]))))
-    assert found == ast.unparse(
+    printed = text(strip_functions(of(leave_at(T), assign("t", T + X["r"]))))
+    assert printed == ast.unparse(
         ast.parse("""
 def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray(), d: _lang.types.ndarray()):
     for block_first in range(y.shape[0]):
@@ -111,10 +111,10 @@ def test_lanes_agree_on_lists():
         ("k",), ((nodes.Const(0, "i32"), ends),), (leave_at(T), assign("t", T + alpha), atomic_add("k", T))
     )
     body = [assign("t", 0.5), inner]
-    found = text(strip_functions(kernel([X, Y, starts], [loop("r", Y.size(), body, is_parallel=True)], t="f32")))
-    assert "lanes_agree = of_lanes == of_lanes_1" in found
-    assert "_lang.atomic_add(y[k], of_lanes_" in found
-    assert "for lane in range(block_size)" in found
+    printed = text(strip_functions(kernel([X, Y, starts], [loop("r", Y.size(), body, is_parallel=True)], t="f32")))
+    assert "lanes_agree = of_lanes == of_lanes_1" in printed
+    assert "_lang.atomic_add(y[k], of_lanes_" in printed
+    assert "for lane in range(block_size)" in printed
 
 
 def power(base, exponent):
@@ -125,8 +125,8 @@ def test_powers_by_arithmetic():
     """Where they pay; else a power keeps its loop from lanes, as a function of the library does."""
     one = of(leave_at(T), assign("t", power(T, X["r"])))
     assert strip_functions(one) is one
-    found = text(strip_functions(one, has_powers=True))
-    assert "t = _lang.select(lanes_2, _pow(t, x[r]), t)" in found
+    printed = text(strip_functions(one, has_powers=True))
+    assert "t = _lang.select(lanes_2, _pow(t, x[r]), t)" in printed
     whole = of(leave_at(T), assign("t", power(T, cast(T, "i32"))))
     assert strip_functions(whole, has_powers=True) is whole
     outside = kernel([X, Y], [loop("r", Y.size(), [store(Y, "r", power(X["r"], X["r"]))], is_parallel=True)])

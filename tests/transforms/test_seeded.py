@@ -113,14 +113,14 @@ def test_no_number_is_drawn_twice(name, is_parallel, lang):
     made = kernel([K, OUT], [loop("i", K.size(), SHAPES[name], is_parallel=is_parallel)], r="f64", j="i32")
     twice = kernel([K, OUT], [made.body[0], made.body[0]], r="f64", j="i32")
     k = torch.randint(0, 6, (30,), generator=torch.Generator().manual_seed(1)).int()
-    found = numbers(made, 9, 30, 6, k=k)
-    held = found[found != 0]
+    drawn = numbers(made, 9, 30, 6, k=k)
+    held = drawn[drawn != 0]
     assert len(held) > 25 and len(held.unique()) == len(held)
     again = numbers(twice, 9, 30, 6, k=k)
-    assert not torch.equal(again, found)  # the second task draws others
+    assert not torch.equal(again, drawn)  # the second task draws others
     out = torch.zeros(30, 6, dtype=torch.float64)
     compiled(seed_random(made, "seed"), lang, DOUBLE)(k, out, torch.tensor(9))
-    torch.testing.assert_close(out, found, rtol=1e-15, atol=1e-15)
+    torch.testing.assert_close(out, drawn, rtol=1e-15, atol=1e-15)
 
 
 def test_kernels_of_one_op_draw_other_numbers():
@@ -145,8 +145,8 @@ def test_the_adjoint_sees_the_same_numbers():
     cotangents = {"y": torch.tensor([1.5], dtype=torch.float64)}
     program = adjoint([made], ["x"], ["y"], ["y"])
     wanted = run(made, arrays, {}, cotangents)
-    found = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
-    torch.testing.assert_close(found["x"], wanted.gradients["x"], rtol=1e-12, atol=0)
+    actual = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
+    torch.testing.assert_close(actual["x"], wanted.gradients["x"], rtol=1e-12, atol=0)
     assert not any(isinstance(action, Reserve) for action in program.actions)
 
 

@@ -65,10 +65,10 @@ def assert_types_are_right(expr):
 
 def by_table(operation, values, kinds, seeds):
     """Contributions to x and z, worked out by a kernel, and the slopes."""
-    found = slopes(operation, nodes.Local("value", operation.type))
+    rows = slopes(operation, nodes.Local("value", operation.type))
     body = [assign("value", E(operation)), assign("s", array("seed")["i"])]
     targets = {}
-    for slope in found:
+    for slope in rows:
         name = slope.operand.array
         contribution = slope.of(nodes.Local("s", operation.type))
         assert_types_are_right(contribution)
@@ -83,7 +83,7 @@ def by_table(operation, values, kinds, seeds):
     mapped = kernel(arrays, [loop("i", array("seed").size(), body)], value=operation.type, s=operation.type)
     zeros = {f"{name}_bar": torch.zeros_like(seeds) for name in targets}
     after = run(mapped, {**values, "seed": seeds, **zeros}, {}).arrays
-    return {name: after[f"{name}_bar"] for name in targets}, found
+    return {name: after[f"{name}_bar"] for name in targets}, rows
 
 
 def by_torch(operation, values, kinds, seeds):
@@ -98,7 +98,7 @@ def assert_slopes_are_torch_s(operation, points, kinds):
     values = {name: drawn(kinds[name], column) for name, column in points.items()}
     seeds = torch.linspace(-0.7, 1.3, len(next(iter(points.values()))), dtype=torch.float64)
     seeds[::3] = 0.0
-    mine, found = by_table(operation, values, kinds, seeds)
+    mine, rows = by_table(operation, values, kinds, seeds)
     theirs = by_torch(operation, values, kinds, seeds)
     for name, kind in kinds.items():
         if types.is_float(kind):
@@ -107,7 +107,7 @@ def assert_slopes_are_torch_s(operation, points, kinds):
             # 0 times infinity, which the adjoint does not ask of the table: it guards what is not regular.
             got = torch.where((seeds == 0) & ~got.isfinite() & wanted.isfinite(), 0.0, got)
             torch.testing.assert_close(got, wanted, rtol=1e-13, atol=1e-300, equal_nan=True)
-    for slope in found:
+    for slope in rows:
         is_wild = not mine[slope.operand.array][seeds == 0].isfinite().all()
         assert slope.is_singular or not is_wild
         assert not (slope.is_singular and operation.operator in REGULAR)
@@ -158,14 +158,14 @@ def test_known_operands(name, number):
 )
 def test_casts(source, target):
     operation = cast(array("x", source)["i"], target).expr
-    found = slopes(operation, nodes.Local("value", target))
+    rows = slopes(operation, nodes.Local("value", target))
     if target == "i32":
-        assert not found
+        assert not rows
         return
-    assert found[0].of(nodes.Local("s", target)) == (
+    assert rows[0].of(nodes.Local("s", target)) == (
         nodes.Local("s", target) if source == target else nodes.Cast(nodes.Local("s", target), source)
     )
-    assert found[0].along(nodes.Local("t", source)).type == target
+    assert rows[0].along(nodes.Local("t", source)).type == target
     wholes = slopes(nodes.Cast(nodes.Local("k", "i32"), target), nodes.Local("value", target))
     assert not wholes
 

@@ -23,8 +23,8 @@ def of(*body, end=None, is_parallel=True, **kinds):
 
 
 def text(one):
-    found = print_kernel(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
-    return ast.unparse(found)
+    printed = print_kernel(one, dict.fromkeys(one.arrays, "_lang.types.ndarray()"), DEFAULTS)
+    return ast.unparse(printed)
 
 
 def test_a_loop_in_strips():

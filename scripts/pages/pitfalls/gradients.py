@@ -38,8 +38,8 @@ def inputs_of(row: Row) -> list[torch.Tensor]:
 def by_engine(row: Row, engine: str) -> dict[str, Any]:
     """The gradients of the sum of all outputs by the engine's own reverse mode."""
     inputs = [one.requires_grad_(one.is_floating_point()) for one in inputs_of(row)]
-    found: Any = op_of(row, engine, adjoint="engine", trust_engine=True)(*inputs)
-    torch.stack([one.sum() for one in (found if isinstance(found, tuple) else (found,))]).sum().backward()
+    outputs: Any = op_of(row, engine, adjoint="engine", trust_engine=True)(*inputs)
+    torch.stack([one.sum() for one in (outputs if isinstance(outputs, tuple) else (outputs,))]).sum().backward()
     return {name: one.grad for name, one in zip(names_of(row), inputs, strict=True) if one.requires_grad}
 
 

@@ -370,10 +370,10 @@ def shown(name: str) -> str:
 
 def marked(text: str, by: str) -> set[tuple[str, int]]:
     """Rules and lines that the marks in a text stand for, by lint for an engine, or by the "sanitizer"."""
-    found = set()
+    marks = set()
     for number, line in enumerate(text.splitlines(), 1):
         for part in line.partition("#!")[2].split(";"):
             alone, _, rules = part.rpartition(":")
             if alone.strip() == by or (not alone and by != "sanitizer"):
-                found |= {(rule, number) for rule in rules.split()}
-    return found
+                marks |= {(rule, number) for rule in rules.split()}
+    return marks

@@ -156,11 +156,11 @@ def test_by_name_one_result_or_several(lang64):
     run, python, x, _ = doubling(lang64)
     both = ts.rollout(run._forward, {"start": (x, 0)}, {"second": (x, 1), "whole": x})
     start = drawn(N)
-    found = both(start=start)
-    assert found._fields == ("second", "whole")
-    assert found.second.shape == (N,)
-    assert found.whole.shape == (20, N)
-    torch.testing.assert_close(found.second, start * (start + 0.5))
+    results = both(start=start)
+    assert results._fields == ("second", "whole")
+    assert results.second.shape == (N,)
+    assert results.whole.shape == (20, N)
+    torch.testing.assert_close(results.second, start * (start + 0.5))
 
 
 def test_no_gradient_is_asked_for(lang64):
@@ -201,13 +201,13 @@ def test_random_numbers_follow_torch_and_keep_their_gradient(lang64):
         for _ in range(3):
             add()
 
-    run, start, found = ts.rollout(forward, {"x": x}, {"y": y}), drawn(N), []
+    run, start, results = ts.rollout(forward, {"x": x}, {"y": y}), drawn(N), []
     for _ in range(2):
         torch.manual_seed(3)
-        found.append(run(start))
-        torch.testing.assert_close(torch.autograd.grad(found[-1].sum(), start)[0], (found[-1] / start).detach())
-    torch.testing.assert_close(*found)
-    assert not torch.allclose(run(start), found[0])
+        results.append(run(start))
+        torch.testing.assert_close(torch.autograd.grad(results[-1].sum(), start)[0], (results[-1] / start).detach())
+    torch.testing.assert_close(*results)
+    assert not torch.allclose(run(start), results[0])
 
 
 def counted(monkeypatch, owner, name):
@@ -223,16 +223,16 @@ def counted(monkeypatch, owner, name):
 
 
 def test_a_kernel_is_looked_into_and_compiled_once_however_often_it_is_called(lang64, monkeypatch):
-    found = []
+    counts = []
     for steps in (4, 16):
         run, python, _, _ = doubling(lang64, steps)
         with monkeypatch.context() as patch:
             stages, compiled = counted(patch, Stage, "__init__"), counted(patch, type(run._engine), "compile")
             check(run, python, drawn(N))
-            found.append((len(stages), len(compiled)))
+            counts.append((len(stages), len(compiled)))
             check(run, python, drawn(N))
-            assert len(compiled) == found[-1][1]  # a second call compiles nothing
-    assert found[0] == found[1]
+            assert len(compiled) == counts[-1][1]  # a second call compiles nothing
+    assert counts[0] == counts[1]
 
 
 def test_the_engine_is_as_before_after_a_call_and_after_one_that_fails(lang64):

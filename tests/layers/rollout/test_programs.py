@@ -18,8 +18,8 @@ def check(run, twin, *inputs):
         ours = (ours,) if isinstance(ours, torch.Tensor) else tuple(ours)
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
         seeds = [torch.randn_like(one) for one in theirs]
-        found, wanted = torch.autograd.grad(ours, inputs, seeds), torch.autograd.grad(theirs, inputs, seeds)
-        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)
+        gradients, wanted = torch.autograd.grad(ours, inputs, seeds), torch.autograd.grad(theirs, inputs, seeds)
+        torch.testing.assert_close(gradients, wanted, rtol=1e-9, atol=1e-11)
 
 
 def drawn(*shape):

@@ -213,8 +213,8 @@ def test_registration(lang64, inputs, outputs, error, word):
 
     def put(one):
         one = [one] if not isinstance(one, tuple) else list(one)
-        found = tuple(field if part is None else part for part in one)
-        return found if len(found) > 1 else found[0]
+        registered = tuple(field if part is None else part for part in one)
+        return registered if len(registered) > 1 else registered[0]
 
     sides = [
         {name: put(one) for name, one in side.items()} if isinstance(side, dict) else side for side in (inputs, outputs)

@@ -40,9 +40,9 @@ class Network(nn.Module):
         self.tin = tin
 
     def forward(self, x):
-        found, places = self.tin(self.first(x), self.scale)
+        y, places = self.tin(self.first(x), self.scale)
         assert not places.requires_grad
-        return found, places
+        return y, places
 
 
 network = Network()

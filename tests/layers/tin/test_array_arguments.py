@@ -147,5 +147,5 @@ def test_arrays_of_vectors(lang):
     for options in WAYS.values():
         layer = ts.EmptyTin(**options).register_input_field(x, "x").register_output_field(y, "y")
         result = layer.register_kernel(squares, vectors).finish()(given)
-        (found,) = torch.autograd.grad(result.sum(), given)
-        torch.testing.assert_close(found, (vectors * vectors).sum(1))
+        (gradient,) = torch.autograd.grad(result.sum(), given)
+        torch.testing.assert_close(gradient, (vectors * vectors).sum(1))

@@ -70,10 +70,10 @@ def test_it_trains_as_in_torch(lang64, make):
         ours, theirs = layer(x), averaged(x, a, state)
         cases.assert_close(ours, theirs)
         losses = [(one - goal).square().sum() for one in (ours, theirs)]
-        found = torch.autograd.grad(losses[0], (x, layer.a))
+        gradients = torch.autograd.grad(losses[0], (x, layer.a))
         wanted = torch.autograd.grad(losses[1], (x, a))
-        cases.assert_close(found, wanted)
-        layer.a.grad, a.grad = found[1], wanted[1]
+        cases.assert_close(gradients, wanted)
+        layer.a.grad, a.grad = gradients[1], wanted[1]
         for optimizer in optimizers:
             optimizer.step()
         state = theirs[-1].detach() if goes_on else state

@@ -24,8 +24,8 @@ def check(layer, twin, ins, weights=()):
         ours, theirs = layer(*ins), twin(*ins)
         torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-10)
         seed = torch.randn_like(theirs)
-        found, wanted = torch.autograd.grad(ours, given, seed), torch.autograd.grad(theirs, given, seed)
-        torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-10)
+        gradients, wanted = torch.autograd.grad(ours, given, seed), torch.autograd.grad(theirs, given, seed)
+        torch.testing.assert_close(gradients, wanted, rtol=1e-9, atol=1e-10)
 
 
 def L(ins, outs, kernels, internal=(), weights=()):

@@ -166,8 +166,8 @@ def check(lang, fp, way, loops):
     result, wanted = simulated(way(lang, fp, make), given), simulated(reference, exact)
     torch.testing.assert_close(result.double(), wanted, rtol=1e-4, atol=1e-4)
     tolerance = 1e-10 if dtype == torch.float64 else 1e-3
-    found, right = torch.autograd.grad(result, given), torch.autograd.grad(wanted, exact)
-    for mine, other in zip(found, right, strict=True):
+    gradients, right = torch.autograd.grad(result, given), torch.autograd.grad(wanted, exact)
+    for mine, other in zip(gradients, right, strict=True):
         torch.testing.assert_close(mine.double(), other, rtol=tolerance, atol=tolerance)
 
 

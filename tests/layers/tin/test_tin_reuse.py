@@ -120,8 +120,8 @@ def test_an_expanded_and_a_shared_cotangent(lang64):
     c = torch.ones((), dtype=torch.float64).expand(5)
     y = layer(x)
     z = y + 0.0
-    found = torch.autograd.grad((y, z), (x,), (c, c))
-    cases.assert_close(found, torch.autograd.grad(2 * twin(x, layer.w), (x,), (c,)))
+    gradients = torch.autograd.grad((y, z), (x,), (c, c))
+    cases.assert_close(gradients, torch.autograd.grad(2 * twin(x, layer.w), (x,), (c,)))
     assert torch.equal(c, torch.ones(5, dtype=torch.float64))
 
 
@@ -138,29 +138,29 @@ def test_an_input_changed_in_place_is_refused_by_torch(lang64):
 def test_threads(lang64):
     layer = layer_of(lang64)
     inputs = [rand(5) for _ in range(4)]
-    found = [None] * 4
+    gradients = [None] * 4
 
     def work(place):
         for _ in range(20):
             x = inputs[place].clone().requires_grad_()
-            found[place] = torch.autograd.grad(layer(x).sum(), x)[0]
+            gradients[place] = torch.autograd.grad(layer(x).sum(), x)[0]
 
     workers = [threading.Thread(target=work, args=(place,)) for place in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    for x, gradient in zip(inputs, found, strict=True):
+    for x, gradient in zip(inputs, gradients, strict=True):
         cases.assert_close(gradient, (4 * layer.w**2 * x**3).detach())
 
 
 def test_a_first_call_from_another_thread(lang64):
     layer, x = layer_of(lang64), rand(5)
-    found = []
-    worker = threading.Thread(target=lambda: found.append(layer(x).detach()))
+    outputs = []
+    worker = threading.Thread(target=lambda: outputs.append(layer(x).detach()))
     worker.start()
     worker.join()
-    cases.assert_close(found[0], twin(x, layer.w).detach())
+    cases.assert_close(outputs[0], twin(x, layer.w).detach())
 
 
 @pytest.mark.parametrize("on_tensors", [False, True])
@@ -187,8 +187,8 @@ def test_a_mapped_call_in_a_graph(lang64):
 def test_forward_mode_and_second_derivatives(lang64):
     layer = layer_of(lang64)
     x, w = rand(5), layer.w.detach()
-    found = torch.func.jvp(layer, (x,), (torch.ones_like(x),))
-    cases.assert_close(tuple(one.detach() for one in found), (twin(x, w), 4 * w**2 * x**3))
+    tangents = torch.func.jvp(layer, (x,), (torch.ones_like(x),))
+    cases.assert_close(tuple(one.detach() for one in tangents), (twin(x, w), 4 * w**2 * x**3))
     x.requires_grad_()
     (first,) = torch.autograd.grad(layer(x).sum(), x, create_graph=True)
     cases.assert_close(torch.autograd.grad(first.sum(), x), ((12 * w**2 * x**2).detach(),))

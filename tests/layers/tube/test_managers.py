@@ -93,8 +93,8 @@ def squared(lang):
     """Is no copy at all: a field holds squares, and its gradient methods look at the field."""
 
     class Squared(straight(lang)):
-        def construct_field(self, *told):
-            self.field = super().construct_field(*told)
+        def construct_field(self, *arguments):
+            self.field = super().construct_field(*arguments)
             return self.field
 
         def from_tensor(self, field, tensor):
@@ -202,11 +202,11 @@ def test_a_backward_pass_may_outlive_the_layer(lang64, is_managed):
             return tube_of(lang64, manager, is_out=True, adjoint="source")(x, w)
         return tube_of(lang64, manager.construct_field, is_out=True, adjoint="source")(x, w)  # laid out, and no more
 
-    found = [made() for _ in range(8)]
+    results = [made() for _ in range(8)]
     gc.collect()
     twin = twin_of(enter, leave, 6) if is_managed else twin_of(lambda v: v, lambda v: v, 6)
     wanted = torch.autograd.grad(twin(x, w).sum(), (x, w))
-    for one in found:
+    for one in results:
         cases.assert_close(torch.autograd.grad(one.sum(), (x, w)), wanted)
 
 
@@ -216,9 +216,9 @@ def test_without_a_gradient(lang64, make):
     tube, twin = tube_of(lang64, manager), twin_of(enter, lambda v: v, 6)
     x, w = cases.leaves(inputs())
     with torch.no_grad():
-        found = tube(x, w)
-    assert not found.requires_grad
-    cases.assert_close(found, twin(x, w).detach())
+        y = tube(x, w)
+    assert not y.requires_grad
+    cases.assert_close(y, twin(x, w).detach())
     with torch.inference_mode():
         cases.assert_close(tube(x, w), twin(x, w).detach())
 

@@ -96,8 +96,8 @@ def test_match_and_batch_dims_may_come_back(lang64, lead):
 
 def test_an_empty_result(lang64):
     tube = ts.Tube().register_input_tensor((), F64, "x").register_output_tensor(lambda *_: (0, 3), F64, "y", True)
-    found = tube.register_kernel(fill(lang64), ["x", "y"]).finish()(leaf())
-    assert found.shape == (0, 3)
+    y = tube.register_kernel(fill(lang64), ["x", "y"]).finish()(leaf())
+    assert y.shape == (0, 3)
 
 
 def test_vmap_of_calculated_dims_sees_one_sample(lang64):

@@ -72,8 +72,8 @@ def by_transform(function, inputs):
 @pytest.mark.parametrize("lead", [(), (ts.BatchDim,)], ids=["single", "batch"])
 def test_a_gradient_flows_where_it_is_registered(lang64, flags, lead, gradients):
     inputs = [leaf(*[3] * len(lead), 4), leaf(*[3] * len(lead), 4)]
-    found = gradients(tube_of(lang64, flags, lead), inputs)
-    for mine, right in zip(found, gradients(expected_of(flags), inputs), strict=True):
+    ours = gradients(tube_of(lang64, flags, lead), inputs)
+    for mine, right in zip(ours, gradients(expected_of(flags), inputs), strict=True):
         torch.testing.assert_close(none_is_zero(mine), none_is_zero(right))
 
 
@@ -99,7 +99,7 @@ def test_nothing_is_saved_where_no_result_has_a_gradient(lang64):
     tube.register_kernel(square, ["x", "y"]).finish()
     saved, x = [], leaf(4)
     with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda tensor: tensor):
-        found = tube(x)
+        result = tube(x)
     assert not saved
-    assert not found.requires_grad
-    torch.testing.assert_close(found, x.detach() ** 2)
+    assert not result.requires_grad
+    torch.testing.assert_close(result, x.detach() ** 2)

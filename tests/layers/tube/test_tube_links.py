@@ -73,9 +73,9 @@ def test_the_results_have_the_names_of_the_outputs(lang64):
     tube = ends().register_output_tensor(N, F64, "z", True)
     tube.register_kernel(scale(lang64), ["x", "y"], 2.0).register_kernel(scale(lang64), ["y", "z"], 5.0, name="again")
     given = leaf(3)
-    found = tube.finish()(given)
-    assert found._fields == ("y", "z")
-    agree(found, (2.0 * given, 10.0 * given), [given])
+    results = tube.finish()(given)
+    assert results._fields == ("y", "z")
+    agree(results, (2.0 * given, 10.0 * given), [given])
 
 
 def test_a_message_of_the_op_shows_the_name_of_the_tensor(lang64):

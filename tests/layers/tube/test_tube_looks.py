@@ -212,20 +212,20 @@ def test_dtypes(lang64, dtype):
     tube = ts.Tube().register_input_tensor(N, dtype, "x")
     tube.register_output_tensor(N, dtype, "y", dtype.is_floating_point).register_kernel(sums(lang64), ["x", "y"])
     x = torch.randint(1, 50, (5,)).to(dtype)
-    found = tube.finish()(x)
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.double(), 2.0 * x.double())
+    y = tube.finish()(x)
+    assert y.dtype == dtype
+    torch.testing.assert_close(y.double(), 2.0 * x.double())
 
 
 @pytest.mark.parametrize("given", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool], ids=str)
 def test_a_tensor_of_another_dtype_is_converted_and_its_gradient_converted_back(lang64, given):
     tube = ends().register_kernel(sums(lang64), ["x", "y"]).finish()
     x = (3.0 * torch.rand(4)).to(given).requires_grad_(given.is_floating_point)
-    found = tube(x)
-    assert found.dtype == F64
-    torch.testing.assert_close(found, 2.0 * x.double())
+    y = tube(x)
+    assert y.dtype == F64
+    torch.testing.assert_close(y, 2.0 * x.double())
     if given.is_floating_point:
-        (gradient,) = torch.autograd.grad(found.sum(), x)
+        (gradient,) = torch.autograd.grad(y.sum(), x)
         assert gradient.dtype == given
         torch.testing.assert_close(gradient, torch.full_like(x, 2.0))
 
@@ -236,9 +236,9 @@ def test_autocast_changes_no_registered_dtype(lang64, dtype):
     tube.register_kernel(sums(lang64), ["x", "y"]).finish()
     x = torch.rand(4, dtype=torch.bfloat16)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = tube(x)
-    assert found.dtype == dtype
-    torch.testing.assert_close(found.double(), 2.0 * x.double(), rtol=1e-3, atol=0.0)
+        y = tube(x)
+    assert y.dtype == dtype
+    torch.testing.assert_close(y.double(), 2.0 * x.double(), rtol=1e-3, atol=0.0)
 
 
 def test_complex_numbers_of_another_precision_are_converted(lang64):

@@ -129,9 +129,9 @@ def test_any_size_gradients_and_all(lang64, example):
 @examples
 def test_where_the_tensors_are(lang64, example):
     inputs = [tensor.detach().cuda().requires_grad_() for tensor in example.inputs(4)]
-    found = example.make(lang64)(*inputs)
-    assert all(part.is_cuda for part in flat(found))
-    agree(found, example.expected(*inputs), inputs)
+    outputs = example.make(lang64)(*inputs)
+    assert all(part.is_cuda for part in flat(outputs))
+    agree(outputs, example.expected(*inputs), inputs)
 
 
 def test_tensors_without_elements(lang64):
@@ -147,9 +147,9 @@ def test_gradcheck(lang64, example):
 @examples
 def test_twice_before_one_backward(lang64, example):
     tube, one, two = example.make(lang64), example.inputs(3), example.inputs(3)
-    found, expected = ([each(*one), each(*two)] for each in (tube, example.expected))
+    actual, expected = ([each(*one), each(*two)] for each in (tube, example.expected))
     agree(
-        [part for parts in found for part in flat(parts)],
+        [part for parts in actual for part in flat(parts)],
         [part for parts in expected for part in flat(parts)],
         one + two,
     )
@@ -164,9 +164,9 @@ def flat(parts):
 def test_without_a_graph(lang64, example, mode):
     inputs = example.inputs(3)
     with mode():
-        found = flat(example.make(lang64)(*inputs))
-    assert not any(part.requires_grad for part in found)
-    torch.testing.assert_close(found, tuple(part.detach() for part in flat(example.expected(*inputs))))
+        outputs = flat(example.make(lang64)(*inputs))
+    assert not any(part.requires_grad for part in outputs)
+    torch.testing.assert_close(outputs, tuple(part.detach() for part in flat(example.expected(*inputs))))
 
 
 @examples
@@ -180,8 +180,8 @@ def test_a_graph_that_is_kept(lang64, example):
 
 def test_a_checkpoint_runs_it_again(lang64):
     tube, (w, x) = blend(lang64), (leaf(4), leaf(4))
-    found = torch.utils.checkpoint.checkpoint(tube, w, x, use_reentrant=False)
-    agree(found, blended(w, x), [w, x])
+    y = torch.utils.checkpoint.checkpoint(tube, w, x, use_reentrant=False)
+    agree(y, blended(w, x), [w, x])
 
 
 def test_views_and_transposed_tensors(lang64):
@@ -191,9 +191,9 @@ def test_views_and_transposed_tensors(lang64):
 
 def test_an_empty_batch(lang64):
     tube, a, x = batch(lang64), leaf(2, 3), leaf(0, 3)
-    found = tube(a, x)
-    assert found.shape == (0, 2)
-    for gradient, tensor in zip(torch.autograd.grad(found.sum(), [a, x]), [a, x], strict=True):
+    y = tube(a, x)
+    assert y.shape == (0, 2)
+    for gradient, tensor in zip(torch.autograd.grad(y.sum(), [a, x]), [a, x], strict=True):
         assert gradient.shape == tensor.shape
         assert not gradient.any()
 
@@ -271,8 +271,8 @@ def test_func_grad(lang64, example):
     def gradients(function):
         return torch.func.grad(lambda *given: sum(part.abs().sum() for part in flat(function(*given))), places)(*inputs)
 
-    for found, expected in zip(gradients(example.make(lang64)), gradients(example.expected), strict=True):
-        torch.testing.assert_close(found, expected)
+    for gradient, expected in zip(gradients(example.make(lang64)), gradients(example.expected), strict=True):
+        torch.testing.assert_close(gradient, expected)
 
 
 def test_vmap_of_grad_is_a_gradient_for_each_sample(lang64):
@@ -281,8 +281,8 @@ def test_vmap_of_grad_is_a_gradient_for_each_sample(lang64):
     def each(function):
         return torch.vmap(torch.func.grad(lambda *given: function(*given).sin().sum(), (0, 1)), (None, 0))(a, x)
 
-    for found, expected in zip(each(tube), each(multiplied), strict=True):
-        torch.testing.assert_close(found, expected)
+    for gradient, expected in zip(each(tube), each(multiplied), strict=True):
+        torch.testing.assert_close(gradient, expected)
 
 
 # Compilers ----------------------------------------------------------------------------------------
@@ -304,20 +304,20 @@ no_deprecation = pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWar
 @no_deprecation
 @examples
 def test_one_graph(lang64, example, compiler):
-    found = torch.compile(among_others(example.make(lang64)), fullgraph=True, backend=compiler)
+    compiled = torch.compile(among_others(example.make(lang64)), fullgraph=True, backend=compiler)
     for _ in range(2):
         inputs = example.inputs(3)
-        agree(found(*inputs), among_others(example.expected)(*inputs), inputs)
+        agree(compiled(*inputs), among_others(example.expected)(*inputs), inputs)
     assert compiler.frame_count == 1
 
 
 @no_deprecation
 @examples
 def test_one_graph_for_all_sizes(lang64, example, compiler):
-    found = torch.compile(among_others(example.make(lang64)), fullgraph=True, dynamic=True, backend=compiler)
+    compiled = torch.compile(among_others(example.make(lang64)), fullgraph=True, dynamic=True, backend=compiler)
     for size in (3, 5, 8):
         inputs = example.inputs(size)
-        agree(found(*inputs), among_others(example.expected)(*inputs), inputs)
+        agree(compiled(*inputs), among_others(example.expected)(*inputs), inputs)
     assert compiler.frame_count == 1
 
 
@@ -325,26 +325,26 @@ def test_one_graph_for_all_sizes(lang64, example, compiler):
 @examples
 def test_a_traced_graph_with_symbolic_sizes(lang64, example):
     tube = example.make(lang64)  # a traced graph calls it by a handle, and does not keep it alive
-    found = make_fx(tube, tracing_mode="symbolic")(*example.inputs(4))
+    traced = make_fx(tube, tracing_mode="symbolic")(*example.inputs(4))
     for size in (4, 6):
         inputs = example.inputs(size)
-        agree(found(*inputs), example.expected(*inputs), inputs)
+        agree(traced(*inputs), example.expected(*inputs), inputs)
 
 
 @no_deprecation
 def test_the_default_compiler(lang64):
     torch._dynamo.reset()
-    found, (w, x) = torch.compile(blend(lang64), fullgraph=True), (leaf(4), leaf(4))
-    agree(found(w, x), blended(w, x), [w, x])
+    compiled, (w, x) = torch.compile(blend(lang64), fullgraph=True), (leaf(4), leaf(4))
+    agree(compiled(w, x), blended(w, x), [w, x])
 
 
 @no_deprecation
 def test_a_graph_with_other_extra_arguments_is_another(lang64, compiler):
     tube, (w, x) = blend(lang64), (leaf(3), leaf(3))
-    found = torch.compile(tube, fullgraph=True, backend=compiler)
-    agree(found(w, x), blended(w, x), [w, x])
+    compiled = torch.compile(tube, fullgraph=True, backend=compiler)
+    agree(compiled(w, x), blended(w, x), [w, x])
     tube.set_kernel_extra_args("square", 4.0)
-    agree(found(w, x), ((w * x) ** 2, 4.0 * w * x), [w, x])
+    agree(compiled(w, x), ((w * x) ** 2, 4.0 * w * x), [w, x])
 
 
 @no_deprecation
@@ -359,9 +359,9 @@ def test_a_graph_that_detaches_and_converts(lang64, compiler):
     tube = ts.Tube().register_input_tensor(n, F64, "a", False).register_input_tensor(n, F64, "b")
     tube.register_output_tensor(n, F64, "y", True).register_output_tensor(n, F64, "left", False)
     tube.register_kernel(product, ["a", "b", "y", "left"]).finish()
-    found = torch.compile(tube, fullgraph=True, backend=compiler)
+    compiled = torch.compile(tube, fullgraph=True, backend=compiler)
     a, b = leaf(3), leaf(3, dtype=torch.float32)
-    y, left = found(a, b)
+    y, left = compiled(a, b)
     assert not left.requires_grad
     gradients = torch.autograd.grad(y.sum(), [a, b], allow_unused=True)
     assert gradients[0] is None

@@ -15,7 +15,7 @@ def tube_of(kernel, *extra, manager=None):
     return tube.register_kernel(kernel, ["x", "y"], *extra).finish()
 
 
-def told(tube):
+def explain_way(tube):
     return tube.explain().partition("\n")[0]
 
 
@@ -116,9 +116,9 @@ ON_FIELDS = [
 @pytest.mark.parametrize("make", ON_FIELDS)
 def test_what_only_fields_can_do_takes_fields_and_says_so(lang64, make):
     kernel, extra, reason = make(lang64)
-    told_by = told(tube_of(kernel, *extra))
-    assert told_by.startswith(f"Tube(kernel) runs on fields, because kernel `kernel` {reason}")
-    assert (__file__ in told_by) == reason.endswith(" at ")
+    reason = explain_way(tube_of(kernel, *extra))
+    assert reason.startswith(f"Tube(kernel) runs on fields, because kernel `kernel` {reason}")
+    assert (__file__ in reason) == reason.endswith(" at ")
 
 
 class Manager:
@@ -130,7 +130,10 @@ class Manager:
 
 def test_a_field_manager_takes_fields(lang64):
     kernel = in_place(lang64)[0]
-    assert told(tube_of(kernel, manager=Manager())) == "Tube(kernel) runs on fields, because `x` has a field manager"
+    assert (
+        explain_way(tube_of(kernel, manager=Manager()))
+        == "Tube(kernel) runs on fields, because `x` has a field manager"
+    )
 
 
 def test_other_extra_arguments_may_change_the_way(lang64):
@@ -142,11 +145,11 @@ def test_other_extra_arguments_may_change_the_way(lang64):
             y[i] = x[i] * w
 
     tube = tube_of(scaled, 2.0)
-    assert "without fields" in told(tube)
+    assert "without fields" in explain_way(tube)
     tube.set_kernel_extra_args(scaled, field)
-    assert "is given the field `w`" in told(tube)
+    assert "is given the field `w`" in explain_way(tube)
     tube.set_kernel_extra_args(scaled, 3.0)
-    assert "without fields" in told(tube)
+    assert "without fields" in explain_way(tube)
     x = leaf(3)
     agree(tube(x), 3.0 * x, [x])
 
@@ -209,7 +212,7 @@ def value_returned(lang):
 @pytest.mark.parametrize("make", [grouped, aliased, through_a_function, reading_a_field, value_returned])
 def test_what_tensors_can_do_takes_no_field(lang64, make):
     tube = tube_of(make(lang64))
-    assert told(tube) == "Tube(kernel) runs on the caller's tensors, without fields"
+    assert explain_way(tube) == "Tube(kernel) runs on the caller's tensors, without fields"
     x = leaf(4)
     agree(tube(x), 3.0 * x, [x])
 

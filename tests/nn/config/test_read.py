@@ -31,9 +31,9 @@ def test_a_file(tmp_path, as_given):
 
 def test_a_mapping_is_copied():
     given = {"encoding": {"n_bins": 4}}
-    came = read(given)
-    assert came == given
-    came["encoding"]["n_bins"] = 5
+    copied = read(given)
+    assert copied == given
+    copied["encoding"]["n_bins"] = 5
     assert given["encoding"]["n_bins"] == 4
 
 

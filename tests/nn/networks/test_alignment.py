@@ -51,8 +51,8 @@ COLUMNS = [
 @pytest.mark.parametrize(("dims", "encoding", "columns"), COLUMNS)
 def test_columns(dims, encoding, columns):
     section = resolve_section("encoding", encoding)
-    found = columns_of(encoder(section, dims), section, 16)
-    assert "".join("." if column is None else f"{column:g}" for column in found) == columns
+    found_columns = columns_of(encoder(section, dims), section, 16)
+    assert "".join("." if column is None else f"{column:g}" for column in found_columns) == columns
 
 
 def test_without_alignment_only_parts_of_a_composite_could_be_filled_up_and_are_not():
@@ -94,9 +94,9 @@ def test_the_network_is_the_one_that_is_fed_what_is_filled_up(dims, encoding, hi
     y = model(x)
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
     cotangent = torch.randn_like(y)
-    (found,) = torch.autograd.grad(y, model.params, cotangent)
+    (gradient,) = torch.autograd.grad(y, model.params, cotangent)
     (right,) = torch.autograd.grad(expected, params, cotangent)
-    torch.testing.assert_close(found, right, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(gradient, right, rtol=1e-9, atol=1e-9)
 
 
 def test_a_network_is_filled_up_with_ones():

@@ -37,10 +37,10 @@ def array(engine, width=8, hidden=2, n_out=3, biases=True, act="ReLU", out="None
         "output_activation": out,
     }
     named = {"dtype": torch.float64, "way": "fused"} | named
-    found = NetworkArray((2, 3), 3, n_out, config, biases=biases, engine=engine, **named)
+    net = NetworkArray((2, 3), 3, n_out, config, biases=biases, engine=engine, **named)
     with torch.no_grad():
-        found.params.add_(0.1 * torch.randn(found.params.shape, generator=seeded(1), dtype=found.params.dtype))
-    return found
+        net.params.add_(0.1 * torch.randn(net.params.shape, generator=seeded(1), dtype=net.params.dtype))
+    return net
 
 
 def seeded(seed):
@@ -55,14 +55,14 @@ def by_hand(net, x):
     """Each network by itself, layer by layer: [cell, batch, n_in] to [cell, batch, n_out]."""
     layers = net.layers()
     act, out = net.config.options["activation"], net.config.options["output_activation"]
-    found = []
+    outputs = []
     for cell, a in enumerate(x):
         for number, (weights, biases) in enumerate(layers):
             a = a @ weights[cell]
             a = a if biases is None else a + biases[cell]
             a = apply(out if number == len(layers) - 1 else act, a)
-        found.append(a)
-    return torch.stack(found)
+        outputs.append(a)
+    return torch.stack(outputs)
 
 
 def assert_same(net, batch=7):
@@ -153,8 +153,8 @@ def test_single_precision(engine):
     twin = copy.deepcopy(net).double()
     true = by_hand(twin, x.double().reshape(6, 9, 3)).reshape(2, 3, 9, 3)
     wanted = torch.autograd.grad(true, (x, twin.params), cotangent.double())
-    found = torch.autograd.grad(net(x), (x, net.params), cotangent)
-    for one, other in zip(found, wanted, strict=True):
+    gradients = torch.autograd.grad(net(x), (x, net.params), cotangent)
+    for one, other in zip(gradients, wanted, strict=True):
         torch.testing.assert_close(one.double(), other.double(), rtol=1e-4, atol=1e-5)
 
 
@@ -274,8 +274,8 @@ def test_scattered_points(engine):
 def test_networks_without_points_have_gradients_of_zero(engine, width, hidden, n_out, biases):
     net = array(engine, width, hidden, n_out, biases)
     cells = torch.tensor([0, 3, 3])
-    (found,) = torch.autograd.grad(net.route_points(normal(3, 3), cells).sum(), net.params)
-    assert (found[[1, 2, 4, 5]] == 0.0).all() and bool(found[3].any()) and bool(found.isfinite().all())
+    (gradient,) = torch.autograd.grad(net.route_points(normal(3, 3), cells).sum(), net.params)
+    assert (gradient[[1, 2, 4, 5]] == 0.0).all() and bool(gradient[3].any()) and bool(gradient.isfinite().all())
 
 
 @pytest.mark.parametrize("way", ["fused", "matrices"])
@@ -325,14 +325,14 @@ def test_compiled(engine):
 def test_gradients_of_one_thread_and_two_are_the_same_bits(engine):
     net, x = array(engine, width=16), normal(2, 3, 64, 3)
     before = torch.get_num_threads()
-    found = []
+    gradients = []
     try:
         for threads in (1, 2):
             torch.set_num_threads(threads)
-            found.append(torch.autograd.grad(net(x).square().sum(), net.params)[0])
+            gradients.append(torch.autograd.grad(net(x).square().sum(), net.params)[0])
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(*found)
+    assert torch.equal(*gradients)
 
 
 WRONG = {

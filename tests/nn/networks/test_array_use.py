@@ -77,10 +77,10 @@ def test_training_after_inference_mode(encoding):
     net, x = array(encoding), normal(2, 3, 17, 3).sigmoid()
     with torch.inference_mode():
         expected = net(x), net.loss(x, x[..., :2])
-    found = net(x), net.loss(x, x[..., :2])
-    for one, other in zip(found, expected, strict=True):
+    results = net(x), net.loss(x, x[..., :2])
+    for one, other in zip(results, expected, strict=True):
         torch.testing.assert_close(one, other, **CLOSE)
-    torch.autograd.grad(found[0].sum() + found[1].sum(), list(net.parameters()))
+    torch.autograd.grad(results[0].sum() + results[1].sum(), list(net.parameters()))
 
 
 @pytest.mark.parametrize("way", ["auto", "fused"])
@@ -142,12 +142,12 @@ def test_other_derivatives_of_outputs_are_refused_with_the_way_that_has_them():
 def test_a_loss_is_differentiable_in_its_target_and_input(otype):
     net, goal = array(), normal(2, 3, 5, 2, seed=1).requires_grad_()
     x = normal(2, 3, 5, 3).requires_grad_()
-    found = torch.autograd.grad(net.loss(x, goal, otype).sum(), (x, goal, net.params))
+    gradients = torch.autograd.grad(net.loss(x, goal, otype).sum(), (x, goal, net.params))
     losses = [Loss(otype)(y, t) for y, t in zip(net(x).flatten(0, 1), goal.flatten(0, 1), strict=True)]
     wanted = torch.autograd.grad(sum(losses), (x, goal, net.params))
-    for one, other in zip(found, wanted, strict=True):
+    for one, other in zip(gradients, wanted, strict=True):
         torch.testing.assert_close(one, other, **CLOSE)
-    assert torch.equal(torch.autograd.grad(net.loss(x.detach(), goal, otype).sum(), goal)[0], found[1])
+    assert torch.equal(torch.autograd.grad(net.loss(x.detach(), goal, otype).sum(), goal)[0], gradients[1])
 
 
 # None of them, and some --------------------------------------------------------------------------
@@ -223,10 +223,10 @@ def test_a_loss_compiled_in_one_graph(otype):
     compiled = torch.compile(lambda: net.loss(x, goal, otype), fullgraph=True, backend="aot_eager")
     weights = normal(2, 3, seed=2)
     torch.testing.assert_close(compiled(), net.loss(x, goal, otype), **CLOSE)
-    found, wanted = (
+    actual, wanted = (
         torch.autograd.grad(made, net.params, weights)[0] for made in (compiled(), net.loss(x, goal, otype))
     )
-    torch.testing.assert_close(found, wanted, **CLOSE)
+    torch.testing.assert_close(actual, wanted, **CLOSE)
 
 
 def test_the_gradient_of_a_loss_is_there_once():
@@ -267,9 +267,9 @@ def test_plain_calls_after_fake_tensors(engine):
     net, x = array(engine=engine), normal(2, 3, 29, 3)
     with FakeTensorMode(allow_non_fake_inputs=True):
         net(torch.zeros(2, 3, 29, 3, dtype=F64))
-    found = net(x)
-    assert type(found) is torch.Tensor
-    torch.testing.assert_close(found, by_matrices(net)(x), **CLOSE)
+    y = net(x)
+    assert type(y) is torch.Tensor
+    torch.testing.assert_close(y, by_matrices(net)(x), **CLOSE)
 
 
 def test_scattered_points_under_transforms_whatever_the_way(engine):

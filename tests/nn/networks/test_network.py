@@ -44,9 +44,9 @@ def agree(y, expected, leaves, twins):
     """Values and gradients to 1e-9, for a random cotangent."""
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
     cotangent = torch.randn_like(y)
-    found = torch.autograd.grad(y, leaves, cotangent)
+    gradients = torch.autograd.grad(y, leaves, cotangent)
     right = torch.autograd.grad(expected, twins, cotangent)
-    torch.testing.assert_close(found, right, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(gradients, right, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -73,8 +73,8 @@ def test_network_agrees_with_torchs_layers():
     cotangent = torch.randn_like(y)
     flat = torch.cat([g.flatten() for g in torch.autograd.grad(expected, [*theirs.parameters()], cotangent)])
     torch.testing.assert_close(y, expected, rtol=1e-9, atol=1e-9)
-    (found,) = torch.autograd.grad(y, network.params, cotangent)
-    torch.testing.assert_close(found, flat, rtol=1e-9, atol=1e-9)
+    (gradient,) = torch.autograd.grad(y, network.params, cotangent)
+    torch.testing.assert_close(gradient, flat, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -177,8 +177,8 @@ def test_compiled_in_one_graph(alignment):
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     x = torch.rand(7, 2, requires_grad=True)
     torch.testing.assert_close(compiled(x), model(x))
-    found = torch.autograd.grad(compiled(x).sum(), (x, model.params))
-    torch.testing.assert_close(found, torch.autograd.grad(model(x).sum(), (x, model.params)))
+    gradients = torch.autograd.grad(compiled(x).sum(), (x, model.params))
+    torch.testing.assert_close(gradients, torch.autograd.grad(model(x).sum(), (x, model.params)))
 
 
 @pytest.mark.parametrize("alignment", [1, 16])
@@ -249,6 +249,6 @@ REFUSED = [
 
 @pytest.mark.parametrize(("make", "kind", "words"), REFUSED)
 def test_refused(make, kind, words):
-    with pytest.raises(kind) as told:
+    with pytest.raises(kind) as caught:
         make()
-    assert words in str(told.value)
+    assert words in str(caught.value)

@@ -35,10 +35,10 @@ CASES = [
 ]
 
 
-def _by_hand(before: torch.Tensor, came: list[torch.Tensor], matrix: bool, options: dict) -> torch.Tensor:
+def _by_hand(before: torch.Tensor, grads: list[torch.Tensor], matrix: bool, options: dict) -> torch.Tensor:
     if not options["optimize_matrix_params" if matrix else "optimize_non_matrix_params"]:
         return before
-    flat = [one.flatten().tolist() for one in came]
+    flat = [one.flatten().tolist() for one in grads]
     weights = [
         adam_by_hand(w, [one[i] for one in flat], matrix, **options) for i, w in enumerate(before.flatten().tolist())
     ]
@@ -64,8 +64,8 @@ def test_an_entry_without_gradient_keeps_its_weight_and_state():
     (table,) = parameters((5,))
     before = table.detach().clone()
     optimizer = make_optimizer([table], {"learning_rate": 0.1})
-    came = torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0], dtype=torch.float64)
-    train(optimizer, [table], [[came]] * 3)
+    grad = torch.tensor([0.0, 1.0, 0.0, -1.0, 0.0], dtype=torch.float64)
+    train(optimizer, [table], [[grad]] * 3)
     assert torch.equal(table[[0, 2, 4]], before[[0, 2, 4]])
     assert not torch.equal(table[[1, 3]], before[[1, 3]])
     assert optimizer.state[table]["steps"].tolist() == [0, 3, 0, 3, 0]
@@ -133,8 +133,8 @@ def test_without_epsilon_what_no_gradient_met_stays(shape, dtype):
     (w,) = parameters(shape, dtype=dtype)
     before = w.detach().clone()
     config = {"epsilon": 0, "l2_reg": 0, "skip_zero_grad_non_matrix_params": False}
-    came = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=dtype).reshape(shape)
-    train(make_optimizer([w], config), [w], [[came]] * 3)
+    grad = torch.tensor([0.0, 0.0, 0.0, 1.0], dtype=dtype).reshape(shape)
+    train(make_optimizer([w], config), [w], [[grad]] * 3)
     assert torch.equal(w.detach().flatten()[:3], before.flatten()[:3])
     torch.testing.assert_close(w.detach().flatten()[3], before.flatten()[3] - 3e-3)
 
@@ -144,14 +144,14 @@ def test_without_epsilon_what_no_gradient_met_stays(shape, dtype):
 def test_moments_of_half_precision_do_not_vanish(config, dtype):
     """A gradient of 1e-3 has a second moment of 1e-9 after a step, which is 0 in float16, as is epsilon."""
     config = {"learning_rate": 0.01, **config}
-    came = [torch.tensor([0.0, 1e-3, -1e-3, 1.0])] * 3
+    grads = [torch.tensor([0.0, 1e-3, -1e-3, 1.0])] * 3
     (half,), (full,) = parameters((4,), dtype=dtype), parameters((4,), dtype=torch.float32)
     with torch.no_grad():
         full.copy_(half)
     optimizer = make_optimizer([half], config)
-    train(optimizer, [half], [[one.to(dtype)] for one in came[:2]])
+    train(optimizer, [half], [[one.to(dtype)] for one in grads[:2]])
     resumed = make_optimizer([half], config)
     resumed.load_state_dict(optimizer.state_dict())
-    train(resumed, [half], [[came[2].to(dtype)]])
-    train(make_optimizer([full], config), [full], [[one.to(dtype).float()] for one in came])
+    train(resumed, [half], [[grads[2].to(dtype)]])
+    train(make_optimizer([full], config), [full], [[one.to(dtype).float()] for one in grads])
     torch.testing.assert_close(half.detach().float(), full.detach(), rtol=0, atol=3 * torch.finfo(dtype).eps)

@@ -15,8 +15,8 @@ def test_sgd():
     expected = w.detach().clone()
     drawn = gradients([w], 5)
     train(make_optimizer([w], {"otype": "SGD", "learning_rate": 0.1, "l2_reg": 0.3}), [w], drawn)
-    for (came,) in drawn:
-        expected = expected - 0.1 * (came + 0.3 * expected)
+    for (grad,) in drawn:
+        expected = expected - 0.1 * (grad + 0.3 * expected)
     torch.testing.assert_close(w.detach(), expected, rtol=1e-12, atol=1e-12)
 
 
@@ -31,10 +31,10 @@ def test_novograd(relative, absolute):
     for i in range(len(given)):
         m, v = 0.0, 0.0
         for step, row in enumerate(drawn):
-            came, w = row[i], expected[i]
+            grad, w = row[i], expected[i]
             beta1, beta2 = (0.8, 0.7) if step else (0.0, 0.0)
-            v = beta2 * v + (1 - beta2) * (came**2).sum()
-            m = beta1 * m + (1 - beta1) * came / (v.sqrt() + 0.01)
+            v = beta2 * v + (1 - beta2) * (grad**2).sum()
+            m = beta1 * m + (1 - beta1) * grad / (v.sqrt() + 0.01)
             expected[i] = (1 - relative * 0.1) * w - absolute * 0.1 * w.sign() - 0.1 * m
         torch.testing.assert_close(given[i].detach(), expected[i], rtol=1e-11, atol=1e-11)
 
@@ -69,7 +69,7 @@ def test_shampoo_is_the_librarys(normalized):
     }
     optimizer = make_optimizer(given, config)
     for row in gradients(given, 25):
-        train(library, twins, [[came + 0.1 * twin.detach() for came, twin in zip(row, twins, strict=True)]])
+        train(library, twins, [[grad + 0.1 * twin.detach() for grad, twin in zip(row, twins, strict=True)]])
         train(optimizer, given, [row])
     for p, twin in zip(given, twins, strict=True):
         assert torch.equal(p, twin)
@@ -78,9 +78,9 @@ def test_shampoo_is_the_librarys(normalized):
 @pytest.mark.parametrize("otype", ["Shampoo", "Novograd"])
 def test_the_library_gets_copies_of_the_gradients(otype):
     given = parameters((6, 4))
-    ((came,),) = drawn = gradients(given, 1)
+    ((grad,),) = drawn = gradients(given, 1)
     train(make_optimizer(given, {"otype": otype}), given, drawn)
-    assert torch.equal(given[0].grad, came)
+    assert torch.equal(given[0].grad, grad)
 
 
 def test_a_parameter_without_gradient_is_left_alone():

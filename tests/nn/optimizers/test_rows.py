@@ -52,20 +52,20 @@ def _alone(given: list[torch.nn.Parameter], config: object, drawn: list, row: in
     own = [torch.nn.Parameter(p.detach()[row : row + 1].clone()) for p in given]
     groups = [{"params": [p], "matrix": matrix} for p in own]
     optimizer = config(own) if callable(config) else make_optimizer(groups, config)
-    came = [
+    grads = [
         [one[row : row + 1] for one in step] for step, rows in zip(drawn, ROWS, strict=True) if row in _indices(rows)
     ]
-    train(optimizer, own, came)
+    train(optimizer, own, grads)
     trained = [p.detach()[0].clone() for p in own]
     with use_averages(optimizer):
         return trained + [p.detach()[0].clone() for p in own]
 
 
-def _step(optimizer: RowOptimizer, given: list, rows: list | None, came: list[torch.Tensor], compact: bool) -> None:
+def _step(optimizer: RowOptimizer, given: list, rows: list | None, grads: list[torch.Tensor], compact: bool) -> None:
     if compact:
-        optimizer.step(rows, [one[_indices(rows)] for one in came])
+        optimizer.step(rows, [one[_indices(rows)] for one in grads])
         return
-    for p, one in zip(given, came, strict=True):
+    for p, one in zip(given, grads, strict=True):
         p.grad = one.clone()
     optimizer.step(torch.tensor(rows) if rows else rows)
 
@@ -79,8 +79,8 @@ def test_each_row_is_trained_as_if_alone(name, compact):
     matrix = name != "table"
     expected = [_alone(given, config, drawn, row, matrix) for row in range(5)]
     optimizer = RowOptimizer([{"params": given, "matrix": matrix}], config)
-    for rows, came in zip(ROWS, drawn, strict=True):
-        _step(optimizer, given, rows, came, compact)
+    for rows, grads in zip(ROWS, drawn, strict=True):
+        _step(optimizer, given, rows, grads, compact)
     assert optimizer.counts.tolist() == [sum(row in _indices(rows) for rows in ROWS) for row in range(5)]
     weights = [p.detach().clone() for p in given]
     with use_averages(optimizer):
@@ -119,10 +119,10 @@ def test_a_row_trained_ten_times_has_the_bias_correction_of_ten():
     (fresh,) = parameters((2, 3, 3))
     optimizer = RowOptimizer([given], {"learning_rate": 0.1})
     drawn = gradients([given], 11)
-    for came in gradients([given], 50, seed=5):
-        _step(optimizer, [given], [0], came, compact=False)
-    for came in drawn:
-        _step(optimizer, [given], [1], came, compact=False)
+    for grads in gradients([given], 50, seed=5):
+        _step(optimizer, [given], [0], grads, compact=False)
+    for grads in drawn:
+        _step(optimizer, [given], [1], grads, compact=False)
     train(make_optimizer([fresh], {"learning_rate": 0.1}), [fresh], drawn)
     assert torch.equal(given[1], fresh[1])
     assert optimizer.counts.tolist() == [50, 11]
@@ -133,8 +133,8 @@ def test_all_rows_of_one_count_are_the_plain_optimizer(monkeypatch):
     drawn = gradients(given, 4)
     optimizer = RowOptimizer(given)
     monkeypatch.setattr(optimizer, "_step_some", None)  # would gather
-    for came in drawn[:3]:
-        _step(optimizer, given, None, came, compact=False)
+    for grads in drawn[:3]:
+        _step(optimizer, given, None, grads, compact=False)
     _step(optimizer, given, [4, 2, 0, 1, 3], drawn[3], compact=False)
     train(make_optimizer(twin), twin, drawn)
     for p, q in zip(given, twin, strict=True):
@@ -154,8 +154,8 @@ def test_rows_that_catch_up_go_on_together(name):
     resumed.load_state_dict(optimizer.state_dict())
     _step(resumed, given, None, third, compact=False)
     straight = RowOptimizer(twin, OPTIMIZERS[name])
-    for came in (first, second, third):
-        _step(straight, twin, None, came, compact=False)
+    for grads in (first, second, third):
+        _step(straight, twin, None, grads, compact=False)
     for p, q in zip(given, twin, strict=True):
         torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-12)
 
@@ -188,17 +188,17 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, at):
     given = parameters(*SHAPES, dtype=torch.float32)
     drawn = gradients(given, len(ROWS))
     straight = RowOptimizer(given, OPTIMIZERS[name])
-    for rows, came in zip(ROWS[:at], drawn[:at], strict=True):
-        _step(straight, given, rows, came, compact=False)
+    for rows, grads in zip(ROWS[:at], drawn[:at], strict=True):
+        _step(straight, given, rows, grads, compact=False)
     buffer = io.BytesIO()
     torch.save(straight.state_dict(), buffer)
     buffer.seek(0)
     again = [torch.nn.Parameter(p.detach().clone()) for p in given]
     resumed = RowOptimizer(again, OPTIMIZERS[name])
     resumed.load_state_dict(torch.load(buffer, weights_only=True))
-    for rows, came in zip(ROWS[at:], drawn[at:], strict=True):
-        _step(straight, given, rows, came, compact=False)
-        _step(resumed, again, rows, came, compact=False)
+    for rows, grads in zip(ROWS[at:], drawn[at:], strict=True):
+        _step(straight, given, rows, grads, compact=False)
+        _step(resumed, again, rows, grads, compact=False)
     for p, q in zip(given, again, strict=True):
         assert torch.equal(p, q)
     assert torch.equal(straight.counts, resumed.counts)
@@ -334,11 +334,11 @@ def test_pickled_with_its_parameters_an_optimizer_goes_on(name):
     given = parameters(*SHAPES)
     optimizer = RowOptimizer(given, OPTIMIZERS[name])
     drawn = gradients(given, 4)
-    for rows, came in zip(([0, 2], None), drawn[:2], strict=True):
-        _step(optimizer, given, rows, came, compact=False)
+    for rows, grads in zip(([0, 2], None), drawn[:2], strict=True):
+        _step(optimizer, given, rows, grads, compact=False)
     again, twin = pickle.loads(pickle.dumps((optimizer, given)))[::-1]
-    for rows, came in zip(([2, 4], None), drawn[2:], strict=True):
-        _step(optimizer, given, rows, came, compact=True)
-        _step(twin, again, rows, came, compact=True)
+    for rows, grads in zip(([2, 4], None), drawn[2:], strict=True):
+        _step(optimizer, given, rows, grads, compact=True)
+        _step(twin, again, rows, grads, compact=True)
     for p, q in zip(given, again, strict=True):
         assert torch.equal(p, q)

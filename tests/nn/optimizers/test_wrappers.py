@@ -23,8 +23,8 @@ def _close(a: torch.Tensor, b: torch.Tensor) -> None:
 def _path(w: torch.Tensor, drawn: list[list[torch.Tensor]]) -> list[torch.Tensor]:
     """The weights after each step of SGD."""
     path, at = [], w.detach().clone()
-    for (came,) in drawn:
-        at = at - 0.1 * came
+    for (grad,) in drawn:
+        at = at - 0.1 * grad
         path.append(at)
     return path
 
@@ -94,7 +94,7 @@ def test_batched():
     expected = w.detach().clone()
     optimizer = make_optimizer([w], {"otype": "Batched", "batch_size_multiplier": 3, "nested": SGD})
     for i in (0, 3):
-        expected = expected - 0.1 * sum(came for (came,) in drawn[i : i + 3]) / 3
+        expected = expected - 0.1 * sum(grad for (grad,) in drawn[i : i + 3]) / 3
     train(optimizer, [w], drawn)
     _close(w, expected)
     assert torch.equal(w.grad, drawn[-1][0])
@@ -105,8 +105,8 @@ def test_lookahead():
     slow = fast = w.detach().clone()
     drawn = gradients([w], 7)
     optimizer = make_optimizer([w], {"otype": "Lookahead", "alpha": 0.3, "n_steps": 2, "nested": SGD})
-    for step, (came,) in enumerate(drawn, 1):
-        fast = fast - 0.1 * came
+    for step, (grad,) in enumerate(drawn, 1):
+        fast = fast - 0.1 * grad
         if step % 2 == 0:
             slow = fast = slow * 0.7 + fast * 0.3
     train(optimizer, [w], drawn)
@@ -122,9 +122,9 @@ def test_lookahead_may_go_none_or_all_of_the_way(alpha):
     drawn = gradients([w], 4)
     optimizer = make_optimizer([w], {"otype": "Lookahead", "alpha": alpha, "n_steps": 2, "nested": SGD})
     train(optimizer, [w], drawn)
-    _close(w, start - alpha * 0.1 * sum(came for (came,) in drawn))
+    _close(w, start - alpha * 0.1 * sum(grad for (grad,) in drawn))
     with use_averages(optimizer):
-        _close(w, start - alpha * 0.1 * sum(came for (came,) in drawn))
+        _close(w, start - alpha * 0.1 * sum(grad for (grad,) in drawn))
 
 
 @pytest.mark.parametrize("resumed", [False, True])
@@ -135,8 +135,8 @@ def test_a_lookahead_within_a_lookahead_counts_for_itself(resumed):
     config = {"otype": "Lookahead", "alpha": 0.3, "n_steps": 2, "nested": SGD}
     config = {"otype": "Lookahead", "alpha": 0.6, "n_steps": 3, "nested": config}
     optimizer = make_optimizer([w], config)
-    for step, (came,) in enumerate(drawn, 1):
-        fast = fast - 0.1 * came
+    for step, (grad,) in enumerate(drawn, 1):
+        fast = fast - 0.1 * grad
         if step % 2 == 0:
             inner = fast = inner * 0.7 + fast * 0.3
         if step % 3 == 0:
@@ -217,8 +217,8 @@ def test_wrappers_compose():
     drawn = gradients([w], 4)
     slow = fast = w.detach().clone()
     mean, weight = 0.0, 0.0
-    for step, (came,) in enumerate(drawn, 1):
-        fast = fast - (0.1 if step <= 2 else 0.01) * came
+    for step, (grad,) in enumerate(drawn, 1):
+        fast = fast - (0.1 if step <= 2 else 0.01) * grad
         if step % 2 == 0:
             slow = fast = 0.5 * slow + 0.5 * fast
         mean, weight = 0.5 * mean + slow, 0.5 * weight + 1

@@ -30,10 +30,10 @@ def test_gradients_have_the_same_bits_in_each_run(engine, deterministic):
         )
         meta["means2d"].retain_grad()
         (images * weights).sum().backward(inputs=[*values, meta["means2d"]])
-        found = [value.grad for value in values] + [meta["means2d"].grad, meta["means2d"].absgrad]
+        gradients = [value.grad for value in values] + [meta["means2d"].grad, meta["means2d"].absgrad]
         for value in values:
             value.grad = None
-        return found
+        return gradients
 
     first = run()
     for _ in range(8):

@@ -294,11 +294,11 @@ def test_absolute_gradients(engine, packed, channels):
     cotangents = torch.randn_like(image), torch.randn_like(alpha)
     assert not hasattr(means2d, "absgrad")
     (slope,) = torch.autograd.grad([image, alpha], means2d, cotangents, retain_graph=True)
-    found = means2d.absgrad
+    absolute = means2d.absgrad
     pixels = (image * cotangents[0]).sum(-1) + (alpha * cotangents[1]).sum(-1)
     each = [torch.autograd.grad(pixel, means2d, retain_graph=True)[0] for pixel in pixels.flatten()]
     torch.testing.assert_close(sum(each), slope, **CLOSE)
-    torch.testing.assert_close(found, sum(one.abs() for one in each), **CLOSE)
+    torch.testing.assert_close(absolute, sum(one.abs() for one in each), **CLOSE)
     plain, *_ = rasterization(*inputs, 20, 12, **options)
     torch.testing.assert_close(image, plain, rtol=0, atol=0)
 
@@ -325,9 +325,11 @@ def test_sparse_gradients_of_covariances(engine):
     slopes, seen = [], torch.empty(0)
     for sparse_grad in (False, True):
         options = {"packed": True, "sparse_grad": sparse_grad, "engine": engine}
-        _, _, ids, _, *found, _ = fully_fused_projection(means, covars, None, None, *cameras, WIDTH, HEIGHT, **options)
+        _, _, ids, _, *projected, _ = fully_fused_projection(
+            means, covars, None, None, *cameras, WIDTH, HEIGHT, **options
+        )
         seen = ids.unique()
-        slopes.append(torch.autograd.grad(sum(y.square().sum() for y in found), [means, covars]))
+        slopes.append(torch.autograd.grad(sum(y.square().sum() for y in projected), [means, covars]))
     assert_sparse(*slopes, seen)
 
 
@@ -357,8 +359,8 @@ def test_pairs_that_are_given(engine):
     ids, pixels, images = torch.cat(pairs, 1)
     colors = given["colors"].expand(2, -1, -1)
     leaves = [x.detach().requires_grad_() for x in (meta["means2d"], meta["conics"], meta["opacities"], colors)]
-    found, left = accumulate(*leaves, ids, pixels, images, WIDTH, HEIGHT, engine=engine)
-    assert (found - image).abs().max() < 9 / 255 * colors.abs().max()
+    colours, left = accumulate(*leaves, ids, pixels, images, WIDTH, HEIGHT, engine=engine)
+    assert (colours - image).abs().max() < 9 / 255 * colors.abs().max()
     # The same in torch, for all Gaussians of an image at once.
     y, x = torch.meshgrid(torch.arange(HEIGHT) + 0.5, torch.arange(WIDTH) + 0.5, indexing="ij")
     apart = torch.stack([x, y], -1)[None, :, :, None] - leaves[0][:, None, None]
@@ -372,7 +374,7 @@ def test_pairs_that_are_given(engine):
         weight = a * torch.cat([torch.ones_like(a[..., :1]), (1 - a).cumprod(-1)[..., :-1]], -1)
         twins.append(weight @ torch.cat([leaves[3][c, order], torch.ones(9, 1, dtype=DOUBLE)], -1))
     twin = torch.stack(twins)
-    ours = torch.cat([found, left], -1)
+    ours = torch.cat([colours, left], -1)
     torch.testing.assert_close(ours, twin, **CLOSE)
     cotangent = torch.randn_like(ours)
     slopes = torch.autograd.grad(ours, leaves, cotangent), torch.autograd.grad(twin, leaves, cotangent)

@@ -184,15 +184,15 @@ def test_batches_of_scenes(engine, packed):
 def in_lanes(configure, monkeypatch):
     """Names of kernels that run in lanes, of those that run in parallel: small loops would run on one thread."""
     configure(serial_below="0")
-    found, real = [], strips.run_in_lanes
+    kernel_names, real = [], strips.run_in_lanes
 
     def run_in_lanes(task, kernel, names):
         lanes = real(task, kernel, names)
-        found.extend([kernel.name] if lanes is not None else [])
+        kernel_names.extend([kernel.name] if lanes is not None else [])
         return lanes
 
     monkeypatch.setattr(strips, "run_in_lanes", run_in_lanes)
-    return found
+    return kernel_names
 
 
 @pytest.mark.parametrize("channels", [6, 7])  # as no other test has: nothing of it is compiled yet

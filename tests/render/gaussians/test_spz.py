@@ -19,8 +19,8 @@ HALF_TURN = torch.diag(torch.tensor([1.0, -1.0, -1.0]))
 def splats(count=200, rest=15, seed=0):
     draw = torch.Generator().manual_seed(seed)
     shapes = {"means": (3,), "scales": (3,), "quats": (4,), "opacities": (), "sh0": (1, 3), "shN": (rest, 3)}
-    found = {name: torch.randn(count, *shape, generator=draw) for name, shape in shapes.items()}
-    return found | {"scales": found["scales"] - 4, "shN": (0.3 * found["shN"]).clamp(-0.99, 0.99)}
+    tensors = {name: torch.randn(count, *shape, generator=draw) for name, shape in shapes.items()}
+    return tensors | {"scales": tensors["scales"] - 4, "shN": (0.3 * tensors["shN"]).clamp(-0.99, 0.99)}
 
 
 @pytest.mark.parametrize("rest", [0, 3, 8, 15, 24])

@@ -125,8 +125,8 @@ def test_counts_are_those_of_a_loop(step, options, packed, capsys):
     radii = torch.randint(0, 14, (300,), generator=draw)
     optimizers, state = stepped(params), strategy.initialize_state(scene_scale=2.0)
     strategy.check_sanity(params, optimizers)
-    told = (params["opacities"].sigmoid().tolist(), params["scales"].exp().tolist())
-    expected = by_hand(*told, norms.tolist(), radii.tolist(), strategy, step, 2.0)
+    activated = (params["opacities"].sigmoid().tolist(), params["scales"].exp().tolist())
+    expected = by_hand(*activated, norms.tolist(), radii.tolist(), strategy, step, 2.0)
     assert min(expected) > 3
     after_backward(strategy, params, optimizers, state, step, norms, radii=radii, packed=packed)
     cloned, split, pruned = expected
@@ -350,8 +350,8 @@ def test_noise_has_the_gaussians_own_shape_and_fades_where_it_is_opaque():
     )
     covariance = ts.reference.gaussian_covariance(params["quats"].detach(), params["scales"].detach().exp())[0]
     expected = 0.25 * covariance @ covariance  # the noise is S e times a half
-    found = many["means"][: count // 2].detach().T.cov()
-    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.01)
+    sampled = many["means"][: count // 2].detach().T.cov()
+    torch.testing.assert_close(sampled, expected, rtol=0.05, atol=0.01)
     assert many["means"][count // 2 :].abs().max() < 1e-6
 
 

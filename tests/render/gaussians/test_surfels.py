@@ -29,7 +29,7 @@ def turns_of(quats):
 
 def twin(given, *, render_mode="RGB", distloss=False, tile_size=16, **options):
     """Colors, alphas, normals, distortion and median of all cameras."""
-    found = []
+    images = []
     for c, (viewmat, camera) in enumerate(zip(given["viewmats"], given["Ks"], strict=True)):
         turns = turns_of(given["quats"])
         seen = reference.project_surfels(
@@ -48,8 +48,8 @@ def twin(given, *, render_mode="RGB", distloss=False, tile_size=16, **options):
             image = torch.cat([image[..., :-1], image[..., -1:] / (1 - left)[..., None].clamp(min=1e-10)], -1)
         normals = normals @ torch.linalg.inv(viewmat)[:3, :3].T
         distort = distort if distloss else torch.zeros_like(distort)
-        found.append((image, (1 - left)[..., None], normals, distort[..., None], median[..., None]))
-    return [torch.stack(parts) for parts in zip(*found, strict=True)]
+        images.append((image, (1 - left)[..., None], normals, distort[..., None], median[..., None]))
+    return [torch.stack(parts) for parts in zip(*images, strict=True)]
 
 
 def ours(given, **options):
@@ -63,28 +63,28 @@ def assert_agrees(engine, given, packed=False, **options):
     cotangents = None
     for function, more in ((twin, {}), (ours, {"engine": engine, "packed": packed})):
         leaves = {name: tensor.clone().requires_grad_() for name, tensor in given.items()}
-        found = function(leaves, **options, **more)
-        cotangents = cotangents or [torch.randn_like(y) for y in found]
-        loss = sum((y * c).sum() for y, c in zip(found, cotangents, strict=True))
+        outputs = function(leaves, **options, **more)
+        cotangents = cotangents or [torch.randn_like(y) for y in outputs]
+        loss = sum((y * c).sum() for y, c in zip(outputs, cotangents, strict=True))
         slopes = torch.autograd.grad(loss, list(leaves.values()), allow_unused=True, materialize_grads=True)
-        results.append((found, slopes))
-    (expected, wanted), (found, slopes) = results
-    for name, y, one in zip(("colors", "alphas", "normals", "distortion", "median"), found, expected, strict=True):
+        results.append((outputs, slopes))
+    (expected, wanted), (outputs, slopes) = results
+    for name, y, one in zip(("colors", "alphas", "normals", "distortion", "median"), outputs, expected, strict=True):
         torch.testing.assert_close(y, one, **CLOSE, msg=lambda words, name=name: f"{name}: {words}")
     for name, slope, one in zip(given, slopes, wanted, strict=True):
         size = one.abs().max().clamp(min=1.0)
         torch.testing.assert_close(
             slope / size, one / size, **CLOSE, msg=lambda words, name=name: f"gradient of {name}: {words}"
         )
-    return found, slopes
+    return outputs, slopes
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 @pytest.mark.parametrize("distloss", [True, False])
 def test_surfels_agree_with_the_twin(engine, packed, distloss):
-    found, slopes = assert_agrees(engine, scene(cameras=2), packed, render_mode="RGB+D", distloss=distloss)
-    assert found[1].max() > 0.5 and found[4].max() > 1
-    assert (found[3].abs().max() > 0) == distloss
+    outputs, slopes = assert_agrees(engine, scene(cameras=2), packed, render_mode="RGB+D", distloss=distloss)
+    assert outputs[1].max() > 0.5 and outputs[4].max() > 1
+    assert (outputs[3].abs().max() > 0) == distloss
     assert all(slope.abs().max() > 0 for slope in slopes)
 
 
@@ -147,8 +147,8 @@ def test_normals_of_a_wall(engine):
     seen = rasterization_2dgs(*a_wall(), WIDTH, HEIGHT, render_mode="RGB+ED", depth_mode="median", engine=engine)
     normal = torch.tensor([0.5, 0.0, -1.0], dtype=DOUBLE) / math.sqrt(1.25)
     inside = seen.normals[0, 4:-4, 4:-4]
-    found = torch.nn.functional.normalize(inside, dim=-1)
-    torch.testing.assert_close(found, normal.expand_as(found), rtol=0, atol=1e-9)
+    directions = torch.nn.functional.normalize(inside, dim=-1)
+    torch.testing.assert_close(directions, normal.expand_as(directions), rtol=0, atol=1e-9)
     # Depths of surfels' centres are a staircase, whose mean slope is that of the wall.
     surface = seen.surface_normals[0, 4:-4, 4:-4].mean((0, 1))
     assert (torch.nn.functional.normalize(surface, dim=0) @ normal).abs() > 0.95
@@ -163,10 +163,10 @@ def test_what_densification_takes(engine):
     seen = rasterization_2dgs(*inputs, WIDTH, HEIGHT, engine=engine)
     densify, transforms = seen.meta["gradient_2dgs"], seen.meta["ray_transforms"]
     loss = (seen.colors * torch.randn_like(seen.colors)).sum()
-    found, slope = torch.autograd.grad(loss, [densify, transforms])
+    gradient, slope = torch.autograd.grad(loss, [densify, transforms])
     expected = slope[..., :2, 2] * transforms[..., 2, 2:]
-    torch.testing.assert_close(found, expected, **CLOSE)
-    assert found.abs().max() > 0 and densify.shape == seen.meta["means2d"].shape
+    torch.testing.assert_close(gradient, expected, **CLOSE)
+    assert gradient.abs().max() > 0 and densify.shape == seen.meta["means2d"].shape
 
 
 def test_by_its_parts(engine):
@@ -180,10 +180,10 @@ def test_by_its_parts(engine):
     assert torch.equal(ids, seen.meta["gaussian_ids"])
     shown = torch.cat([colors[ids], depths[:, None]], 1)
     lists = (seen.meta["isect_offsets"], seen.meta["flatten_ids"])
-    found = rasterize_to_pixels_2dgs(
+    outputs = rasterize_to_pixels_2dgs(
         means2d, transforms, shown, opacities[ids], normals, None, WIDTH, HEIGHT, 16, *lists, distloss=True, **options
     )
-    for one, other in zip(found, (seen.colors, seen.alphas, None, seen.distortion, seen.median), strict=True):
+    for one, other in zip(outputs, (seen.colors, seen.alphas, None, seen.distortion, seen.median), strict=True):
         if other is not None:
             torch.testing.assert_close(one, other, **CLOSE)
 
@@ -202,8 +202,8 @@ def test_sparse_gradients(engine):
 
 def test_float32(engine):
     given = scene(60)
-    found = ours({name: tensor.float() for name, tensor in given.items()}, engine=engine, distloss=True)
-    for one, other in zip(found[:4], twin(given, distloss=True)[:4], strict=True):
+    outputs = ours({name: tensor.float() for name, tensor in given.items()}, engine=engine, distloss=True)
+    for one, other in zip(outputs[:4], twin(given, distloss=True)[:4], strict=True):
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
 
 

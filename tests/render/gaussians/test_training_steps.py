@@ -12,10 +12,10 @@ KS = torch.tensor([[[40.0, 0, 16], [0, 40, 16], [0, 0, 1]]]).expand(2, 3, 3)
 
 
 def viewmats():
-    found = torch.eye(4).repeat(2, 1, 1)
-    found[:, 2, 3] = 3.0
-    found[1, :3, :3] = torch.tensor([[0.0, 0, -1], [0, 1, 0], [1, 0, 0]])
-    return found
+    matrices = torch.eye(4).repeat(2, 1, 1)
+    matrices[:, 2, 3] = 3.0
+    matrices[1, :3, :3] = torch.tensor([[0.0, 0, -1], [0, 1, 0], [1, 0, 0]])
+    return matrices
 
 
 def gaussians(count=80):

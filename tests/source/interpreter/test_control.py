@@ -38,13 +38,13 @@ def outcome(made, **arrays):
     return run(made, arrays, {}, {"y": torch.linspace(1, 2, arrays["y"].numel()).double().reshape(arrays["y"].shape)})
 
 
-def agrees(found, twin, x, y):
+def agrees(result, twin, x, y):
     """Values and gradients of `y = twin(x)`."""
     x = x.clone().requires_grad_()
     wanted = twin(x)
     wanted.backward(torch.linspace(1, 2, y.numel()).double().reshape(y.shape))
-    torch.testing.assert_close(found.arrays["y"], wanted.detach())
-    torch.testing.assert_close(found.gradients["x"], x.grad)
+    torch.testing.assert_close(result.arrays["y"], wanted.detach())
+    torch.testing.assert_close(result.gradients["x"], x.grad)
 
 
 def test_a_carried_local():
@@ -104,9 +104,9 @@ def test_while_runs_until_it_breaks():
     ]
     x, y = randn(5).abs() + 0.5, torch.zeros(5)
     made = kernel([X, Y], [loop("i", X.size(), body, is_parallel=True)], s="f32", n="i32")
-    found = outcome(made, x=x, y=y)
-    torch.testing.assert_close(found.arrays["y"], x.sqrt(), rtol=1e-8, atol=1e-8)
-    torch.testing.assert_close(found.gradients["x"], torch.linspace(1, 2, 5) * 0.5 / x.sqrt(), rtol=1e-5, atol=1e-6)
+    result = outcome(made, x=x, y=y)
+    torch.testing.assert_close(result.arrays["y"], x.sqrt(), rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(result.gradients["x"], torch.linspace(1, 2, 5) * 0.5 / x.sqrt(), rtol=1e-5, atol=1e-6)
 
 
 def test_several_names_count_the_last_fastest():
@@ -114,16 +114,16 @@ def test_several_names_count_the_last_fastest():
     step = [assign("n", local("n", "i32") + 1), store(order, ("i", "j", "k"), local("n", "i32"))]
     ends = tuple(order.size(axis) for axis in range(3))
     made = kernel([order], [assign("n", -1), loop(("i", "j", "k"), ends, step)], n="i32")
-    found = run(made, {"order": torch.zeros(2, 3, 4, dtype=torch.int32)}, {}).arrays["order"]
-    assert found.dtype == torch.int32
-    assert torch.equal(found, torch.arange(24, dtype=torch.int32).reshape(2, 3, 4))
+    counted = run(made, {"order": torch.zeros(2, 3, 4, dtype=torch.int32)}, {}).arrays["order"]
+    assert counted.dtype == torch.int32
+    assert torch.equal(counted, torch.arange(24, dtype=torch.int32).reshape(2, 3, 4))
 
 
 def test_a_local_keeps_its_type():
     made = kernel([X, Y], [assign("n", X[0]), store(Y, 0, local("n", "i32") * X[0])], n="i32")
-    found = outcome(made, x=torch.tensor([2.75]), y=torch.zeros(1))
-    assert found.arrays["y"].tolist() == [5.5]
-    assert found.gradients["x"].tolist() == [2.0]
+    result = outcome(made, x=torch.tensor([2.75]), y=torch.zeros(1))
+    assert result.arrays["y"].tolist() == [5.5]
+    assert result.gradients["x"].tolist() == [2.0]
 
 
 def test_an_array_changed_in_place():
@@ -131,12 +131,12 @@ def test_an_array_changed_in_place():
     step = [store(X, "i", X["i"] * X[of("i") - 1])]
     made = kernel([X], [nodes.For(("i",), ((of(1).expr, X.size().expr),), tuple(step))])
     x = randn(6)
-    found = run(made, {"x": x}, {}, {"x": torch.arange(6).double()})
+    result = run(made, {"x": x}, {}, {"x": torch.arange(6).double()})
     leaf = x.clone().requires_grad_()
     wanted = leaf.cumprod(0)
     wanted.backward(torch.arange(6).double())
-    torch.testing.assert_close(found.arrays["x"], wanted.detach())
-    torch.testing.assert_close(found.gradients["x"], leaf.grad)
+    torch.testing.assert_close(result.arrays["x"], wanted.detach())
+    torch.testing.assert_close(result.gradients["x"], leaf.grad)
 
 
 def test_elements_of_vectors_and_arguments():
@@ -144,11 +144,11 @@ def test_elements_of_vectors_and_arguments():
     body = [store(Y, "i", p.at("i", (2,)) * argument("m", "f32", (1, 0)) + argument("a"))]
     made = kernel([p, Y], [loop("i", Y.size(), body)], {"m": ("f32", (2, 2)), "a": ("f32", ())})
     values, m = randn(4, 3), randn(2, 2)
-    found = run(made, {"p": values, "y": torch.zeros(4)}, {"m": m, "a": 0.1}, {"y": torch.ones(4)})
-    torch.testing.assert_close(found.arrays["y"], values[:, 2] * m[1, 0] + 0.1)
-    assert found.gradients["a"].item() == 4.0
-    torch.testing.assert_close(found.gradients["m"], torch.tensor([[0, 0], [values[:, 2].sum(), 0]]).double())
-    torch.testing.assert_close(found.gradients["p"], torch.tensor([0.0, 0.0, m[1, 0]]).double().repeat(4, 1))
+    result = run(made, {"p": values, "y": torch.zeros(4)}, {"m": m, "a": 0.1}, {"y": torch.ones(4)})
+    torch.testing.assert_close(result.arrays["y"], values[:, 2] * m[1, 0] + 0.1)
+    assert result.gradients["a"].item() == 4.0
+    torch.testing.assert_close(result.gradients["m"], torch.tensor([[0, 0], [values[:, 2].sum(), 0]]).double())
+    torch.testing.assert_close(result.gradients["p"], torch.tensor([0.0, 0.0, m[1, 0]]).double().repeat(4, 1))
 
 
 ATOMICS = {
@@ -175,8 +175,8 @@ def test_atomics(name, values):
 def test_a_store_ends_a_tie():
     one = const(1.0, "f32")
     body = [atomic("max", Y, 0, X[0]), atomic("max", Y, 0, X[1]), store(Y, 0, X[2] * one), atomic("max", Y, 0, X[3])]
-    found = run(kernel([X, Y], body), {"x": torch.ones(4), "y": torch.zeros(1)}, {}, {"y": torch.ones(1)})
-    assert found.gradients["x"].tolist() == [0.0, 0.0, 0.5, 0.5]
+    result = run(kernel([X, Y], body), {"x": torch.ones(4), "y": torch.zeros(1)}, {}, {"y": torch.ones(1)})
+    assert result.gradients["x"].tolist() == [0.0, 0.0, 0.5, 0.5]
 
 
 def test_what_an_atomic_returns():
@@ -198,8 +198,8 @@ def test_whole_atomics():
             )
         ],
     )
-    found = run(made, {"n": torch.tensor([7, 0, 0, 5, 2**31 - 1], dtype=torch.int32)}, {}).arrays["n"]
-    assert found.tolist() == [0, 15, 3 ^ 4 ^ 5 ^ 6 ^ 7 ^ 8, 8, -(2**31) + 32]
+    counts = run(made, {"n": torch.tensor([7, 0, 0, 5, 2**31 - 1], dtype=torch.int32)}, {}).arrays["n"]
+    assert counts.tolist() == [0, 15, 3 ^ 4 ^ 5 ^ 6 ^ 7 ^ 8, 8, -(2**31) + 32]
 
 
 def test_random_numbers_come_from_the_seed():
@@ -273,8 +273,8 @@ def test_what_does_not_fit_is_refused():
 def test_nothing_given_is_changed_and_nothing_is_there_to_do():
     x, y = torch.zeros(0), torch.zeros(0, dtype=torch.float64)
     made = kernel([X, Y], [loop("i", X.size(), [store(Y, "i", X["i"] * 2.0)])])
-    found = outcome(made, x=x, y=y)
-    assert found.arrays["y"].shape == found.gradients["x"].shape == (0,)
+    result = outcome(made, x=x, y=y)
+    assert result.arrays["y"].shape == result.gradients["x"].shape == (0,)
     x, y = torch.ones(3), torch.zeros(3, dtype=torch.float64)
     outcome(made, x=x, y=y)
     assert not y.any()
@@ -289,6 +289,6 @@ def test_a_hundred_thousand_operations_take_seconds():
     )
     made = kernel([X, Y], [loop("i", 10, [assign("s", a), loop("j", 1000, [step]), store(Y, "i", s)])], s="f32")
     begin = time.process_time()
-    found = outcome(made, x=torch.rand(10, dtype=torch.float64, generator=GENERATOR) * 0.1, y=torch.zeros(10))
+    result = outcome(made, x=torch.rand(10, dtype=torch.float64, generator=GENERATOR) * 0.1, y=torch.zeros(10))
     assert time.process_time() - begin < 10
-    assert found.gradients["x"].isfinite().all()
+    assert result.gradients["x"].isfinite().all()

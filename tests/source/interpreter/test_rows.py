@@ -12,14 +12,14 @@ from tinsmith.source.interpreter import run
 
 def disagree(kernel, arguments, **tolerance):
     """Run a kernel compiled and interpreted; compare everything that it may have written."""
-    found = lowered(kernel, *arguments)
-    names = [*found.kernel.arrays.keys() - found.fields.keys() - {*found.kernel.cells}]
+    lowering = lowered(kernel, *arguments)
+    names = [*lowering.kernel.arrays.keys() - lowering.fields.keys() - {*lowering.kernel.cells}]
     given = _by_name(kernel, arguments)
-    before = {**{name: given[name].clone() for name in names}, **_fields(found)}
+    before = {**{name: given[name].clone() for name in names}, **_fields(lowering)}
     kernel(*arguments)
-    after = {**{name: given[name] for name in names}, **_fields(found)}
-    scalars = {name: given[name] for name in found.kernel.arguments}
-    mine = run(found.kernel, before, scalars, faithful=True).arrays
+    after = {**{name: given[name] for name in names}, **_fields(lowering)}
+    scalars = {name: given[name] for name in lowering.kernel.arguments}
+    mine = run(lowering.kernel, before, scalars, faithful=True).arrays
     for name, wanted in after.items():
         torch.testing.assert_close(mine[name].to(wanted.dtype), wanted, equal_nan=True, **tolerance)
 
@@ -28,8 +28,8 @@ def _by_name(kernel, arguments):
     return {p.name: value for p, value in zip(of_kernel(kernel).parameters(kernel), arguments, strict=True)}
 
 
-def _fields(found):
-    return {name: field.to_torch() for name, field in found.fields.items()}
+def _fields(lowering):
+    return {name: field.to_torch() for name, field in lowering.fields.items()}
 
 
 @pytest.mark.thinned(3)

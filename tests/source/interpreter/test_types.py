@@ -93,10 +93,12 @@ def disagreements(kernel, kind, x, z):
     engine = of_kernel(kernel)
     arrays = {"x": nodes.Array("x", "i32", 1), "z": nodes.Array("z", "i32", 1), "out": nodes.Array("out", kind, 2)}
     lowered = lower(read(engine.function_of(kernel)), engine, arrays).kernel
-    found = run(lowered, {"x": x, "z": z, "out": torch.zeros_like(out)}, {}, faithful=True).arrays["out"]
-    same = found.eq(out).all(0).tolist()
+    computed = run(lowered, {"x": x, "z": z, "out": torch.zeros_like(out)}, {}, faithful=True).arrays["out"]
+    same = computed.eq(out).all(0).tolist()
     return [
-        (line.strip(), found[:, row].tolist(), out[:, row].tolist()) for row, line in enumerate(lines) if not same[row]
+        (line.strip(), computed[:, row].tolist(), out[:, row].tolist())
+        for row, line in enumerate(lines)
+        if not same[row]
     ]
 
 

@@ -12,8 +12,10 @@ from tinsmith.source.ir import add_comments, print_kernel, types
 
 
 def printed_tree(kernel, *arguments):
-    found = lowered(kernel, *arguments).kernel
-    return print_kernel(found, dict.fromkeys([*found.arrays, *found.arguments], "int"), types.Defaults()), found.path
+    kernel_ir = lowered(kernel, *arguments).kernel
+    return print_kernel(
+        kernel_ir, dict.fromkeys([*kernel_ir.arrays, *kernel_ir.arguments], "int"), types.Defaults()
+    ), kernel_ir.path
 
 
 def source_line(path):

@@ -65,8 +65,8 @@ def test_random_numbers_are_drawn(lang):
         for i in x:
             x[i] = lang.random() + lang.random(lang.f32) * 2 + lang.randn() * 0
 
-    found = lowered(kernel, torch.zeros(5)).kernel
-    drawn = [s for s in _statements(found.body) if isinstance(s, nodes.Draw)]
+    kernel_ir = lowered(kernel, torch.zeros(5)).kernel
+    drawn = [s for s in _statements(kernel_ir.body) if isinstance(s, nodes.Draw)]
     assert [s.type for s in drawn] == ["f32"] * 4
     assert "random = _lang.random(_lang.f32)" in text(kernel, torch.zeros(5))
 
@@ -90,9 +90,11 @@ def test_lines_and_parallel_loops(lang):
 
     with open(__file__) as file:
         lines = file.read().splitlines()
-    found = lowered(kernel, torch.zeros(4)).kernel
-    assert found.path == __file__
-    loops = [s for s in _statements(found.body) if isinstance(s, nodes.For)]
-    told = [(lines[s.line - 1].partition("# ")[2], s.is_parallel) for s in loops]
-    assert told == [("parallel", True), ("serial", False), ("inside", False), ("in a branch", False)]
-    assert any(isinstance(s, nodes.Atomic) and lines[s.line - 1].endswith("# store") for s in _statements(found.body))
+    kernel_ir = lowered(kernel, torch.zeros(4)).kernel
+    assert kernel_ir.path == __file__
+    loops = [s for s in _statements(kernel_ir.body) if isinstance(s, nodes.For)]
+    marks = [(lines[s.line - 1].partition("# ")[2], s.is_parallel) for s in loops]
+    assert marks == [("parallel", True), ("serial", False), ("inside", False), ("in a branch", False)]
+    assert any(
+        isinstance(s, nodes.Atomic) and lines[s.line - 1].endswith("# store") for s in _statements(kernel_ir.body)
+    )

@@ -106,13 +106,13 @@ def test_it_computes_what_the_op_does(name, is_serial, is_batched, lang64):
     source = read(engine.function_of(kernel))
     source = replace(source, tree=_tree(source, ranks, is_serial and not batch))
     facts = {key: nodes.Array(key, "f64", rank) for key, rank in ranks.items()}
-    found = lower(source, engine, facts).kernel
+    kernel_ir = lower(source, engine, facts).kernel
     if batch:
-        found = serialize_kernel(batch_kernel(found, batch)) if is_serial else batch_kernel(found, batch)
-    after = run(found, arrays, {}).arrays
+        kernel_ir = serialize_kernel(batch_kernel(kernel_ir, batch)) if is_serial else batch_kernel(kernel_ir, batch)
+    after = run(kernel_ir, arrays, {}).arrays
     for key, value in wanted.items():
         torch.testing.assert_close(after[key], value)
-    loops = [one for one in found.body if isinstance(one, nodes.For)]
+    loops = [one for one in kernel_ir.body if isinstance(one, nodes.For)]
     assert loops
     assert all(loop.is_parallel is not is_serial for loop in loops)
 
@@ -130,5 +130,5 @@ def test_other_settings_of_a_loop_change_nothing(lang):
             x[i] += 1
 
     engine = of_kernel(kernel)
-    found = lower(read(engine.function_of(kernel)), engine, {"x": nodes.Array("x", "f32", 1)}).kernel
-    assert [one.is_parallel for one in found.body if isinstance(one, nodes.For)] == [True, False, True]
+    kernel_ir = lower(read(engine.function_of(kernel)), engine, {"x": nodes.Array("x", "f32", 1)}).kernel
+    assert [one.is_parallel for one in kernel_ir.body if isinstance(one, nodes.For)] == [True, False, True]

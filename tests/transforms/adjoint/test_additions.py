@@ -30,8 +30,8 @@ def test_an_element_gets_what_is_added_to_it_at_once(lang64, form):
     x, j = torch.rand(9, dtype=torch.float64), torch.tensor([3, 3, 1, 0, 8, 8, 8, 2, 4], dtype=torch.int32)
     c = torch.rand(9, dtype=torch.float64)
     leaf = x.clone().requires_grad_()
-    (found,) = torch.autograd.grad(op(leaf, j), leaf, c)
-    torch.testing.assert_close(found, ts.oracle(op, x, j, cotangents=c).gradients["x"], rtol=1e-11, atol=1e-13)
+    (gradient,) = torch.autograd.grad(op(leaf, j), leaf, c)
+    torch.testing.assert_close(gradient, ts.oracle(op, x, j, cotangents=c).gradients["x"], rtol=1e-11, atol=1e-13)
     source = adjoint_source(op)
     lines = [line.strip() for line in source.splitlines() if not line.strip().startswith("#")]
     added = [line for line in lines if line.startswith(("grad_x[", "ti.atomic_add(grad_x", "qd.atomic_add(grad_x"))]

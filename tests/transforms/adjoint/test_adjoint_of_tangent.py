@@ -37,8 +37,8 @@ def assert_second_derivatives_are_torch_s(made, arrays, inputs, outputs):
     program = adjoint([once.kernel], active, {*cotangents}, {*outputs, *cotangents, *once.scratch})
     mine = gradients(program, wanted.arrays, {}, cotangents)
     for name in active:
-        found = mine.get(name, torch.zeros_like(wanted.gradients[name]))
-        torch.testing.assert_close(found, wanted.gradients[name], rtol=1e-9, atol=1e-10)
+        gradient = mine.get(name, torch.zeros_like(wanted.gradients[name]))
+        torch.testing.assert_close(gradient, wanted.gradients[name], rtol=1e-9, atol=1e-10)
     return wanted.gradients
 
 
@@ -59,5 +59,5 @@ def test_atomics(name):
         "y": torch.zeros(3, dtype=torch.float64),
     }
     one = "w" if name in ("own", "product") else "x"
-    found = assert_second_derivatives_are_torch_s(kernel([X, K, W, Y], ATOMICS[name]), arrays, [one], ["y"])
-    assert found[one].any()
+    seconds = assert_second_derivatives_are_torch_s(kernel([X, K, W, Y], ATOMICS[name]), arrays, [one], ["y"])
+    assert seconds[one].any()

@@ -59,6 +59,6 @@ def test_harmless(name):
     arrays["k"] = torch.zeros(5, dtype=torch.int64)
     cotangents = {"y": torch.randn(5, dtype=torch.float64)}
     wanted = run(of(HARMLESS[name]), arrays, {}, cotangents)
-    found = gradients(adjoint([of(HARMLESS[name])], ["x"], ["y"], ["y"]), {**arrays, **wanted.arrays}, {}, cotangents)
+    actual = gradients(adjoint([of(HARMLESS[name])], ["x"], ["y"], ["y"]), {**arrays, **wanted.arrays}, {}, cotangents)
     assert wanted.gradients["x"].any()
-    torch.testing.assert_close(found["x"], wanted.gradients["x"])
+    torch.testing.assert_close(actual["x"], wanted.gradients["x"])

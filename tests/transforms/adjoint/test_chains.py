@@ -145,8 +145,8 @@ def test_a_chain(lang64, form):
     x = torch.rand(6, 9, dtype=torch.float64) * 1.4 - 0.4
     c = [torch.rand(6, dtype=torch.float64) for _ in range(2)]
     leaf = x.clone().requires_grad_()
-    (found,) = torch.autograd.grad(op(leaf), leaf, c)
-    torch.testing.assert_close(found, ts.oracle(op, x, cotangents=c).gradients["x"], rtol=1e-11, atol=1e-12)
+    (gradient,) = torch.autograd.grad(op(leaf), leaf, c)
+    torch.testing.assert_close(gradient, ts.oracle(op, x, cotangents=c).gradients["x"], rtol=1e-11, atol=1e-12)
     assert ("tape_f" in adjoint_source(op)) == is_taped, adjoint_source(op)
     assert ("no tape: `t`" in op.explain()) == (not is_taped)
 
@@ -174,9 +174,9 @@ def test_a_while_that_asks_what_it_hands_on(lang64):
 
     x = torch.rand(6, 9, dtype=torch.float64).requires_grad_()
     c = torch.rand(6, dtype=torch.float64)
-    (found,) = torch.autograd.grad(kernel(x), x, c)
+    (gradient,) = torch.autograd.grad(kernel(x), x, c)
     torch.testing.assert_close(
-        found, ts.oracle(kernel, x.detach(), cotangents=c).gradients["x"], rtol=1e-11, atol=1e-12
+        gradient, ts.oracle(kernel, x.detach(), cotangents=c).gradients["x"], rtol=1e-11, atol=1e-12
     )
     assert "tape_f" not in adjoint_source(kernel), adjoint_source(kernel)
 
@@ -288,8 +288,8 @@ def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
     x = torch.rand(12, dtype=torch.float64)
     c = torch.rand(2, dtype=torch.float64)
     leaf = x.clone().requires_grad_()
-    (found,) = torch.autograd.grad(op(leaf), leaf, c)
-    torch.testing.assert_close(found, ts.oracle(op, x, cotangents=c).gradients["x"])
+    (gradient,) = torch.autograd.grad(op(leaf), leaf, c)
+    torch.testing.assert_close(gradient, ts.oracle(op, x, cotangents=c).gradients["x"])
     assert unguarded_additions(adjoint_source(op)) == count, adjoint_source(op)
 
 
@@ -311,5 +311,5 @@ def test_a_branch_that_is_not_taken_adds_nothing(lang64):
 
     x = torch.tensor([0.0, 4.0], dtype=torch.float64).requires_grad_()
     k = torch.tensor([0, 1], dtype=torch.int32)
-    (found,) = torch.autograd.grad(kernel(x, k).sum(), x)
-    assert found.tolist() == [0.0, 0.25]
+    (gradient,) = torch.autograd.grad(kernel(x, k).sum(), x)
+    assert gradient.tolist() == [0.0, 0.25]

@@ -31,9 +31,9 @@ def test_a_nest(lang64, short_blocks, seed):
     program = adjoint([kernel], ["x", "w"], OUTPUTS, OUTPUTS, has_checkpoints=True)
     assert not program.has_long_tapes
     wanted = run(kernel, arrays, {}, cotangents)
-    found = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
+    actual = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
     for name in ("x", "w"):
-        mine = found.get(name, torch.zeros_like(wanted.gradients[name]))
+        mine = actual.get(name, torch.zeros_like(wanted.gradients[name]))
         torch.testing.assert_close(mine, wanted.gradients[name], rtol=1e-9, atol=1e-10, equal_nan=True)
 
 

@@ -298,9 +298,9 @@ def kernel(
     c = [torch.rand(9, dtype=torch.float64), torch.rand(3, dtype=torch.float64)]
     v = torch.rand(4, dtype=torch.float64)
     leaf = w.clone().requires_grad_()
-    (found,) = torch.autograd.grad(op(leaf, start, k, v), leaf, c)
+    (gradient,) = torch.autograd.grad(op(leaf, start, k, v), leaf, c)
     torch.testing.assert_close(
-        found, ts.oracle(op, w, start, k, v, cotangents=c).gradients["w"], rtol=1e-11, atol=1e-13
+        gradient, ts.oracle(op, w, start, k, v, cotangents=c).gradients["w"], rtol=1e-11, atol=1e-13
     )
     source = adjoint_source(op)
     assert ("atomic_add(grad_w" in source) == is_atomic[word != ""], source
@@ -419,9 +419,9 @@ def assert_chain_is_right(op, *, is_atomic, **named):
     start = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
     c = torch.rand(3, dtype=torch.float64)
     leaf = w.clone().requires_grad_()
-    (found,) = torch.autograd.grad(op(leaf, start, V, **named), leaf, c)
+    (gradient,) = torch.autograd.grad(op(leaf, start, V, **named), leaf, c)
     wanted = ts.oracle(op, w, start, V, cotangents=c, **named).gradients["w"]
-    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(gradient, wanted, rtol=1e-11, atol=1e-13)
     source = adjoint_source(op)
     assert ("atomic_add(grad_y" in source) == is_atomic, source
 
@@ -475,9 +475,9 @@ def copy(start: lang.types.ndarray(lang.i32, ndim=1), begin: lang.types.ndarray(
     w = torch.rand(9, dtype=torch.float64).requires_grad_()
     start = torch.tensor([0, 4, 4, 9], dtype=torch.int32)
     c = torch.rand(3, dtype=torch.float64)
-    (found,) = torch.autograd.grad(op(start, w, V), w, c)
+    (gradient,) = torch.autograd.grad(op(start, w, V), w, c)
     wanted = ts.oracle(op, start, w.detach(), V, cotangents=c).gradients["w"]
-    torch.testing.assert_close(found, wanted, rtol=1e-11, atol=1e-13)
+    torch.testing.assert_close(gradient, wanted, rtol=1e-11, atol=1e-13)
     assert "atomic_add(grad_y" in adjoint_source(op)
 
 

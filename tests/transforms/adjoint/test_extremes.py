@@ -40,10 +40,10 @@ def assert_torch_s(made, arrays, inputs=("x", "w"), *, is_serial=False):
     program = adjoint([made], inputs, outputs, outputs)
     program = on_one_thread(program) if is_serial else program
     wanted = run(made, arrays, {}, cotangents)
-    found = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
+    actual = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
     for name in inputs:
         torch.testing.assert_close(
-            found.get(name, torch.zeros_like(arrays[name])), wanted.gradients[name], rtol=1e-10, atol=1e-12
+            actual.get(name, torch.zeros_like(arrays[name])), wanted.gradients[name], rtol=1e-10, atol=1e-12
         )
     return program
 
@@ -213,8 +213,8 @@ def test_vectors():
     arrays = {"x": rand(12, 2), "k": places(12, 4), "y": torch.zeros(4, 2, dtype=torch.float64)}
     cotangents = {"y": rand(4, 2)}
     wanted = run(made, arrays, {}, cotangents)
-    found = gradients(adjoint([made], ["x"], ["y"], ["y"]), {**arrays, **wanted.arrays}, {}, cotangents)
-    torch.testing.assert_close(found["x"], wanted.gradients["x"], rtol=1e-10, atol=1e-12)
+    actual = gradients(adjoint([made], ["x"], ["y"], ["y"]), {**arrays, **wanted.arrays}, {}, cotangents)
+    torch.testing.assert_close(actual["x"], wanted.gradients["x"], rtol=1e-10, atol=1e-12)
 
 
 def test_numbers_of_half_the_width_are_compared_as_they_were_stored():

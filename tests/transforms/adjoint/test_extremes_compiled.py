@@ -34,9 +34,9 @@ def test_no_winner_is_lost(lang, dtype):
     """A factor of all candidates has the derivative `y / factor` of each maximum: one that lost its winner has 0."""
     x, k, w = drawn(dtype)
     y = group_maxima(lang)(x, k, w)
-    (found,) = torch.autograd.grad((y * y).sum(), w)
+    (gradient,) = torch.autograd.grad((y * y).sum(), w)
     torch.testing.assert_close(
-        found, 2 * (y * y).sum()[None] / w, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=0
+        gradient, 2 * (y * y).sum()[None] / w, rtol=1e-5 if dtype == torch.float32 else 1e-12, atol=0
     )
 
 
@@ -72,8 +72,8 @@ def test_ties_are_shared_as_torch_shares_them(lang):
     groups = [torch.cat([x[g : g + 1], x[k == g], x[k == g]]).amax() * 0.5 for g in range(4)]
     cotangent = torch.randn(4, dtype=torch.float64, generator=generator)
     (wanted,) = torch.autograd.grad(torch.stack(groups), x, cotangent)
-    (found,) = torch.autograd.grad(best(x, k), x, cotangent)
-    torch.testing.assert_close(found, wanted)
+    (gradient,) = torch.autograd.grad(best(x, k), x, cotangent)
+    torch.testing.assert_close(gradient, wanted)
 
 
 def test_candidates_without_a_gradient(lang64):
@@ -90,5 +90,5 @@ def test_candidates_without_a_gradient(lang64):
     x = torch.linspace(0.1, 1.4, 8, dtype=torch.float64)
     c = torch.rand(8, dtype=torch.float64)
     leaf = x.clone().requires_grad_()
-    (found,) = torch.autograd.grad(capped(leaf), leaf, c)
-    torch.testing.assert_close(found, ts.oracle(capped, x, cotangents=c).gradients["x"])
+    (gradient,) = torch.autograd.grad(capped(leaf), leaf, c)
+    torch.testing.assert_close(gradient, ts.oracle(capped, x, cotangents=c).gradients["x"])

@@ -153,9 +153,9 @@ def kernel(
     k = torch.tensor([2, 0, 2, 5, 0, 1], dtype=torch.int32)
     c = [torch.rand(6, dtype=torch.float64) for _ in range(2)]
     leaves = [one.clone().requires_grad_() for one in (x, w)]
-    found = torch.autograd.grad(op(*leaves, k), leaves, c, allow_unused=True)
+    gradients = torch.autograd.grad(op(*leaves, k), leaves, c, allow_unused=True)
     expected = ts.oracle(op, x, w, k, cotangents=c).gradients
-    for name, one in zip(("start", "w"), found, strict=True):
+    for name, one in zip(("start", "w"), gradients, strict=True):
         torch.testing.assert_close(torch.zeros_like(x) if one is None else one, expected[name], rtol=1e-11, atol=1e-13)
     source = adjoint_source(op)
     if not is_nested:

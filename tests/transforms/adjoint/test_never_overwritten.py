@@ -42,10 +42,10 @@ def kernel(a: lang.types.ndarray(), x: lang.types.ndarray()):
     a = torch.rand(4, dtype=torch.float64).requires_grad_()
     x = op(a, t=7)
     c = torch.rand(7, 4, dtype=torch.float64)
-    (found,) = torch.autograd.grad(x, a, c)
+    (gradient,) = torch.autograd.grad(x, a, c)
     answer = ts.oracle(op, a, cotangents=c, t=7)
     torch.testing.assert_close(x.detach(), answer.outputs["x"])
-    torch.testing.assert_close(found, answer.gradients["a"])
+    torch.testing.assert_close(gradient, answer.gradients["a"])
     assert ("what stores to `x` overwrite" not in op.explain()) == never
 
 
@@ -71,27 +71,27 @@ def test_a_recursion_along_rows(lang64):
 
 def drawn_index(dice, names):
     """A random sum of loop variables, whose factors are mostly 0 or 1."""
-    found = nodes.Const(dice.randint(0, 2), "i32")
+    index = nodes.Const(dice.randint(0, 2), "i32")
     for name in names:
         factor = nodes.Const(dice.choice([0, 1, 1, 1, -1, 2]), "i32")
-        found = nodes.Binary("+", found, nodes.Binary("*", factor, nodes.Local(name, "i32"), "i32"), "i32")
-    return found
+        index = nodes.Binary("+", index, nodes.Binary("*", factor, nodes.Local(name, "i32"), "i32"), "i32")
+    return index
 
 
 def drawn_steps(dice, names=(), count=3):
-    found = []
+    statements = []
     for _ in range(dice.randint(1, count)):
         index = (drawn_index(dice, names), drawn_index(dice, names))
         match dice.choice(["load", "store", "loop"] if len(names) < 3 else ["load", "store"]):
             case "load":
-                found.append(nodes.Assign("v", nodes.Load("x", index, (), "f32")))
+                statements.append(nodes.Assign("v", nodes.Load("x", index, (), "f32")))
             case "store":
-                found.append(nodes.Store("x", index, (), nodes.Const(0.0, "f32")))
+                statements.append(nodes.Store("x", index, (), nodes.Const(0.0, "f32")))
             case "loop":
                 mine = tuple(f"i{len(names) + at}_{dice.random()}" for at in range(dice.randint(1, 2)))
                 bounds = ((nodes.Const(0, "i32"), nodes.Const(3, "i32")),) * len(mine)
-                found.append(Loop(mine, bounds, drawn_steps(dice, (*names, *mine), count)))
-    return tuple(found)
+                statements.append(Loop(mine, bounds, drawn_steps(dice, (*names, *mine), count)))
+    return tuple(statements)
 
 
 def accesses(steps, held):

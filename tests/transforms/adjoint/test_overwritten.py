@@ -30,5 +30,5 @@ def test_the_last_store_gets_the_adjoint(lang64, form):
     k = torch.tensor([2, 0, 2, 3, 0, 2, 1], dtype=torch.int32)
     c = torch.rand(5, dtype=torch.float64)
     leaf = x.clone().requires_grad_()
-    (found,) = torch.autograd.grad(scatter(leaf, k), leaf, c)
-    torch.testing.assert_close(found, ts.oracle(scatter, x, k, cotangents=c).gradients["x"])
+    (gradient,) = torch.autograd.grad(scatter(leaf, k), leaf, c)
+    torch.testing.assert_close(gradient, ts.oracle(scatter, x, k, cotangents=c).gradients["x"])

@@ -22,7 +22,7 @@ def test_a_nest(lang64, seed):
     cotangents = {name: torch.randn(5, generator=generator, dtype=torch.float64) for name in OUTPUTS}
     program = adjoint([kernel], ["x", "w"], OUTPUTS, OUTPUTS)
     wanted = run(kernel, arrays, {}, cotangents)
-    found = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
+    actual = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
     for name in ("x", "w"):
-        mine = found.get(name, torch.zeros_like(wanted.gradients[name]))
+        mine = actual.get(name, torch.zeros_like(wanted.gradients[name]))
         torch.testing.assert_close(mine, wanted.gradients[name], rtol=1e-9, atol=1e-10, equal_nan=True)

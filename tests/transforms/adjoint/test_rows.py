@@ -35,7 +35,7 @@ def test_a_row(row, lang64):
         return
     program = adjoint([kernel], active, outputs, sorted(stored))
     wanted = run(kernel, arrays, arguments, cotangents)
-    found = gradients(program, {**arrays, **wanted.arrays}, arguments, cotangents)
+    actual = gradients(program, {**arrays, **wanted.arrays}, arguments, cotangents)
     for name in active:
-        mine = found.get(name, torch.zeros_like(wanted.gradients[name]))
+        mine = actual.get(name, torch.zeros_like(wanted.gradients[name]))
         torch.testing.assert_close(mine.reshape(wanted.gradients[name].shape), wanted.gradients[name], **TOLERANCE)

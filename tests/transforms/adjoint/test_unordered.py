@@ -36,8 +36,8 @@ def kernel(x: lang.types.ndarray(ndim=1), k: lang.types.ndarray(lang.i32, ndim=1
     x = torch.rand(6, dtype=torch.float64).requires_grad_()
     k = torch.tensor([2, 0, 2, 5, 0, 1], dtype=torch.int32)
     c = torch.rand(6, dtype=torch.float64)
-    (found,) = torch.autograd.grad(op(x, k), x, c)
-    torch.testing.assert_close(found, ts.oracle(op, x, k, cotangents=c).gradients["x"])
+    (gradient,) = torch.autograd.grad(op(x, k), x, c)
+    torch.testing.assert_close(gradient, ts.oracle(op, x, k, cotangents=c).gradients["x"])
     source = adjoint_source(op)
     assert ("for once" not in source) == is_parallel, source
     assert "atomic" not in source  # one thread takes none, and what is parallel now needs none

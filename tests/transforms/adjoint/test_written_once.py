@@ -58,11 +58,11 @@ def assert_right(op):
     y = op(x, j, p=32, q=3)
     c = torch.randn_like(y)
     given = c.clone()
-    (found,) = torch.autograd.grad(y, x, c)
+    (gradient,) = torch.autograd.grad(y, x, c)
     assert torch.equal(c, given)
     answer = ts.oracle(op, x.detach(), j, cotangents=c, p=32, q=3)
     torch.testing.assert_close(y.detach(), answer.outputs["y"])
-    torch.testing.assert_close(found, answer.gradients["x"])
+    torch.testing.assert_close(gradient, answer.gradients["x"])
 
 
 @pytest.mark.parametrize("form", FREE)

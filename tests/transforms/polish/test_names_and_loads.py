@@ -68,9 +68,9 @@ def test_called():
         nodes.Atomic("add", "y", (), (), local(one).expr, two),
         loop((entry,), 3, [nodes.Draw(grad, "f32"), store(Y, entry, local(grad) + local(two))]),
     )
-    found, new = name_locals(body, names.root, {"x", "y"}, {"s", "c_0", "c_1"})
+    named, new = name_locals(body, names.root, {"x", "y"}, {"s", "c_0", "c_1"})
     assert new == {one: "s", two: "s_1", "i": "i", entry: "c_0", grad: "grad_s"}
-    assert found == (
+    assert named == (
         assign("s", X["i"]),
         nodes.Atomic("add", "y", (), (), local("s").expr, "s_1"),
         loop(("c_0",), 3, [nodes.Draw("grad_s", "f32"), store(Y, "c_0", local("grad_s") + local("s_1"))]),

@@ -32,8 +32,8 @@ def test_a_result_that_nobody_asks_for_keeps_its_own_local():
     zero, end = nodes.Const(0, "i32"), nodes.Const(3, "i32")
     inner = nodes.For(("k",), ((zero, end),), body)
     outer = nodes.For(("t",), ((zero, end),), (nodes.Assign("x", nodes.Const(0.0, KIND)), inner))
-    found = coalesce_locals([outer], dict.fromkeys(("a", "b", "x", *others), KIND))
-    (one,) = (one for one in walk.statements(found) if isinstance(one, nodes.Decompose))
+    coalesced = coalesce_locals([outer], dict.fromkeys(("a", "b", "x", *others), KIND))
+    (one,) = (one for one in walk.statements(coalesced) if isinstance(one, nodes.Decompose))
     assert len(set(one.results)) == 8
 
 

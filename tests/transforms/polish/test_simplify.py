@@ -47,13 +47,13 @@ SUNK = {
 @pytest.mark.parametrize("name", SUNK)
 def test_sunk(name):
     body, wanted = SUNK[name]
-    found = sink_constants(body)
+    sunk = sink_constants(body)
     if isinstance(wanted, list):
-        assert text(found) == wanted
+        assert text(sunk) == wanted
     elif wanted is None:
-        assert ZERO not in found and text(found) != text(body)
+        assert ZERO not in sunk and text(sunk) != text(body)
     else:
-        assert found == tuple(body)
+        assert sunk == tuple(body)
 
 
 JOINED = {
@@ -76,13 +76,13 @@ JOINED = {
 @pytest.mark.parametrize("name", JOINED)
 def test_joined(name):
     body, count = JOINED[name]
-    found = merge_branches(body)
+    merged = merge_branches(body)
     if count == "the same":
-        assert found == tuple(body)
+        assert merged == tuple(body)
     elif count is None:
-        assert len(found[0].body) == 1
+        assert len(merged[0].body) == 1
     else:
-        assert len(found) == count
+        assert len(merged) == count
 
 
 COPY = assign("a", B)
@@ -107,13 +107,13 @@ COPIES = {
 @pytest.mark.parametrize("name", COPIES)
 def test_uncopied(name):
     body, wanted = COPIES[name]
-    found = propagate_copies(body, KINDS)
+    propagated = propagate_copies(body, KINDS)
     if isinstance(wanted, list):
-        assert text(found) == wanted
+        assert text(propagated) == wanted
     elif wanted is None:
-        assert not any("a = b" in line or "n = i" in line for line in text(found))
+        assert not any("a = b" in line or "n = i" in line for line in text(propagated))
     else:
-        assert found == tuple(body)
+        assert propagated == tuple(body)
 
 
 CHAIN = [
@@ -156,9 +156,9 @@ COALESCED = {
 @pytest.mark.parametrize("name", COALESCED)
 def test_coalesced(name):
     body, wanted = COALESCED[name]
-    found = text(coalesce_locals([loop("i", X.size(), body, is_parallel=True)], KINDS))
+    coalesced = text(coalesce_locals([loop("i", X.size(), body, is_parallel=True)], KINDS))
     if isinstance(wanted, list):
-        assert [line.removeprefix("    ") for line in found[1:]] == wanted
+        assert [line.removeprefix("    ") for line in coalesced[1:]] == wanted
     else:
         again = coalesce_locals([loop("i", X.size(), body, is_parallel=True)], KINDS)
         left = [one for one in walk.statements(again) if isinstance(one, nodes.Assign)]
@@ -171,8 +171,8 @@ def same_values(body):
     x, y = torch.arange(4.0), torch.tensor([7.0, 5.0, 3.0, 2.0])
     whole = (loop("i", X.size(), [assign("p", X["i"] > 1.0), *body], is_parallel=True),)
     one, other = (
-        interpret(kernel([X, Y], found, **KINDS), {"x": x, "y": y}, {})["y"]
-        for found in (whole, coalesce_locals(whole, KINDS))
+        interpret(kernel([X, Y], variant, **KINDS), {"x": x, "y": y}, {})["y"]
+        for variant in (whole, coalesce_locals(whole, KINDS))
     )
     return torch.equal(one, other) and not torch.equal(one, y)
 
@@ -199,5 +199,5 @@ def test_all_of_it():
         assign("c", argument("k", "i32")),
     ]
     wanted = ["p = x[i] > 0.0", "if p:", "    a = x[i] * 2.0", "    s = y[i]", "    y[i] = a * s"]
-    found = text(simplify([loop("i", X.size(), body, is_parallel=True)], KINDS))
-    assert [line.removeprefix("    ") for line in found[1:]] == wanted
+    simplified = text(simplify([loop("i", X.size(), body, is_parallel=True)], KINDS))
+    assert [line.removeprefix("    ") for line in simplified[1:]] == wanted

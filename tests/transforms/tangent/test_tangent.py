@@ -28,10 +28,10 @@ SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 20 else []) for 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_a_row(row, lang64):
-    found = given(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)))
-    assert_tangents_agree(*found)
-    floating = [name for name, one in found[1].items() if one.is_floating_point()]
-    assert_tangents_agree(*found, still=floating[1:])
+    lowered_row = given(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)))
+    assert_tangents_agree(*lowered_row)
+    floating = [name for name, one in lowered_row[1].items() if one.is_floating_point()]
+    assert_tangents_agree(*lowered_row, still=floating[1:])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -49,10 +49,10 @@ def test_a_row_compiled(row, lang64):
     arguments = row.draw(Draw(torch.float64))
     if lowered(kernel, *arguments).fields:
         pytest.skip("fields: launched by the bridge alone")
-    found, arrays, numbers = given(kernel, arguments)
-    if any(element for _, element in found.arguments.values()):
+    kernel_ir, arrays, numbers = given(kernel, arguments)
+    if any(element for _, element in kernel_ir.arguments.values()):
         pytest.skip("matrix arguments: launched by the bridge alone")
-    assert_compiled_agrees(found, arrays, numbers, lang64, DOUBLE)
+    assert_compiled_agrees(kernel_ir, arrays, numbers, lang64, DOUBLE)
 
 
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 5 else []) for n in range(100)])
@@ -67,10 +67,10 @@ def test_a_random_nest_compiled(lang64, seed):
 @pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 10 else []) for n in range(100)])
 def test_second_derivatives_of_a_random_nest(lang64, seed):
     kernel = nest(lang64, seed)
-    found, arrays, numbers = given(kernel, nest_arguments(seed))
-    along, then = ({name: directions(found, arrays, {}, way)[name] for name in "xw"} for way in (1, 2))
-    mine = second_by_pass(found, arrays, numbers, along, then)
-    wanted = second_by_torch(found, arrays, numbers, along, then)
+    kernel_ir, arrays, numbers = given(kernel, nest_arguments(seed))
+    along, then = ({name: directions(kernel_ir, arrays, {}, way)[name] for name in "xw"} for way in (1, 2))
+    mine = second_by_pass(kernel_ir, arrays, numbers, along, then)
+    wanted = second_by_torch(kernel_ir, arrays, numbers, along, then)
     for name in "syz":
         zero = torch.zeros_like(wanted[name])
         torch.testing.assert_close(mine.get(name, zero), wanted[name], rtol=1e-8, atol=1e-9)
@@ -87,9 +87,11 @@ def test_splatting(lang64):
     ]
     pos, scale, angle, colour = arguments
     opacity, image = torch.tensor([0.4, 0.7, 0.9], dtype=torch.float64), torch.zeros(6, 7, 3, dtype=torch.float64)
-    found = given(kernels.splat(lang64, serial=False), (6 * pos, 0.5 + scale, 3 * angle, colour, opacity, image))
-    assert_tangents_agree(*found)
-    assert_compiled_agrees(*found, lang64, DOUBLE)
+    lowered_kernel = given(
+        kernels.splat(lang64, serial=False), (6 * pos, 0.5 + scale, 3 * angle, colour, opacity, image)
+    )
+    assert_tangents_agree(*lowered_kernel)
+    assert_compiled_agrees(*lowered_kernel, lang64, DOUBLE)
 
 
 def test_time_stepping(lang64):
@@ -109,9 +111,11 @@ def test_time_stepping(lang64):
                     x[i] += 0.1 * v[i]
 
     generator = torch.Generator().manual_seed(4)
-    found = given(springs, tuple(torch.rand(6, dtype=torch.float64, generator=generator) - 0.5 for _ in range(3)))
-    assert_tangents_agree(*found)
-    assert_compiled_agrees(*found, lang64, DOUBLE)
+    lowered_kernel = given(
+        springs, tuple(torch.rand(6, dtype=torch.float64, generator=generator) - 0.5 for _ in range(3))
+    )
+    assert_tangents_agree(*lowered_kernel)
+    assert_compiled_agrees(*lowered_kernel, lang64, DOUBLE)
 
 
 def test_a_softmax_that_looks_at_each_number_once(lang64):
@@ -127,9 +131,9 @@ def test_a_softmax_that_looks_at_each_number_once(lang64):
             y[i] = top + lang64.log(total)
 
     x = 8 * torch.rand(3, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(5)) - 4
-    found, arrays, numbers = given(softmax, (x, torch.zeros(3, dtype=torch.float64)))
-    assert_tangents_agree(found, arrays, numbers)
-    assert_compiled_agrees(found, arrays, numbers, lang64, DOUBLE)
-    moved = directions(found, arrays, {})["x"]
-    _, tangents = by_pass(found, arrays, numbers, {"x": moved})
+    kernel_ir, arrays, numbers = given(softmax, (x, torch.zeros(3, dtype=torch.float64)))
+    assert_tangents_agree(kernel_ir, arrays, numbers)
+    assert_compiled_agrees(kernel_ir, arrays, numbers, lang64, DOUBLE)
+    moved = directions(kernel_ir, arrays, {})["x"]
+    _, tangents = by_pass(kernel_ir, arrays, numbers, {"x": moved})
     torch.testing.assert_close(tangents["y"], (x.softmax(1) * moved).sum(1), rtol=1e-11, atol=1e-12)

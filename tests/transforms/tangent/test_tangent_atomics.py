@@ -92,8 +92,8 @@ def test_the_value_stays_exactly_what_won(lang64):
     """Later statements compare with it: the mean of three equal numbers has other last bits."""
     x = torch.full((3,), 0.1, dtype=torch.float64)
     win = loop("i", X.size(), [atomic("max", Y, 0, X["i"])], is_parallel=True)
-    found = loop("i", X.size(), [branch(binary("==", X["i"], Y[0]), [store(Z, "i", X["i"] * Y[0])])])
-    made = kernel([X, Y, Z], [win, found])
+    compare = loop("i", X.size(), [branch(binary("==", X["i"], Y[0]), [store(Z, "i", X["i"] * Y[0])])])
+    made = kernel([X, Y, Z], [win, compare])
     arrays = {"x": x, "y": torch.zeros(1, dtype=torch.float64), "z": torch.zeros(3, dtype=torch.float64)}
     values, tangents = by_pass(made, arrays, {}, {"x": torch.ones_like(x)})
     assert torch.equal(values["y"], x[:1]) and torch.equal(values["z"], x * x)
@@ -146,10 +146,10 @@ def test_calculated_candidates(name, lang64):
     made = kernel([X, Z, K, Y], [loop("i", X.size(), CALCULATED[name], is_parallel=True)])
     arrays = {"x": halves(12), "z": halves(6), "k": places(12, 4), "y": rand(4)}
     assert_agree(made, arrays, lang64)
-    found = tangent(made, frozenset({"x"}))
-    assert {*found.room} == (set() if name == "read from memory" else {"candidates"})
-    loops = [one for one in found.kernel.body if isinstance(one, nodes.For)]
-    assert all(one.is_parallel for one in loops) == bool(found.room)
+    forward = tangent(made, frozenset({"x"}))
+    assert {*forward.room} == (set() if name == "read from memory" else {"candidates"})
+    loops = [one for one in forward.kernel.body if isinstance(one, nodes.For)]
+    assert all(one.is_parallel for one in loops) == bool(forward.room)
 
 
 def test_extremes_beside_other_work(lang64):
@@ -178,10 +178,10 @@ def test_the_kernel_s_own_memory(lang64):
         loop("i", y.size(), [store(y, "i", y["i"] * most.at(()) + total.at(()))], is_parallel=True),
     ]
     made = replace(kernel([X, y, most, total], tasks), cells=("most", "total"))
-    found = tangent(made, frozenset({"x"}))
-    assert found.companions == {"x": "x_dot", "y": "y_dot"}
-    assert found.scratch == {}
-    assert found.kernel.cells == ("most", "total", "most_ties", "most_winner", "most_dot", "total_dot")
+    forward = tangent(made, frozenset({"x"}))
+    assert forward.companions == {"x": "x_dot", "y": "y_dot"}
+    assert forward.scratch == {}
+    assert forward.kernel.cells == ("most", "total", "most_ties", "most_winner", "most_dot", "total_dot")
     assert_agree(made, {"x": halves(9), "y": rand(4)}, lang64)
 
 

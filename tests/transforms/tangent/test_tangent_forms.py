@@ -128,9 +128,9 @@ def test_arguments(lang64):
     made = over(body, arguments=arguments)
     numbers = {"scale": 0.7, "gain": 1.3, "m": rand(2, 2), "n": 3}
     arrays = {"x": rand(4), "y": rand(4)}
-    found = tangent(made, frozenset({"x", "scale", "m", "n"}))
-    assert found.companions == {"x": "x_dot", "y": "y_dot", "scale": "scale_dot", "m": "m_dot"}
-    assert {**found.kernel.arguments} == {**arguments, "scale_dot": ("f64", ()), "m_dot": ("f64", (2, 2))}
+    forward = tangent(made, frozenset({"x", "scale", "m", "n"}))
+    assert forward.companions == {"x": "x_dot", "y": "y_dot", "scale": "scale_dot", "m": "m_dot"}
+    assert {**forward.kernel.arguments} == {**arguments, "scale_dot": ("f64", ()), "m_dot": ("f64", (2, 2))}
     assert_tangents_agree(made, arrays, numbers)
     assert_tangents_agree(made, arrays, numbers, still=["x", "gain"])
     plain = over([store(Y, "i", X["i"] * scale * scale)], arguments={"scale": ("f64", ())})
@@ -146,9 +146,9 @@ def test_types_are_kept(lang64):
         store(y, "i", local("b", "f32") + cast(local("a", "f64") * 0.5, "f32")),
     ]
     made = over(body, (x, w, y), a="f64", b="f32")
-    found = tangent(made, frozenset({"x", "w"})).kernel
-    assert [found.arrays[name].type for name in ("x_dot", "w_dot", "y_dot")] == ["f32", "f64", "f32"]
-    assert [found.locals[name] for name in ("a_dot", "b_dot")] == ["f64", "f32"]
+    forward = tangent(made, frozenset({"x", "w"})).kernel
+    assert [forward.arrays[name].type for name in ("x_dot", "w_dot", "y_dot")] == ["f32", "f64", "f32"]
+    assert [forward.locals[name] for name in ("a_dot", "b_dot")] == ["f64", "f32"]
     arrays = {"x": rand(5).float(), "w": rand(5), "y": rand(5).float()}
     assert_tangents_agree(made, arrays, {})
     assert_compiled_agrees(made, arrays, {}, lang64, DOUBLE, rtol=1e-5)
@@ -182,8 +182,8 @@ def test_names_that_are_taken():
         store(Y, "i", local("s_dot", "f64") * unary("exp", local("s_1", "f64") * S)),
     ]
     made = over(body, (X, dot, Y), s="f64", s_dot="f64", s_1="f64")
-    found = tangent(made, frozenset({"x", "x_dot"}))
-    assert found.companions == {"x": "x_dot_1", "x_dot": "x_dot_dot", "y": "y_dot"}
+    forward = tangent(made, frozenset({"x", "x_dot"}))
+    assert forward.companions == {"x": "x_dot_1", "x_dot": "x_dot_dot", "y": "y_dot"}
     assert_tangents_agree(made, {"x": rand(4), "x_dot": rand(4), "y": rand(4)}, {})
 
 
@@ -197,14 +197,14 @@ def test_fields_get_plain_companions():
 def test_what_nothing_moves_stays_as_it_is():
     body = [assign("s", X["i"]), store(Y, "i", S * 2.0)]
     made = over(body, s="f64")
-    found = tangent(made, frozenset()).kernel
-    assert found.name == "by_hand_tangent"
-    for field in fields(found)[1:]:
-        assert getattr(found, field.name) == getattr(made, field.name), field.name
+    forward = tangent(made, frozenset()).kernel
+    assert forward.name == "by_hand_tangent"
+    for field in fields(forward)[1:]:
+        assert getattr(forward, field.name) == getattr(made, field.name), field.name
     whole = over([store(Y, "i", unary("round", X["i"]))])
-    found = tangent(whole, frozenset({"x"}))
-    assert found.companions == {"x": "x_dot"}
-    assert found.kernel.body == whole.body
+    forward = tangent(whole, frozenset({"x"}))
+    assert forward.companions == {"x": "x_dot"}
+    assert forward.kernel.body == whole.body
 
 
 def test_a_kernel_changed_in_place(lang64):

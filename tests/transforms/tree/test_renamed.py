@@ -13,9 +13,9 @@ def _renamed(text: str, names: dict[str, str]) -> str:
     tree = ast.parse(text).body[0]
     assert isinstance(tree, ast.FunctionDef)
     before = ast.dump(tree)
-    found = ast.unparse(rename_parameters(tree, names))
+    source = ast.unparse(rename_parameters(tree, names))
     assert ast.dump(tree) == before, "the tree that was given has changed"
-    return found
+    return source
 
 
 @pytest.mark.parametrize(
