@@ -116,9 +116,9 @@ ON_FIELDS = [
 @pytest.mark.parametrize("make", ON_FIELDS)
 def test_what_only_fields_can_do_takes_fields_and_says_so(lang64, make):
     kernel, extra, reason = make(lang64)
-    reason = explain_way(tube_of(kernel, *extra))
-    assert reason.startswith(f"Tube(kernel) runs on fields, because kernel `kernel` {reason}")
-    assert (__file__ in reason) == reason.endswith(" at ")
+    explanation = explain_way(tube_of(kernel, *extra))
+    assert explanation.startswith(f"Tube(kernel) runs on fields, because kernel `kernel` {reason}")
+    assert (__file__ in explanation) == reason.endswith(" at ")
 
 
 class Manager:
