@@ -88,3 +88,86 @@ def test_a_report_is_short_and_without_colours(monkeypatch):
     shown = report._repr_html_()
     assert shown.startswith("<pre>") and "0 &lt; 0.5 is cut to 0" in shown
     assert "\x1b" not in shown + str(report)
+
+
+@pytest.mark.parametrize(
+    ("call", "expected", "guess"),
+    [
+        (lambda: ts.scan(None, torch.ones(2), lenght=3), "ts.scan takes no option `lenght`", "`length`"),
+        (lambda: ts.scan(None, torch.ones(2), params=3), "ts.scan takes no option `params`", "`parameters`"),
+        (lambda: ts.scan.explain(None, torch.ones(2), lenght=3), "ts.scan.explain takes no option", "`length`"),
+        (lambda: ts.scan.check(None, torch.ones(2), lenght=3), "ts.scan.check takes no option `lenght`", "`length`"),
+    ],
+    ids=["scan", "params", "explain", "check"],
+)
+def test_a_misspelt_option_of_a_scan(call, expected, guess):
+    with pytest.raises(ts.ArgumentError) as refused:
+        call()
+    assert expected in str(refused.value) and f"Did you mean {guess}?" in str(refused.value)
+
+
+@pytest.mark.parametrize("arguments", [("spec", "kernel"), ("kernel", "spec")], ids=", ".join)
+def test_a_kernel_beside_its_spec(arguments):
+    def kernel():
+        pass
+
+    given = {"spec": "x[n] -> y[n]", "kernel": kernel}
+    with pytest.raises(ts.ArgumentError) as refused:
+        ts.op(*[given[one] for one in arguments])
+    assert "ts.op got too many arguments" in str(refused.value)
+    assert 'Write ts.op("x[n] -> y[n]")(kernel); options are given by keyword.' in str(refused.value)
+
+
+def test_init_of_an_op_is_a_dict():
+    with pytest.raises(ts.ArgumentError, match=r'(?s)`init` is no dict.*Write init=\{"y": "empty"\}'):
+        ts.op("x[n] -> y[n]", init="empty")  # pyright: ignore[reportArgumentType]
+
+
+def test_the_step_of_a_scan_comes_first(double):
+    with pytest.raises(ts.ArgumentError, match=r"The step comes first: `ts.scan\(step, state, ...\)`"):
+        ts.scan(torch.ones(3), double, length=3)
+
+
+def test_the_length_of_a_scan_is_given_by_keyword(double):
+    with pytest.raises(ts.ArgumentError, match="Pass `length=10` if that is the number of steps"):
+        ts.scan(double, torch.ones(3), 10)
+
+
+@pytest.fixture
+def swappable(lang):
+    @ts.op("image[h, w], points[n, 2] -> y[n]")
+    @lang.kernel
+    def sample(image: lang.types.ndarray(), points: lang.types.ndarray(), scale: lang.f32, y: lang.types.ndarray()):
+        for i in y:
+            y[i] = scale * image[0, 0] * points[i, 0]
+
+    return sample
+
+
+SWAPPED = {
+    "two tensors": ((torch.ones(5, 2), torch.ones(3, 4), 2.0), "points, image, scale"),
+    "tensor and number": ((torch.ones(3, 4), 2.0, torch.ones(5, 2)), "image, scale, points"),
+}
+
+
+@pytest.mark.parametrize("case", SWAPPED)
+def test_swapped_arguments_are_named(swappable, case):
+    arguments, came = SWAPPED[case]
+    with pytest.raises(ts.TinsmithError) as refused:
+        swappable(*arguments)
+    hint = f"Are arguments swapped? They fit as ({came}), and the call is `sample(image, points, scale)`."
+    assert str(refused.value).splitlines()[-2] == hint
+
+
+NOT_SWAPPED = {
+    "no order fits": (torch.ones(5, 3), torch.ones(3, 4), 2.0),
+    "too few": (torch.ones(5, 2), torch.ones(3, 4)),
+}
+
+
+@pytest.mark.parametrize("case", NOT_SWAPPED)
+def test_other_refusals_do_not_speak_of_an_order(swappable, case):
+    arguments = NOT_SWAPPED[case]
+    with pytest.raises(ts.TinsmithError) as refused:
+        swappable(*arguments)
+    assert "swapped" not in str(refused.value)

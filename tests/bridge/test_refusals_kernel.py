@@ -429,6 +429,18 @@ def tensor_from_outside(lang):
     return weighed, "x[n] -> y[n]", words
 
 
+def method_of_a_tensor_from_outside(lang):
+    w = torch.ones(3)
+
+    @lang.kernel
+    def weighed(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = w.sum() * x[i]
+
+    words = ["y[i] = w.sum() * x[i]", "`w`  ", "a tensor from outside the kernel", "Pass `w` as an argument"]
+    return weighed, "x[n] -> y[n]", words
+
+
 NOT_COMPILED = [
     misspelt,
     array_for_a_number,
@@ -437,7 +449,17 @@ NOT_COMPILED = [
     slice_of_an_array,
     slice_in_a_function,
     tensor_from_outside,
+    method_of_a_tensor_from_outside,
 ]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("make", [tensor_from_outside, method_of_a_tensor_from_outside], ids=lambda make: make.__name__)
+def test_a_call_with_a_gradient_says_first_that_the_kernel_does_not_compile(lang, make):
+    kernel, spec, words = make(lang)
+    with pytest.raises(ts.KernelError, match="does not compile") as refused:
+        ts.op(spec)(kernel)(torch.ones(3, requires_grad=True))
+    assert all(one in str(refused.value) for one in words)
 
 
 def test_an_engine_s_message_is_quoted_without_its_colours(lang, monkeypatch):
@@ -600,6 +622,7 @@ def test_starting_an_unknown_engine_or_arch():
         ts.init(arch="gpuu", engine="taichi")
 
 
+@pytest.mark.filterwarnings("ignore:.*holds integers:UserWarning")
 def test_what_an_engine_is_given_is_named_after_the_file(lang):
     """Engines' own warnings name nothing else: a text's line, in no file that a user has."""
 

@@ -1,5 +1,6 @@
 """ts.init: one line starts an engine to match torch, and what was made before it goes on working."""
 
+import re
 import threading
 
 import pytest
@@ -123,3 +124,27 @@ def test_a_value_that_another_engine_does_not_have_is_refused(lang):
 def test_an_unknown_engine_is_refused():
     with pytest.raises(ts.EngineError, match="there is no engine 'tachi'\n  engines  taichi, quadrants\nName one of"):
         ts.init("cpu", engine="tachi")
+
+
+MISSPELT = {"defualt_fp": "default_fp", "engines": "engine", "fastmath": "fast_math"}
+
+
+@pytest.mark.parametrize("option", MISSPELT)
+def test_an_option_that_the_engine_lacks_is_named_with_the_nearest(lang, option):
+    words = f"ts.init takes no option `{option}`, nor does {lang.__name__}'s own `init`\n"
+    with pytest.raises(ts.ArgumentError, match=re.escape(f"{words}Did you mean `{MISSPELT[option]}`?")):
+        ts.init("cpu", engine=lang.__name__, **{option: "x"})
+
+
+@pytest.mark.parametrize("value", ["f64", torch.float64, float], ids=str)
+def test_a_default_dtype_is_the_engine_s(lang, value):
+    name = lang.__name__
+    shown = f"{'ti' if name == 'taichi' else 'qd'}.{'f32' if value is float else 'f64'}"
+    words = f"ts.init wants a dtype of {name} for `default_fp`\n  came  {value!r}\nImport {name} and pass `{shown}`."
+    with pytest.raises(ts.ArgumentError, match=re.escape(words)):
+        ts.init("cpu", engine=name, default_fp=value)
+
+
+def test_an_engine_s_own_arch_is_answered_with_its_name(lang):
+    with pytest.raises(ts.EngineError, match=r"Write ts\.init\('cpu'\)\."):
+        ts.init(lang.cpu)

@@ -188,7 +188,31 @@ def in_another_field(lang):
     return kernel, change
 
 
+def in_a_tensor(lang):
+    kept = torch.tensor(2.0)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * lang.static(float(kept))
+
+    return kernel, lambda: kept.fill_(3.0)
+
+
+def in_a_method_of_a_tensor(lang):
+    kept = torch.tensor([1.5, 0.5])
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * kept.sum().item()
+
+    return kernel, lambda: kept.fill_(1.5)
+
+
 KEPT = [
+    in_a_tensor,
+    in_a_method_of_a_tensor,
     in_an_object_of_a_list,
     deep_in_a_dict,
     in_an_ordered_dict,

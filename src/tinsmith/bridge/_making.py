@@ -14,7 +14,7 @@ from ._options import Adjoint, Half, OpOptions, Order
 from ._replaced import follow_replaced
 
 
-@suggest_options
+@suggest_options('ts.op("x[n] -> y[n]")(kernel)')
 def op(
     spec: str,
     *,
@@ -104,7 +104,7 @@ def op(
     return decorate
 
 
-@suggest_options
+@suggest_options('ts.chain("x[n] -> y[n]", [first, second])')
 def chain(
     spec: str,
     kernels: Sequence[Any] = (),

@@ -11,7 +11,7 @@ from typing import Any, Generic
 import torch
 from typing_extensions import TypeVar
 
-from .._errors import ArgumentError, refusal
+from .._errors import ArgumentError, DtypeError, ShapeError, refusal
 from .._offers import checking, scan_operators
 from ..engines import of_kernel
 from ..linter import Finding, lint_kernels
@@ -29,6 +29,7 @@ from ._python_signature import python_signature
 from ._route import Route, Routes, checked_form, key_of
 from ._signature import Signature
 from ._structs import Structs
+from ._swapped import suggest_order
 from ._tracing import constant_when_traced, has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from ._updates import Updates
 from ._watched import WATCHES, call_watched, current_watch
@@ -161,7 +162,7 @@ class Op(Generic[Result]):
         if WATCHES and (watch := current_watch()) is not None:
             return call_watched(watch, self, arguments, named)
         if self._updates is not None:
-            return self._wrap(self._updates.call(self._bind(arguments, named), self._outputs))
+            return self._call_checked(arguments, named)
         routes = self._routes
         if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
             found = routes.get(key_of(arguments))
@@ -172,7 +173,18 @@ class Op(Generic[Result]):
                         return self._wrap(self._lean(found, numbers, _NO_OTHERS, *arguments))
                     plan = found.plan
                     return self._wrap(plan.forward(arguments, numbers, _NOTHING)[plan.outputs])
-        return self._wrap(self._outputs(self._bind(arguments, named)))
+        return self._call_checked(arguments, named)
+
+    def _call_checked(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """A call that nothing is known of yet."""
+        try:
+            bound = self._bind(arguments, named)
+            updates = self._updates
+            return self._wrap(self._outputs(bound) if updates is None else updates.call(bound, self._outputs))
+        except (ArgumentError, DtypeError, ShapeError) as error:
+            if not self._structs:
+                suggest_order(error, self._signature, arguments, named)
+            raise
 
     def prepare(self, numbers: Mapping[str, Any]) -> Prepared | None:
         """Calls with the same numbers, which are checked once; None where each call has a number of its own.

@@ -44,6 +44,7 @@ from ._compilation import compile_variant
 from ._from_ir import over_samples
 from ._linked_kernel import NO_NAMES, link_kernel
 from ._links import Links
+from ._truncations import warn_of_truncations
 from ._variant import ArrayType, Variant
 
 
@@ -170,6 +171,8 @@ class Stage:
             if variant.fingerprint != self.baked_values.fingerprint(values):
                 raise changed_between(op)
             found = self._compiled[variant] = compile_variant(self, variant, values, op)
+            if not variant.adjoint:
+                warn_of_truncations(self, variant, values, op)
         return found
 
     def _ready(self, variant: Variant) -> Compiled | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import os
 from typing import Any
 
 import torch
 
-from .._errors import EngineError, refusal
+from .._errors import ArgumentError, EngineError, nearest, refusal
 from ._common import belongs_to
 from ._contract import Engine
 from ._language import Language
+from ._module_name import module_name
 from ._registry import get, list_loaded, public_name
 
 
@@ -27,6 +29,7 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
             uses as many threads as torch; Quadrants gets its gradient stack.
 
     Raises:
+        ArgumentError: an option that the engine does not have, or a default dtype that is not the engine's.
         EngineError: the engine is not installed, the arch is not one that torch has, or an engine has no
             value of the name that an option's has in another.
 
@@ -39,12 +42,38 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
     engines = [get(name) for name in names]
     translated = [{key: _of_engine(one, key, value) for key, value in options.items()} for one in engines]
     for one, own in zip(engines, translated, strict=True):
-        one.start(device, **own)
+        try:
+            one.start(device, **own)
+        except KeyError as cause:  # what both engines raise for an option that they lack
+            odd = next((key for key in own if key not in _list_options(one)), None)
+            if odd is None:
+                raise
+            raise ArgumentError(_unknown_option(one, odd)) from cause
     return names
+
+
+def _list_options(engine: Engine) -> list[str]:
+    """Options of an engine's `init`, but for those that it keeps outside of its configuration."""
+    own = [name for name in inspect.signature(engine.lang.init).parameters if not name.startswith("_")]
+    return [*own, *(name for name in dir(engine.lang.lang.impl.default_cfg()) if not name.startswith("_"))]
+
+
+def _unknown_option(engine: Engine, name: str) -> str:
+    guess = nearest(name, ["engine", *_list_options(engine)])
+    words = f"ts.init takes no option `{name}`, nor does {engine.name}'s own `init`"
+    return refusal(words, remedy=f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out.")
 
 
 def _of_engine(engine: Engine, option: str, value: Any) -> Any:
     """An option's value as an engine knows it: of a value of another engine, its own of the same name."""
+    if option in ("default_fp", "default_ip") and (isinstance(value, str | torch.dtype) or value in (int, float)):
+        words = f"ts.init wants a dtype of {engine.name} for `{option}`"
+        name = getattr(value, "__name__", str(value)).removeprefix("torch.")
+        short = {"double": "f64", "float": "f32", "int": "i32", "long": "i64"}.get(name)
+        short = short or name.replace("float", "f").replace("int", "i")
+        shown = f"{module_name(engine.name)}.{short}"
+        remedy = f"Import {engine.name} and pass `{shown}`." if hasattr(engine.lang, short) else ""
+        raise ArgumentError(refusal(words, [("came", repr(value))], remedy))
     others = [one for one in list_loaded() if one != engine.name]
     if not any(belongs_to(value, other) for other in others):
         return value
@@ -99,9 +128,9 @@ def _device(arch: str) -> str:
     if arch == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if arch not in ("cpu", "cuda"):
-        raise EngineError(
-            refusal("ts.init does not know this arch", [("came", repr(arch))], "Use 'auto', 'cpu' or 'cuda'.")
-        )
+        is_cpu = getattr(arch, "name", "") in ("x64", "arm64")  # `ti.cpu`
+        remedy = "Write ts.init('cpu')." if is_cpu else "Use 'auto', 'cpu' or 'cuda'."
+        raise EngineError(refusal("ts.init does not know this arch", [("came", repr(arch))], remedy))
     if arch == "cuda" and not torch.cuda.is_available():
         raise EngineError(
             refusal("torch has no CUDA device, so an op could not run on one", remedy="Use ts.init('cpu').")

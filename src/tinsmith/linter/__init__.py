@@ -4,6 +4,7 @@ A kernel becomes a `Subject`; rules look at it, one idea each, and say `Finding`
 """
 
 from ._contents import FileContents, describe_file
+from ._cuts import Cuts
 from ._finding import SEVERITIES, Finding, Severity, in_order
 from ._lint import lint_file, lint_kernels
 from ._rules import RULES, Rule
@@ -11,6 +12,7 @@ from ._subject import ENGINES
 from ._suppressed import drop_suppressed
 
 __all__ = [
+    "Cuts",
     "ENGINES",
     "FileContents",
     "Finding",

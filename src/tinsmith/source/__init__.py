@@ -44,7 +44,7 @@ from ._loops import (
 )
 from ._needs import Needs, needs_of
 from ._nodes import is_size, names_in, resolve_callee, root
-from ._parsing import parse_expression, parse_module, parse_statement
+from ._parsing import column_of, parse_expression, parse_module, parse_statement
 from ._pictures import MISSING, is_plain_object
 from ._read import Source, Unrun, called_function, read, resolve_calls
 from ._references import lent_names
@@ -82,6 +82,7 @@ __all__ = [
     "callee_of",
     "carrying_nests",
     "changes_of",
+    "column_of",
     "combine",
     "constants_of",
     "copy_node",

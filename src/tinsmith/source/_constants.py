@@ -11,7 +11,7 @@ import ast
 import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
+from types import BuiltinMethodType, ModuleType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -116,8 +116,15 @@ class Constants:
         return " ".join(f"{path}={describe(picture(path.value(templates), self.engine))}" for path in paths)
 
     def list_instances(self, kind: type, templates: Mapping[str, Any]) -> list[str]:
-        """The values of a type, as the kernel and its functions name them: `w`, `self.w`."""
-        return [str(path) for path in self.paths if isinstance(path.value(templates), kind)]
+        """Values of a type that the kernel uses, or a method of, as it names them: `w`, `self.w`."""
+        names = []
+        for path in self.paths:
+            value, name = path.value(templates), str(path)
+            if isinstance(value, BuiltinMethodType):
+                value, name = value.__self__, name.rpartition(".")[0]
+            if isinstance(value, kind):
+                names.append(name)
+        return names
 
     def has_state(self, templates: Mapping[str, Any]) -> bool:
         """Whether it uses values, besides functions and templates that are left out, which may change between calls."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
@@ -45,3 +46,8 @@ def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
     """
     with COMPILING:
         return inspect.getsourcelines(function)
+
+
+def column_of(path: str, line: int, offset: int) -> int:
+    """The column of a node, in characters from 1: the parser counts bytes from 0."""
+    return len(linecache.getline(path, line).encode()[:offset].decode(errors="replace")) + 1

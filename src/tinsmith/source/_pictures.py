@@ -1,7 +1,8 @@
 """Pictures: a hashable stand-in for a Python value, equal as long as a kernel made with the value is.
 
 What is held is pictured along with what holds it, because lists, dicts and objects change in
-place. Fields, tensors, modules and classes are themselves: what a field holds is not baked in.
+place. Fields, modules and classes are themselves: what a field holds is not baked in. A tensor is
+itself and the number of its changes in place, since `ti.static(float(w))` bakes in what it holds.
 
 A description is a picture that another process can compare with its own: what is the same only within a process is
 described by its type and name instead.
@@ -9,10 +10,11 @@ described by its type and name instead.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -72,10 +74,20 @@ def picture(value: Any, engine: Engine, depth: int = 0) -> Any:
         return (_Same(function), _Same(_owner(value) if engine.is_bound(value) else None))
     if isinstance(value, FunctionType | MethodType):
         return _python_function(value, engine, depth + 1)
+    if _is_tensor(value):
+        return (_Same(value), None if value.is_inference() else value._version)
+    if isinstance(value, BuiltinMethodType) and _is_tensor(value.__self__):
+        # `w.sum` is another object each time it is looked up.
+        return (kind, value.__name__, picture(value.__self__, engine, depth + 1))
     entries = engine.matrix_entries(value)
     if entries is not None:
         return (kind, *entries)
     return _object(value, engine, depth + 1)
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # lint reads files without it
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _container(value: Any, engine: Engine, depth: int) -> Any:

@@ -71,6 +71,10 @@ def check_tensors(state: Given, inputs: Given) -> None:
             if not isinstance(leaf, Tensor):
                 words = f"`{name}` of a scan must be a tensor"
                 remedy = "Pass `torch.as_tensor(...)`; numbers that do not change belong to `parameters`."
+                if what == "inputs" and isinstance(leaf, int):
+                    remedy = f"Pass `length={leaf}` if that is the number of steps."
+                elif callable(leaf):
+                    remedy = "The step comes first: `ts.scan(step, state, ...)`."
                 raise ArgumentError(refusal(words, [("came", f"{type(leaf).__name__} {leaf!r:.60}")], remedy))
     if not state.leaves:
         raise ArgumentError(

@@ -13,6 +13,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from .._errors import ArgumentError, refusal
 from .._offers import checking_scan, scan_operators
+from .._suggestions import suggest_options
 from ..bridge import Op, has_forward_mode, is_tracing, is_transformed, transforms_in_graph
 from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_keep, read_memory
 from ._captures import find_captured_leaves
@@ -33,6 +34,7 @@ class Prepared(NamedTuple):
     tree: Tree
 
 
+@suggest_options("ts.scan(step, state, inputs, parameters=...)")
 def scan(
     step: Any,
     state: Any,
@@ -176,6 +178,7 @@ def _run(*arguments: Any) -> tuple[Any, Any]:
     return tree.put_together(results[:count]), None if outputs is None else outputs.put_together(results[count:])
 
 
+@suggest_options("ts.scan.explain(step, state, inputs, parameters=...)")
 def explain(
     step: Any,
     state: Any,

@@ -90,9 +90,16 @@ class AutoAt(ReverseAt):
         reason = self.source.refusal(wish.active)
         if reason is not None and reason.race is None and wish.active not in self._told:
             self._told.add(wish.active)
+            _check_compiles(kind.case)
             warn(_engines_own(kind.signature.op, reason))
         with self._source_first(wish.active):
             return self.choose(wish.active).backward(kind, wish)
+
+
+def _check_compiles(case: Case) -> None:
+    """Compile the kernels forward: what an engine cannot compile at all is refused for that, not for its gradient."""
+    for stage, variant in zip(case.signature.stages, case.variants, strict=True):
+        stage.ensure_compiled(variant, case.templates, case.signature.op)
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:

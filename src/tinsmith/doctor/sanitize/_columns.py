@@ -12,7 +12,7 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ...source import parse_module, resolve_callee
+from ...source import column_of, parse_module, resolve_callee
 
 _SIGNS: dict[str, tuple[type[ast.operator], ...]] = {
     "+": (ast.Add,),
@@ -170,8 +170,3 @@ def _sign(path: str, node: ast.BinOp) -> tuple[int, int]:
 
 def _place(path: str, node: _Node) -> tuple[int, int]:
     return node.lineno, column_of(path, node.lineno, node.col_offset)
-
-
-def column_of(path: str, line: int, offset: int) -> int:
-    """The parser counts bytes, people characters."""
-    return len(linecache.getline(path, line).encode()[:offset].decode(errors="replace")) + 1

@@ -7,13 +7,12 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...linter import Finding, Severity
+from ...linter import Cuts, Finding, Severity
 from ...source.interpreter import Number
 from ...source.ir import nodes, types
 from .._budget import Budget
 from ._births import NonFiniteOrigins
 from ._columns import Columns
-from ._cuts import Cuts
 from ._hashes import hashing_lines
 from ._here import Here, Place
 from ._integers import format_operation, is_unsigned, limits, loses_bits, overflow

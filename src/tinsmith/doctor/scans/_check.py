@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, CheckError, refusal
+from ..._suggestions import unknown_option
 from ...bridge import examine_call
 from ...time import Given, scan, step_of, take_apart
 from ..gradients import in_double, same_numbers
@@ -63,8 +65,8 @@ def check_scan(
     """
     odd = sorted(set(options) - {"checkpoint", "memory", "unroll"})
     if odd:
-        words = f"ts.scan.check takes no `{odd[0]}`"
-        raise ArgumentError(refusal(words, [("options", "checkpoint, memory, unroll")], "Leave it out."))
+        known = [name for name in inspect.signature(check_scan).parameters if name != "options"]
+        raise ArgumentError(unknown_option("ts.scan.check", odd[0], [*known, "checkpoint", "memory", "unroll"]))
     given = [Given(*take_apart(one)) for one in (state, inputs, parameters)]
     made = step_of(step, *given)
     rows = given[1].tensors

@@ -10,8 +10,7 @@ import ast
 import linecache
 from typing import NamedTuple
 
-from ...source import changes_of, parse_module, resolve_callee
-from ._columns import column_of
+from ..source import changes_of, column_of, parse_module, resolve_callee
 
 _KEEP = frozenset(
     {"abs", "acos", "asin", "atan2", "cos", "dot", "exp", "length", "log", "max", "min", "norm", "pow", "sin", "sqrt"}
@@ -46,14 +45,14 @@ def _cuts(path: str) -> dict[int, Cut]:
         tree = parse_module("".join(linecache.getlines(path)))
     except SyntaxError:  # a notebook's cell with a magic line
         return {}
-    found: dict[int, Cut] = {}
+    cuts: dict[int, Cut] = {}
     for stmt in ast.walk(tree):
         target = _find_changed_target(stmt)
         if isinstance(stmt, ast.stmt) and target is not None and all(map(_keeps_floats, ast.walk(stmt))):
             column = column_of(path, target.lineno, target.col_offset)
             cut = Cut(ast.unparse(target), target.lineno, column)
-            found |= dict.fromkeys(range(stmt.lineno, (stmt.end_lineno or stmt.lineno) + 1), cut)
-    return found
+            cuts |= dict.fromkeys(range(stmt.lineno, (stmt.end_lineno or stmt.lineno) + 1), cut)
+    return cuts
 
 
 def _find_changed_target(stmt: ast.AST) -> ast.expr | None:
