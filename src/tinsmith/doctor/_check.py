@@ -102,13 +102,13 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
     gradients: dict[str, Gradcheck] = {}
 
     def compare_gradients() -> list[Finding]:
-        harmful = next(filter(is_hazard, found.get("sanitizer", [])), None)
+        harmful = next(filter(is_hazard, findings_by_part.get("sanitizer", [])), None)
         if harmful:
             return [_left_out(title, harmful)]
         gradients[label] = gradcheck(op, *inputs, **named)
         return gradients[label].findings
 
-    found: dict[str, list[Finding]] = {}
+    findings_by_part: dict[str, list[Finding]] = {}
     lost: list[Finding] = []
     parts = {
         "lint": lambda: lint(op),
@@ -117,15 +117,15 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
     }
     for part, run in parts.items():
         try:
-            found[part] = run()
+            findings_by_part[part] = run()
         except Exception as error:  # noqa: BLE001  # engines raise their own; the other parts still have their say
             lost.append(not_run(f"{part} of {title}", error, *call.starts[0]))
-    linted = _worse(found.get("lint", []), found.get("sanitizer", []))
-    findings = in_order([*lost, *linted, *found.get("gradient check", [])])
+    linted = _worse(findings_by_part.get("lint", []), findings_by_part.get("sanitizer", []))
+    findings = in_order([*lost, *linted, *findings_by_part.get("gradient check", [])])
     aside = () if _uses_engine(call) else tuple(one for one in findings if one.engines)
-    told = [one for one in findings if one not in aside]
-    looked = tuple(part for part in found if part != "gradient check" or gradients)
-    return Report(title, told, gradients, looked, tuple(call.starts), aside)
+    shown = [one for one in findings if one not in aside]
+    looked = tuple(part for part in findings_by_part if part != "gradient check" or gradients)
+    return Report(title, shown, gradients, looked, tuple(call.starts), aside)
 
 
 def _uses_engine(call: Examined) -> bool:
@@ -134,7 +134,7 @@ def _uses_engine(call: Examined) -> bool:
 
 
 def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
-    """The finding that stands for something that raised. A refusal of ours is told in full, else the first line."""
+    """The finding that stands for something that raised. It has all of a refusal of ours, else the first line."""
     text = str(error).strip() or "it gave no reason"
     words = "; ".join(
         map(_single_spaced, text.splitlines() if isinstance(error, TinsmithError) else [text.split("\n")[0]])
@@ -153,11 +153,11 @@ def _kernels(op: Op) -> tuple[Any, ...]:
 
 
 def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
-    """What lint suspects and a run saw, told once: as lint has it, unless the run knows that it is worse."""
+    """What lint suspects and a run saw, once: as lint has it, unless the run knows that it is worse."""
 
-    def untold(findings: list[Finding], others: list[Finding], *, is_first: bool) -> list[Finding]:
-        told = {(one.rule, one.path, one.line): SEVERITIES.index(one.severity) for one in others}
-        places = ((one, told.get((one.rule, one.path, one.line))) for one in findings)
+    def drop_repeated(findings: list[Finding], others: list[Finding], *, is_first: bool) -> list[Finding]:
+        severities = {(one.rule, one.path, one.line): SEVERITIES.index(one.severity) for one in others}
+        places = ((one, severities.get((one.rule, one.path, one.line))) for one in findings)
         return [one for one, at in places if at is None or SEVERITIES.index(one.severity) < at + is_first]
 
     narrow = {(one.path, one.line) for one in seen if one.rule == "TS609"}
@@ -166,7 +166,7 @@ def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
     # Of an index outside, the run names iteration and shape.
     outside = {(one.path, one.line, one.column) for one in seen if one.rule == "TS604"}
     linted = [one for one in linted if one.rule != "TS109" or (one.path, one.line, one.column) not in outside]
-    return untold(linted, seen, is_first=True) + untold(seen, linted, is_first=False)
+    return drop_repeated(linted, seen, is_first=True) + drop_repeated(seen, linted, is_first=False)
 
 
 def _left_out(title: str, harmful: Finding) -> Finding:

@@ -20,12 +20,12 @@ def ops_in(namespace: Mapping[str, Any]) -> list[Op]:
     Of a class that the module defines and has no object of, the ops are bound to nothing, and cannot run.
     """
     values = list(namespace.values())
-    found = [op for value in values for op in ops_of(value)]
+    ops = [op for value in values for op in ops_of(value)]
     for value in values:
         is_own = inspect.isclass(value) and value.__module__ == namespace.get("__name__")
         if is_own and not any(issubclass(type(one), value) for one in values):
-            found += [op for op in vars(value).values() if issubclass(type(op), Op)]
-    return [op for place, op in enumerate(found) if not any(op is one for one in found[:place])]
+            ops += [op for op in vars(value).values() if issubclass(type(op), Op)]
+    return [op for place, op in enumerate(ops) if not any(op is one for one in ops[:place])]
 
 
 def ops_of(value: Any) -> Iterator[Op]:

@@ -11,7 +11,7 @@ from ..linter import Finding, lint_kernels
 
 
 def lint(subject: Any) -> list[Finding]:
-    """What is wrong with a kernel, told from its source: nothing is run or compiled.
+    """What is wrong with a kernel, found in its source: nothing is run or compiled.
 
     Engine functions that it calls are looked at too. A line that ends in `# tinsmith: ignore[TS101]` is not named.
 

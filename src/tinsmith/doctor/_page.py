@@ -13,7 +13,7 @@ from ..linter import RULES, SEVERITIES, Finding
 from ._excerpt import excerpts, lines_of, shown_path
 from ._heat import heat_map, relative_errors
 from ._style import STYLE
-from ._terminal import causes, describe_followers, told_aside
+from ._terminal import causes, describe_engine_findings, describe_followers
 
 if TYPE_CHECKING:
     from ._gradcheck_result import Gradcheck
@@ -45,7 +45,7 @@ def _head(report: Report) -> Iterator[str]:
     yield f'<div><span class="verdict {"good" if report.ok else "bad"}">{escape(words)}</span>'
     yield f' <span class="faint">· {escape(looked)}tinsmith {__version__}</span></div>'
     if report.aside:
-        yield f'<p class="faint">{_words(told_aside(report.aside))}</p>'
+        yield f'<p class="faint">{_words(describe_engine_findings(report.aside))}</p>'
     if report.coverage:
         yield f'<p class="faint">{escape(report.coverage)}</p>'
 

@@ -1,4 +1,4 @@
-"""Report: what a check of an op, or of files, came to.
+"""Report: the result of checking an op, or files.
 
 What is in it was found elsewhere, by `lint`, `sanitize` and `gradcheck`; how it looks is decided in `_terminal`
 (a page for terminals), `_page` (one for browsers) and `_records` (files for machines).
@@ -33,11 +33,11 @@ class Report:
 
     Attributes:
         name: what was checked: "op `conv`", "3 files".
-        findings: what is told, by file and line.
+        findings: those that are shown, by file and line.
         gradients: results of gradient checks; by the op's name, and its example's where one was run.
         looked: what was done: "lint", "sanitizer", "gradient check".
         places: (file, line) of kernels, so that a page shows them where nothing was found too.
-        aside: findings about the engine's own reverse mode, which the op does not use; they are told in one line.
+        aside: findings about the engine's own reverse mode, which the op does not use; one line counts them.
         kernels: how many kernels were read in files; None where no file was read.
         without_examples: names of ops in those files that have no example, so that nothing runs them.
 
@@ -158,9 +158,9 @@ class Report:
 
 
 def join_reports(name: str, reports: Iterable[Report]) -> Report:
-    """Several reports as one. What two say of one place by the same rule is told once, as the first has it.
+    """Several reports as one. What two say of one place by the same rule is kept once, as the first has it.
 
-    Files may use kernels in other ways than an op does, so what was put aside is told again.
+    Files may use kernels in other ways than an op does, so findings that were put aside are shown again.
     """
     reports = list(reports)
     findings: dict[tuple[object, ...], list[Finding]] = {}

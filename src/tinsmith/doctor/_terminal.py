@@ -53,7 +53,7 @@ def render_report(report: Report, width: int) -> Iterator[RenderableType]:
         yield from (_hanging(line, "" if gradient.ok else _STYLES["error"]) for line in gradient.summary.splitlines())
     if report.aside:
         yield Text()
-        yield Text(told_aside(report.aside), style="dim")
+        yield Text(describe_engine_findings(report.aside), style="dim")
     if report.coverage:
         yield Text()
         yield Text(report.coverage, style="dim")
@@ -65,13 +65,13 @@ def render_report(report: Report, width: int) -> Iterator[RenderableType]:
 def causes(findings: Sequence[Finding]) -> dict[Finding, list[Finding]]:
     """Findings that stand for themselves, in order, each with those that follow from it."""
     places = {(one.path, one.line, one.column): one for one in findings if one.follows is None}
-    found: dict[Finding, list[Finding]] = {
+    consequences: dict[Finding, list[Finding]] = {
         one: [] for one in findings if one.follows is None or one.follows not in places
     }
     for one in findings:
-        if one not in found and one.follows is not None:
-            found[places[one.follows]].append(one)
-    return found
+        if one not in consequences and one.follows is not None:
+            consequences[places[one.follows]].append(one)
+    return consequences
 
 
 def describe_followers(findings: Sequence[Finding]) -> str:
@@ -99,11 +99,11 @@ def _verdict(report: Report) -> Text:
     return Text.assemble((f"{report.verdict}: {report.summary}", style), (looked, "dim"))
 
 
-def told_aside(findings: Sequence[Finding]) -> str:
+def describe_engine_findings(findings: Sequence[Finding]) -> str:
     """Findings about the engine's own reverse mode, in one sentence.
 
     Example:
-        >>> told_aside([Finding("TS404", "warning", "splat.py", 12, 9, "...")])
+        >>> describe_engine_findings([Finding("TS404", "warning", "splat.py", 12, 9, "...")])
         '1 warning holds only with adjoint="engine", which this op does not use: TS404 in line 12'
     """
     places = dict.fromkeys(f"{one.rule} in line {one.line}" for one in findings)

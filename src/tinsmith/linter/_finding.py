@@ -25,8 +25,8 @@ class Finding:
         message: what goes wrong, in one sentence, with numbers where there are any.
         remedy: what to write instead; "" where there is nothing to do.
         follows: path, line and column of the finding that this one follows from; None where it stands for itself.
-        engines: names of the engines whose own reverse mode alone it is about; an op does not use that unless it is
-            told to. None where it is about the kernel, whoever differentiates it.
+        engines: names of the engines whose own reverse mode alone it is about; an op does not use that unless
+            `adjoint="engine"` is given. None where it is about the kernel, whoever differentiates it.
 
     Example:
         >>> message = "`count` is an integer: 0.5 is cut to 0"

@@ -37,21 +37,21 @@ def with_fields_handed(subject: Subject) -> Subject:
     live = subject.engine if isinstance(subject.engine, Engine) else None
     hands = _InAFile(subject) if live is None else _Live(subject, live)
     objects = {name: subject.owner for name, one in subject.declared.items() if one.kind == "object"}
-    found = pass_fields_as_arrays(subject.source, objects, hands)
-    if not found.names:
+    rewritten = pass_fields_as_arrays(subject.source, objects, hands)
+    if not rewritten.names:
         return subject
     calls: dict[str, str] = {}
-    for name, (text, arrays) in found.texts.items():
+    for name, (text, arrays) in rewritten.texts.items():
         start = f"{name}({', '.join(arrays)}"
         calls |= {f"{start}, ": f"{text}(", f"{start})": f"{text}()"}
-    used = frozenset(array for _, arrays in found.texts.values() for array in arrays)
+    used = frozenset(array for _, arrays in rewritten.texts.values() for array in arrays)
     labels = {**calls, **subject.labels, **{name: hands.labels[name] for name in used & hands.labels.keys()}}
-    source = hands.seeing(found.tree, found.names)
+    source = hands.seeing(rewritten.tree, rewritten.names)
     return replace(subject, source=source, labels=labels, handed=used)
 
 
 class _Names(Hands):
-    """Fields told by their names. Those that only functions use get one in the kernel."""
+    """Fields known by their names. Those that only functions use get one in the kernel."""
 
     def __init__(self, subject: Subject) -> None:
         self.engine = subject.engine

@@ -42,9 +42,9 @@ def lint_file(path: str | Path, text: str | None = None) -> list[Finding]:
 
 
 def _findings(subjects: Iterable[Subject]) -> list[Finding]:
-    found: list[Finding] = []
+    kept: list[Finding] = []
     for plain in subjects:
         subject = with_fields_handed(with_one_name_a_field(plain))
         findings = (finding for rule in RULES for finding in rule(subject))
-        found += drop_suppressed(findings, {subject.source.path: subject.lines})
-    return in_order(found)
+        kept += drop_suppressed(findings, {subject.source.path: subject.lines})
+    return in_order(kept)

@@ -17,7 +17,7 @@ _ALL = (
     # What could not be looked at: a check that says nothing of it would be no check
     Rule("TS001", "not-python", "a file that is no Python, or has a mistake in its syntax"),
     Rule("TS002", "not-run", "a file, an example or a part of the check that could not be run"),
-    # Memory, told from the source
+    # Memory, from the source
     Rule("TS101", "value-overwritten", "a value is read, and overwritten later in the same launch"),
     Rule("TS102", "updated-in-place", "an array is changed in place from its own values"),
     Rule("TS103", "input-written", "an input of the op is written"),

@@ -114,45 +114,45 @@ def statements_in_blocks(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
 
 def _find_imports(body: ast.AST) -> dict[str, Any]:
     """Names that imports give to engines, and to what lies in them; None is what other imports give."""
-    found: dict[str, Any] = {}
+    meanings: dict[str, Any] = {}
     for node in walk(body) if isinstance(body, ast.Module) else ast.iter_child_nodes(body):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 root, _, path = alias.name.partition(".")
                 meant = EngineName(root, path if alias.asname else "") if root in _ENGINES else None
-                found[alias.asname or root] = meant
+                meanings[alias.asname or root] = meant
         elif isinstance(node, ast.ImportFrom) and node.module:
             root, _, path = node.module.partition(".")
             for alias in node.names:
                 meant = EngineName(root, f"{path}.{alias.name}" if path else alias.name) if root in _ENGINES else None
-                found[alias.asname or alias.name] = meant
-    return found
+                meanings[alias.asname or alias.name] = meant
+    return meanings
 
 
 def _numbers(statements: list[ast.stmt]) -> dict[str, Any]:
     """Names that are given a number, once."""
-    found: dict[str, Any] = {}
+    numbers: dict[str, Any] = {}
     for node in statements:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
             value = node.value.value if isinstance(node.value, ast.Constant) else None
-            found[name] = value if isinstance(value, int | float) and name not in found else None
-    return {name: value for name, value in found.items() if value is not None}
+            numbers[name] = value if isinstance(value, int | float) and name not in numbers else None
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _aliases(statements: list[ast.stmt], names: Mapping[str, Any]) -> dict[str, Any]:
     """Names that are given what lies in an engine, and classes that hold such: `static = ti.static`."""
-    found: dict[str, Any] = {}
+    aliases: dict[str, Any] = {}
     for node in statements:
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            meant = _of_engine(node.value, {**names, **found})
+            meant = _of_engine(node.value, {**names, **aliases})
             if meant is not None:
-                found[node.targets[0].id] = meant
+                aliases[node.targets[0].id] = meant
         elif isinstance(node, ast.ClassDef):
-            held = _aliases(node.body, {**names, **found})
+            held = _aliases(node.body, {**names, **aliases})
             if held:
-                found[node.name] = SimpleNamespace(**held)
-    return found
+                aliases[node.name] = SimpleNamespace(**held)
+    return aliases
 
 
 def _of_engine(node: ast.expr, names: Mapping[str, Any]) -> EngineName | None:
@@ -232,24 +232,24 @@ def _spec_of(call: ast.Call) -> Spec | None:
 
 def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
     """Specs by the kernel's name, of ops that are made by a call: `conv = ts.op("x[n] -> y[n]")(conv_kernel)`."""
-    found: dict[str, Spec] = {}
+    specs: dict[str, Spec] = {}
     for node in walk(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Call) and len(node.args) == 1:
             spec = _spec_of(node.func)
             if spec is not None and isinstance(node.args[0], ast.Name):
-                found[node.args[0].id] = spec
-    return found
+                specs[node.args[0].id] = spec
+    return specs
 
 
 def _read_parameters(node: ast.FunctionDef, names: Mapping[str, Any], *, is_method: bool) -> dict[str, Declared]:
     """What annotations say of parameters."""
-    found: dict[str, Declared] = {}
+    parameters: dict[str, Declared] = {}
     for place, argument in enumerate(node.args.args):
         if is_method and place == 0:
-            found[argument.arg] = Declared("object")
+            parameters[argument.arg] = Declared("object")
         else:
-            found[argument.arg] = _read_annotation(argument.annotation, names)
-    return found
+            parameters[argument.arg] = _read_annotation(argument.annotation, names)
+    return parameters
 
 
 def _read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> Declared:

@@ -104,24 +104,24 @@ class Subject:
     @lazy
     def arrays(self) -> frozenset[str]:
         """Parameters, fields and captured arrays whose elements are used."""
-        found = {name for name, one in self.declared.items() if one.kind == "array"} | self.handed
+        arrays = {name for name, one in self.declared.items() if one.kind == "array"} | self.handed
         for node in self.source.nodes:
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-                found.add(node.value.id)
+                arrays.add(node.value.id)
         objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object")}
-        return frozenset(found - self.source.assigned - objects - self._captured - lists_in(self.source.nodes))
+        return frozenset(arrays - self.source.assigned - objects - self._captured - lists_in(self.source.nodes))
 
     @lazy
     def _captured(self) -> set[str]:
         """Names of Python's own containers and of the engine's module."""
-        found = set()
+        captured = set()
         for node in self.source.nodes:
             if isinstance(node, ast.Name) and node.id not in self.declared:
                 value = called_function(self.source, node)
                 is_field = isinstance(self.engine, Engine) and self.engine.is_field(value)
                 if isinstance(value, list | tuple | dict | str) or (self.engine.owns(value) and not is_field):
-                    found.add(node.id)
-        return found
+                    captured.add(node.id)
+        return captured
 
     @lazy
     def roles(self) -> dict[str, Roles]:
@@ -187,10 +187,10 @@ class Subject:
 
     def text(self, node: ast.AST) -> str:
         """A node as the source has it, on one line."""
-        found = ast.unparse(node)
+        text = ast.unparse(node)
         for name, label in self.labels.items():
-            found = found.replace(name, label)
-        return found
+            text = text.replace(name, label)
+        return text
 
     def finding(
         self,

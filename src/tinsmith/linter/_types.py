@@ -50,20 +50,20 @@ class Types:
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
-        self.found: dict[str, str] = {}
+        self.by_name: dict[str, str] = {}
         self.first: dict[str, ast.expr] = {}
         for spot in subject.spots:
             if isinstance(spot.statement, ast.For):
                 self._loop(spot.statement)
             for target, value in spot.assignments:
-                if isinstance(target, ast.Name) and target.id not in self.found:
+                if isinstance(target, ast.Name) and target.id not in self.by_name:
                     self.first[target.id] = value
-                    self.found[target.id] = self._declared_type(spot.statement) or self.of(value)
+                    self.by_name[target.id] = self._declared_type(spot.statement) or self.of(value)
 
     def _loop(self, loop: ast.For) -> None:
         for node in walk(loop.target):
             if isinstance(node, ast.Name):
-                self.found.setdefault(node.id, "int" if self._counts(loop.iter) else "")
+                self.by_name.setdefault(node.id, "int" if self._counts(loop.iter) else "")
 
     def _counts(self, iterator: ast.expr) -> bool:
         """Whether a loop goes over numbers or the indices of an array, not over `ti.grouped` or a Python list."""
@@ -103,8 +103,8 @@ class Types:
         return ""
 
     def _name(self, name: str) -> str:
-        if name in self.found:
-            return self.found[name]
+        if name in self.by_name:
+            return self.by_name[name]
         one = self.subject.declared.get(name)
         if one is not None and one.kind == "scalar":
             return "vector" if one.element else _of_dtype(one.dtype)
@@ -122,7 +122,7 @@ class Types:
         name = root(node)
         if name in self.subject.integers or self.subject.declared.get(name, _OPEN).kind == "array":
             return self.dtype_of(name)
-        return "float" if self.found.get(name) == "vector" else ""
+        return "float" if self.by_name.get(name) == "vector" else ""
 
     def _call(self, node: ast.Call) -> str:
         name = self.subject.resolve_builtin(node)
@@ -144,7 +144,7 @@ class Types:
     @lazy
     def integers(self) -> frozenset[str]:
         """Locals that hold integers."""
-        return frozenset(name for name, kind in self.found.items() if kind == "int")
+        return frozenset(name for name, kind in self.by_name.items() if kind == "int")
 
 
 def _resolve_dtype(node: ast.expr) -> str:
@@ -158,8 +158,8 @@ def _of_dtype(name: str) -> str:
 
 def _together(kinds: Iterable[str]) -> str:
     """The type of an operation on several: unknown with what is unknown, unless a float is there."""
-    found = set(kinds)
+    present = set(kinds)
     for kind in ("vector", "float", "", "int"):
-        if kind in found:
+        if kind in present:
             return kind
     return ""

@@ -15,12 +15,12 @@ from ._walk import walk
 def subscript_arity(source: Source, array: str) -> int | None:
     """The number of indices in every subscript of `array`; None where they differ or are vectors."""
     vectors = _vector_names(source.tree)
-    found = {
+    arities = {
         _arity(node.slice, vectors)
         for node in walk(source.tree)
         if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == array
     }
-    return found.pop() if len(found) == 1 else None
+    return arities.pop() if len(arities) == 1 else None
 
 
 def _arity(index: ast.expr, vectors: set[str]) -> int | None:

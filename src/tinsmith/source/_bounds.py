@@ -86,9 +86,9 @@ class Bounds:
     def _call(self, name: str, arguments: list[ast.expr]) -> Interval | None:
         if name in _SAME:
             return self.interval(arguments[0])
-        found = [self.interval(argument) for argument in arguments]
-        known = [one for one in found if one is not None]
-        if len(known) < len(found):
+        intervals = [self.interval(argument) for argument in arguments]
+        known = [one for one in intervals if one is not None]
+        if len(known) < len(intervals):
             return None
         pick = min if name == "min" else max
         return pick(low for low, _ in known), pick(high for _, high in known)
@@ -101,9 +101,9 @@ class Bounds:
         loops = [extent for loop in self._loops(name) for extent in [self._variable(loop, name)]]
         values = [self.interval(self._single[name])] if name in self._single else []
         self._busy.discard(name)
-        found = [one for one in (*loops, *values) if one is not None]
-        is_known = found and len(found) == len(loops) + len(values) and (loops or values)
-        return (min(low for low, _ in found), max(high for _, high in found)) if is_known else None
+        extents = [one for one in (*loops, *values) if one is not None]
+        is_known = extents and len(extents) == len(loops) + len(values) and (loops or values)
+        return (min(low for low, _ in extents), max(high for _, high in extents)) if is_known else None
 
     def _loops(self, name: str) -> Iterator[ast.For]:
         for node in self.source.nodes:

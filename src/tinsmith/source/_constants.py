@@ -40,12 +40,12 @@ class _Path:
 
     def value(self, templates: Mapping[str, Any]) -> Any:
         try:
-            found = self.source.lookup(self.name) if self.source else templates[self.name]
+            value = self.source.lookup(self.name) if self.source else templates[self.name]
             for step in self.steps:
-                found = found[step.key] if isinstance(step, Item) else getattr(found, step)
+                value = value[step.key] if isinstance(step, Item) else getattr(value, step)
         except (AttributeError, LookupError):
             return MISSING
-        return found
+        return value
 
     @property
     def is_captured(self) -> bool:
@@ -230,13 +230,13 @@ class _Finder:
 
     def _find_lent_names(self, source: Source, roots: Mapping[str, _Path]) -> set[str]:
         """Names whose elements are given to functions that may store to them."""
-        found: set[str] = set()
+        changeable: set[str] = set()
         for call in source.calls:
             for name, *attributes in _chains_in(call.func)[:1]:
                 path = roots[name] if name in roots else _Path(source, name)
                 lent = lent_arguments(call, self._value(path.then(*attributes)), self.engine)
-                found |= {_text_of(chain) for argument in lent for chain in _chains_in(argument)}
-        return found
+                changeable |= {_text_of(chain) for argument in lent for chain in _chains_in(argument)}
+        return changeable
 
     def _value(self, path: _Path) -> Any:
         try:
@@ -355,7 +355,7 @@ def _chains(tree: ast.FunctionDef) -> list[_Chain]:
 
 
 def _chains_in(part: ast.AST) -> list[_Chain]:
-    found: list[_Chain] = []
+    chains: list[_Chain] = []
 
     def visit(node: ast.AST, tail: tuple[str | Item, ...]) -> None:
         if isinstance(node, ast.Attribute):
@@ -364,13 +364,13 @@ def _chains_in(part: ast.AST) -> list[_Chain]:
             assert isinstance(node.slice, ast.Constant)
             visit(node.value, (Item(node.slice.value), *tail))
         elif isinstance(node, ast.Name):
-            found.append((node.id, *tail))
+            chains.append((node.id, *tail))
         else:
             for child in ast.iter_child_nodes(node):
                 visit(child, ())
 
     visit(part, ())
-    return found
+    return chains
 
 
 def _text_of(chain: tuple[str | Item, ...]) -> str:
@@ -390,5 +390,5 @@ def _within(label: str, names: Iterable[str], *, items: bool = True) -> list[str
     With `items`, of an element too: `p[0]`, which is no use of the field as a whole.
     """
     ends = (".", "[") if items else (".",)
-    found = (name for name in names if name == label or name.startswith(tuple(label + end for end in ends)))
-    return [name for name in found if name != f"{label}.grad"]
+    members = (name for name in names if name == label or name.startswith(tuple(label + end for end in ends)))
+    return [name for name in members if name != f"{label}.grad"]

@@ -94,26 +94,26 @@ def definitions(tree: ast.FunctionDef) -> Definitions:
 
 def sources(tree: ast.FunctionDef, node: ast.AST) -> frozenset[str]:
     """Names that a value is worked out from, those behind locals and loops' variables too: its backward slice."""
-    uses, found, waiting = _uses(tree), set[str](), set(names_in(node))
+    uses, slice_names, waiting = _uses(tree), set[str](), set(names_in(node))
     while waiting:
         name = waiting.pop()
-        found.add(name)
-        waiting |= uses.get(name, set()) - found
-    return frozenset(found)
+        slice_names.add(name)
+        waiting |= uses.get(name, set()) - slice_names
+    return frozenset(slice_names)
 
 
 @lru_cache(maxsize=64)
 def _uses(tree: ast.FunctionDef) -> Mapping[str, set[str]]:
     """Names in the values and loops' headers that each name has its values from."""
-    found: dict[str, set[str]] = {}
+    uses: dict[str, set[str]] = {}
     for node in walk(tree):
         if isinstance(node, ast.For):
             for name in names_in(node.target):
-                found.setdefault(name, set()).update(names_in(node.iter))
+                uses.setdefault(name, set()).update(names_in(node.iter))
         elif isinstance(node, ast.stmt):
             for target, value in assignments(node):
-                found.setdefault(root(target), set()).update(names_in(value))
-    return found
+                uses.setdefault(root(target), set()).update(names_in(value))
+    return uses
 
 
 # Loops --------------------------------------------------------------------------------------------
@@ -145,9 +145,9 @@ def _flow(body: Sequence[ast.stmt]) -> _Flow:
     exposed: frozenset[str] = frozenset()
     made: frozenset[str] = frozenset()
     for one in body:
-        found = _of_statement(one)
-        exposed |= found.exposed - made
-        made |= found.made
+        flow = _of_statement(one)
+        exposed |= flow.exposed - made
+        made |= flow.made
     return _Flow(exposed, made)
 
 

@@ -109,10 +109,10 @@ def shaping_name(iterator: ast.expr) -> str:
 
 def possibly_changed(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[str]:
     """Arrays that a function may change, wherever: stored into, given to an atomic, or handed to another function."""
-    known, found = set(arrays), set()
+    known, changed = set(arrays), set()
     for node in walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-            found |= {root(node)}
+            changed |= {root(node)}
         elif isinstance(node, ast.Call) and resolve_callee(node) not in ("grouped", "static", "cast", "int"):
-            found |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
-    return frozenset(found & known)
+            changed |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
+    return frozenset(changed & known)

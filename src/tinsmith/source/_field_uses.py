@@ -32,10 +32,10 @@ def field_uses(tree: ast.FunctionDef) -> FieldUses:
 
     `x[i] += v` reads nothing that a gradient needs.
     """
-    found = FieldUses({}, set(), set(), set())
+    uses = FieldUses({}, set(), set(), set())
     for statement in tree.body:
-        _visit(statement, found)
-    return found
+        _visit(statement, uses)
+    return uses
 
 
 def is_item(node: ast.AST) -> TypeGuard[ast.Subscript]:
@@ -43,83 +43,83 @@ def is_item(node: ast.AST) -> TypeGuard[ast.Subscript]:
     return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
 
 
-def _visit(node: ast.AST, found: FieldUses) -> None:
+def _visit(node: ast.AST, uses: FieldUses) -> None:
     if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-        _store(node, found)
+        _store(node, uses)
         return
     if isinstance(node, ast.Assign | ast.AugAssign):
         changes = changes_of(node)
         for value in {one.value for one in changes if one.value is not None}:
-            _visit(value, found)
+            _visit(value, uses)
         for one in changes:
-            found.read.update(_names(one.target) if one.is_plain and one.kind == "add" else ())
-            _change(one, found)
+            uses.read.update(_names(one.target) if one.is_plain and one.kind == "add" else ())
+            _change(one, uses)
         return
     if isinstance(node, ast.Attribute) and node.attr == "shape":
         return  # sizes are no elements
     if isinstance(node, ast.Subscript) and _name(node.value):
-        found.read.add(_name(node.value))
-        found.whole.update(_stems(_name(node)))
-        _visit(node.slice, found)
+        uses.read.add(_name(node.value))
+        uses.whole.update(_stems(_name(node)))
+        _visit(node.slice, uses)
         return
     if isinstance(node, ast.For):
-        _loop(node, found)
+        _loop(node, uses)
         return
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        _call(node.value, found, is_used=False)
+        _call(node.value, uses, is_used=False)
         return
     if isinstance(node, ast.Call):
-        _call(node, found)
+        _call(node, uses)
         return
     name = _name(node)
     if name:
-        found.whole.update(_stems(name))
-        found.read.update(_fields_before_items(node))
+        uses.whole.update(_stems(name))
+        uses.read.update(_fields_before_items(node))
         return
     for child in ast.iter_child_nodes(node):
-        _visit(child, found)
+        _visit(child, uses)
 
 
-def _change(change: Change, found: FieldUses) -> None:
+def _change(change: Change, uses: FieldUses) -> None:
     if isinstance(change.target, ast.Subscript | ast.Attribute):
-        _store(change.target, found, is_sum=change.kind == "add")
+        _store(change.target, uses, is_sum=change.kind == "add")
     elif change.is_plain:
-        _visit(change.target, found)
+        _visit(change.target, uses)
 
 
-def _store(target: ast.expr, found: FieldUses, *, is_sum: bool = False) -> None:
+def _store(target: ast.expr, uses: FieldUses, *, is_sum: bool = False) -> None:
     """`x[i] = ...`, `x[i][0] = ...`, `x[i].y = ...`: the name before the innermost bracket; indices are read."""
     node: ast.AST = target
     while isinstance(node, ast.Subscript | ast.Attribute):
         if isinstance(node, ast.Subscript):
-            _visit(node.slice, found)
+            _visit(node.slice, uses)
             if name := _name(node.value):
-                found.written.setdefault(name, target)
-                found.replaced.update(() if is_sum else (name,))
+                uses.written.setdefault(name, target)
+                uses.replaced.update(() if is_sum else (name,))
                 return
         node = node.value
 
 
-def _loop(loop: ast.For, found: FieldUses) -> None:
+def _loop(loop: ast.For, uses: FieldUses) -> None:
     """A loop over a field reads its indices alone."""
     inner = [loop.iter]
     if isinstance(loop.iter, ast.Call):
         inner = [argument for argument in loop.iter.args if not _name(argument)]
     for node in (*inner, *loop.body, *loop.orelse):
         if not (node is loop.iter and _name(node)):
-            _visit(node, found)
+            _visit(node, uses)
 
 
-def _call(call: ast.Call, found: FieldUses, *, is_used: bool = True) -> None:
+def _call(call: ast.Call, uses: FieldUses, *, is_used: bool = True) -> None:
     changes = [one for one in changes_of(call) if isinstance(one.target, ast.Subscript | ast.Attribute)]
     if isinstance(call.func, ast.Attribute) and not _name(call.func):
-        _visit(call.func.value, found)  # `x[i].norm()`
+        _visit(call.func.value, uses)  # `x[i].norm()`
     for one in changes:
         if is_used or one.reads:
-            found.read.update(_names(one.target))  # it returns the old value, or compares it
-        _change(one, found)
+            uses.read.update(_names(one.target))  # it returns the old value, or compares it
+        _change(one, uses)
     for argument in [*call.args[len(changes) :], *(keyword.value for keyword in call.keywords)]:
-        _visit(argument, found)
+        _visit(argument, uses)
 
 
 def _stems(name: str) -> list[str]:

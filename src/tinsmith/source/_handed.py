@@ -201,11 +201,11 @@ class _Hander:
             cell = self._made[callee.key] = CellType()
             scope, taken = callee.scope, set(callee.scope.names)
             own = {array: free(array, taken) for array in self.find_used_arrays(callee)}
-            found = self.rewrite(scope, own)
-            tree = found.tree
+            rewritten = self.rewrite(scope, own)
+            tree = rewritten.tree
             mine = [argument for argument in tree.args.args if argument.arg not in callee.dropped]
             tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
-            names = {**found.names, **{name: scope.objects[name] for name in callee.dropped}}
+            names = {**rewritten.names, **{name: scope.objects[name] for name in callee.dropped}}
             function = self.hands.rebuild(scope.source, ast.fix_missing_locations(tree), names)
             self._made[callee.key] = cell.cell_contents = function
         return self._made[callee.key]
@@ -290,10 +290,10 @@ def _member_of_element(node: ast.Attribute) -> ast.expr | None:
         inner = inner.value
     if not isinstance(inner, ast.Subscript):
         return None
-    found: ast.expr = inner.value
+    member: ast.expr = inner.value
     for name in reversed(names):
-        found = ast.Attribute(found, name, ast.Load())
-    return found
+        member = ast.Attribute(member, name, ast.Load())
+    return member
 
 
 def free(wish: str, taken: set[str]) -> str:

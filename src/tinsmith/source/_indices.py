@@ -39,8 +39,8 @@ def affine_of(node: ast.expr, leaf: Callable[[ast.expr], AffineIndex | T]) -> Af
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
             first, second = affine_of(left, leaf), affine_of(right, leaf)
             if isinstance(first, AffineIndex) and isinstance(second, AffineIndex):
-                found = combine(_OPERATORS[type(op)], first, second)
-                return leaf(node) if found is None else found
+                combined = combine(_OPERATORS[type(op)], first, second)
+                return leaf(node) if combined is None else combined
         case ast.Call(args=[inner]) if _is_cast(node):
             return affine_of(inner, leaf)
     return leaf(node)
@@ -50,18 +50,18 @@ def bind_index(index: AffineIndex, values: Mapping[str, int | str]) -> AffineInd
     """An index in one launch: arguments replaced by their values, or by names of that launch's own."""
     if not values or not index.terms:
         return index
-    found = AffineIndex(constant=index.constant, wide=frozenset(_bound_atom(str(atom), values) for atom in index.wide))
+    bound = AffineIndex(constant=index.constant, wide=frozenset(_bound_atom(str(atom), values) for atom in index.wide))
     for atom, factor in index.terms.items():
         value = values.get(atom)
         is_number = isinstance(value, int)
         one = AffineIndex(constant=value) if is_number else AffineIndex({_bound_atom(atom, values): 1})
-        found = found.plus(one, factor)
-    return found
+        bound = bound.plus(one, factor)
+    return bound
 
 
 def _bound_atom(atom: str, values: Mapping[str, int | str]) -> str:
     """An atom with names in it replaced. One that holds a name holds its value's text: equal values, equal atoms."""
-    return _NAME.sub(lambda found: str(values.get(found[0], found[0])), atom)
+    return _NAME.sub(lambda match: str(values.get(match[0], match[0])), atom)
 
 
 def invariant_without(changing: frozenset[str]) -> IsInvariant:
@@ -130,9 +130,9 @@ class IndexReader:
             return self._given[name]
         if name in self._single and name not in self._busy:
             self._busy.add(name)
-            found = self.read(self._single[name])
+            index = self.read(self._single[name])
             self._busy.discard(name)
-            return found
+            return index
         is_steady = name not in self._locals and not (self.prefix and name in self._parameters)
         atom = name if is_steady else f"{MOVING}{self.prefix}{name}"
         return AffineIndex({atom: 1}, wide=frozenset() if name in self._scalars else frozenset({atom}))

@@ -109,11 +109,11 @@ def known_axes(index: Sequence[AffineIndex]) -> dict[int, int]:
     """Numbers in an index by their axis: from the front 0, 1, ..., from the back -1, -2, ..., as far as parts are one
     axis each.
     """
-    found: dict[int, int] = {}
+    numbers: dict[int, int] = {}
     for parts, axes in ((index, range(len(index))), (index[::-1], range(-1, -len(index) - 1, -1))):
         for part, axis in zip(parts, axes, strict=True):
             if part.wide:
                 break
             if part.number is not None:
-                found[axis] = part.number
-    return found
+                numbers[axis] = part.number
+    return numbers

@@ -269,9 +269,9 @@ class _Walker:
 
     def _is_known(self, node: ast.Call) -> bool:
         """Whether a called function is the engine's own or Python's, so that its name says what it does."""
-        found = called_function(self.source, node.func)
-        is_builtin = found is not None and found is getattr(builtins, getattr(found, "__name__", ""), None)
-        return is_builtin or (found is not None and self.engine.owns(found))
+        function = called_function(self.source, node.func)
+        is_builtin = function is not None and function is getattr(builtins, getattr(function, "__name__", ""), None)
+        return is_builtin or (function is not None and self.engine.owns(function))
 
     def _is_free(self, node: ast.expr) -> bool:
         """Whether `node` in `node.f(...)` leads to a module or a Python object, and `f` is no method of a local."""

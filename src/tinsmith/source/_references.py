@@ -40,9 +40,9 @@ _READING_METHODS = frozenset(
 
 def reference_kinds(source: Source, parameter: str, engine: Followed) -> tuple[Kind, ...]:
     """What a function does with a parameter, a read first; () where it gets a copy of what it is given."""
-    found = _reference_kinds(source, parameter, engine, set())
+    kinds = _reference_kinds(source, parameter, engine, set())
     order: tuple[Kind, ...] = ("read", "write", "add")
-    return tuple(kind for kind in order if kind in found)
+    return tuple(kind for kind in order if kind in kinds)
 
 
 def _reference_kinds(source: Source, parameter: str, engine: Followed, seen: set[tuple[Any, str]]) -> set[Kind]:
@@ -50,23 +50,23 @@ def _reference_kinds(source: Source, parameter: str, engine: Followed, seen: set
     if not source.is_template(parameter) or (source.identity, parameter) in seen:
         return set()
     seen.add((source.identity, parameter))
-    found: set[Kind] = set()
+    kinds: set[Kind] = set()
     changed: set[int] = set()
     for node in source.nodes:
         for change in changes_of(node):
             if root(change.target) == parameter:
                 # An addition that is written out reads what it adds to: that is one of the loads below.
-                found.update(["write"] if change.is_plain else change.kinds)
+                kinds.update(["write"] if change.is_plain else change.kinds)
                 changed |= {id(part) for part in walk(change.target)}
     for callee in (callee_of(source, call, engine) for call in source.calls):
         for name, argument in callee.arguments.items() if callee else ():
             if callee and root(argument) == parameter:
-                found |= _reference_kinds(callee.source, name, engine, seen)
+                kinds |= _reference_kinds(callee.source, name, engine, seen)
                 changed |= {id(part) for part in walk(argument)} if callee.source.is_template(name) else set()
     loads = (n for n in source.nodes if isinstance(n, ast.Name) and n.id == parameter and id(n) not in changed)
     if any(isinstance(node.ctx, ast.Load) for node in loads):
-        found.add("read")
-    return found
+        kinds.add("read")
+    return kinds
 
 
 def lent_names(source: Source, engine: Followed, owner: Any = None) -> frozenset[str]:
@@ -77,11 +77,11 @@ def lent_names(source: Source, engine: Followed, owner: Any = None) -> frozenset
         engine: whose functions are followed.
         owner: the object of a data-oriented kernel, to find its methods.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     for node in source.calls:
         callee = called_function(source, node.func, owner)
         lent = lent_arguments(node, callee, engine)
         if callee is None and isinstance(node.func, ast.Attribute) and node.func.attr not in _READING_METHODS:
             lent = [node.func.value, *node.args]  # a method of a local, or of a template argument: it may do anything
-        found |= {root(argument) for argument in lent}
-    return frozenset(found - {""})
+        names |= {root(argument) for argument in lent}
+    return frozenset(names - {""})

@@ -31,9 +31,9 @@ def _in_body(source: Source, arrays: frozenset[str], engine: Engine, seen: froze
         arguments = callee.arguments.items() if callee else ()
         given = frozenset(name for name, a in arguments if isinstance(a, ast.Name) and a.id in arrays)
         if callee and given and callee.source.function not in seen:
-            found = _in_body(callee.source, given, engine, seen | {callee.source.function})
-            if found:
-                return found
+            place = _in_body(callee.source, given, engine, seen | {callee.source.function})
+            if place:
+                return place
     return ""
 
 

@@ -76,7 +76,7 @@ def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
         for name in sorted(assigned_names(statement) & needed):  # in an order that does not change from run to run
             if is_kept or _is_carried(name, loops):
                 sites.setdefault(name, []).append(loops)
-    nests = [Nest(source, name, tuple(found)) for name, found in sites.items() if any(map(_has_loop, found))]
+    nests = [Nest(source, name, tuple(group)) for name, group in sites.items() if any(map(_has_loop, group))]
     named = {id(site[-1]) for nest in nests for site in nest.sites if site}
     used = ((name, loops) for statement in source.tree.body for name, loops in _using(statement))
     return (
@@ -87,9 +87,9 @@ def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
 
 def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
     """Inner loops of a task that use a local from outside, each with such a local and the loops around it."""
-    found = _assignments([task], (), is_top=True)
-    given = [(name, around) for around, statement, _ in found for name in sorted(assigned_names(statement))]
-    for around, loop, _ in found:
+    assignments = _assignments([task], (), is_top=True)
+    given = [(name, around) for around, statement, _ in assignments for name in sorted(assigned_names(statement))]
+    for around, loop, _ in assignments:
         if not isinstance(loop, ast.For) or is_static(loop) or loop is task:
             continue
         inside = {node.id for statement in loop.body for node in walk(statement) if isinstance(node, ast.Name)}
@@ -101,17 +101,17 @@ def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
 
 def _assignments(body: list[ast.stmt], loops: Loops, *, is_top: bool) -> list[tuple[Loops, ast.stmt, bool]]:
     """Every statement with the inner loops around it, and whether another loop stands beside it in the innermost."""
-    found: list[tuple[Loops, ast.stmt, bool]] = []
+    rows: list[tuple[Loops, ast.stmt, bool]] = []
     beside = any(map(_holds_loop, body))
     for statement in body:
         if isinstance(statement, ast.For | ast.While):
             is_parallel = is_top and isinstance(statement, ast.For) and not is_static(statement)
             inner = loops if is_parallel else (*loops, statement)
-            found += _assignments(statement.body, inner, is_top=is_top and is_static(statement))
+            rows += _assignments(statement.body, inner, is_top=is_top and is_static(statement))
         elif isinstance(statement, ast.If):
-            found += _assignments(statement.body + statement.orelse, loops, is_top=False)
-        found.append((loops, statement, beside and _has_loop(loops)))
-    return found
+            rows += _assignments(statement.body + statement.orelse, loops, is_top=False)
+        rows.append((loops, statement, beside and _has_loop(loops)))
+    return rows
 
 
 def _is_carried(name: str, loops: Loops) -> bool:

@@ -28,15 +28,15 @@ _CHANGEABLE = _Parts(_LEAVES - {"ops"})  # a list
 
 def walk(node: ast.AST) -> list[ast.AST]:
     """A node and all that it is made of, in the order of `ast.walk`; operators and moods of names are left out."""
-    found = [node]
-    for one in found:  # which grows
+    reached = [node]
+    for one in reached:  # which grows
         for name in _PARTS[type(one)]:
             part = getattr(one, name, None)
             if isinstance(part, list):
-                found.extend([item for item in part if isinstance(item, ast.AST)])
+                reached.extend([item for item in part if isinstance(item, ast.AST)])
             elif isinstance(part, ast.AST):
-                found.append(part)
-    return found
+                reached.append(part)
+    return reached
 
 
 def copy_node(node: N) -> N:

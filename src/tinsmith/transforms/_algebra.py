@@ -20,7 +20,7 @@ def constant(value: float, kind: str) -> nodes.Const:
 
 
 def is_constant(expr: nodes.Expr, value: float | None = None) -> bool:
-    """Whether an expression is a known number; this one, if told."""
+    """Whether an expression is a constant, and equal to `value` where that is given."""
     return isinstance(expr, nodes.Const) and (value is None or expr.value == value)
 
 

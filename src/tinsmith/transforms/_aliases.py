@@ -42,7 +42,7 @@ def is_swept(body: Sequence[nodes.Stmt]) -> bool:
     for access in (*walk.loads(body), *walk.stores(body)):
         if access.array in stored:
             stems.setdefault(access.array, set()).add(tuple([_stem(one) for one in access.index]))
-    return any(len(found) > 1 for found in stems.values())
+    return any(len(indices) > 1 for indices in stems.values())
 
 
 def _stem(index: nodes.Expr) -> nodes.Expr:

@@ -26,15 +26,15 @@ _EPS = {"f32": 2.0**-23, "f64": 2.0**-52}
 def tangent_of(one: nodes.Decompose, moved: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
     """The tangents of the results, and the statements that they take, from those of the matrix, of its own type."""
     work = _Work(one, names)
-    found = _RULES[one.function][0](work, work.parts, work.square(moved))
-    return work.steps, [entry for part in decompositions.parts_of(one) for row in found[part.name] for entry in row]
+    tangents = _RULES[one.function][0](work, work.parts, work.square(moved))
+    return work.steps, [entry for part in decompositions.parts_of(one) for row in tangents[part.name] for entry in row]
 
 
 def adjoint_of(one: nodes.Decompose, seeds: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
     """The adjoints of the matrix's entries, and the statements that they take, from those of the results."""
     work = _Work(one, names)
-    found = _RULES[one.function][1](work, work.parts, work.split(seeds))
-    return work.steps, [entry for row in found for entry in row]
+    adjoints = _RULES[one.function][1](work, work.parts, work.split(seeds))
+    return work.steps, [entry for row in adjoints for entry in row]
 
 
 @dataclass
@@ -51,11 +51,11 @@ class _Work:
 
     def split(self, entries: Moved) -> Parts:
         """Entries in the order of the results, part by part."""
-        rest, found = iter(entries), Parts()
+        rest, parts = iter(entries), Parts()
         for part in decompositions.parts_of(self.one):
             rows, width = (part.shape[0] if len(part.shape) == 2 else 1), part.shape[-1]
-            found[part.name] = [[next(rest) for _ in range(width)] for _ in range(rows)]
-        return found
+            parts[part.name] = [[next(rest) for _ in range(width)] for _ in range(rows)]
+        return parts
 
     def square(self, entries: Moved) -> Rows:
         side = decompositions.side_of(self.one)
@@ -92,11 +92,11 @@ class _Work:
     def antisymmetric(self, entry: Callable[[int, int], nodes.Expr]) -> Rows:
         """The matrix whose entries above the diagonal are given."""
         side = decompositions.side_of(self.one)
-        found: Rows = [[self.number(0)] * side for _ in range(side)]
+        matrix: Rows = [[self.number(0)] * side for _ in range(side)]
         for i, j in _pairs(side):
-            found[i][j] = self.bind(entry(i, j), "turn")
-            found[j][i] = negate(found[i][j])
-        return found
+            matrix[i][j] = self.bind(entry(i, j), "turn")
+            matrix[j][i] = negate(matrix[i][j])
+        return matrix
 
 
 def _pairs(side: int) -> Iterator[tuple[int, int]]:
@@ -193,11 +193,11 @@ def _positive(work: _Work, moved: Rows) -> Rows:
     sizes = [work.bind(nodes.Unary("abs", value, value.type)) for value in w]
     kept = [work.bind(nodes.Binary("max", value, work.number(0), value.type)) for value in w]
     inner, limit = work.product(work.product(_transpose(q), moved), q), work.rounding(w)
-    found: Rows = [[work.number(0)] * side for _ in range(side)]
+    scaled: Rows = [[work.number(0)] * side for _ in range(side)]
     for i, j in [*_pairs(side), *((k, k) for k in range(side))]:
         share = times(plus(kept[i], kept[j]), work.reciprocal(plus(sizes[i], sizes[j]), limit))
-        found[i][j] = found[j][i] = work.bind(times(times(half, plus(inner[i][j], inner[j][i])), share))
-    return work.product(work.product(q, found), _transpose(q))
+        scaled[i][j] = scaled[j][i] = work.bind(times(times(half, plus(inner[i][j], inner[j][i])), share))
+    return work.product(work.product(q, scaled), _transpose(q))
 
 
 # A = R P ----------------------------------------------------------------------------------------
@@ -239,10 +239,10 @@ def _solve_antisymmetric(work: _Work, p: Rows, axis: list[nodes.Expr]) -> Rows:
         determinant = _sum(map(times, lower[0], cofactors[0]), work.one.type)
         whole = work.reciprocal(determinant, work.number(4 * _EPS[work.one.type]))
         axis = [work.bind(times(whole, entry)) for (entry,) in work.product(cofactors, [[entry] for entry in axis])]
-    found: Rows = [[work.number(0)] * side for _ in range(side)]
+    solution: Rows = [[work.number(0)] * side for _ in range(side)]
     for (i, j), entry in zip(_AXES[side], axis, strict=True):
-        found[i][j], found[j][i] = entry, negate(entry)
-    return found
+        solution[i][j], solution[j][i] = entry, negate(entry)
+    return solution
 
 
 def _cofactor(rows: Rows, i: int, j: int) -> nodes.Expr:

@@ -58,15 +58,15 @@ class _Values:
         self._origins = list(_origins(kernel))
         names = {one.name for one in self._origins}
         self._known = self._collect(_gets_known)
-        self._natural = names - self._collect(lambda one, found: not _is_natural(one.value, names - found))
+        self._natural = names - self._collect(lambda one, others: not _is_natural(one.value, names - others))
 
     def _collect(self, holds: Callable[[_Origin, set[str]], bool]) -> set[str]:
         """The names with an origin for which something holds, given the names found so far: the least fixed point."""
-        found, is_growing = set[str](), True
+        members, is_growing = set[str](), True
         while is_growing:
-            new = {one.name for one in self._origins if one.name not in found and holds(one, found)}
-            found, is_growing = found | new, bool(new)
-        return found
+            new = {one.name for one in self._origins if one.name not in members and holds(one, members)}
+            members, is_growing = members | new, bool(new)
+        return members
 
     def may_be_known(self, expr: nodes.Expr) -> bool:
         """Whether an engine may know the value when it compiles."""

@@ -13,7 +13,7 @@ loop over several names the last one is in strips: a strip divides by the sizes 
 did. There a short strip may be all of a row, and runs as it was.
 
 A strip reads all that it needs before it stores anything. So an array that the loop changes must be read at the very
-place that the same iteration stores to: then no order of iterations can be told from another. What an iteration reads
+place that the same iteration stores to: then every order of iterations gives the same result. What an iteration reads
 after it stored is the value itself.
 """
 
@@ -88,19 +88,19 @@ def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
 
 
 def _accesses(loop: nodes.For) -> list[_Access]:
-    found: list[_Access] = []
+    accesses: list[_Access] = []
     known: dict[str, nodes.Expr] = {}  # of whole numbers alone, of which indices are made
     for one in loop.body:
         parts = [part for expr in walk.expressions(one) for part in walk.parts(expr)]
         loads = [(part.array, part.index) for part in parts if isinstance(part, nodes.Load)]
         reads = tuple((array, tuple(walk.substitute(part, known) for part in index)) for array, index in loads)
         place = tuple(walk.substitute(part, known) for part in one.index) if isinstance(one, nodes.Store) else None
-        found.append(_Access(one, reads, place))
+        accesses.append(_Access(one, reads, place))
         if isinstance(one, nodes.Assign):
             value = walk.substitute(one.value, known)
             known.pop(one.name, None)
             known |= {one.name: value} if one.value.type == "i32" else {}
-    return found
+    return accesses
 
 
 def _is_side_by_side(loop: nodes.For, accesses: Sequence[_Access]) -> bool:
@@ -184,5 +184,7 @@ def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, 
         lanes = [nodes.If(nodes.Binary("<", size, number(SHORTEST), "u1"), (whole,), tuple(lanes))]
     body = (*bounds_of_strip(strip, begin, end, first, size), *lanes)
     bounds = (*loop.bounds[:-1], (number(0), strips_between(begin, end)))
-    found = replace(loop, names=(*loop.names[:-1], strip.name), bounds=bounds, body=body)
-    return walk.transform(found, lambda expr: expr, lambda part: part if part.line else replace(part, line=loop.line))  # type: ignore[return-value]
+    in_strips = replace(loop, names=(*loop.names[:-1], strip.name), bounds=bounds, body=body)
+    return walk.transform(
+        in_strips, lambda expr: expr, lambda part: part if part.line else replace(part, line=loop.line)
+    )  # type: ignore[return-value]

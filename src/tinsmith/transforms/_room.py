@@ -62,24 +62,24 @@ def _widest(first: nodes.Expr | None, end: nodes.Expr | None, ranges: Ranges) ->
 
 def _ranges(loop: nodes.For, around: Ranges, definitions: Mapping[str, nodes.Expr]) -> Ranges:
     """The values of a loop's variables too, where they are known before the launch."""
-    found = dict(around)
+    ranges = dict(around)
     for name, pair in zip(loop.names, loop.bounds, strict=True):
         first, end = (expand(one, {*around}, definitions) for one in pair)
         if first is None or end is None:
             continue
         least, last = _extremum(first, around, largest=False), _extremum(minus(end, ONE), around, largest=True)
         if least is not None and last is not None:
-            found[name] = least, last
-    return found
+            ranges[name] = least, last
+    return ranges
 
 
 def _extremum(expr: nodes.Expr, ranges: Ranges, *, largest: bool) -> nodes.Expr | None:
     """The least or the largest value of an integer that is a sum of multiples; None where nobody knows."""
     if can_evaluate(expr):
         return expr
-    found = affine(expr, {})
-    total: nodes.Expr = constant(found.constant, "i32")
-    for atom, factor in found.terms.items():
+    index = affine(expr, {})
+    total: nodes.Expr = constant(index.constant, "i32")
+    for atom, factor in index.terms.items():
         if isinstance(atom, str) and atom not in ranges:
             return None
         part = ranges[atom][largest == (factor > 0)] if isinstance(atom, str) else atom

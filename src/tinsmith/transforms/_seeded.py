@@ -53,10 +53,10 @@ class _Seeding:
 
     def kernel_of(self) -> nodes.Kernel:
         body = walk.number_statements(self.kernel.body)
-        found = [part for number, one in enumerate(body) for part in self.task(number, one)]
+        statements = [part for number, one in enumerate(body) for part in self.task(number, one)]
         arrays = {**self.kernel.arrays, self.seed: nodes.Array(self.seed, SEED, 0)}
         kinds = {**self.kernel.locals, **self.names.types}
-        return replace(self.kernel, arrays=arrays, locals=kinds, body=tuple(found))
+        return replace(self.kernel, arrays=arrays, locals=kinds, body=tuple(statements))
 
     def task(self, number: int, one: nodes.Stmt) -> Block:
         """A statement of the top level: a task of its own, or a part of one."""
@@ -68,14 +68,14 @@ class _Seeding:
         wanted = {one.number: one for one in walk.statements(body) if isinstance(one, nodes.Draw)}
         if not wanted:
             return body
-        found = assign_slots(body, {key: one.name for key, one in wanted.items()}, self.names)
+        slotted = assign_slots(body, {key: one.name for key, one in wanted.items()}, self.names)
         here = self.names.local("iteration", "i32")
 
         def draw(one: nodes.Draw) -> Sequence[nodes.Stmt]:
-            return self.emit_draw(one, number, here, found.slots[one.number])
+            return self.emit_draw(one, number, here, slotted.slots[one.number])
 
-        begun = nodes.Assign(here.name, place), nodes.Assign(found.counter, nodes.Const(0, "i32"))
-        return (*begun, *replace_statements(found.body, wanted, draw))
+        begun = nodes.Assign(here.name, place), nodes.Assign(slotted.counter, nodes.Const(0, "i32"))
+        return (*begun, *replace_statements(slotted.body, wanted, draw))
 
     def emit_draw(self, one: nodes.Draw, number: int, place: nodes.Expr, slot: nodes.Expr) -> list[nodes.Stmt]:
         """The hash, and the number made of it."""

@@ -62,8 +62,8 @@ def slopes(operation: Operation, value: nodes.Expr) -> tuple[Slope, ...]:
         return _of_cast(operation)
     if not types.is_float(operation.type) or operation.operator in _FLAT:
         return ()
-    found = _of_unary(operation, value) if isinstance(operation, nodes.Unary) else _of_binary(operation, value)
-    return tuple(_in_type_of(slope, operation.type) for slope in found if _is_variable(slope.operand))
+    candidates = _of_unary(operation, value) if isinstance(operation, nodes.Unary) else _of_binary(operation, value)
+    return tuple(_in_type_of(slope, operation.type) for slope in candidates if _is_variable(slope.operand))
 
 
 def is_flat(operator: str) -> bool:

@@ -37,8 +37,8 @@ class Slotted:
 def assign_slots(body: Sequence[nodes.Stmt], wanted: Mapping[int, str], names: Names) -> Slotted:
     """Give slots to the statements whose number is wanted. With each goes a word for what its slot is called after."""
     making = _Slotting(wanted, names)
-    found = making.flat(tuple(body), making.counter)[0] if making.is_flat(body) else making.block(tuple(body))
-    return Slotted(found, making.counter.name, making.slots)
+    statements = making.flat(tuple(body), making.counter)[0] if making.is_flat(body) else making.block(tuple(body))
+    return Slotted(statements, making.counter.name, making.slots)
 
 
 @dataclass
@@ -61,40 +61,40 @@ class _Slotting:
 
     def block(self, body: Block) -> Block:
         """Statements that move the counter on."""
-        found: list[nodes.Stmt] = []
+        statements: list[nodes.Stmt] = []
         for one in body:
             if not self.has_any([one]):
-                found.append(one)
+                statements.append(one)
             elif isinstance(one, nodes.For) and self.is_flat(one.body):
-                found += self.innermost(one)
+                statements += self.innermost(one)
             elif self.is_flat([one]) and not walk.has_jumps([one]):
                 inside, count = self.flat((one,), self.counter)
-                found += [*inside, self.advance(constant(count, "i32"))]
+                statements += [*inside, self.advance(constant(count, "i32"))]
             else:
-                found.append(walk.with_bodies(one, self.block))
-        return tuple(found)
+                statements.append(walk.with_bodies(one, self.block))
+        return tuple(statements)
 
     def advance(self, by: nodes.Expr) -> nodes.Stmt:
         return nodes.Assign(self.counter.name, plus(self.counter, by))
 
     def flat(self, body: Block, first: nodes.Expr) -> tuple[Block, int]:
         """Statements whose slots follow `first` as they do in the text; and how many they are."""
-        found: list[nodes.Stmt] = []
+        statements: list[nodes.Stmt] = []
         count = 0
         for one in body:
             here = plus(first, constant(count, "i32"))
             if one.number in self.wanted:
                 self.slots[one.number] = slot = self.names.local(f"slot_{self.wanted[one.number]}", "i32")
-                found += [nodes.Assign(slot.name, here, one.line), one]
+                statements += [nodes.Assign(slot.name, here, one.line), one]
                 count += 1
             elif isinstance(one, nodes.If):
                 then, more = self.flat(one.body, here)
                 other, rest = self.flat(one.orelse, plus(here, constant(more, "i32")))
-                found.append(replace(one, body=then, orelse=other))
+                statements.append(replace(one, body=then, orelse=other))
                 count += more + rest
             else:
-                found.append(one)
-        return tuple(found), count
+                statements.append(one)
+        return tuple(statements), count
 
     def innermost(self, loop: nodes.For) -> list[nodes.Stmt]:
         """A loop whose iterations have as many slots each."""
@@ -118,18 +118,18 @@ class _Slotting:
 
 def trips_of(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
     """The number of a loop's iterations."""
-    found: nodes.Expr = ONE
+    trips: nodes.Expr = ONE
     for first, end in bounds:
-        found = times(found, nodes.Binary("max", minus(end, first), ZERO, "i32"))
-    return found
+        trips = times(trips, nodes.Binary("max", minus(end, first), ZERO, "i32"))
+    return trips
 
 
 def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
     """The number of an iteration among all of its loop's."""
-    found: nodes.Expr = ZERO
+    place: nodes.Expr = ZERO
     for name, (first, end) in zip(names, bounds, strict=True):
-        found = plus(times(found, minus(end, first)), minus(nodes.Local(name, "i32"), first))
-    return found
+        place = plus(times(place, minus(end, first)), minus(nodes.Local(name, "i32"), first))
+    return place
 
 
 def replace_statements(

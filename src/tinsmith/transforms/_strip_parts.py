@@ -41,11 +41,11 @@ def with_powers(one: nodes.Stmt) -> nodes.Stmt:
     """A statement with powers by arithmetic: those of two float32."""
 
     def change(expr: nodes.Expr) -> nodes.Expr:
-        found = walk.rebuild(expr, change)
-        if not isinstance(found, nodes.Binary) or found.operator != "pow":
-            return found
-        is_single = found.type == found.left.type == found.right.type == "f32"
-        return replace(found, operator=POWER) if is_single else found
+        rebuilt = walk.rebuild(expr, change)
+        if not isinstance(rebuilt, nodes.Binary) or rebuilt.operator != "pow":
+            return rebuilt
+        is_single = rebuilt.type == rebuilt.left.type == rebuilt.right.type == "f32"
+        return replace(rebuilt, operator=POWER) if is_single else rebuilt
 
     return walk.transform(one, change)
 

@@ -142,12 +142,12 @@ class _Writer:
         body: list[nodes.Stmt] = []
         for part in one.body:
             self._declared = []
-            found = walk.rewrite([part], self.statement)
-            if isinstance(part, nodes.For) and len(found) > 1:  # its own strips: a short one needs no array
-                body += _with_arrays(found, self._declared)
+            rewritten = walk.rewrite([part], self.statement)
+            if isinstance(part, nodes.For) and len(rewritten) > 1:  # its own strips: a short one needs no array
+                body += _with_arrays(rewritten, self._declared)
             else:  # once an iteration, not each time that a loop further in begins: the engines fill an array with 0
                 before += self._declared
-                body += found
+                body += rewritten
         return replace(one, body=(*before, *body))
 
     def statement(self, one: nodes.Stmt) -> Sequence[nodes.Stmt]:
@@ -169,8 +169,8 @@ class _Writer:
         if _known_length(loop) is None:
             is_short = nodes.Binary("<", integer("-", end, begin), number(SHORTEST), "u1")
             strips = nodes.If(is_short, (replace(loop, bounds=((begin, end),)),), (strips,))
-        found = [assign(begin, low), assign(end, high), strips]
-        return [walk.transform(one, lambda expr: expr, lambda part: _at(part, loop.line)) for one in found]
+        statements = [assign(begin, low), assign(end, high), strips]
+        return [walk.transform(one, lambda expr: expr, lambda part: _at(part, loop.line)) for one in statements]
 
     def ahead(
         self, loop: nodes.For, plan: _Plan, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local

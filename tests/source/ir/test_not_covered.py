@@ -190,7 +190,7 @@ def returns_from_a_static_loop(lang):
     return kernel
 
 
-@case("an early return of `function`, whose result is no number")
+@case("an early return of `function`, whose result is not a number")
 def returns_a_vector_early(lang):
     @lang.real_func
     def function(v: lang.f32) -> lang.math.vec2:

@@ -46,11 +46,11 @@ def pulled_back_apart(
         if child == 0:
             _work(call, engine, values, cotangents, answer, words)
         status = _wait_for(child)
-        found: dict[str, Any] = torch.load(answer) if status == 0 and answer.exists() else {}
-        if "gradient" in found:
-            return found["gradient"]
-        if "refusal" in found:
-            raise GradientError(found["refusal"])
+        result: dict[str, Any] = torch.load(answer) if status == 0 and answer.exists() else {}
+        if "gradient" in result:
+            return result["gradient"]
+        if "refusal" in result:
+            raise GradientError(result["refusal"])
         raise GradientError(_describe_crash(status, words))
 
 

@@ -102,11 +102,11 @@ class Comparison:
                 slopes[index] = point.slope.central
             if kind is not Kind.RIGHT:
                 points[index] = kind, point
-        found = _group_by_kind(points, scale)
-        if self.directions and not any(one.kind in (Kind.WRONG, Kind.ALL_DIFFER) for one in found):
-            found += tuple(self._along_directions(name, op, oracle))
+        groups = _group_by_kind(points, scale)
+        if self.directions and not any(one.kind in (Kind.WRONG, Kind.ALL_DIFFER) for one in groups):
+            groups += tuple(self._along_directions(name, op, oracle))
         differences = None if self.directions else slopes
-        return Compared(name, op, oracle, differences, self.directions, self._apart, found)
+        return Compared(name, op, oracle, differences, self.directions, self._apart, groups)
 
     def _indices(self, op: torch.Tensor, oracle: torch.Tensor | None, scale: float) -> Iterator[Index]:
         """Elements to take differences of: all, or those that op and oracle do not agree on, the worst first."""
@@ -219,8 +219,8 @@ def _group_by_kind(points: Mapping[Index, tuple[Kind, Point]], scale: float) -> 
     for index, (kind, point) in points.items():
         kinds.setdefault(kind, []).append((index, point))
     worst = {kind: max(of, key=lambda one: _measure_disagreement(one[1], scale)) for kind, of in kinds.items()}
-    found = [Found(kind, len(of), *worst[kind]) for kind, of in kinds.items()]
-    return tuple(sorted(found, key=lambda one: _ORDER.index(one.kind)))
+    groups = [Found(kind, len(of), *worst[kind]) for kind, of in kinds.items()]
+    return tuple(sorted(groups, key=lambda one: _ORDER.index(one.kind)))
 
 
 def _measure_disagreement(point: Point, scale: float) -> float:

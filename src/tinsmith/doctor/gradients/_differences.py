@@ -101,10 +101,10 @@ def slope_along(steps: Steps, name: str, direction: torch.Tensor, size: float, t
         tolerance: how far apart the sides may be without a second look.
     """
     step = steps.eps * max(1.0, size)
-    found = steps.slope(name, direction, step)
-    if found.kind == "smooth" and found.gap <= tolerance + 4 * found.noise:
-        return found
-    return closer(steps, name, direction, step, found)
+    slope = steps.slope(name, direction, step)
+    if slope.kind == "smooth" and slope.gap <= tolerance + 4 * slope.noise:
+        return slope
+    return closer(steps, name, direction, step, slope)
 
 
 def closer(steps: Steps, name: str, direction: torch.Tensor, step: float, first: Slope) -> Slope:

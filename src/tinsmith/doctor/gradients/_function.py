@@ -47,8 +47,8 @@ def of_op(call: Examined) -> Function:
 
     def run(values: Mapping[str, torch.Tensor]) -> Tensors:
         with _same_numbers(is_wanted=call.draws):
-            found = call.compute(values)
-        return {name: one for name, one in found.items() if one.is_floating_point()}
+            outputs = call.compute(values)
+        return {name: one for name, one in outputs.items() if one.is_floating_point()}
 
     return run
 
@@ -80,8 +80,8 @@ def of_interpreter(call: Examined, budget: Budget | None = None, *, is_strict: b
         return None, counter
 
     def run(values: Mapping[str, torch.Tensor]) -> Tensors:
-        found = call.run(dict(values), seeded=call.draws, observer=None if counter is None else observer)
-        return {name: one for name, one in found.items() if one.is_floating_point()}
+        outputs = call.run(dict(values), seeded=call.draws, observer=None if counter is None else observer)
+        return {name: one for name, one in outputs.items() if one.is_floating_point()}
 
     return run
 
@@ -97,7 +97,7 @@ class _Counter:
         self._budget.count(operations)
 
     def on_begin(self, held: Mapping[str, Any]) -> None:
-        """Nothing to be told."""
+        """Ignored."""
 
     def on_while_turn(self, line: int, turn: int) -> None:
         """Nothing to report."""
@@ -109,7 +109,7 @@ class _Counter:
         """The same."""
 
     def on_result(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
-        """Nothing to be told."""
+        """Ignored."""
 
 
 class _Strict(_Counter):
@@ -146,8 +146,8 @@ def pulled_back(
         seeds = [cotangents[name].to(outputs[name]) for name in ends]
         wanted = list(leaves.values())
         roots = [outputs[name] for name in ends]
-        found = torch.autograd.grad(roots, wanted, seeds, allow_unused=True, materialize_grads=True)
-    return {name: one.detach().double() for name, one in zip(leaves, found, strict=True)}
+        gradients = torch.autograd.grad(roots, wanted, seeds, allow_unused=True, materialize_grads=True)
+    return {name: one.detach().double() for name, one in zip(leaves, gradients, strict=True)}
 
 
 def is_repeatable(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> bool:

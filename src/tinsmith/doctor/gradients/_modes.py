@@ -103,8 +103,8 @@ class Modes:
 
     def _vmap_grad(self) -> None:
         samples, seeds = self._samples(), self._seeds()
-        found = torch.func.vmap(torch.func.grad(self._loss))(_stack_samples(samples), _stack_samples(seeds))
-        self._require_same(found, self._alone(samples, seeds))
+        gradients = torch.func.vmap(torch.func.grad(self._loss))(_stack_samples(samples), _stack_samples(seeds))
+        self._require_same(gradients, self._alone(samples, seeds))
 
     def _batch_dims(self) -> None:
         if self.call.is_batch:
@@ -131,8 +131,8 @@ class Modes:
     def _jacrev(self) -> None:
         seeds = self._seeds()
         pull: Any = torch.func.vjp(self._function, self._fresh(self.values))[1]
-        (found,) = torch.func.vmap(pull)(_stack_samples(seeds))
-        self._require_same(found, self._alone([self.values, self.values], seeds))
+        (gradients,) = torch.func.vmap(pull)(_stack_samples(seeds))
+        self._require_same(gradients, self._alone([self.values, self.values], seeds))
 
     def _jvp(self) -> None:
         tangents = _directions(self.values)
@@ -155,16 +155,16 @@ class Modes:
         first = torch.autograd.grad(loss, wanted, create_graph=True, allow_unused=True, materialize_grads=True)
         slope = sum(((one * t).sum() for one, t in zip(first, tangents.values(), strict=True)), torch.zeros(()))
         if not slope.requires_grad:
-            found = [torch.zeros_like(one) for one in wanted]
+            second = [torch.zeros_like(one) for one in wanted]
         else:
-            found = torch.autograd.grad(slope, wanted, allow_unused=True, materialize_grads=True)
+            second = torch.autograd.grad(slope, wanted, allow_unused=True, materialize_grads=True)
         near, far = (self._difference_of_gradients(tangents, step) for step in (1e-5, 1e-4))
         rough = Tolerance(1e-4, 1e-5)
         for name, one in near.items():
             scale = max(_greatest(one), _greatest(far[name])) or 1.0
             if not bool(((one - far[name]).abs() <= 1e-3 * scale).all()):
                 raise _NotCompared("the gradient changes too fast here for differences: a kink, or a pole")
-        self._require_same(dict(zip(leaves, found, strict=True)), near, rough)
+        self._require_same(dict(zip(leaves, second, strict=True)), near, rough)
 
     def _difference_of_gradients(self, tangents: Tensors, step: float) -> Tensors:
         ends = [
@@ -218,16 +218,16 @@ class Modes:
         """Raise _Differs for the first element that is another one."""
         tolerance = tolerance or self.tolerance
         for name, true in wanted.items():
-            found, true = mine[name].detach().double(), true.double()
+            actual, true = mine[name].detach().double(), true.double()
             scale = _greatest(true) or 1.0
-            near = (found - true).abs() <= tolerance.atol * scale + tolerance.rtol * torch.maximum(
-                found.abs(), true.abs()
+            near = (actual - true).abs() <= tolerance.atol * scale + tolerance.rtol * torch.maximum(
+                actual.abs(), true.abs()
             )
-            wrong = ~(near | (~found.isfinite() & ~true.isfinite()))
+            wrong = ~(near | (~actual.isfinite() & ~true.isfinite()))
             if wrong.any():
                 index = tuple(wrong.nonzero()[0].tolist())
                 place = f"`{name}[{', '.join(map(str, index))}]`" if index else f"`{name}`"
-                words = f"{int(wrong.sum())} of {wrong.numel()} numbers differ, as {place}: {found[index].item():.6g}"
+                words = f"{int(wrong.sum())} of {wrong.numel()} numbers differ, as {place}: {actual[index].item():.6g}"
                 raise _Differs(f"{words}, and {true[index].item():.6g} by single backward passes")
 
 

@@ -27,15 +27,15 @@ _SEVERITIES: dict[Kind, tuple[str, Severity]] = {
 def describe_gradient(call: Examined, compared: Compared) -> list[Finding]:
     """What is the matter with the gradient by one input."""
     read, stored = _places(call, compared.name)
-    found = []
+    findings = []
     for one in compared.found:
         rule, severity = _SEVERITIES[one.kind]
         parts = {"where": _where(compared, one), "numbers": _numbers(call, one.point), "slopes": _slopes(one.point)}
         words = _WORDS[one.kind].format(subject=call.kind, **parts)
         remedy = _remedy(call) if severity == "error" else ""
         place = stored if severity == "error" else read
-        found.append(Finding(rule, severity, *place, words, remedy))
-    return found
+        findings.append(Finding(rule, severity, *place, words, remedy))
+    return findings
 
 
 def describe_zeros(call: Examined, zeros: Sequence[str], proposal: Proposal | None, *, all_zero: bool) -> Finding:
@@ -63,15 +63,15 @@ _WORDS = {
 }
 
 
-def _where(compared: Compared, found: Found) -> str:
-    if found.index is None:
+def _where(compared: Compared, group: Found) -> str:
+    if group.index is None:
         return f"by `{compared.name}`, along a random direction"
     total = compared.op.numel()
-    inside = ", ".join(map(str, found.index))
-    element = f"`{compared.name}[{inside}]`" if found.index else f"`{compared.name}`"
-    if found.count == 1:
+    inside = ", ".join(map(str, group.index))
+    element = f"`{compared.name}[{inside}]`" if group.index else f"`{compared.name}`"
+    if group.count == 1:
         return f"by {element}"
-    return f"by {found.count:,} of {total:,} elements of `{compared.name}`, as {element}"
+    return f"by {group.count:,} of {total:,} elements of `{compared.name}`, as {element}"
 
 
 def _numbers(call: Examined, point: Point) -> str:

@@ -56,9 +56,9 @@ class NonFiniteOrigins:
         """See what the backward pass of an operation makes of a finite gradient."""
         here, spot = self._here, self._here.spot(line)
 
-        def check_gradients(given: Sequence[torch.Tensor | None], came: Sequence[torch.Tensor | None]) -> None:
+        def check_gradients(given: Sequence[torch.Tensor | None], incoming: Sequence[torch.Tensor | None]) -> None:
             wrong = _first_infinite(given)
-            if wrong is not None and _first_infinite(came) is None:
+            if wrong is not None and _first_infinite(incoming) is None:
                 inside = here.within(spot)
                 self._gradients.append(_Birth(spot.kernel.path, line, operator, _numbers(operands), wrong, inside))
 

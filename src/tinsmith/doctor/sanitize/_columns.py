@@ -59,7 +59,7 @@ class Columns:
         variables: Mapping[str, int] | None = None,
         sizes: Mapping[str, tuple[int, ...]] | None = None,
     ) -> tuple[int, int]:
-        """Where an array is touched: read (`is_read`) or written, at an index where that can be told."""
+        """Where an array is touched: read (`is_read`) or written, at an index where that is known."""
         own, whole = self._around(path, line)
         subscripts = [[one for one in nodes if isinstance(one, ast.Subscript)] for nodes in (own, whole)]
         mine = [[one for one in some if ast.unparse(one.value) == array] for some in subscripts]
@@ -74,10 +74,10 @@ class Columns:
     def operation(self, path: str, line: int, name: str) -> tuple[int, int]:
         """Where an operation stands: its sign, or the name of its function."""
         for nodes in self._around(path, line):
-            found = [one for one in nodes if _is_operation(one, name)]
-            signs = [one for one in found if isinstance(one, ast.BinOp)]
-            if found:
-                return _sign(path, signs[0]) if signs else _place(path, found[0])
+            operations = [one for one in nodes if _is_operation(one, name)]
+            signs = [one for one in operations if isinstance(one, ast.BinOp)]
+            if operations:
+                return _sign(path, signs[0]) if signs else _place(path, operations[0])
         return line, 0
 
     def _around(self, path: str, line: int) -> tuple[list[_Node], list[_Node]]:
@@ -90,21 +90,21 @@ class Columns:
 
 def _by_line(path: str) -> dict[int, list[_Node]]:
     """By the lines of a statement, of a loop or a branch those of its head, what stands in it, as the text has it."""
-    found: dict[int, list[_Node]] = {}
+    nodes_by_line: dict[int, list[_Node]] = {}
     try:
         tree = parse_module("".join(linecache.getlines(path)))
     except SyntaxError:  # a notebook's cell with a magic line: lines alone, then
-        return found
+        return nodes_by_line
     for stmt in ast.walk(tree):
         if isinstance(stmt, ast.stmt):
             parts = [part for part in ast.iter_child_nodes(stmt) if isinstance(part, ast.expr)]
             nodes: list[_Node] = [stmt] if isinstance(stmt, ast.AugAssign) else []
             nodes += [one for part in parts for one in ast.walk(part) if isinstance(one, ast.expr)]
             for line in range(stmt.lineno, _end(stmt, parts) + 1):
-                found.setdefault(line, []).extend(nodes)
-    for nodes in found.values():
+                nodes_by_line.setdefault(line, []).extend(nodes)
+    for nodes in nodes_by_line.values():
         nodes.sort(key=lambda one: (one.lineno, one.col_offset))
-    return found
+    return nodes_by_line
 
 
 def _end(stmt: ast.stmt, parts: list[ast.expr]) -> int:

@@ -37,5 +37,5 @@ def _find_mixed_locals(stmt: nodes.Stmt) -> set[str]:
 
 def _operations(stmt: nodes.Stmt) -> Iterator[nodes.Expr]:
     parts = (part for expr in walk.expressions(stmt) for part in walk.parts(expr))
-    found = (one for one in parts if isinstance(one, nodes.Binary | nodes.Unary) and one.operator in _BITS)
-    return (one for one in found if any(operand.type != "u1" for operand in walk.operands(one)))  # no truths
+    bitwise = (one for one in parts if isinstance(one, nodes.Binary | nodes.Unary) and one.operator in _BITS)
+    return (one for one in bitwise if any(operand.type != "u1" for operand in walk.operands(one)))  # no truths

@@ -115,12 +115,12 @@ class Here:
     def variables(self, line: int) -> dict[str, int]:
         """Values of the variables of the loops that a line stands in, as the source writes them."""
         stmt = self.kernel.body[self.place.task]
-        found: dict[str, int] = {}
+        values: dict[str, int] = {}
         for loop in [*([stmt] if isinstance(stmt, nodes.For) else []), *self._loops.get(line, ())]:
             names = _names(self.kernel.path, loop)
             if len(names) == len(loop.names):
-                found |= {name: self.held.get(own, 0) for name, own in zip(names, loop.names, strict=True)}
-        return found
+                values |= {name: self.held.get(own, 0) for name, own in zip(names, loop.names, strict=True)}
+        return values
 
     def sizes(self) -> dict[str, tuple[int, ...]]:
         """Sizes of arrays, by what the source calls them."""
@@ -141,8 +141,8 @@ def _inner_loops(
 
 def _names(path: str, loop: nodes.For) -> list[str]:
     """The names that a loop's line gives its variables."""
-    found = _TARGET.search(linecache.getline(path, loop.line))
-    return [one.strip() for one in found[1].strip("()").split(",")] if found else list(loop.names)
+    match = _TARGET.search(linecache.getline(path, loop.line))
+    return [one.strip() for one in match[1].strip("()").split(",")] if match else list(loop.names)
 
 
 def _format_indices(path: str, loop: nodes.For, values: tuple[int, ...]) -> str:

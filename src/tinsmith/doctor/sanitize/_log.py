@@ -1,4 +1,4 @@
-"""Log: findings of a run, each once for its rule, line and array, with a count of how often it came again."""
+"""Log: findings of a run, each once for its rule, line and array, with a count of its repetitions."""
 
 from __future__ import annotations
 

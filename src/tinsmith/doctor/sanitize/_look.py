@@ -90,8 +90,8 @@ def look(call: Examined) -> Look:
 
 
 def _hazards(run: Run) -> list[Finding]:
-    found = [one for one in in_order(run.log.findings()) if is_hazard(one)]
-    return sorted(found, key=lambda one: _WORST_FIRST.index(one.rule))
+    hazards = [one for one in in_order(run.log.findings()) if is_hazard(one)]
+    return sorted(hazards, key=lambda one: _WORST_FIRST.index(one.rule))
 
 
 _WORST_FIRST = ("TS604", "TS607", "TS602", "TS610")
@@ -99,12 +99,12 @@ _WORST_FIRST = ("TS604", "TS607", "TS602", "TS610")
 
 def _find_unreached_lines(call: Examined, reached: Mapping[str, set[int]]) -> tuple[int, ...]:
     """Lines that give a float to a local or an array, and did not run."""
-    found: set[int] = set()
+    unreached: set[int] = set()
     for lowered in call.kernels:
         kernel = lowered.kernel
         wanted = {stmt.line for stmt in walk.statements(kernel.body) if _makes_float(kernel, stmt)}
-        found |= wanted - reached.get(kernel.path, set())
-    return tuple(sorted(found))
+        unreached |= wanted - reached.get(kernel.path, set())
+    return tuple(sorted(unreached))
 
 
 def _makes_float(kernel: nodes.Kernel, stmt: nodes.Stmt) -> bool:

@@ -149,7 +149,7 @@ class Memory:
 
 
 def _elsewhere(here: Here, read: Spot) -> str:
-    """The line and the iteration of a read, as the present access is told of it."""
+    """The line and the iteration of a read, as the finding about the present access names it."""
     if read.place.kernel != here.place.kernel:
         return f"line {read.line}, by an earlier kernel"
     return f"line {read.line}{here.within(read)}"

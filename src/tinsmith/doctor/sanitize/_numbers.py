@@ -98,10 +98,10 @@ class Numbers:
             place = self._columns.element(here.kernel.path, line, name, **known)
             bound = f"{name}.shape[{axis}]"
             remedy = f"guard it: `if 0 <= k < {bound}:`, k being that index; or loop over fewer elements"
-            found = (here.kernel.path, *place)
+            where = (here.kernel.path, *place)
             # One bound that is too great takes every index of its loop outside, in the same iteration.
-            cause = self._causes.setdefault(here.place, found) if here.place.iteration else found
-            return Finding("TS604", "error", *found, what, remedy, None if cause == found else cause)
+            cause = self._causes.setdefault(here.place, where) if here.place.iteration else where
+            return Finding("TS604", "error", *where, what, remedy, None if cause == where else cause)
 
         self._log.note("TS604", "error", here.kernel.path, line, f"{array} {side}", words)
 

@@ -17,7 +17,7 @@ from ...spec import PROMISES
 def find_broken_promises(call: Examined) -> list[Finding]:
     """A finding for each input whose numbers are not what the spec says, with the first numbers that are not."""
     path, line = call.starts[0]
-    found = []
+    findings = []
     for name, (promise, lead) in call.promises.items():
         numbers = call.inputs[name].detach().cpu().to(torch.int32)  # as the indices that they are used as
         samples = numbers.reshape(-1, *numbers.shape[lead:])
@@ -29,8 +29,8 @@ def find_broken_promises(call: Examined) -> list[Finding]:
             where = what if lead else what.partition(" in sample ")[0]
             words = f"`{name}` of {call.title} is `{promise}` in the spec ({PROMISES[promise]}), but {where}"
             remedy = f"pass others; or leave out `{promise}`, and the gradient adds with atomics"
-            found.append(Finding("TS611", "error", path, line, 0, words, remedy))
-    return found
+            findings.append(Finding("TS611", "error", path, line, 0, words, remedy))
+    return findings
 
 
 def _find_mistakes(name: str, promise: str, numbers: torch.Tensor, sample: int) -> Iterator[str]:

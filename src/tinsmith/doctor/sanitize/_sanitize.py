@@ -29,7 +29,7 @@ from ._promises import find_broken_promises
 def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
     """Interpret the kernels of an op or a layer at small size, and report what goes wrong in the run.
 
-    Found, each once for its line and array, with its iteration and how often it came again: races of parallel
+    Found, each once for its line and array, with its iteration and the number of repetitions: races of parallel
     iterations (TS601), reads of elements that nothing wrote (TS602), values overwritten after they were read (TS603),
     indices outside an array or negative (TS604), integers that overflow (TS605), NaN and infinity with the operation
     where they were born, in values and in the gradient (TS606), integers divided by zero (TS607), fractions that are
@@ -87,14 +87,14 @@ def _run_and_watch(call: Examined) -> list[Finding]:
         raise too_long("ts.sanitize", call.title, OPERATIONS, line=run.numbers.line) from None
     except NoRule as reason:
         path = run.here.kernel.path or kernels[0].path
-        found = Finding("TS608", "warning", path, reason.line, 0, _unknown(reason.construct))
-        return in_order([*run.log.findings(), found])
-    narrow = [found for kernel in kernels for found in narrow_values(kernel, run.columns, call.module_name)]
+        finding = Finding("TS608", "warning", path, reason.line, 0, _unknown(reason.construct))
+        return in_order([*run.log.findings(), finding])
+    narrow = [finding for kernel in kernels for finding in narrow_values(kernel, run.columns, call.module_name)]
     return in_order([*run.log.findings(), *narrow])
 
 
 class Run:
-    """One run, and who is told of it."""
+    """One run, and what observes it."""
 
     def __init__(self, call: Examined) -> None:
         self.call = call
@@ -153,8 +153,8 @@ def _pulled_back(outputs: list[torch.Tensor], leaves: Mapping[str, torch.Tensor]
         return {}
     generator = torch.Generator().manual_seed(0)
     seeds = [(torch.rand(one.shape, generator=generator) + 0.5).to(one) for one in ends]
-    found = torch.autograd.grad(ends, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
-    return dict(zip(leaves, found, strict=True))
+    gradients = torch.autograd.grad(ends, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
+    return dict(zip(leaves, gradients, strict=True))
 
 
 def _not_interpreted(call: Examined, reason: NotCovered) -> Finding:

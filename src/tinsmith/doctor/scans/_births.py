@@ -92,10 +92,10 @@ def describe_birth(
 def _lines_of(op: Op[Any], given: Sequence[Any], named: dict[str, Any]) -> list[Row]:
     """Where in a kernel it happened, as the sanitizer sees it."""
     try:
-        found = [one for one in sanitize(op, *given, **named) if one.rule == "TS606"]
+        births = [one for one in sanitize(op, *given, **named) if one.rule == "TS606"]
     except TinsmithError as error:
         return [("line", f"not known: {str(error).splitlines()[0]}")]
-    return [("line", f"{shown_path(one.path)}:{one.line}: {one.message}") for one in found[:1]]
+    return [("line", f"{shown_path(one.path)}:{one.line}: {one.message}") for one in births[:1]]
 
 
 def _has_odd(values: Iterable[Any]) -> bool:

@@ -76,9 +76,9 @@ def check_scan(
         _run_once(subject, count)
         subject, notes = _widen(subject, made)
         wanted = _horizons(horizons, count)
-        found = [_compare_beside_kinks(subject, steps) for steps in wanted]
+        compared = [_compare_beside_kinks(subject, steps) for steps in wanted]
         sizes, birth = _growth(subject, count)
-    return ScanCheck(made.name, tuple(found), sizes, tuple(notes), birth)
+    return ScanCheck(made.name, tuple(compared), sizes, tuple(notes), birth)
 
 
 @dataclass(frozen=True)
@@ -104,10 +104,10 @@ class _Subject:
 
     def replace(self, tensors: Sequence[Tensor]) -> _Subject:
         """The same at another point."""
-        found = iter(tensors)
+        replacements = iter(tensors)
 
         def other(leaf: Any) -> Any:
-            return next(found) if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf
+            return next(replacements) if isinstance(leaf, Tensor) and leaf.is_floating_point() else leaf
 
         given = [Given([other(leaf) for leaf in one.leaves], one.tree) for one in self.given]
         return _Subject(self.step, given, self.loss, self.options)
@@ -158,7 +158,7 @@ def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
                 states, _ = made(*_first(wide.given))
             if all(one.dtype == torch.float64 for one in states if one.is_floating_point()):
                 return wide, ["in float64"]
-        except Exception as error:  # noqa: BLE001  # the step is somebody's own code; its reason is told
+        except Exception as error:  # noqa: BLE001  # the step is somebody's own code; the note has its reason
             return own, [f"in the step's own precision: in float64 it says {str(error).strip().splitlines()[0]!r:.80}"]
     return own, ["in the step's own precision, which is less than float64"]
 
@@ -186,16 +186,16 @@ def _compare_beside_kinks(subject: _Subject, steps: int) -> Horizon:
     Simulations often begin at a kink, with a body that rests on the floor. There the difference is the mean of two
     slopes and the gradient one of them; a little beside, each number is on one side or the other.
     """
-    found = _compare(subject, steps)
-    if found.verdict != "wrong":
-        return found
+    horizon = _compare(subject, steps)
+    if horizon.verdict != "wrong":
+        return horizon
     generator = torch.Generator().manual_seed(-1)
     moved = [
         one + (1e-4 * _size(one) * torch.randn(one.shape, generator=generator, dtype=torch.float64)).to(one)
         for one in subject.point
     ]
     beside = _compare(subject.replace(moved), steps)
-    return found._replace(verdict="at a kink") if beside.verdict == "right" else found
+    return horizon._replace(verdict="at a kink") if beside.verdict == "right" else horizon
 
 
 def _size(tensor: Tensor) -> float:
@@ -308,5 +308,5 @@ def _birth_before(subject: _Subject, made: Any, number: int) -> str:
         options = {**subject.options, "parameters": parameters.tree.put_together(parameters.leaves)}
         with torch.no_grad(), same_numbers():
             now = take_apart(scan(subject.step, *begin, length=number, **options)[0])[0]
-    found = describe_birth(made, now, [one[number] for one in inputs.leaves], parameters.tensors, in_gradient=True)
-    return ", ".join(" ".join(row) for row in found)
+    rows = describe_birth(made, now, [one[number] for one in inputs.leaves], parameters.tensors, in_gradient=True)
+    return ", ".join(" ".join(row) for row in rows)

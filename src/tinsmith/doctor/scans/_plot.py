@@ -17,22 +17,22 @@ _COLOURS = {
 }
 
 
-def plot(found: ScanCheck, path: str | Path | None = None) -> Any:
+def plot(check: ScanCheck, path: str | Path | None = None) -> Any:
     """The figure. It is written to `path` where one is given."""
     require_packages("the figure of a scan", "apps", "matplotlib")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 3.4), dpi=120, layout="constrained")
     left, right = figure.subplots(1, 2)
-    sizes = found.sizes
+    sizes = check.sizes
     left.semilogy(range(len(sizes)), sizes.clamp(min=1e-300).tolist(), lw=1.2)
     left.set(title="gradient by the state", xlabel="step", ylabel="length")
-    if found.explodes_at is not None:
-        left.axhline(GROWTH * found.reference, color="tab:red", lw=0.8, ls=":")
-        left.axvline(found.explodes_at, color="tab:red", lw=0.8, label=f"a million times at step {found.explodes_at}")
+    if check.explodes_at is not None:
+        left.axhline(GROWTH * check.reference, color="tab:red", lw=0.8, ls=":")
+        left.axvline(check.explodes_at, color="tab:red", lw=0.8, label=f"a million times at step {check.explodes_at}")
         left.legend(fontsize=8)
     for verdict, colour in _COLOURS.items():
-        some = [one for one in found.horizons if one.verdict == verdict]
+        some = [one for one in check.horizons if one.verdict == verdict]
         if some:
             apart = [max(one.apart, 1e-16) for one in some]
             right.loglog([one.steps for one in some], apart, "o", color=colour, label=verdict)

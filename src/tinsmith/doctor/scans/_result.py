@@ -46,7 +46,7 @@ class Horizon(NamedTuple):
 
 @dataclass(frozen=True)
 class ScanCheck:
-    """What the check of a scan found. Print it, `plot` it, or let it raise.
+    """The result of checking a scan. Print it, `plot` it, or let it raise.
 
     Attributes:
         name: the step's.
@@ -58,8 +58,8 @@ class ScanCheck:
     Example:
         >>> def grow(x, _):
         ...     return 1.1 * x, None
-        >>> found = ts.scan.check(grow, torch.ones(3), length=200)
-        >>> found.verdict, found.explodes_at
+        >>> check = ts.scan.check(grow, torch.ones(3), length=200)
+        >>> check.verdict, check.explodes_at
         ('explodes', 55)
     """
 

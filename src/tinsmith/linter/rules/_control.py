@@ -69,7 +69,7 @@ def deep_loops(subject: Subject) -> Iterator[Finding]:
             )
             verb = "is used" if nest.is_aside else "changes"
             words = f"`{nest.local}` {verb} in this loop: Taichi's reverse mode keeps {count}; "
-            more = f"its stack has {STACK} entries unless it is told otherwise, and the process dies of more"
+            more = f"its stack has {STACK} entries by default, and the process crashes when it needs more"
             remedy = f"{subject.module_name}.init(ad_stack_size=...)  # or Quadrants"
             yield subject.finding("TS204", "warning", loop, words + more, remedy, ("taichi",))
 

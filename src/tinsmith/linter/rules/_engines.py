@@ -30,7 +30,7 @@ def atomics(subject: Subject) -> Iterator[Finding]:
             if not isinstance(spot.statement, ast.Expr) and dynamic(spot.loops):
                 # Integers of the forward pass are kept for a generated gradient; floats have none, and it says so.
                 engines = ENGINES if array in subject.integers else ()
-                words = f"uses what `{name}` returned: in a parallel loop that depends on who came first"
+                words = f"uses what `{name}` returned, which in a parallel loop depends on the order of the iterations"
                 remedy = "slot[i] = ...  # in integers, used in a later loop"
                 yield subject.finding("TS402", "warning", node, words, remedy, engines)
 

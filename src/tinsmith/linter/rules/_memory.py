@@ -24,9 +24,9 @@ def find_overwritten_reads(subject: Subject) -> Iterator[Finding]:
     changed = {name for name, roles in subject.roles.items() if roles.of("read") and roles.of("write", "add")}
     changed -= subject.integers | subject.inputs
     for name in sorted(changed):
-        found = subject.roles[name].find_overwritten(subject.needs.reads[name])
-        if found is not None:
-            yield _report_overwritten_read(subject, name, *found)
+        overwritten = subject.roles[name].find_overwritten(subject.needs.reads[name])
+        if overwritten is not None:
+            yield _report_overwritten_read(subject, name, *overwritten)
 
 
 def _report_overwritten_read(subject: Subject, name: str, read: Access, change: Access) -> Finding:
@@ -205,7 +205,7 @@ def _racing_pair(subject: Subject, name: str, roles: Roles) -> Finding | None:
                 words = f"stores what another parallel iteration reads in line {line}: that of `{variable}` {count:+d}"
                 order = f"{subject.module_name}.loop_config(serialize=True)"
                 remedy = f"{order}  # before the loop, or an inner loop: for _ in range(1):"
-                return _at(subject, "TS106", change, f"{words}. Which comes first is chance", remedy)
+                return _at(subject, "TS106", change, f"{words}: {_BY_ORDER}", remedy)
             words = f"stores to the element of `{label}` that another parallel iteration changes in line {line}"
             return _at(subject, "TS105", change, f"{words}: {_BY_ORDER}", f"{label}[...] += ...")
     return None
@@ -239,9 +239,9 @@ def state_of_the_outermost_loop(subject: Subject) -> Iterator[Finding]:
     if not subject.is_kernel:
         return
     for name, roles in subject.roles.items():
-        found = None if name in subject.integers else roles.find_carried()
-        if found is not None:
-            use, change = found
+        carried = None if name in subject.integers else roles.find_carried()
+        if carried is not None:
+            use, change = carried
             words = f"hands `{subject.label(name)}` from one iteration of the outermost loop to the next"
             more = f" (used in line {use.node.lineno}): {BOTH} do not reverse that loop"
             yield _at(subject, "TS108", change, words + more, "for _ in range(1):  # around the loop", ENGINES)

@@ -109,15 +109,15 @@ def _is_cast(node: ast.AST, subject: Subject) -> bool:
 def _reads_floats(node: ast.AST, subject: Subject, types: Types) -> bool:
     arguments = node.args[:1] if isinstance(node, ast.Call) else []
     names = {name for one in arguments for name in names_in(one)}
-    return any(name in subject.floats or types.found.get(name) == "float" for name in names)
+    return any(name in subject.floats or types.by_name.get(name) == "float" for name in names)
 
 
 def _inside_indices(subject: Subject) -> set[int]:
-    found: set[int] = set()
+    inside: set[int] = set()
     for node in subject.source.nodes:
         if isinstance(node, ast.Subscript):
-            found |= {id(one) for one in walk(node.slice)}
-    return found
+            inside |= {id(one) for one in walk(node.slice)}
+    return inside
 
 
 # Slopes -------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ def _root(subject: Subject, node: ast.Call, spot: Spot, types: Types) -> Iterato
     argument = node.args[0]
     if _is_kept_away(argument) or any(names_in(argument) & names_in(guard) for guard in spot.guards):
         return
-    if not (names_in(argument) & (subject.floats | types.found.keys())):
+    if not (names_in(argument) & (subject.floats | types.by_name.keys())):
         return
     words = f"the slope of `{subject.text(node)}` is not finite where its argument is {_SINGULAR[name]}"
     remedy = f"{name}({subject.text(argument)} + 1e-12)" if name in ("sqrt", "log", "rsqrt") else ""

@@ -115,8 +115,8 @@ class _Certain:
         return [self._range(ends, scope) for ends in range_bounds(counted)]
 
     def _bound_list(self, parts: Sequence[ast.expr]) -> Range:
-        found = [self._affine(part, {}) for part in parts]
-        numbers = [one.constant for one in found if one is not None and not one.terms]
+        sums = [self._affine(part, {}) for part in parts]
+        numbers = [one.constant for one in sums if one is not None and not one.terms]
         if not numbers or len(numbers) < len(parts):
             return _UNKNOWN
         return Range(AffineIndex(constant=min(numbers)), AffineIndex(constant=max(numbers)), True)
@@ -175,11 +175,11 @@ class _Certain:
             return None
         least = greatest = AffineIndex(constant=index.constant)
         for atom, factor in index.terms.items():
-            found = scope.get(atom)
-            if found is None:
+            values = scope.get(atom)
+            if values is None:
                 least, greatest = (end.plus(AffineIndex({atom: factor})) for end in (least, greatest))
                 continue
-            low, high = (found.least, found.greatest) if factor > 0 else (found.greatest, found.least)
+            low, high = (values.least, values.greatest) if factor > 0 else (values.greatest, values.least)
             if low is None or high is None or any(name in scope for end in (low, high) for name in end.terms):
                 return None  # a range that moves with another loop: not all of its ends meet
             least, greatest = least.plus(low.times(factor)), greatest.plus(high.times(factor))
@@ -270,16 +270,16 @@ def _text(index: AffineIndex) -> str:
 def _shapes(subject: Subject) -> dict[str, tuple[AffineIndex | None, ...]]:
     """Sizes of arrays that are indexed from 0 on, by axis: by the spec, of a field as it is, or symbols."""
     items = {item.name: item for item in (subject.spec.items if subject.spec else ())}
-    found: dict[str, tuple[AffineIndex | None, ...]] = {}
+    shapes: dict[str, tuple[AffineIndex | None, ...]] = {}
     for name in sorted(subject.arrays):
         declared = subject.declared.get(name)
         if name in items:
-            found[name] = _of_item(items[name])
+            shapes[name] = _of_item(items[name])
         elif declared is not None and declared.kind == "array":
-            found[name] = tuple(AffineIndex({f"{name}.shape[{axis}]": 1}) for axis in range(_rank(subject, name)))
+            shapes[name] = tuple(AffineIndex({f"{name}.shape[{axis}]": 1}) for axis in range(_rank(subject, name)))
         elif declared is None or name in subject.labels:
-            found[name] = _of_field(subject, name)
-    return found
+            shapes[name] = _of_field(subject, name)
+    return shapes
 
 
 def _of_item(item: Item) -> tuple[AffineIndex | None, ...]:

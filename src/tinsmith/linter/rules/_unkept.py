@@ -165,5 +165,5 @@ def _moving(loops: tuple[Loop, ...]) -> frozenset[str]:
     """Names whose values differ between iterations of inner loops."""
     targets = [loop.target for loop in loops if isinstance(loop, ast.For)]
     stored = (one for loop in loops for one in walk(loop) if isinstance(one, ast.Name))
-    found = {one.id for one in stored if isinstance(one.ctx, ast.Store)}
-    return frozenset().union(found, *map(names_in, targets))
+    assigned = {one.id for one in stored if isinstance(one.ctx, ast.Store)}
+    return frozenset().union(assigned, *map(names_in, targets))

@@ -153,8 +153,8 @@ def _pulled_back(
     seeds = [cotangents[name].to("cpu", after[name].dtype) for name in reached]
     if not outputs or not leaves:
         return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
-    found = torch.autograd.grad(outputs, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
-    return dict(zip(leaves, found, strict=True))
+    gradients = torch.autograd.grad(outputs, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
+    return dict(zip(leaves, gradients, strict=True))
 
 
 def _fitting(kernel: nodes.Kernel, array: nodes.Array, arrays: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -178,7 +178,7 @@ def _entries(
     kernel: nodes.Kernel, arguments: Mapping[str, Argument], precision: Precision
 ) -> dict[tuple[str, tuple[int, ...]], Number]:
     """Every number of every argument, by name and entry."""
-    found: dict[tuple[str, tuple[int, ...]], Number] = {}
+    entries: dict[tuple[str, tuple[int, ...]], Number] = {}
     for name, (kind, dims) in kernel.arguments.items():
         if name not in arguments:
             raise ArgumentError(
@@ -186,8 +186,8 @@ def _entries(
             )
         given = _tensor(arguments[name], kind)
         for entry in itertools.product(*map(range, dims)):
-            found[name, entry] = _number(given[entry], kind, precision)
-    return found
+            entries[name, entry] = _number(given[entry], kind, precision)
+    return entries
 
 
 def _tensor(given: Argument, kind: str) -> torch.Tensor:

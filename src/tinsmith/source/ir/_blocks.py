@@ -29,13 +29,13 @@ def iteration_number(names: Sequence[str], bounds: Bounds) -> nodes.Expr:
         Local(name='i', type='i32')
     """
     zero = nodes.Const(0, "i32")
-    found: nodes.Expr | None = None
+    number: nodes.Expr | None = None
     for name, (first, end) in zip(names, bounds, strict=True):
         here: nodes.Expr = nodes.Local(name, "i32")
         size = end if first == zero else nodes.Binary("-", end, first, "i32")
         here = here if first == zero else nodes.Binary("-", here, first, "i32")
-        found = here if found is None else nodes.Binary("+", nodes.Binary("*", found, size, "i32"), here, "i32")
-    return zero if found is None else found
+        number = here if number is None else nodes.Binary("+", nodes.Binary("*", number, size, "i32"), here, "i32")
+    return zero if number is None else number
 
 
 def _parallel(low: Lowering, name: str) -> nodes.For:

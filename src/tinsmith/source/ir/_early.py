@@ -30,7 +30,7 @@ def plan_early_returns(low: Lowering, function: Callable[..., Any], tree: ast.Fu
         annotation
     )
     if kind is None:
-        raise Misfit(f"an early return of `{function.__name__}`, whose result is no number")
+        raise Misfit(f"an early return of `{function.__name__}`, whose result is not a number")
     return Early(done, low.state.bind("result", nodes.Const(types.zero(kind), kind)))
 
 

@@ -109,20 +109,20 @@ def _slice(value: Matrix, indices: list[Any]) -> Matrix:
     return Matrix(kept, tuple(value[index] for index in chosen))
 
 
-def read(low: Lowering, found: Any) -> Any:
+def read(low: Lowering, value: Any) -> Any:
     """The value of a place: an entry by an index that only the run knows is selected."""
-    if not isinstance(found, Picked):
-        return found
-    entries = found.matrix.indices
-    result = found.matrix.entries[-1]
+    if not isinstance(value, Picked):
+        return value
+    entries = value.matrix.indices
+    result = value.matrix.entries[-1]
     for index in reversed(entries[:-1]):
-        result = nodes.Select(hits(low, found, index), found.matrix[index], result, result.type)
+        result = nodes.Select(hits(low, value, index), value.matrix[index], result, result.type)
     return result
 
 
-def hits(low: Lowering, found: Picked, index: tuple[int, ...]) -> Scalar:
+def hits(low: Lowering, picked: Picked, index: tuple[int, ...]) -> Scalar:
     """Whether it is this entry that the run's index means."""
-    tests = [low.ops.binary("==", wanted, k) for wanted, k in zip(found.index, index, strict=True)]
+    tests = [low.ops.binary("==", wanted, k) for wanted, k in zip(picked.index, index, strict=True)]
     tests = [test for test in tests if test is not True]
     if any(test is False for test in tests):
         return nodes.Const(False, "u1")

@@ -14,12 +14,12 @@ from ._values import ArrayValue
 
 
 class Fields:
-    """The fields of one kernel. `found` are the engine's objects, by the array's name."""
+    """The fields of one kernel. `objects` are the engine's objects, by the array's name."""
 
     def __init__(self, engine: Engine, state: State) -> None:
         self.engine = engine
         self.state = state
-        self.found: dict[str, Any] = {}
+        self.objects: dict[str, Any] = {}
         self._names: dict[int, str] = {}
 
     def array(self, field: Any, label: str) -> ArrayValue:
@@ -32,7 +32,7 @@ class Fields:
             name = self.state.fresh(re.sub(r"\W+", "_", label.removeprefix("self.")).strip("_") or "field")
             kind = NAMES[facts.dtype]
             self._names[facts.key] = name
-            self.found[name] = field
+            self.objects[name] = field
             offset = facts.offset if any(facts.offset) else ()
             self.state.arrays[name] = nodes.Array(name, kind, len(facts.shape), facts.element, label, offset)
         array = self.state.arrays[self._names[facts.key]]

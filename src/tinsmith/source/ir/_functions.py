@@ -60,7 +60,7 @@ def inline_call(
     try:
         low.run(source.tree.body)
     except Exception as reason:
-        # an engine's own function is told by the user's call of it: what stops inside is no line of the user's
+        # For a function of the engine, the error names the line of the user's call, not one inside the engine.
         if not is_library or state.frames[-2].is_library or not _is_followed_no_further(reason):
             raise
         words = f"`{ast.unparse(node)}`, a function of {low.engine.name}'s own that cannot be followed"

@@ -38,7 +38,7 @@ def lower(
         arguments: its scalar, vector and matrix parameters: type and element dims.
         templates: values of its other parameters.
         owner: the object that the kernel's first parameter is, for a method.
-        defaults: types of literals; the started engine's own where none are told.
+        defaults: types of literals; the started engine's own where none are given.
 
     Raises:
         NotCovered: the kernel uses what the front end does not know.

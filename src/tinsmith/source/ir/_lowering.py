@@ -1,6 +1,6 @@
 """The state of a kernel's lowering, and how it goes from node to node.
 
-What each kind of node means is told in the files that `Handlers` come from; they know this one, and this one none of
+What each kind of node means is written in the files that `Handlers` come from; they know this one, and this one none of
 them.
 """
 
@@ -86,7 +86,7 @@ class Lowering:
         state = self.state
         kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, tuple(state.body))
         kernel = replace(with_cells(kernel, frozenset(state.cells)), block_memory=state.block_memory)
-        return Lowered(replace(kernel, body=walk.number_statements(kernel.body)), self.fields.found)
+        return Lowered(replace(kernel, body=walk.number_statements(kernel.body)), self.fields.objects)
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression."""
@@ -137,11 +137,11 @@ class Lowering:
             self._sources[function] = _of_library(function) if self.engine.owns(function) else read(function)
         return self._sources[function]
 
-    def fact(self, told: Callable[[_Node], _Fact], node: _Node) -> _Fact:
-        """What `told` tells of a node, worked out once: an unrolled loop's body is lowered many times."""
-        key = (told, node)
+    def fact(self, describe: Callable[[_Node], _Fact], node: _Node) -> _Fact:
+        """`describe(node)`, called once for each node: an unrolled loop's body is lowered many times."""
+        key = (describe, node)
         if key not in self._facts:
-            self._facts[key] = told(node)
+            self._facts[key] = describe(node)
         return self._facts[key]
 
     def run(self, body: list[ast.stmt]) -> None:

@@ -1,7 +1,7 @@
 """Whether the calls of a statement leave memory and the caller's locals as they are.
 
 Then its parts may be worked out in any order, and what is used several times may be put in a local. Where
-that cannot be told, the answer is no.
+that is not known, the answer is no.
 """
 
 from __future__ import annotations

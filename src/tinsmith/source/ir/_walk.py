@@ -151,10 +151,10 @@ def with_bodies(
 
 def rewrite(body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]) -> tuple[nodes.Stmt, ...]:
     """Statements in which several, or none, stand for each: what is inside one changes before it does."""
-    found: list[nodes.Stmt] = []
+    statements: list[nodes.Stmt] = []
     for one in body:
-        found += change(with_bodies(one, lambda inner: rewrite(inner, change)))
-    return tuple(found)
+        statements += change(with_bodies(one, lambda inner: rewrite(inner, change)))
+    return tuple(statements)
 
 
 def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
@@ -252,5 +252,5 @@ def transform(
     after: Callable[[nodes.Stmt], nodes.Stmt] = lambda one: one,
 ) -> nodes.Stmt:
     """A statement with every expression in it changed, and then every statement."""
-    found = with_expressions(statement, expression)
-    return after(with_bodies(found, lambda body: tuple([transform(one, expression, after) for one in body])))
+    rewritten = with_expressions(statement, expression)
+    return after(with_bodies(rewritten, lambda body: tuple([transform(one, expression, after) for one in body])))

@@ -46,8 +46,8 @@ def sequential(
         NotCovered: one whose value has a gradient changes what other parallel iterations change too.
     """
     loaded = frozenset(load.array for load in loads_in(steps))
-    found = _Sequential(loaded, _used_in_order(steps), arrays, own, names, path, races)
-    return InOrder(found.block(steps), found.unknown)
+    ordering = _Sequential(loaded, _used_in_order(steps), arrays, own, names, path, races)
+    return InOrder(ordering.block(steps), ordering.unknown)
 
 
 def _used_in_order(steps: Sequence[Step]) -> frozenset[str]:
@@ -85,10 +85,10 @@ class _Sequential:
         self.unknown: dict[str, NotCovered] = {}
 
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        found: list[Step] = []
+        ordered: list[Step] = []
         for step in steps:
-            found += self.atomic(step) if isinstance(step, nodes.Atomic) else [with_bodies(step, self.block)]
-        return tuple(found)
+            ordered += self.atomic(step) if isinstance(step, nodes.Atomic) else [with_bodies(step, self.block)]
+        return tuple(ordered)
 
     def atomic(self, one: nodes.Atomic) -> Sequence[Step]:
         if is_mere_sum(one) and one.array not in self.in_order:
@@ -110,7 +110,7 @@ class _Sequential:
         ]
 
     def expand_shared_atomic(self, one: nodes.Atomic) -> list[Step]:
-        """An atomic on what other parallel iterations change too: its result depends on who came first."""
+        """An atomic on what other parallel iterations change too: its result depends on their order."""
         kind = self.arrays[one.array].type
         before: list[Step] = []
         if one.result is not None:
@@ -136,9 +136,9 @@ class _Sequential:
 def unread(body: Sequence[Step]) -> set[int]:
     """Numbers of stores of a frame after which it does not read the array: it need not make and undo them."""
     loops = [one for one in frame_steps(body) if isinstance(one, Loop)]
-    loaded, found = {one.array for loop in loops for one in (*loads_in(loop.body), *stores_in(loop.body))}, set[int]()
+    loaded, numbers = {one.array for loop in loops for one in (*loads_in(loop.body), *stores_in(loop.body))}, set[int]()
     for step in reversed([*frame_steps(body)]):
         if isinstance(step, nodes.Store) and step.array not in loaded:
-            found.add(step.number)
+            numbers.add(step.number)
         loaded = loaded | {load.array for load in loads_in([step])}
-    return found
+    return numbers

@@ -67,26 +67,26 @@ def _carry_back(body: Sequence[Step], members: set[str], weights: dict[str, int]
 
     Empty where a step's own partial sum is reached otherwise than once.
     """
-    found = dict(weights)
+    counts = dict(weights)
     for step in reversed(body):
         if isinstance(step, nodes.Assign) and step.name in members:
             source = _addend(step.value, members)
-            if source is None or found.pop(step.name, 0) != 1:
+            if source is None or counts.pop(step.name, 0) != 1:
                 return {}
-            found[source] = found.get(source, 0) + 1
+            counts[source] = counts.get(source, 0) + 1
         elif isinstance(step, Branch):
-            arms = [_carry_back(arm, members, found) for arm in (step.body, step.orelse)]
+            arms = [_carry_back(arm, members, counts) for arm in (step.body, step.orelse)]
             if arms[0] != arms[1]:
                 return {}
-            found = arms[0]
+            counts = arms[0]
         elif isinstance(step, Loop):
             for one in step.carried:
                 if one.last in members:
                     assert isinstance(one.first, nodes.Local)
-                    if found.pop(one.last, 0) != 1:
+                    if counts.pop(one.last, 0) != 1:
                         return {}
-                    found[one.first.name] = found.get(one.first.name, 0) + 1
-    return found
+                    counts[one.first.name] = counts.get(one.first.name, 0) + 1
+    return counts
 
 
 def _addend(expr: nodes.Expr, members: set[str]) -> str | None:
@@ -139,7 +139,7 @@ def _in_block(block: Sequence[Step], reads: Counter[str]) -> Iterator[tuple[int,
             if load is not None and (load.array, load.index, load.entry) == (step.array, step.index, step.entry):
                 yield step.number, name
         changed = {one.array for one in stores_in([step])}
-        sums = {name: found for name, found in sums.items() if found[0].array not in changed}
+        sums = {name: entry for name, entry in sums.items() if entry[0].array not in changed}
 
 
 def _mentions(step: Step) -> Iterator[str]:

@@ -79,7 +79,7 @@ def adjoint(
     counts = Counter(order)
     repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
     once = written_once([task.steps for task in tasks], [task.own for task in tasks], active, repeated)
-    found = []
+    reverses = []
     for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
         own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
         known = Given(task.kernel, number, task.steps, task.own, activity, task.names, own, once)
@@ -87,10 +87,10 @@ def adjoint(
         if has_checkpoints and one.taped:
             steps = split_into_blocks(task.steps, one.taped, activity, task.names, numbers)
             one = replace(reversed_task(replace(known, steps=steps)), taped=frozenset())
-        found.append(one)
-    turns = _turns(tasks, found, order, unchanged)
+        reverses.append(one)
+    turns = _turns(tasks, reverses, order, unchanged)
     program = _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
-    program = replace(program, has_long_tapes=any(one.taped for one in found))
+    program = replace(program, has_long_tapes=any(one.taped for one in reverses))
     _check_known(program, {name: reason for task in tasks for name, reason in task.unknown.items()})
     return program
 
@@ -121,20 +121,21 @@ class _Turn:
         number: of the task among those of the kernels; launches of one kernel share it.
         launch: the place of the launch.
         kept: arrays of which no later turn changes what this one reads.
+        reverse: the task's reverse.
         final: those of which the turn does not change it either: it reads what they hold in the end.
     """
 
     number: int
     launch: int
     task: Reversible
-    found: Reversed
+    reverse: Reversed
     kept: frozenset[str]
     final: frozenset[str]
 
 
 def _turns(
     tasks: Sequence[Reversible],
-    found: Sequence[Reversed],
+    reverses: Sequence[Reversed],
     order: Sequence[int],
     unchanged: Collection[Unchanged],
 ) -> list[_Turn]:
@@ -152,7 +153,7 @@ def _turns(
             number,
             launch,
             tasks[number],
-            found[number],
+            reverses[number],
             *(frozenset(one.get((launch, part), ())) for one in (kept, final)),
         )
         for launch, kernel in enumerate(order)
@@ -203,7 +204,7 @@ class _Assembly:
         stored = {store.array for kernel in kernels for store in walk.stores(kernel.body)}
         spoiled = frozenset(name for name in self.outputs if self.gradients.get(name) in stored)
         tasks = {turn.number: turn for turn in self.turns}.values()
-        notes = tuple(note for one in tasks for note in one.found.notes)
+        notes = tuple(note for one in tasks for note in one.reverse.notes)
         notes += tuple(
             dict.fromkeys(one.task.prelude.note for one in tasks if one.task.prelude and one.task.prelude.note)
         )
@@ -212,17 +213,17 @@ class _Assembly:
     def reverse(self, place: int) -> list[Action]:
         """The reverse of one turn, with its memory."""
         turn = self.turns[place]
-        found = turn.found
-        if not self.find_uses(found.kernel)[0]:
+        kernel_reverse = turn.reverse
+        if not self.find_uses(kernel_reverse.kernel)[0]:
             return []
         actions = self.prepare(place)
-        if found.reserve is not None:
-            actions.append(self.assign_memory(found.reserve, place, f"count_{turn.number}", actions))
-        run = self.run(found.kernel, place, found.state, str(turn.number), actions)
+        if kernel_reverse.reserve is not None:
+            actions.append(self.assign_memory(kernel_reverse.reserve, place, f"count_{turn.number}", actions))
+        run = self.run(kernel_reverse.kernel, place, kernel_reverse.state, str(turn.number), actions)
         return [*actions, run]
 
     def assign_memory(self, reserve: Reserve, place: int, mark: str, actions: list[Action]) -> Reserve:
-        """Room for tapes; the kernels that say how much are told their memory."""
+        """Room for tapes; the kernels that say how much are given their memory."""
         turn = self.turns[place]
 
         def assign(run: Run) -> Run:
@@ -261,7 +262,7 @@ class _Assembly:
                 memory[name] = f"{name}@{mark}"
                 actions.append(self.copy_initial(name, place, memory[name]))
             elif name in self.made:
-                is_settled = name in turn.found.settled
+                is_settled = name in turn.reverse.settled
                 is_kept = name in turn.kept and (is_settled or name not in turn.task.changed)
                 memory[name] = self.at(name, place + 1 if is_settled else place, is_kept=is_kept)
             elif name in self.arrays and not self.arrays[name].label:
@@ -272,11 +273,11 @@ class _Assembly:
 
     def find_uses(self, kernel: nodes.Kernel) -> tuple[set[str], set[str]]:
         """Arrays that a kernel changes, and all whose elements it uses. Launches of one kernel ask again."""
-        found = self.known_uses.get(kernel)
-        if found is None:
+        uses = self.known_uses.get(kernel)
+        if uses is None:
             stored = {one.array for one in walk.stores(kernel.body)}
-            found = self.known_uses[kernel] = stored, walk.find_touched(kernel.body)
-        return found
+            uses = self.known_uses[kernel] = stored, walk.find_touched(kernel.body)
+        return uses
 
     def has_changed(self, name: str, place: int) -> bool:
         """Whether an array has been changed when a turn begins."""
@@ -327,17 +328,17 @@ class _Assembly:
         for turn in self.turns[:last]:
             self.final[turn.number] = self.final.get(turn.number, self.made - self.cells) & turn.final
 
-    def find_needed(self, last: int, found: set[str]) -> set[str]:
+    def find_needed(self, last: int, arrays: set[str]) -> set[str]:
         """Arrays that must be run again for those that are replayed."""
         tasks = {turn.number: turn.task for turn in self.turns[:last]}
         while True:
-            more = set(found)
+            more = set(arrays)
             for number, task in tasks.items():
-                body = self.wanted_of(task, number, found)
+                body = self.wanted_of(task, number, arrays)
                 more |= walk.reads(body) & self.made - self.final[number]
-            if more == found:
-                return found
-            found = more
+            if more == arrays:
+                return arrays
+            arrays = more
 
     def wanted_of(self, task: Reversible, number: int, needed: AbstractSet[str]) -> tuple[nodes.Stmt, ...]:
         """The statements of a task that change what is `needed`."""

@@ -70,15 +70,15 @@ class _Walking:
     def through(self, body: Sequence[Step], paths: list[_Path]) -> list[_Path] | None:
         """The paths after steps; None where they are too many, or a factor may be too small or too large."""
         for step in body:
-            found: list[_Path] = []
+            extended: list[_Path] = []
             for path in paths:
                 more = self.step(step, path)
                 if more is None:
                     return None
-                found += more
-            if len(found) > MOST_PATHS:
+                extended += more
+            if len(extended) > MOST_PATHS:
                 return None
-            paths = found
+            paths = extended
         return paths
 
     def step(self, step: Step, path: _Path) -> list[_Path] | None:
@@ -107,14 +107,14 @@ class _Walking:
 
     def branch(self, step: Branch, path: _Path) -> list[_Path] | None:
         truth = self.truth(step.condition, path)
-        found: list[_Path] = []
+        extended: list[_Path] = []
         for holds, arm in ((True, step.body), (False, step.orelse)):
             if truth in (None, holds):
                 more = self.through(arm, [self.take_arm(step.condition, path, holds=holds)])
                 if more is None:
                     return None
-                found += more
-        return found
+                extended += more
+        return extended
 
     def truth(self, condition: nodes.Expr, path: _Path) -> bool | None:
         match condition:
@@ -138,14 +138,14 @@ class _Walking:
 def find_exit_conditions(loop: Loop, known: Mapping[str, Sequence[nodes.Expr]]) -> dict[str, bool]:
     """Conditions that end the loop wherever they hold, or wherever they do not, by the truth that ends it."""
     paths = None if loop.exit is None else _Walking(frozenset()).through(loop.body, [_Path(Ranges(known), {}, {}, {})])
-    found: dict[str, bool] = {}
+    conditions: dict[str, bool] = {}
     for step in steps_in(loop.body) if paths else ():
         name = step.condition.name if isinstance(step, Branch) and isinstance(step.condition, nodes.Local) else ""
         for ends in (True, False):
             where = [path.truths.get(loop.exit or "") for path in paths or () if path.truths.get(name) is ends]
             if where and all(where):
-                found[name] = ends
-    return found
+                conditions[name] = ends
+    return conditions
 
 
 def match_factor(expr: nodes.Expr, bound: Collection[str]) -> tuple[str, str, nodes.Expr | None] | None:

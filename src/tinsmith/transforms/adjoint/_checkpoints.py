@@ -44,11 +44,11 @@ class _Splitting:
         self.numbers = numbers
 
     def block(self, body: Sequence[Step]) -> tuple[Step, ...]:
-        found: list[Step] = []
+        steps: list[Step] = []
         for step in body:
             inside = with_bodies(step, self.block)
-            found += self.split(inside) if isinstance(inside, Loop) and inside.number in self.loops else [inside]
-        return tuple(found)
+            steps += self.split(inside) if isinstance(inside, Loop) and inside.number in self.loops else [inside]
+        return tuple(steps)
 
     def split(self, loop: Loop) -> list[Step]:
         """A loop over blocks, and what stands before it."""

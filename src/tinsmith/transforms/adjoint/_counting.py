@@ -22,14 +22,14 @@ Need = dict[str, nodes.Expr]
 
 def count_pushes(kept: Kept, names: Names) -> dict[str, int]:
     """Entries that each iteration of a loop puts on the tapes of numbers."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for kind in (
         *(names.types[name] for name in kept.heads),
         *("i32" for array in kept.logged if array not in kept.regular),
     ):
         key = tape_type(kind)
-        found[key] = found.get(key, 0) + 1
-    return found
+        counts[key] = counts.get(key, 0) + 1
+    return counts
 
 
 # A formula --------------------------------------------------------------------------------------
@@ -72,8 +72,8 @@ class Formula:
 
     def trips(self, loop: Loop) -> nodes.Expr | None:
         if loop.most is not None:
-            found = expand(loop.most, set(), self.definitions)
-            return found if found is not None and can_evaluate(found) else None
+            most = expand(loop.most, set(), self.definitions)
+            return most if most is not None and can_evaluate(most) else None
         if not loop.names or loop.exit is not None:
             return None
         bounds = [(expand(a, set(), self.definitions), expand(b, set(), self.definitions)) for a, b in loop.bounds]

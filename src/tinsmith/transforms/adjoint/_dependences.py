@@ -49,12 +49,12 @@ class _Use:
 
 def _uses_by_array(steps: Sequence[Step], task: int = 0, own: Collection[str] = frozenset()) -> dict[str, list[_Use]]:
     """Every use of each array by a task's steps; of those in `own`, no two parallel iterations use one element."""
-    found: dict[str, list[_Use]] = {}
+    uses: dict[str, list[_Use]] = {}
     known = whole_definitions(step_definitions(steps))
     for order, (of, loops) in enumerate(_accesses(steps, ())):
         index = tuple([affine(one, known) for one in of.index])
-        found.setdefault(of.array, []).append(_Use(of, index, loops, order, task, of.array in own))
-    return found
+        uses.setdefault(of.array, []).append(_Use(of, index, loops, order, task, of.array in own))
+    return uses
 
 
 def _accesses(
@@ -118,8 +118,8 @@ def _without(
         pairs = ((store, load) for load in loads for store in stores if not store.never_meets(load))
         return len(loads) + len(stores) == len(uses) and not any(is_dependence(*pair) for pair in pairs)
 
-    found = _uses_by_array(steps)
-    return frozenset(name for name in arrays if has_none(found.get(name, ())))
+    uses_by_array = _uses_by_array(steps)
+    return frozenset(name for name in arrays if has_none(uses_by_array.get(name, ())))
 
 
 # Written once -----------------------------------------------------------------------------------------
@@ -141,10 +141,10 @@ def written_once(
     """
     uses: dict[str, list[_Use]] = {}
     for number, (steps, arrays) in enumerate(zip(tasks, own, strict=True)):
-        for name, found in _uses_by_array(steps, number, arrays).items():
-            uses.setdefault(name, []).extend(found)
-    chosen = (found for name, found in uses.items() if name not in kept)
-    return frozenset(number for found in chosen for number in _firsts(found, repeated))
+        for name, array_uses in _uses_by_array(steps, number, arrays).items():
+            uses.setdefault(name, []).extend(array_uses)
+    chosen = (array_uses for name, array_uses in uses.items() if name not in kept)
+    return frozenset(number for array_uses in chosen for number in _firsts(array_uses, repeated))
 
 
 def _firsts(uses: Sequence[_Use], repeated: Collection[int]) -> Iterator[int]:
@@ -182,7 +182,7 @@ def unchanged_after(
     """
     tasks = [[_axes_by_array(task) for task in parts_of(kernel).tasks] for kernel in kernels]
     later: dict[str, Filed] = {}
-    found: set[Unchanged] = set()
+    unchanged: set[Unchanged] = set()
 
     def changes(array: str, known: Mapping[int, int]) -> bool:
         return array in later and any(True for _ in later[array].meeting(known))
@@ -198,13 +198,13 @@ def unchanged_after(
                 known = _evaluate_axes(axes, values)
                 later.setdefault(array, Filed()).add(tuple(known.items()), known, True)
             own = {array for array, known in read if array in kept and changes(array, known)}
-            found |= {(place, part, array, array not in own) for array in kept}
-    return frozenset(found)
+            unchanged |= {(place, part, array, array not in own) for array in kept}
+    return frozenset(unchanged)
 
 
 def _evaluate_axes(axes: _Axes, values: Mapping[nodes.Argument, int]) -> dict[int, int]:
-    found = {axis: index.value(values) for axis, index in axes.items()}
-    return {axis: number for axis, number in found.items() if number is not None}
+    numbers = {axis: index.value(values) for axis, index in axes.items()}
+    return {axis: number for axis, number in numbers.items() if number is not None}
 
 
 def _axes_by_array(task: Block) -> tuple[list[tuple[str, _Axes]], list[tuple[str, _Axes]]]:

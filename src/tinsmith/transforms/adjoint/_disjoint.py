@@ -59,9 +59,9 @@ def find_disjoint_arrays(tasks: Sequence[Sequence[Step]]) -> list[frozenset[str]
     changed = frozenset(one.array for steps in tasks for one in stores_in(steps))
     variables = _Variables(changed)
     uses = [_uses(steps, variables) for steps in tasks]
-    promised = [{use.place for use in found if use.is_promise} for found in uses]
+    promised = [{use.place for use in task_uses if use.is_promise} for task_uses in uses]
     everywhere = {place for places in promised for place in places if variables.is_known_everywhere(place)}
-    return [_never_shared(found, places | everywhere) for found, places in zip(uses, promised, strict=True)]
+    return [_never_shared(task_uses, places | everywhere) for task_uses, places in zip(uses, promised, strict=True)]
 
 
 def _uses(steps: Sequence[Step], variables: _Variables) -> list[_Use]:
@@ -91,12 +91,12 @@ class _Variables:
 
     Attributes:
         changed: arrays that a task of the op changes.
-        found: the variables of ranges: of parallel loops, and of loops inside, the outermost first.
+        names: the variables of ranges: of parallel loops, and of loops inside, the outermost first.
         everywhere: those whose range is the same in all tasks.
     """
 
     changed: frozenset[str]
-    found: dict[tuple[nodes.Expr, nodes.Expr, bool, int], str] = field(default_factory=dict)
+    names: dict[tuple[nodes.Expr, nodes.Expr, bool, int], str] = field(default_factory=dict)
     everywhere: set[str] = field(default_factory=set)
 
     def over(
@@ -104,12 +104,12 @@ class _Variables:
     ) -> nodes.Local:
         """The variable of a range; loops in one another over the same range have different ones."""
         for number in range(len(taken) + 1):
-            name = f"variable {len(self.found)}"
-            found = nodes.Local(self.found.setdefault((first, end, is_parallel, number), name), "i32")
-            if found.name == name and self.is_known_everywhere((first, end)):
+            name = f"variable {len(self.names)}"
+            variable = nodes.Local(self.names.setdefault((first, end, is_parallel, number), name), "i32")
+            if variable.name == name and self.is_known_everywhere((first, end)):
                 self.everywhere.add(name)
-            if found not in taken:
-                return found
+            if variable not in taken:
+                return variable
         raise AssertionError("more variables are taken than there are")
 
     def is_known_everywhere(self, place: Place) -> bool:
@@ -123,7 +123,7 @@ class _Variables:
     @property
     def inner(self) -> set[str]:
         """Variables of loops inside parallel ones."""
-        return {name for (_, _, is_parallel, _), name in self.found.items() if not is_parallel}
+        return {name for (_, _, is_parallel, _), name in self.names.items() if not is_parallel}
 
 
 @dataclass
@@ -189,29 +189,29 @@ class _Reading:
         """
         if not loop.names:
             return None
-        found = dict(names)
+        meanings = dict(names)
         for name, pair in zip(loop.names, loop.bounds, strict=True):
             first, end = (self.steady(bound, names) for bound in pair)
             if loop.exit is not None and not is_whole:
                 first = nodes.Local(name, "i32")
-            found[name] = self.variables.over(first, end, found.values(), is_parallel=loop.is_parallel)
-        return found
+            meanings[name] = self.variables.over(first, end, meanings.values(), is_parallel=loop.is_parallel)
+        return meanings
 
     def steady(self, expr: nodes.Expr, names: Mapping[str, nodes.Expr]) -> nodes.Expr:
         """An expression as far as it can be worked out from memory that does not change."""
         known = {name for name in self._locals(expr) if name not in self.definitions}
-        found = expand(expr, known, self.definitions)
-        return walk.substitute(expr if found is None else found, names)
+        expanded = expand(expr, known, self.definitions)
+        return walk.substitute(expr if expanded is None else expanded, names)
 
     def _locals(self, expr: nodes.Expr) -> set[str]:
         """Locals that an expression is made of, those behind definitions too."""
-        found, waiting = set[str](), walk.locals_in([expr])
+        reached, waiting = set[str](), walk.locals_in([expr])
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
+            if name not in reached:
+                reached.add(name)
                 waiting |= walk.locals_in([self.definitions[name]]) if name in self.definitions else set()
-        return found
+        return reached
 
     def place(self, index: Sequence[nodes.Expr], names: Mapping[str, nodes.Expr]) -> Place:
         return tuple(_in_order(self.steady(one, names)) for one in index)
@@ -313,11 +313,11 @@ class _Reading:
 
 def _in_order(expr: nodes.Expr) -> nodes.Expr:
     """A sum with its terms in one order: `start + j` and `j + start` are one place."""
-    found = affine(expr, {})
+    index = affine(expr, {})
     terms: list[tuple[nodes.Expr, int]] = []
-    for part, factor in found.terms.items():
+    for part, factor in index.terms.items():
         terms.append((nodes.Local(part, "i32") if isinstance(part, str) else part, factor))
-    total: nodes.Expr = nodes.Const(found.constant, "i32")
+    total: nodes.Expr = nodes.Const(index.constant, "i32")
     for part, factor in sorted(terms, key=repr):
         total = nodes.Binary("+", total, nodes.Binary("*", nodes.Const(factor, "i32"), part, "i32"), "i32")
     return total

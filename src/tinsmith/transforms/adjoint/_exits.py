@@ -38,12 +38,12 @@ def structurize_exits(body: Sequence[nodes.Stmt], names: Names) -> Structured:
 
 def _own(body: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
     """Statements of a loop's body, without those of loops inside it."""
-    found: list[nodes.Stmt] = []
+    statements: list[nodes.Stmt] = []
     for one in body:
-        found.append(one)
+        statements.append(one)
         if isinstance(one, nodes.If):
-            found += [*_own(one.body), *_own(one.orelse)]
-    return found
+            statements += [*_own(one.body), *_own(one.orelse)]
+    return statements
 
 
 @dataclass(frozen=True)

@@ -82,18 +82,18 @@ def _is_flop(expr: nodes.Expr) -> bool:
 
 
 def _operations_of(one: nodes.Stmt) -> int:
-    found = sum(_operation(part) for expr in walk.expressions(one) for part in walk.parts(expr))
+    count = sum(_operation(part) for expr in walk.expressions(one) for part in walk.parts(expr))
     match one:
         case nodes.Store():
-            return found + 1
+            return count + 1
         case nodes.Atomic():
-            return found + _ATOMIC
+            return count + _ATOMIC
         case nodes.Draw():
-            return found + _DRAW
+            return count + _DRAW
         case nodes.Decompose():
-            return found + _DECOMPOSITION
+            return count + _DECOMPOSITION
         case _:
-            return found
+            return count
 
 
 def _operation(expr: nodes.Expr) -> int:

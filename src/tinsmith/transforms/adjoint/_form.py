@@ -109,13 +109,13 @@ def frame_steps(body: Sequence[Step]) -> Iterator[Step]:
 
 def frame_locals(body: Sequence[Step]) -> list[str]:
     """Locals that a frame gives a value, in order; without loops' names and carried heads."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for one in frame_steps(body):
         if isinstance(one, nodes.Assign | nodes.Decompose):
-            found |= dict.fromkeys(walk.find_assigned(one))
+            names |= dict.fromkeys(walk.find_assigned(one))
         elif isinstance(one, Loop):
-            found |= dict.fromkeys(carried.last for carried in one.carried)
-    return list(found)
+            names |= dict.fromkeys(carried.last for carried in one.carried)
+    return list(names)
 
 
 def plain_steps(body: Sequence[Step]) -> Iterator[nodes.Assign | nodes.Decompose | nodes.Store | nodes.Atomic]:
@@ -162,22 +162,22 @@ def step_definitions(body: Sequence[Step]) -> Iterator[Definition]:
 
 def collect_locals(body: Sequence[Step]) -> set[str]:
     """Every local that steps give a value, and that loops among them have of their own."""
-    found: set[str] = set()
+    names: set[str] = set()
     for step in steps_in(body):
         if isinstance(step, Loop):
-            found |= {*step.names, *(name for one in step.carried for name in (one.head, one.last, one.cell))}
+            names |= {*step.names, *(name for one in step.carried for name in (one.head, one.last, one.cell))}
         elif not isinstance(step, Branch):
-            found.update(walk.find_assigned(step))
-    return found
+            names.update(walk.find_assigned(step))
+    return names
 
 
 def collect_expressions(body: Sequence[Step]) -> dict[str, list[nodes.Expr]]:
     """Every expression that a local is given: more than one where branches end with it."""
-    found: dict[str, list[nodes.Expr]] = {}
+    expressions: dict[str, list[nodes.Expr]] = {}
     for step in steps_in(body):
         if isinstance(step, nodes.Assign):
-            found.setdefault(step.name, []).append(step.value)
-    return found
+            expressions.setdefault(step.name, []).append(step.value)
+    return expressions
 
 
 def repeatable_definitions(steps: Iterable[Step], changed: Collection[str]) -> dict[str, nodes.Expr]:

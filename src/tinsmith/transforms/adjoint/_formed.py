@@ -138,9 +138,9 @@ class Forming:
 
     def bind_condition(self, condition: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
         """A condition that can be asked again when the frame is reversed."""
-        found = self.expression(condition, scope, line)
+        value = self.expression(condition, scope, line)
         return (
-            found if isinstance(found, nodes.Local | nodes.Const | nodes.Argument) else self.bind(found, "holds", line)
+            value if isinstance(value, nodes.Local | nodes.Const | nodes.Argument) else self.bind(value, "holds", line)
         )
 
     def bind(self, value: nodes.Expr, wish: str, line: int) -> nodes.Local:
@@ -207,8 +207,8 @@ class Forming:
         return (flat,), ((nodes.Const(0, "i32"), total),), before
 
     def bound_of(self, bound: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
-        found = self.expression(bound, scope, line)
-        return found if found.type == "i32" else nodes.Cast(found, "i32")
+        value = self.expression(bound, scope, line)
+        return value if value.type == "i32" else nodes.Cast(value, "i32")
 
     # Expressions ------------------------------------------------------------------------------
 

@@ -147,21 +147,21 @@ class FrameReversal(ABC):
 
     def forward(self, body: Sequence[Step]) -> Block:
         """Steps of a frame that is going to be reversed: its locals stay."""
-        found: Block = []
+        statements: Block = []
         for step in body:
             match step:
                 case nodes.Assign() | nodes.Decompose():
-                    found.append(step)
+                    statements.append(step)
                 case nodes.Store():
-                    found += self.save_overwritten(step)
+                    statements += self.save_overwritten(step)
                 case nodes.Atomic():
                     pass  # nobody reads what it changes: a read one has become a load and a store
                 case Branch():
                     then, other = (tuple(self.forward(part)) for part in (step.body, step.orelse))
-                    found.append(nodes.If(step.condition, then, other, step.line))
+                    statements.append(nodes.If(step.condition, then, other, step.line))
                 case Loop():
-                    found += self.forward_loop(step)
-        return found
+                    statements += self.forward_loop(step)
+        return statements
 
     def save_overwritten(self, store: nodes.Store) -> Block:
         """A store to a copy: what was there before is kept in a local."""
@@ -175,22 +175,22 @@ class FrameReversal(ABC):
 
     def backward(self, body: Sequence[Step]) -> Block:
         """The reverse of a frame's steps, the last first."""
-        found: Block = []
+        statements: Block = []
         for step in reversed(body):
             match step:
                 case nodes.Assign():
-                    found += self.reverse_assign(step)
+                    statements += self.reverse_assign(step)
                 case nodes.Decompose():
-                    found += self.reverse_decompose(step)
+                    statements += self.reverse_decompose(step)
                 case nodes.Store():
-                    found += self.reverse_store(step)
+                    statements += self.reverse_store(step)
                 case nodes.Atomic():
-                    found += self.reverse_atomic(step)
+                    statements += self.reverse_atomic(step)
                 case Branch():
-                    found.append(self.reverse_branch(step))
+                    statements.append(self.reverse_branch(step))
                 case Loop():
-                    found += self.reverse_loop(step)
-        return found
+                    statements += self.reverse_loop(step)
+        return statements
 
     def reverse_branch(self, step: Branch) -> nodes.Stmt:
         arms = []
@@ -230,10 +230,10 @@ class FrameReversal(ABC):
         seeds = [self.adjoint(name) if name in self.activity else zero for name in step.results]
 
         def reverse() -> Block:
-            found, adjoints = adjoint_of(step, seeds, self.names)
+            statements, adjoints = adjoint_of(step, seeds, self.names)
             for entry, adjoint in zip(step.matrix, adjoints, strict=True):
-                found += self.propagate_adjoint(entry, cast(adjoint, entry.type), None, step.line)
-            return found
+                statements += self.propagate_adjoint(entry, cast(adjoint, entry.type), None, step.line)
+            return statements
 
         return self.reverse_under_guard(step.results, reverse)
 
@@ -259,14 +259,14 @@ class FrameReversal(ABC):
         assert isinstance(expr, nodes.Unary | nodes.Binary | nodes.Cast), expr
         if isinstance(expr, nodes.Cast) and expr.keeps_bits:
             raise NotCovered("the bits of a number that has a gradient", line, f"{self.task.path}:{line}")
-        found: Block = []
+        statements: Block = []
         for slope in slopes(expr, expr if value is None else value):
             part = slope.of(seed)
             if slope.is_singular:
                 part = either(compare("!=", seed, constant(0, seed.type)), part, constant(0, part.type))
             if not is_constant(part, 0):
-                found += self.propagate_adjoint(slope.operand, part, None, line)
-        return found
+                statements += self.propagate_adjoint(slope.operand, part, None, line)
+        return statements
 
     def reverse_load(self, load: nodes.Load, seed: nodes.Local, line: int) -> Block:
         """A load hands its adjoint to the array's."""
@@ -291,17 +291,17 @@ class FrameReversal(ABC):
         return [nodes.If(compare("!=", local, constant(0, local.type)), (self.add(total.load, local),))]
 
     def reverse_store(self, store: nodes.Store) -> Block:
-        found: Block = []
+        statements: Block = []
         gradient = self.task.gradients.get(store.array)
         if gradient is not None and types.is_float(store.value.type):
             load = nodes.Load(gradient, store.index, store.entry, store.value.type)
-            found += self.propagate_stored(store, load)
+            statements += self.propagate_stored(store, load)
             if store.number not in self.task.once and store.number not in self.sums_in_place:
                 zero = constant(0, store.value.type)
-                found.append(nodes.Store(gradient, store.index, store.entry, zero, store.line))
+                statements.append(nodes.Store(gradient, store.index, store.entry, zero, store.line))
         if store.array in self.task.state and self.task.restores and store.number not in self._unread:
-            found.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
-        return found
+            statements.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
+        return statements
 
     def old_of(self, store: nodes.Store) -> nodes.Local:
         """The local that keeps what a store to a copy overwrites."""

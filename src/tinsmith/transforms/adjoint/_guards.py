@@ -48,11 +48,11 @@ class Guards:
 
     def beyond_path(self, names: Iterable[str]) -> Guard | None:
         """What must be taken besides the path for one of these adjoints not to be zero; None where all are zero."""
-        found = [self._of[name] for name in names if name in self._of]
-        if not found:
+        guards = [self._of[name] for name in names if name in self._of]
+        if not guards:
             return None
-        weakest = found[0]
-        for one in found[1:]:
+        weakest = guards[0]
+        for one in guards[1:]:
             weakest = _common(weakest, one)
         return weakest[len(_common(weakest, self.path)) :]
 
@@ -74,11 +74,11 @@ class Guards:
 
 def put_under(block: Sequence[nodes.Stmt], guard: Guard) -> list[nodes.Stmt]:
     """Statements that run where a guard holds."""
-    found = tuple(block)
-    for one in reversed(guard if found else ()):
-        body, orelse = (found, ()) if one.holds else ((), found)
-        found = (nodes.If(one.condition, body, orelse),)
-    return [*found]
+    guarded = tuple(block)
+    for one in reversed(guard if guarded else ()):
+        body, orelse = (guarded, ()) if one.holds else ((), guarded)
+        guarded = (nodes.If(one.condition, body, orelse),)
+    return [*guarded]
 
 
 def _common(one: Guard, other: Guard) -> Guard:

@@ -95,11 +95,11 @@ def plan_rerun(
     while chains:
         bound = find_dependents(loop.body, [one.head for one in chains])
         ends = {name: (names.fresh("ended", "u1"), truth) for name, truth in known_ends.items() if name in bound}
-        found = _in_stages(loop, _with_ends(loop.body, ends), chains, names, known)
-        if len(found[0]) == len(chains):
-            _, stages, rest = found
+        staged = _in_stages(loop, _with_ends(loop.body, ends), chains, names, known)
+        if len(staged[0]) == len(chains):
+            _, stages, rest = staged
             return Rerun(stages, rest, ends)
-        chains = found[0]  # the others go on a tape, so what depends on them alone is known
+        chains = staged[0]  # the others go on a tape, so what depends on them alone is known
     return None
 
 
@@ -129,7 +129,7 @@ def _in_stages(
 
 def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tuple[Step, ...]:
     """Steps in which conditions that end the loop are known without what they were worked out from."""
-    found: list[Step] = []
+    steps: list[Step] = []
     for step in body:
         if isinstance(step, nodes.Assign) and step.name in ends:
             ended, truth = ends[step.name]
@@ -137,29 +137,29 @@ def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tu
             step = replace(step, value=local if truth else nodes.Unary("not", local, "u1"))
         elif isinstance(step, Branch):
             step = replace(step, body=_with_ends(step.body, ends), orelse=_with_ends(step.orelse, ends))
-        found.append(step)
-    return tuple(found)
+        steps.append(step)
+    return tuple(steps)
 
 
 def find_dependents(body: Sequence[Step], heads: Collection[str]) -> frozenset[str]:
     """Locals that depend on what an iteration is handed: by their values, or by a branch that they stand in."""
-    found = set(heads)
-    _collect_dependents(body, found, is_bound=False)
-    return frozenset(found)
+    dependents = set(heads)
+    _collect_dependents(body, dependents, is_bound=False)
+    return frozenset(dependents)
 
 
-def _collect_dependents(body: Sequence[Step], found: set[str], *, is_bound: bool) -> None:
+def _collect_dependents(body: Sequence[Step], dependents: set[str], *, is_bound: bool) -> None:
     for step in body:
-        here = is_bound or not found.isdisjoint(locals_read(step))
+        here = is_bound or not dependents.isdisjoint(locals_read(step))
         if isinstance(step, Branch):
             for arm in (step.body, step.orelse):
-                _collect_dependents(arm, found, is_bound=here)
+                _collect_dependents(arm, dependents, is_bound=here)
         elif isinstance(step, Loop):
-            here = here or any(not found.isdisjoint(locals_read(one)) for one in steps_in(step.body))
+            here = here or any(not dependents.isdisjoint(locals_read(one)) for one in steps_in(step.body))
             if here:
-                found.update(one.last for one in step.carried)
+                dependents.update(one.last for one in step.carried)
         elif here:
-            found.update(walk.find_assigned(step))
+            dependents.update(walk.find_assigned(step))
 
 
 def split_steps(body: Sequence[Step], bound: Collection[str]) -> tuple[tuple[Step, ...], tuple[Step, ...]]:
@@ -221,10 +221,10 @@ class _Undoing:
                 continue
             if isinstance(step, Branch):
                 return self.undo_branch(step, body[:place], values)
-            found = self.undo_assign(step, values[step.name]) if isinstance(step, nodes.Assign) else None
-            if found is None:
+            earlier = self.undo_assign(step, values[step.name]) if isinstance(step, nodes.Assign) else None
+            if earlier is None:
                 return None
-            values = found
+            values = earlier
         return values
 
     def undo_assign(self, step: nodes.Assign, value: nodes.Expr) -> Values | None:

@@ -31,10 +31,10 @@ class Plain:
 
     def block(self, body: Sequence[Step], renamed: Renamed) -> Block:
         """Steps as statements. `renamed` learns what their locals are called."""
-        found: Block = []
+        statements: Block = []
         for step in body:
-            found += self.step(step, renamed)
-        return found
+            statements += self.step(step, renamed)
+        return statements
 
     def step(self, step: Step, renamed: Renamed) -> Block:
         match step:

@@ -47,11 +47,11 @@ def search_of(
     search = Search(task, kernel, arrays, names)
     writing = _Writing(search, kernel, names)
     keeps = search.candidates is not None
-    found = search.expand(writing.first_slot() if keeps else None)
+    expansion = search.expand(writing.first_slot() if keeps else None)
     reserve = writing.reserve() if keeps else None
-    prelude = Prelude(writing.build_kernel("winners", found.search), search.beside, reserve, note_of(search))
+    prelude = Prelude(writing.build_kernel("winners", expansion.search), search.beside, reserve, note_of(search))
     whole = replace(kernel, arrays=writing.all_arrays, arguments=writing.arguments)
-    return prelude, found, replace(whole, locals={**kernel.locals, **names.types})
+    return prelude, expansion, replace(whole, locals={**kernel.locals, **names.types})
 
 
 class _Writing:

@@ -55,7 +55,7 @@ def find_promised_arrays(steps: Sequence[Step], promises: Mapping[str, Promise])
     for one in (*loads_in(steps), *stores_in(steps)):
         uses.setdefault(one.array, {})[tuple(map(proof.steady, one.index))] = None
     variables = {*moving_variables(loop.names, loop.bounds)}
-    return frozenset(name for name, indices in uses.items() if variables <= proof.told_by([*indices]))
+    return frozenset(name for name, indices in uses.items() if variables <= proof.find_fixed_variables([*indices]))
 
 
 class _Proof:
@@ -67,18 +67,18 @@ class _Proof:
         self.promises = promises
         self.definitions = repeatable_definitions(steps_in(steps), {one.array for one in stores_in(steps)})
 
-    def told_by(self, indices: Sequence[Index]) -> set[str]:
+    def find_fixed_variables(self, indices: Sequence[Index]) -> set[str]:
         """Variables of the parallel loop that are equal wherever two of the indices name one element."""
-        found: set[str] = set()
+        variables: set[str] = set()
         axes = list(zip(*indices, strict=True))
         for _ in axes:  # what one axis tells may be what another one needs
             for axis in axes:
-                found |= self._told_by_axis(axis, found)
-        return found
+                variables |= self._fixed_by_axis(axis, variables)
+        return variables
 
-    def _told_by_axis(self, axis: Sequence[nodes.Expr], known: set[str]) -> set[str]:
+    def _fixed_by_axis(self, axis: Sequence[nodes.Expr], known: set[str]) -> set[str]:
         sums = [affine(one, {}) for one in axis]
-        found = {
+        variables = {
             name
             for name in self.loop.names
             if all(one.moves_with(name, is_invariant) and one.distance(sums[0]) == 0 for one in sums)
@@ -91,18 +91,18 @@ class _Proof:
             else:
                 rows = [row for one in sums for row in self._rows(one, array)]
             if len(rows) == len(sums):
-                found |= self._told_by_rows(rows, promise, known)
-        return found
+                variables |= self._fixed_by_rows(rows, promise, known)
+        return variables
 
-    def _told_by_rows(self, rows: Sequence[Index], promise: Promise, known: set[str]) -> set[str]:
+    def _fixed_by_rows(self, rows: Sequence[Index], promise: Promise, known: set[str]) -> set[str]:
         """What equal rows of a promised array tell."""
         if not promise.is_by_sample:
-            return self.told_by(rows)
+            return self.find_fixed_variables(rows)
         samples = [affine(one, {}) for one, *_ in rows]
         is_one = all(one.distance(samples[0]) == 0 for one in samples)
         if not is_one or not all(atom in known or is_invariant(atom) for atom in samples[0].terms):
             return set()  # samples have numbers of their own
-        return self.told_by([row[1:] for row in rows])
+        return self.find_fixed_variables([row[1:] for row in rows])
 
     def _number(self, index: AffineIndex, array: str) -> tuple[Index, int, int, tuple[object, ...]] | None:
         """Where an array's number is read that an index is a multiple of: with its factor, and what is added."""
@@ -143,14 +143,14 @@ class _Proof:
     @lazy
     def _loads(self) -> dict[tuple[str, Index], list[nodes.Load]]:
         """Loads of starts, counts and ends, by array and row."""
-        found: dict[tuple[str, Index], dict[nodes.Load, None]] = {}
+        loads_by_row: dict[tuple[str, Index], dict[nodes.Load, None]] = {}
         for one in loads_in(self.steps):
             load = self.steady(one)
             if isinstance(load, nodes.Load) and load.array in self.promises:
                 row = (*load.index, *_entry(load))
                 row = row if self.promises[load.array].kind == "offsets" else row[:-1]
-                found.setdefault((load.array, row), {})[load] = None
-        return {key: [*loads] for key, loads in found.items()}
+                loads_by_row.setdefault((load.array, row), {})[load] = None
+        return {key: [*loads] for key, loads in loads_by_row.items()}
 
     @lazy
     def _segments(self) -> dict[str, list[Index]]:
@@ -206,18 +206,18 @@ class _Proof:
         Promised numbers are different as numbers of 32 bits, and indices are such numbers.
         """
         known = {name for name in self._locals(expr) if name not in self.definitions}
-        found = expand(expr, known, self.definitions)
-        return _without_casts(expr if found is None else found)
+        expanded = expand(expr, known, self.definitions)
+        return _without_casts(expr if expanded is None else expanded)
 
     def _locals(self, expr: nodes.Expr) -> set[str]:
         """Locals that an expression is made of, those behind definitions too."""
-        found, waiting = set[str](), walk.locals_in([expr])
+        reached, waiting = set[str](), walk.locals_in([expr])
         while waiting:
             name = waiting.pop()
-            if name not in found:
-                found.add(name)
+            if name not in reached:
+                reached.add(name)
                 waiting |= walk.locals_in([self.definitions[name]]) if name in self.definitions else set()
-        return found
+        return reached
 
 
 def _without_casts(expr: nodes.Expr) -> nodes.Expr:
@@ -239,5 +239,5 @@ def _entry(load: nodes.Load) -> Index:
 def _part(loads: Sequence[nodes.Load], place: int) -> AffineIndex | None:
     """The first or second number of a row."""
     wanted = nodes.Const(place, "i32")
-    found = (one for one in loads if (*one.index, *_entry(one))[-1] == wanted)
-    return next((AffineIndex({one: 1}) for one in found), None)
+    matching = (one for one in loads if (*one.index, *_entry(one))[-1] == wanted)
+    return next((AffineIndex({one: 1}) for one in matching), None)

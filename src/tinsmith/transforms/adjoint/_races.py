@@ -1,6 +1,6 @@
 """Loop-carried dependences of a parallel loop: an iteration stores what another one reads, in no order.
 
-`y[i] = y[i - 1] + x[i]` has no derivative in a parallel loop, as its result depends on which iteration came first.
+`y[i] = y[i - 1] + x[i]` has no derivative in a parallel loop, as its result depends on the order of the iterations.
 Only what is certain is found: indices that differ by a distance, in iterations that both exist for arrays that are
 large enough, or one element that all iterations read and then store to, `y[0] = y[0] + x[i]`. Where a guard may keep
 iterations apart (`i % 2 == 0`, `mask[i]`), or indices are read from memory, nothing is said.
@@ -56,12 +56,12 @@ def find_races(
         return {}
     search = _Search(steps, loop)
     called = _source_names(loop, names)
-    found: dict[str, NotCovered] = {}
+    races: dict[str, NotCovered] = {}
     reached: list[_Access] = list(search.accesses(loop.body, search.bounds()))
     loads = [one for one in reached if isinstance(one.of, nodes.Load)]
     for place, change in enumerate(reached):
         array = change.of.array
-        if isinstance(change.of, nodes.Load) or array in found or array in own:
+        if isinstance(change.of, nodes.Load) or array in races or array in own:
             continue
         load = next((one for one in loads if one.of.array == array and search.is_race(change, one)), None)
         # A load after the store may be of a value that all iterations store alike.
@@ -70,8 +70,8 @@ def find_races(
         if load is not None and types.is_float(kernel.arrays[array].type):
             race = Race(_text(change, called), change.line, _text(load, called), load.line)
             words = f"`{race.read}`, which another iteration of the parallel loop changes"
-            found[array] = NotCovered(words, change.line, f"{kernel.path}:{change.line}", race)
-    return found
+            races[array] = NotCovered(words, change.line, f"{kernel.path}:{change.line}", race)
+    return races
 
 
 class _Search:
@@ -169,7 +169,7 @@ class _Search:
         """How much later, in each loop variable, the iteration is that changes what one reads; None if unknown."""
         if change.of.entry != load.of.entry or len(change.index) != len(load.index):
             return None
-        found: dict[str, AffineIndex] = {}
+        distances: dict[str, AffineIndex] = {}
         for mine, theirs in zip(change.index, load.index, strict=True):
             moving = [(atom, factor) for atom, factor in mine.terms.items() if atom in self.loop.names]
             gap = theirs.plus(mine, -1)
@@ -185,9 +185,9 @@ class _Search:
                 return None
             terms = {atom: count // factor for atom, count in gap.terms.items()}
             distance = AffineIndex(terms, gap.constant // factor)
-            if found.setdefault(variable, distance) != distance:
+            if distances.setdefault(variable, distance) != distance:
                 return None
-        return found
+        return distances
 
     def may_both_run(self, change: _Access, load: _Access, variable: str, distance: AffineIndex) -> bool:
         """Whether there is an iteration that makes the change, and the one at a distance before it that reads."""

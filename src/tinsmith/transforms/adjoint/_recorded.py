@@ -1,10 +1,10 @@
 """Records: what atomics returned in a parallel loop, kept by the forward pass so that others see the very same.
 
-An index that an atomic hands out (`k = atomic_add(count[None], 1)`) depends on who came first. A second run of the
-kernel, in a backward pass or for a tangent, hands out others. So a kernel becomes two: `recorded` keeps what its
-atomics returned in an array, and `replayed`, which derivatives are made of, takes it from there. Each run of each
-atomic has a place of its own in that array, which follows from sizes and arguments alone: a branch that is taken the
-other way in another kernel, for the last bit of a number, moves nobody else's.
+An index that an atomic hands out (`k = atomic_add(count[None], 1)`) depends on the order of the iterations. A second
+run of the kernel, in a backward pass or for a tangent, hands out others. So a kernel becomes two: `recorded` keeps
+what its atomics returned in an array, and `replayed`, which derivatives are made of, takes it from there. Each run of
+each atomic has a place of its own in that array, which follows from sizes and arguments alone: a branch that is taken
+the other way in another kernel, for the last bit of a number, moves nobody else's.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Records:
         """The kernel that writes what its atomics return into an array of this name, which nothing else has."""
 
         def change(one: nodes.Atomic, place: nodes.Load) -> Sequence[nodes.Stmt]:
-            found = nodes.Local(one.result or "", self.kernel.arrays[one.array].type)
-            return (one, nodes.Store(name, place.index, (), cast(found, self.type), one.line))
+            result = nodes.Local(one.result or "", self.kernel.arrays[one.array].type)
+            return (one, nodes.Store(name, place.index, (), cast(result, self.type), one.line))
 
         return self._rewrite(name, change)
 
@@ -76,13 +76,13 @@ class Records:
         self, name: str, loop: nodes.For, first: nodes.Expr, most: nodes.Expr, names: Names, change: Change
     ) -> tuple[nodes.Stmt, ...]:
         wanted = {one.number: one for one in _kept_of(self.kernel, loop)}
-        found: Slotted = assign_slots(loop.body, {key: one.result or "" for key, one in wanted.items()}, names)
+        slotted: Slotted = assign_slots(loop.body, {key: one.result or "" for key, one in wanted.items()}, names)
 
         def change_atomic(one: nodes.Atomic) -> Sequence[nodes.Stmt]:
-            return change(one, nodes.Load(name, (found.slots[one.number],), (), self.type))
+            return change(one, nodes.Load(name, (slotted.slots[one.number],), (), self.type))
 
         start = plus(first, times(place_of(loop.names, loop.bounds), most))
-        return (nodes.Assign(found.counter, start), *replace_statements(found.body, wanted, change_atomic))
+        return (nodes.Assign(slotted.counter, start), *replace_statements(slotted.body, wanted, change_atomic))
 
 
 def records_of(kernel: nodes.Kernel) -> Records | None:

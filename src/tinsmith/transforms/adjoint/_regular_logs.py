@@ -39,11 +39,13 @@ class LoggedStore:
         renamed = {name: names.local(name, "i32") for loop in self.loops for name in loop.names}
         index = tuple(walk.substitute(one, renamed) for one in self.store.index)
         old = walk.substitute(value, renamed)
-        found: nodes.Stmt = nodes.Store(self.store.array, index, self.store.entry, old, self.store.line)
+        statement: nodes.Stmt = nodes.Store(self.store.array, index, self.store.entry, old, self.store.line)
         for loop in reversed(self.loops):
             bounds = tuple((walk.substitute(a, renamed), walk.substitute(b, renamed)) for a, b in loop.bounds)
-            found = nodes.For(tuple(renamed[name].name for name in loop.names), bounds, (found,), line=loop.line)
-        return found
+            statement = nodes.For(
+                tuple(renamed[name].name for name in loop.names), bounds, (statement,), line=loop.line
+            )
+        return statement
 
 
 @dataclass(frozen=True)
@@ -61,12 +63,12 @@ def find_regular_log(loop: Loop, array: str) -> RegularLog | None:
         loop: the loop that logs.
         array: the array.
     """
-    found = _Finding(array, _definitions(loop.body), set(loop.names), frozenset(collect_locals(loop.body)))
-    if not found.block(loop.body, ()):
+    finding = _Finding(array, _definitions(loop.body), set(loop.names), frozenset(collect_locals(loop.body)))
+    if not finding.block(loop.body, ()):
         return None
     stores: dict[int, LoggedStore] = {}
     first: nodes.Expr = ZERO
-    for one, loops in found.stores:
+    for one, loops in finding.stores:
         place = ZERO
         count: nodes.Expr = ONE
         for inner in loops:
@@ -136,10 +138,10 @@ class _Finding:
     def steady(self, expr: nodes.Expr, known: set[str]) -> nodes.Expr | None:
         """An expression in terms of what is known outside, and of some loops' variables."""
         outside = (walk.locals_in([expr]) | self.around) - self.inside
-        found = expand(expr, known | outside | self.outside, self.definitions)
-        if found is None or walk.reads_memory(found):
+        expanded = expand(expr, known | outside | self.outside, self.definitions)
+        if expanded is None or walk.reads_memory(expanded):
             return None
-        return found if walk.locals_in([found]).isdisjoint(self.inside - known) else None
+        return expanded if walk.locals_in([expanded]).isdisjoint(self.inside - known) else None
 
     def store(self, store: nodes.Store, loops: tuple[Loop, ...]) -> bool:
         """Whether the elements of a store follow from the loops' variables, no two iterations storing to one."""

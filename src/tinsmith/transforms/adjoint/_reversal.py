@@ -72,15 +72,15 @@ class Reversal(FrameReversal):
         renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
 
         def head(inner: Renamed) -> Block:
-            found: Block = []
+            statements: Block = []
             for name in kept.heads:
                 now = inner[name]
                 assert isinstance(now, nodes.Local)
-                found += self.tapes.push(now)
+                statements += self.tapes.push(now)
             for array in kept.logged:
                 if array not in kept.regular:
-                    found += self.tapes.push(self.tapes.top_of(self.task.arrays[array]))
-            return found
+                    statements += self.tapes.push(self.tapes.top_of(self.task.arrays[array]))
+            return statements
 
         trips = self.trips.get(loop.number)
         ends = self.ends[loop.number]
@@ -88,16 +88,16 @@ class Reversal(FrameReversal):
         begun += [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in ends.values()]
 
         def tail(inner: Renamed) -> Block:
-            found: Block = []
+            statements: Block = []
             if trips is not None:
-                found.append(nodes.Assign(trips, plus(nodes.Local(trips, "i32"), constant(1, "i32"))))
+                statements.append(nodes.Assign(trips, plus(nodes.Local(trips, "i32"), constant(1, "i32"))))
             for array, log in kept.regular.items():
                 top = self.tapes.top_of(self.task.arrays[array])
-                found.append(nodes.Assign(top.name, plus(top, walk.substitute(log.count, inner))))
+                statements.append(nodes.Assign(top.name, plus(top, walk.substitute(log.count, inner))))
             for condition, (ended, truth) in ends.items():
                 held = walk.substitute(nodes.Local(condition, "u1"), inner)
-                found.append(nodes.Assign(ended, held if truth else nodes.Unary("not", held, "u1")))
-            return found
+                statements.append(nodes.Assign(ended, held if truth else nodes.Unary("not", held, "u1")))
+            return statements
 
         return [*begun, *plain.loop(loop, renamed, head, tail)]
 
@@ -144,20 +144,20 @@ class Reversal(FrameReversal):
         body = [*self.given_back(loop), *forward, *inner.backwards, *last]
         is_ordered = bool(heads or logged or moved)
         is_ordered |= overwrites(loop, self.task.gradients, self.task.once | self.find_unordered_sums(loop))
-        found: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
-        found.append(self.backwards(loop, body, is_ordered=is_ordered))
+        statements: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
+        statements.append(self.backwards(loop, body, is_ordered=is_ordered))
         for one in active:
-            found += self.propagate_adjoint(one.first, self.adjoint(one.last))
-        return found
+            statements += self.propagate_adjoint(one.first, self.adjoint(one.last))
+        return statements
 
     def rerun(self, rerun: Rerun) -> Block:
         """An iteration run forward whose heads are worked out backwards, by what does not depend on them."""
-        found: Block = []
+        statements: Block = []
         for stage in rerun.stages:
-            found += self.forward(stage.steps)
-            found += [statement for one in stage.inverses for statement in one.statements]
+            statements += self.forward(stage.steps)
+            statements += [statement for one in stage.inverses for statement in one.statements]
         never = [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in rerun.ends.values()]
-        return [*found, *self.forward(rerun.rest), *never]
+        return [*statements, *self.forward(rerun.rest), *never]
 
     def find_unordered_sums(self, loop: Loop) -> set[int]:
         """Sums in place on arrays that a loop reads for nothing else: what goes back through them has no order."""
@@ -215,31 +215,31 @@ class Reversal(FrameReversal):
         return tuple(sorted(stored))
 
     def _outer_adjoints(self, own: set[str]) -> set[str]:
-        found = {adjoint for local, adjoint in self.adjoints.items() if local not in own}
-        return found | {total.local for frame in self.sums.frames for total in frame.totals}
+        adjoints = {adjoint for local, adjoint in self.adjoints.items() if local not in own}
+        return adjoints | {total.local for frame in self.sums.frames for total in frame.totals}
 
     def given_back(self, loop: Loop) -> Block:
         """The head of a reversed iteration: what was kept, the latest first, and memory as it was."""
         kept = self.kept[loop.number]
-        found: Block = []
+        statements: Block = []
         for array in reversed(kept.logged):
             tape = self.tapes.for_array(self.task.arrays[array])
             if array in kept.regular:
-                found += self.put_back(tape, kept.regular[array])
+                statements += self.put_back(tape, kept.regular[array])
                 continue
             mark = nodes.Local(self.names.fresh(f"mark_{array}", "i32"), "i32")
-            found += [*self.tapes.pop(mark), *self.tapes.undo(tape, mark)]
+            statements += [*self.tapes.pop(mark), *self.tapes.undo(tape, mark)]
         for name in reversed(kept.heads):
-            found += self.tapes.pop(nodes.Local(name, self.names.types[name]))
-        return found
+            statements += self.tapes.pop(nodes.Local(name, self.names.types[name]))
+        return statements
 
     def put_back(self, tape: Tape, log: RegularLog) -> Block:
         """What an iteration overwrote, from a regular log."""
         top = nodes.Local(tape.top, "i32")
-        found: Block = [nodes.Assign(tape.top, minus(top, log.count))]
+        statements: Block = [nodes.Assign(tape.top, minus(top, log.count))]
         for one in reversed([*log.stores.values()]):
-            found.append(one.undo(nodes.Load(tape.array, (tape.slot(one.place),), (), tape.type), self.names))
-        return found
+            statements.append(one.undo(nodes.Load(tape.array, (tape.slot(one.place),), (), tape.type), self.names))
+        return statements
 
     def backwards(self, loop: Loop, body: Block, *, is_ordered: bool) -> nodes.Stmt:
         """The loop around reversed iterations."""

@@ -93,13 +93,13 @@ def reversibles(
         own = [find_owned(form) for form in forms]
         activities = wanted.activities(forms, [source for source, _, _ in plain])
         extremes = [{*filter(one.has_array, names)} for one, names in zip(activities, extremes, strict=True)]
-    found: list[Reversible] = []
+    tasks: list[Reversible] = []
     for number, (source, kernel, statements) in enumerate(plain):
         making = _Making(source, places[number], statements, adjoints, marks[number])
-        found += making.expand_extremes(kernel, extremes[number], own[number])
-    disjoint = find_disjoint_arrays([task.steps for task in found])
-    disjoint = [one | find_promised_arrays(task.steps, promises) for one, task in zip(disjoint, found, strict=True)]
-    return [_put_in_order(task, arrays) for task, arrays in zip(found, disjoint, strict=True)]
+        tasks += making.expand_extremes(kernel, extremes[number], own[number])
+    disjoint = find_disjoint_arrays([task.steps for task in tasks])
+    disjoint = [one | find_promised_arrays(task.steps, promises) for one, task in zip(disjoint, tasks, strict=True)]
+    return [_put_in_order(task, arrays) for task, arrays in zip(tasks, disjoint, strict=True)]
 
 
 def _put_in_order(task: Reversible, disjoint: frozenset[str]) -> Reversible:
@@ -135,8 +135,8 @@ class _Making:
         searched = extremes_of(self.statements, arrays)
         prelude, settle, gather = None, (), self.statements
         if searched:
-            prelude, found, kernel = search_of(self.statements, kernel, searched, names)
-            settle, gather = found.settle, found.gather
+            prelude, expansion, kernel = search_of(self.statements, kernel, searched, names)
+            settle, gather = expansion.settle, expansion.gather
         gather, beside = write_in_order(gather, kernel.arrays, {*arrays}.intersection(own) - searched, names)
         all_arrays = {**kernel.arrays, **{one.array.name: one.array for one in beside}}
         kernel = replace(kernel, arrays=all_arrays, locals={**kernel.locals, **names.types})

@@ -29,8 +29,8 @@ class _Splitting:
         outer, self.steps = self.steps, []
         for step in body:
             self.steps.append(self.step(step))
-        found, self.steps = tuple(self.steps), outer
-        return found
+        steps, self.steps = tuple(self.steps), outer
+        return steps
 
     def step(self, step: Step) -> Step:
         match step:

@@ -64,23 +64,23 @@ class Tapes:
     """The tapes of one task."""
 
     names: Names
-    found: dict[str, Tape] = field(default_factory=dict)
+    by_name: dict[str, Tape] = field(default_factory=dict)
 
     def for_type(self, kind: str) -> Tape:
         """The tape for numbers of a type."""
         kept = tape_type(kind)
-        if kept not in self.found:
+        if kept not in self.by_name:
             top = self.names.fresh(f"top_{kept}", "i32")
-            self.found[kept] = Tape(self.names.reserve_shared(f"tape_{kept}"), top, kept)
-        return self.found[kept]
+            self.by_name[kept] = Tape(self.names.reserve_shared(f"tape_{kept}"), top, kept)
+        return self.by_name[kept]
 
     def for_array(self, array: nodes.Array) -> Tape:
         """The tape for overwritten values of an array."""
-        if array.name not in self.found:
+        if array.name not in self.by_name:
             names = [self.names.reserve_shared(f"{array.name}_{word}") for word in ("was", "where")]
             top = self.names.fresh(f"top_{array.name}", "i32")
-            self.found[array.name] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
-        return self.found[array.name]
+            self.by_name[array.name] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
+        return self.by_name[array.name]
 
     def top_of(self, array: nodes.Array) -> nodes.Local:
         """The local that says how far the tape for an array's overwritten values is filled."""
@@ -124,10 +124,10 @@ class Tapes:
 
 def entries(element: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Indices of the numbers of a vector or matrix; one empty index for a scalar."""
-    found: list[tuple[int, ...]] = [()]
+    indices: list[tuple[int, ...]] = [()]
     for size in element:
-        found = [(*entry, number) for entry in found for number in range(size)]
-    return found
+        indices = [(*entry, number) for entry in indices for number in range(size)]
+    return indices
 
 
 def _top(tape: Tape) -> nodes.Local:

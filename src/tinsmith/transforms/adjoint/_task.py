@@ -90,10 +90,10 @@ def reversed_task(given: Given) -> Reversed:
     steady |= never_written_where_read(given.body, both - given.own)
     state = both - steady
     while True:
-        found = _Writing(given, changed, state, steady).reverse()
-        left = state & walk.reads(found.kernel.body)
+        reverse = _Writing(given, changed, state, steady).reverse()
+        left = state & walk.reads(reverse.kernel.body)
         if left == state:
-            return found
+            return reverse
         state = left
 
 
@@ -134,7 +134,7 @@ class _Writing:
         names = () if self.parallel is None else self.parallel.names
         body = self.reversal.frame(self.steps, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
-        taped = {name for tape in self.reversal.tapes.found.values() for name in (tape.array, tape.where)}
+        taped = {name for tape in self.reversal.tapes.by_name.values() for name in (tape.array, tape.where)}
         body = list(eliminate_dead_code(body, private=self.state | taped))
         tapes = self.find_used_tapes(body)
         reserve = self.reserve(tapes, walk.reads(body)) if tapes else None
@@ -150,15 +150,15 @@ class _Writing:
         Whether one block reads what another one stores is not looked into: loops that do both stay as they are.
         """
         both = {load.array for load in loads_in(self.given.steps)} & self.reversal.task.changed
-        found = set[int]()
+        numbers = set[int]()
         for step in steps_in(self.steps):
             kept = self.reversal.kept.get(step.number)
             if not isinstance(step, Loop) or kept is None or kept.logged or len(step.names) > 1:
                 continue
             is_apart = both.isdisjoint(store.array for store in stores_in(step.body))
             if is_apart and any(tape_type(self.names.types[name]) in used for name in kept.heads):
-                found.add(step.number)
-        return frozenset(found)
+                numbers.add(step.number)
+        return frozenset(numbers)
 
     def notes(self, used: set[str]) -> Iterator[str]:
         """What loops keep, in words."""
@@ -186,7 +186,7 @@ class _Writing:
 
     def find_used_tapes(self, body: Block) -> list[Tape]:
         read = walk.reads(body)
-        return [tape for tape in self.reversal.tapes.found.values() if tape.array in read]
+        return [tape for tape in self.reversal.tapes.by_name.values() if tape.array in read]
 
     def around(self, body: Block) -> nodes.Stmt:
         """The task's loop around the statements of one iteration; a serial task is a loop of one."""
@@ -232,21 +232,21 @@ class _Writing:
 
     def arrays(self, reserve: Reserve | None) -> dict[str, nodes.Array]:
         given = self.given
-        found = dict(given.kernel.arrays)
+        arrays = dict(given.kernel.arrays)
         for name, gradient in given.gradients.items():
-            if name not in found:
+            if name not in arrays:
                 continue
-            found[gradient] = replace(found[name], name=gradient, label="")
-        for tape in self.reversal.tapes.found.values():
-            found[tape.array] = nodes.Array(tape.array, tape.type, 1)
+            arrays[gradient] = replace(arrays[name], name=gradient, label="")
+        for tape in self.reversal.tapes.by_name.values():
+            arrays[tape.array] = nodes.Array(tape.array, tape.type, 1)
             if tape.where:
-                found[tape.where] = nodes.Array(tape.where, "i32", 1)
+                arrays[tape.where] = nodes.Array(tape.where, "i32", 1)
         for size in reserve.tapes if reserve else ():
             for name in size.starts or ():
-                found[name] = nodes.Array(name, "i32", 1)
+                arrays[name] = nodes.Array(name, "i32", 1)
         if reserve is not None:
-            found[reserve.total] = nodes.Array(reserve.total, "i32", 0)
-        return found
+            arrays[reserve.total] = nodes.Array(reserve.total, "i32", 0)
+        return arrays
 
     # Tapes ------------------------------------------------------------------------------------
 

@@ -53,14 +53,14 @@ def kernel_of(
 
 def _find_shared_locals(tasks: Sequence[Block]) -> list[str]:
     """Locals that one task gives a value and another reads or changes."""
-    found: dict[str, None] = {}
+    shared: dict[str, None] = {}
     mentions = [find_mentioned(task) for task in tasks]
     for place, task in enumerate(tasks):
         for one in task:
             for name in _find_assigned(one):
                 if any(name in other for number, other in enumerate(mentions) if number != place):
-                    found[name] = None
-    return list(found)
+                    shared[name] = None
+    return list(shared)
 
 
 def _find_assigned(one: nodes.Stmt) -> list[str]:

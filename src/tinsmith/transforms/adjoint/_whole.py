@@ -63,12 +63,12 @@ def _filling_stores(
 ) -> frozenset[nodes.Store]:
     """The stores of a kernel by which each element of an adjoint gets a value of its own; none if it is not so."""
     memory = kernel.arrays[gradient]
-    found = list(_additions(kernel.body, gradient, ()))
+    additions = list(_additions(kernel.body, gradient, ()))
     touches = [*walk.loads(kernel.body), *walk.stores(kernel.body)]
     # Each addition loads its element and stores it, and nothing else may have to do with the array.
-    if len([one for one in touches if one.array == gradient]) != 2 * len(found) or memory.offset or memory.label:
+    if len([one for one in touches if one.array == gradient]) != 2 * len(additions) or memory.offset or memory.label:
         return frozenset()
-    if len(found) != prod(memory.element) or len({one.store.entry for one in found}) != len(found):
+    if len(additions) != prod(memory.element) or len({one.store.entry for one in additions}) != len(additions):
         return frozenset()
     known = whole_definitions(definitions(kernel.body))
     owners = {name: one for one, name in program.gradients.items()}
@@ -76,7 +76,7 @@ def _filling_stores(
     def length(expr: nodes.Expr) -> object:
         return extent(owners.get(expr.array, expr.array), expr.axis) if isinstance(expr, nodes.Size) else None
 
-    for one in found:
+    for one in additions:
         ranges = {
             name: length(end)
             for loop in one.loops
@@ -89,7 +89,7 @@ def _filling_stores(
         wanted = [extent(array, axis) for axis in range(memory.rank)]
         if len({*axes}) != memory.rank or None in axes or [ranges.get(name or "") for name in axes] != wanted:
             return frozenset()
-    return frozenset(one.store for one in found)
+    return frozenset(one.store for one in additions)
 
 
 def _variable(index: AffineIndex, ranges: Mapping[str, object], length: Callable[[nodes.Expr], object]) -> str | None:

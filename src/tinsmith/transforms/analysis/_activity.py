@@ -56,13 +56,13 @@ def find_reachable(start: Iterable[str], edges: Iterable[Edge]) -> set[str]:
     after: dict[str, list[str]] = {}
     for source, target in edges:
         after.setdefault(source, []).append(target)
-    found = {*start}
-    waiting = list(found)
+    reached = {*start}
+    waiting = list(reached)
     while waiting:
-        new = [target for target in after.get(waiting.pop(), ()) if target not in found]
-        found.update(new)
+        new = [target for target in after.get(waiting.pop(), ()) if target not in reached]
+        reached.update(new)
         waiting += new
-    return found
+    return reached
 
 
 class Activity:
@@ -118,14 +118,14 @@ def varied_in(kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str] =
 
 def along(turns: Sequence[int], edges: Sequence[Sequence[Edge]], start: set[str]) -> list[set[str]]:
     """What edges lead to in each task, in the course of turns: from one to the next go arrays, not locals."""
-    found = [set[str]() for _ in edges]
+    reached = [set[str]() for _ in edges]
     known: dict[tuple[int, frozenset[str]], frozenset[str]] = {}  # a simulation comes back to what it was soon
     arrays = frozenset(start)
     for number in turns:
         turn = number, arrays
         if turn not in known:
             here = find_reachable(arrays, edges[number])
-            found[number] |= here
+            reached[number] |= here
             known[turn] = frozenset(key for key in here if key.startswith("@"))
         arrays = known[turn]
-    return found
+    return reached

@@ -21,20 +21,20 @@ def definitions(body: Sequence[nodes.Stmt]) -> Iterator[Definition]:
         yield from ((name, one.value if isinstance(one, nodes.Assign) else None) for name in walk.find_assigned(one))
 
 
-def single_definitions(found: Iterable[Definition]) -> dict[str, nodes.Expr]:
+def single_definitions(pairs: Iterable[Definition]) -> dict[str, nodes.Expr]:
     """What locals are worked out from that have one definition, which does not read the local itself."""
-    return {name: value for name, value in _single(found) if name not in walk.locals_in([value])}
+    return {name: value for name, value in _single(pairs) if name not in walk.locals_in([value])}
 
 
-def whole_definitions(found: Iterable[Definition]) -> dict[str, nodes.Expr]:
+def whole_definitions(pairs: Iterable[Definition]) -> dict[str, nodes.Expr]:
     """Those of integers, and not from memory: the same wherever they are named."""
-    whole = (one for one in _single(found) if one[1].type == "i32" and not isinstance(one[1], nodes.Load))
+    whole = (one for one in _single(pairs) if one[1].type == "i32" and not isinstance(one[1], nodes.Load))
     return {name: value for name, value in whole if name not in walk.locals_in([value])}
 
 
-def _single(found: Iterable[Definition]) -> Iterator[tuple[str, nodes.Expr]]:
+def _single(pairs: Iterable[Definition]) -> Iterator[tuple[str, nodes.Expr]]:
     given: dict[str, nodes.Expr | None] = {}
-    for name, value in found:
+    for name, value in pairs:
         given[name] = None if name in given else value
     return ((name, value) for name, value in given.items() if value is not None)
 
@@ -46,11 +46,11 @@ def find_defined(body: Sequence[nodes.Stmt]) -> set[str]:
 
 def find_mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
     """Locals that statements give a value or read."""
-    found = set[str]()
+    mentioned = set[str]()
     for one in walk.statements(body):
-        found.update(walk.find_assigned(one))
-        found |= walk.locals_in(walk.expressions(one))
-    return found
+        mentioned.update(walk.find_assigned(one))
+        mentioned |= walk.locals_in(walk.expressions(one))
+    return mentioned
 
 
 def expand(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:

@@ -31,9 +31,9 @@ def affine(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> AffineInd
         case nodes.Local(name):
             return AffineIndex({name: 1})
         case nodes.Binary("+" | "-" | "*" as operator, left, right, "i32" | "i64"):
-            found = combine(operator, affine(left, definitions), affine(right, definitions))
-            if found is not None:
-                return found
+            index = combine(operator, affine(left, definitions), affine(right, definitions))
+            if index is not None:
+                return index
     return AffineIndex({expr: 1})
 
 
@@ -59,16 +59,16 @@ def owned_by(
     names: Sequence[str], bounds: Bounds, accesses: Iterable[Access], known: Mapping[str, nodes.Expr]
 ) -> frozenset[str]:
     """The same for a loop's names and bounds, and accesses to arrays in it, with the locals' `whole_definitions`."""
-    found: dict[str, list[tuple[nodes.Expr, ...]]] = {}
+    indices_by_array: dict[str, list[tuple[nodes.Expr, ...]]] = {}
     for one in accesses:
-        found.setdefault(one.array, []).append(one.index)
+        indices_by_array.setdefault(one.array, []).append(one.index)
     variables = moving_variables(names, bounds)
 
     def is_owned(indices: Iterable[tuple[nodes.Expr, ...]]) -> bool:
         sums = [[affine(expr, known) for expr in index] for index in dict.fromkeys(indices)]
         return each_moves_an_axis(variables, sums, is_invariant)
 
-    return frozenset(name for name, indices in found.items() if is_owned(indices))
+    return frozenset(name for name, indices in indices_by_array.items() if is_owned(indices))
 
 
 def moving_variables(names: Sequence[str], bounds: Bounds) -> list[str]:

@@ -30,11 +30,11 @@ class Liveness:
         """
         kept: list[nodes.Stmt] = []
         for one in reversed(body):
-            found, live = self.statement(one, live, is_last and not kept)
-            if found is not None:
-                kept.append(found)
-        found = tuple(reversed(kept))
-        return body if found == body else found, live  # what stays as it is need not be rebuilt around it
+            left, live = self.statement(one, live, is_last and not kept)
+            if left is not None:
+                kept.append(left)
+        statements = tuple(reversed(kept))
+        return body if statements == body else statements, live  # what stays as it is need not be rebuilt around it
 
     def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> tuple[nodes.Stmt | None, Live]:
         """One of them: what is left of it, and the locals that are live before it."""
@@ -71,17 +71,17 @@ class Liveness:
         while True:
             self.after_break.append(after)
             self.after_continue.append(at_end)
-            found, before = self.block(body, at_end, is_last=True)
+            rewritten, before = self.block(body, at_end, is_last=True)
             self.after_break.pop()
             self.after_continue.pop()
             if before <= at_end:
-                return found, before
+                return rewritten, before
             at_end |= before
 
     def reads(self, one: nodes.Stmt) -> set[str]:
         """Of the tracked locals, those that a statement reads itself."""
-        found = walk.locals_in(walk.expressions(one))
-        return found if self.tracked is None else found & self.tracked
+        names = walk.locals_in(walk.expressions(one))
+        return names if self.tracked is None else names & self.tracked
 
     def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
         """A statement without others inside it; None leaves it out."""

@@ -104,35 +104,35 @@ class Ranges:
             case nodes.Select(_, then, otherwise):
                 return self.of(then).join(self.of(otherwise))
             case nodes.Cast(value, kind) if not expr.keeps_bits:
-                found = self.of(value)
-                return found if types.is_float(kind) else Range(found.low - 1, found.high + 1)
+                image = self.of(value)
+                return image if types.is_float(kind) else Range(image.low - 1, image.high + 1)
             case nodes.Unary("neg", value):
                 low, high = self.of(value)
                 return Range(-high, -low)
             case nodes.Unary(operator):
                 return _IMAGES.get(operator, EVERYTHING)
             case nodes.Binary(operator, left, right) if operator in _RULES:
-                found = _RULES[operator](self.of(left), self.of(right))
-                return found if types.is_float(expr.type) or _fits(found, expr.type) else EVERYTHING
+                image = _RULES[operator](self.of(left), self.of(right))
+                return image if types.is_float(expr.type) or _fits(image, expr.type) else EVERYTHING
         return EVERYTHING
 
     def _of_local(self, name: str) -> Range:
         if name not in self._known:
             self._known[name] = EVERYTHING  # while it is worked out: a local that is made of itself
-            found = [self.of(one) for one in self._definitions.get(name, ())]
+            ranges = [self.of(one) for one in self._definitions.get(name, ())]
             whole = EVERYTHING
-            if found:
-                whole = found[0]
-                for one in found[1:]:
+            if ranges:
+                whole = ranges[0]
+                for one in ranges[1:]:
                     whole = whole.join(one)
             self._known[name] = whole.intersect(self._assumed.get(name, EVERYTHING))
         return self._known[name]
 
 
-def _fits(found: Range, kind: str) -> bool:
+def _fits(values: Range, kind: str) -> bool:
     """Whether whole numbers of a range do not wrap around."""
     least, most = (0.0, 2.0**31) if kind.startswith("u") else (-(2.0**31), 2.0**31)
-    return least <= found.low and found.high < most
+    return least <= values.low and values.high < most
 
 
 def _product(one: Range, other: Range) -> Range:

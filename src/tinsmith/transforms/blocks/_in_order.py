@@ -46,10 +46,10 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
         if not any(_is_in_blocks(part, kernel) for part in walk.statements([one])):
             body.append(one)
             continue
-        found = _Ordering(kernel, _parallel_loop(one, kernel), names)
-        body.append(found.task())
-        arrays |= found.arrays
-        memory |= found.memory
+        ordering = _Ordering(kernel, _parallel_loop(one, kernel), names)
+        body.append(ordering.task())
+        arrays |= ordering.arrays
+        memory |= ordering.memory
     locals_ = {**kernel.locals, **names.types}
     return replace(kernel, arrays=arrays, locals=locals_, body=walk.number_statements(tuple(body)), block_memory=memory)
 
@@ -104,9 +104,9 @@ class _Ordering:
                 return written_out(values[expr.name])
             return walk.rebuild(expr, written_out)
 
-        found = written_out(bound)
-        if can_evaluate(found):
-            return found
+        resolved = written_out(bound)
+        if can_evaluate(resolved):
+            return resolved
         words = "a loop with a `sync()` or memory of a block, whose bounds only a run can tell"
         raise NotCovered(words, int(self.place.rpartition(":")[2]), self.place)
 
@@ -145,10 +145,10 @@ class _Ordering:
         return self.layout.lane in walk.parts(self.layout.variables[name])
 
     def write_items(self, items: Sequence[Item]) -> Block:
-        found: list[nodes.Stmt] = []
+        statements: list[nodes.Stmt] = []
         for one in items:
-            found += self.region(one) if isinstance(one, Region) else [self.uniform(one)]
-        return tuple(found)
+            statements += self.region(one) if isinstance(one, Region) else [self.uniform(one)]
+        return tuple(statements)
 
     def uniform(self, item: Uniform) -> nodes.Stmt:
         """A statement that the block runs once."""
@@ -163,9 +163,9 @@ class _Ordering:
                 return one
 
     def alike(self, expr: nodes.Expr) -> nodes.Expr:
-        found = self.level.form(expr)
-        assert found is not None, f"{expr} was to be checked"
-        return found
+        uniform = self.level.form(expr)
+        assert uniform is not None, f"{expr} was to be checked"
+        return uniform
 
     def region(self, region: Region) -> Block:
         """The loop over lanes that runs a region."""
@@ -194,22 +194,22 @@ class _Ordering:
         return [nodes.Assign(name, value, self.loop.line) for name, value in values]
 
     def loads(self, handed: Handed) -> list[nodes.Stmt]:
-        found: list[nodes.Stmt] = []
+        statements: list[nodes.Stmt] = []
         for name in handed.loaded:
             array, kind = self.kept[name], self.kernel.locals[name]
             value: nodes.Expr = nodes.Load(array.name, (self.layout.block, self.layout.lane), (), array.type)
             value = compare("!=", value, constant(0, array.type)) if kind == "u1" else value
-            found.append(nodes.Assign(name, cast(value, kind), self.loop.line))
-        return found
+            statements.append(nodes.Assign(name, cast(value, kind), self.loop.line))
+        return statements
 
     def stores(self, handed: Handed) -> list[nodes.Stmt]:
-        found: list[nodes.Stmt] = []
+        statements: list[nodes.Stmt] = []
         for name in handed.stored:
             array = self.kept[name]
             value = cast(nodes.Local(name, self.kernel.locals[name]), array.type)
             index = self.layout.block, self.layout.lane
-            found.append(nodes.Store(array.name, index, (), value, self.loop.line))
-        return found
+            statements.append(nodes.Store(array.name, index, (), value, self.loop.line))
+        return statements
 
     # Votes ------------------------------------------------------------------------------------
 

@@ -42,13 +42,13 @@ def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Regio
         if sum(name in names for names in uses.values()) > 1 and any(name in names for names in wanted.values())
     }
     kept = across - repeatable.keys()
-    found = {}
+    by_region = {}
     for region in regions:
         stored = given[region] & kept
         loaded = (wanted[region] & kept) | (stored - _given_for_sure(region))
         repeated = _with_operands(wanted[region] & across & repeatable.keys(), repeatable, given[region])
-        found[region] = Handed(_in_order(repeated, repeatable), tuple(sorted(loaded)), tuple(sorted(stored)))
-    return found
+        by_region[region] = Handed(_in_order(repeated, repeatable), tuple(sorted(loaded)), tuple(sorted(stored)))
+    return by_region
 
 
 def _find_votes(region: Region) -> set[str]:
@@ -58,26 +58,26 @@ def _find_votes(region: Region) -> set[str]:
 def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:
     """Locals that any region can work out, and from what; each after those that it is made of."""
     inner = find_defined(level.body)
-    found: dict[str, nodes.Expr] = {}
+    repeatable: dict[str, nodes.Expr] = {}
     for name, value in level.pure.items():
         parts = walk.locals_in([value])
-        is_known = all(part in own or part in found or part not in inner for part in parts)
+        is_known = all(part in own or part in repeatable or part not in inner for part in parts)
         is_steady = all(part not in level.locals or part in level.single for part in parts)
         if name not in own and is_known and is_steady:
-            found[name] = value
-    return found
+            repeatable[name] = value
+    return repeatable
 
 
 def _with_operands(names: Iterable[str], known: Mapping[str, nodes.Expr], given: set[str]) -> set[str]:
     """Locals and those that they are made of, but for what a region gives a value itself before."""
-    found: set[str] = set()
+    needed: set[str] = set()
     waiting = [*names]
     while waiting:
         name = waiting.pop()
-        if name not in found:
-            found.add(name)
+        if name not in needed:
+            needed.add(name)
             waiting += [part for part in walk.locals_in([known[name]]) if part in known]
-    return found - given
+    return needed - given
 
 
 def _in_order(names: set[str], known: Mapping[str, nodes.Expr]) -> tuple[str, ...]:
@@ -86,10 +86,10 @@ def _in_order(names: set[str], known: Mapping[str, nodes.Expr]) -> tuple[str, ..
 
 def _read_before_given(region: Region) -> set[str]:
     """Locals that a region may read before it gives them a value."""
-    found: set[str] = set()
-    given = _scan(region.body, frozenset(), found)
-    found |= _find_votes(region) - given
-    return found
+    names: set[str] = set()
+    given = _scan(region.body, frozenset(), names)
+    names |= _find_votes(region) - given
+    return names
 
 
 def _given_for_sure(region: Region) -> frozenset[str]:

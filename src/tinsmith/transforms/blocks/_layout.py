@@ -43,10 +43,10 @@ class BlockLayout:
     @cached_property
     def total(self) -> nodes.Expr:
         """How many iterations there are."""
-        found: nodes.Expr = constant(1, "i32")
+        count: nodes.Expr = constant(1, "i32")
         for one in self.extents:
-            found = _product(found, one if isinstance(one, nodes.Const) else nodes.Binary("max", one, ZERO, "i32"))
-        return found
+            count = _product(count, one if isinstance(one, nodes.Const) else nodes.Binary("max", one, ZERO, "i32"))
+        return count
 
     @property
     def are_full(self) -> bool:
@@ -70,15 +70,15 @@ class BlockLayout:
     @cached_property
     def variables(self) -> Mapping[str, nodes.Expr]:
         """The loop's variables."""
-        found: dict[str, nodes.Expr] = {}
+        formulas: dict[str, nodes.Expr] = {}
         stride: nodes.Expr = constant(1, "i32")
         pairs = list(zip(self.loop.names, self.loop.bounds, strict=True))
         for place, (name, (first, _)) in reversed(list(enumerate(pairs))):
             extent = self.extents[place]
             here = self.divide_number(stride)
-            found[name] = plus(first, here if place == 0 else self._remainder(here, stride, extent))
+            formulas[name] = plus(first, here if place == 0 else self._remainder(here, stride, extent))
             stride = _product(stride, extent)
-        return found
+        return formulas
 
     def divide_number(self, stride: nodes.Expr) -> nodes.Expr:
         """The number of an iteration `// stride`, which is positive."""

@@ -40,7 +40,7 @@ Item: TypeAlias = Region | Uniform
 
 def split_at_barriers(body: Sequence[nodes.Stmt], level: BlockLevel) -> tuple[Item, ...]:
     """Statements as regions, and what the block does between them."""
-    found: list[Item] = []
+    items: list[Item] = []
     waiting: list[nodes.Stmt] = []
     for one in body:
         if not level.has(one):
@@ -48,11 +48,11 @@ def split_at_barriers(body: Sequence[nodes.Stmt], level: BlockLevel) -> tuple[It
             continue
         vote = one if isinstance(one, nodes.Barrier) and one.vote else None
         if waiting or vote:
-            found.append(Region(tuple(waiting), vote))
+            items.append(Region(tuple(waiting), vote))
             waiting = []
         if not isinstance(one, nodes.Barrier):
-            found.append(Uniform(one, tuple(split_at_barriers(part, level) for part in walk.bodies(one))))
-    return (*found, Region(tuple(waiting))) if waiting else tuple(found)
+            items.append(Uniform(one, tuple(split_at_barriers(part, level) for part in walk.bodies(one))))
+    return (*items, Region(tuple(waiting))) if waiting else tuple(items)
 
 
 def regions_in(items: Sequence[Item]) -> Iterator[Region]:

@@ -48,8 +48,8 @@ class BlockLevel:
 
     def form(self, expr: nodes.Expr) -> nodes.Expr | None:
         """An expression in terms of the block alone; None where lanes may differ in it."""
-        found = self._without_lanes(self.layout.in_blocks(self._expand(expr)))
-        return None if self._has_lane(found) else found
+        uniform = self._without_lanes(self.layout.in_blocks(self._expand(expr)))
+        return None if self._has_lane(uniform) else uniform
 
     def _has_lane(self, expr: nodes.Expr) -> bool:
         return self.layout.lane in walk.parts(expr)
@@ -65,25 +65,27 @@ class BlockLevel:
             return expr
         if expr.name not in self._expanded:
             self._expanded[expr.name] = self._without_lanes(self._expand(self.pure[expr.name]))
-        found = self._expanded[expr.name]
-        return found if self._has_lane(found) else expr  # what the block works out once it need not work out again
+        expanded = self._expanded[expr.name]
+        return (
+            expanded if self._has_lane(expanded) else expr
+        )  # what the block works out once it need not work out again
 
     def _without_lanes(self, expr: nodes.Expr) -> nodes.Expr:
         """A sum in which the lane cancels out, `i - i % 64`, without it."""
         if not self._has_lane(expr):
             return expr
         if isinstance(expr, nodes.Binary) and expr.operator in ("+", "-") and expr.type == "i32":
-            found = affine(expr, {})
-            keys = [nodes.Local(key, "i32") if isinstance(key, str) else key for key in found.terms]
+            index = affine(expr, {})
+            keys = [nodes.Local(key, "i32") if isinstance(key, str) else key for key in index.terms]
             if not any(self._has_lane(key) for key in keys):
-                total: nodes.Expr = constant(found.constant, "i32")
-                for part, factor in zip(keys, found.terms.values(), strict=True):
+                total: nodes.Expr = constant(index.constant, "i32")
+                for part, factor in zip(keys, index.terms.values(), strict=True):
                     total = plus(total, times(constant(factor, "i32"), part))
                 return total
         return walk.rebuild(expr, self._without_lanes)
 
     def _find_pure(self) -> dict[str, nodes.Expr]:
-        found: dict[str, nodes.Expr] = {}
+        pure: dict[str, nodes.Expr] = {}
         known = {*self.layout.variables, *self.single}
         inner = find_defined(self.body)
         for name, value in self.single.items():
@@ -92,8 +94,8 @@ class BlockLevel:
             if walk.reads_memory(value):
                 continue
             if all(one in known or one not in inner for one in walk.locals_in([value])):
-                found[name] = value
-        return found
+                pure[name] = value
+        return pure
 
     # Levels -----------------------------------------------------------------------------------
 
@@ -123,14 +125,14 @@ class BlockLevel:
             is_tail: whether a lane that leaves them with `continue` misses nothing but lanes' own statements.
             is_inside: whether the loop around them is at the level of the block.
         """
-        found = False
+        is_any_marked = False
         for place, one in enumerate(body):
             rest = body[place + 1 :]
             tail = is_tail and not any(self.has(other) for other in rest)
             if self._is_marked(one, rest, is_tail=tail, is_inside=is_inside):
                 self._numbers.add(one.number)
-                found = True
-        return found
+                is_any_marked = True
+        return is_any_marked
 
     def _is_marked(self, one: nodes.Stmt, rest: Block, *, is_tail: bool, is_inside: bool) -> bool:
         match one:
@@ -252,9 +254,9 @@ def _deciding(one: nodes.Stmt) -> tuple[nodes.Expr, ...]:
 
 def _single(body: Block) -> dict[str, nodes.Expr | None]:
     """Locals that get a value at one place, and what; None where that is no assignment of the local's own type."""
-    found: dict[str, nodes.Expr | None] = {}
+    values: dict[str, nodes.Expr | None] = {}
     again: set[str] = set()
     for name, value in definitions(body):
-        again |= {name} & found.keys()
-        found[name] = value
-    return {name: value for name, value in found.items() if name not in again}
+        again |= {name} & values.keys()
+        values[name] = value
+    return {name: value for name, value in values.items() if name not in again}

@@ -45,8 +45,8 @@ class Extreme:
     def beside(self) -> list[Beside]:
         """The memory beside it. No derivative goes through."""
         name = self.array.name
-        found = [copy_of(self.array, self.ties, INTEGER)]
-        return [Beside(one, name) for one in [*found, *([copy_of(self.array, self.winner)] if self.winner else [])]]
+        memory = [copy_of(self.array, self.ties, INTEGER)]
+        return [Beside(one, name) for one in [*memory, *([copy_of(self.array, self.winner)] if self.winner else [])]]
 
     def load(self, name: str, index: Index, entry: Entry) -> nodes.Load:
         """An element of the array or of what lies beside it."""
@@ -87,5 +87,5 @@ def extremes_of(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> frozense
     for one in walk.stores(body):
         is_plain = isinstance(one, nodes.Atomic) and one.result is None
         uses.setdefault(one.array, set()).add(one.operator if isinstance(one, nodes.Atomic) and is_plain else None)
-    found = (name for name, operators in uses.items() if operators in ({"max"}, {"min"}))
-    return frozenset(name for name in found if name not in loaded and name in arrays)
+    candidates = (name for name, operators in uses.items() if operators in ({"max"}, {"min"}))
+    return frozenset(name for name in candidates if name not in loaded and name in arrays)

@@ -54,8 +54,8 @@ def write_in_order(
             return _candidate(one, mine, reset, names)
         return (*reset, one)
 
-    found = walk.rewrite(task, change)
-    return found, tuple(memory for both in extremes.values() for one in both.values() for memory in one.beside)
+    rewritten = walk.rewrite(task, change)
+    return rewritten, tuple(memory for both in extremes.values() for one in both.values() for memory in one.beside)
 
 
 def _candidate(one: nodes.Atomic, extreme: Extreme, reset: Block, names: Names) -> Block:

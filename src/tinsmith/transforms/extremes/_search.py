@@ -129,8 +129,8 @@ class Search:
     @property
     def beside(self) -> tuple[Beside, ...]:
         """Memory that the search needs, whatever it holds before: known when all tasks are written."""
-        found = [memory for one in self.extremes.values() for memory in one.beside]
-        return (*found, *(Beside(copy_of(self.kernel.arrays[old], new), old) for old, new in self.copies.items()))
+        beside = [memory for one in self.extremes.values() for memory in one.beside]
+        return (*beside, *(Beside(copy_of(self.kernel.arrays[old], new), old) for old, new in self.copies.items()))
 
     def again(self, change: Standing, start: Block = (), also: Rewriting | None = None) -> Block:
         """The task once more with something for its atomics, of the rest only what that needs, on copies."""
@@ -138,13 +138,13 @@ class Search:
         body = (*start, *(body if also is None else walk.rewrite(body, also)))
         loop = self.loop or nodes.For((self.names.fresh("once", INTEGER),), ((ZERO, ONE),), (), True)
         others = self.changed - self.extremes.keys()
-        found = eliminate_dead_code([replace(loop, body=body)], private=others)
-        copies = {name: self._copy(name) for name in sorted(others & {one.array for one in walk.stores(found)})}
+        statements = eliminate_dead_code([replace(loop, body=body)], private=others)
+        copies = {name: self._copy(name) for name in sorted(others & {one.array for one in walk.stores(statements)})}
         arrays = (self.kernel.arrays[name] for name in copies)
         begun = [
             one for array in arrays for one in over_elements(array, self.names, self._build_copy(array), self.line)
         ]
-        return (*begun, *with_names(found, copies))
+        return (*begun, *with_names(statements, copies))
 
     @property
     def _body(self) -> Block:
@@ -211,8 +211,8 @@ class Search:
 
     def over_all(self, change: Callable[[Extreme], Change]) -> Block:
         """Something for every number of the arrays: a task for each array."""
-        found = (over_elements(one.array, self.names, change(one), self.line) for one in self.extremes.values())
-        return tuple([one for block in found for one in block])
+        blocks = (over_elements(one.array, self.names, change(one), self.line) for one in self.extremes.values())
+        return tuple([one for block in blocks for one in block])
 
     def _begin(self, extreme: Extreme) -> Change:
         name = extreme.array.name

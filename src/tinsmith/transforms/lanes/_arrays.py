@@ -43,9 +43,9 @@ def with_arrays(
         return [replace(one, body=(*loads, *one.body, *stores))]
 
     def load(name: str) -> nodes.Stmt:
-        found: nodes.Expr = nodes.Load(arrays[name].name, (lane,), (), arrays[name].type)
+        value: nodes.Expr = nodes.Load(arrays[name].name, (lane,), (), arrays[name].type)
         is_truth = names.types[name] == "u1"
-        return nodes.Assign(name, nodes.Binary("!=", found, number(0), "u1") if is_truth else found)
+        return nodes.Assign(name, nodes.Binary("!=", value, number(0), "u1") if is_truth else value)
 
     def store(name: str) -> nodes.Stmt:
         value: nodes.Expr = nodes.Local(name, names.types[name])
@@ -57,10 +57,10 @@ def with_arrays(
 
 def _read_early(loop: nodes.For, wanted: set[str]) -> list[str]:
     """Locals that a loop over lanes may read, or leave as they are, before it gives them a value itself."""
-    given, found = set[str](), dict[str, None]()
+    given, early = set[str](), dict[str, None]()
     for one in loop.body:
         is_assign = isinstance(one, nodes.Assign)
         names = walk.locals_in(walk.expressions(one)) if is_assign else find_mentioned([one])
-        found |= dict.fromkeys(sorted((names & wanted) - given))
+        early |= dict.fromkeys(sorted((names & wanted) - given))
         given |= find_defined([one]) if is_assign else set()
-    return [*found]
+    return [*early]

@@ -45,16 +45,16 @@ def may_trap(expr: nodes.Expr) -> bool:
 
 def operations(body: Sequence[nodes.Stmt]) -> int:
     """What statements cost, in operations."""
-    found = 0
+    cost = 0
     for one in walk.statements(body):
         if isinstance(one, nodes.If) and not leaves(one.body, nodes.Break, nodes.Continue):
-            found += _BRANCH
+            cost += _BRANCH
         for part in (part for expr in walk.expressions(one) for part in walk.parts(expr)):
             is_operation = isinstance(part, nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast)
             is_function = isinstance(part, nodes.Unary) and moves(part)
             is_power = isinstance(part, nodes.Binary) and part.operator == POWER
-            found += _FUNCTION if is_function else _POWER if is_power else is_operation
-    return found
+            cost += _FUNCTION if is_function else _POWER if is_power else is_operation
+    return cost
 
 
 def with_named_bounds(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.Stmt, ...]:
@@ -82,7 +82,7 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.S
     Lanes of which such a loop has different lengths begin apart, but are at one place together: the passes of a
     gradient go back over what lanes went through side by side.
     """
-    found: set[str] = set()
+    by_place: set[str] = set()
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
         if not isinstance(one, nodes.For) or len(one.names) != 1 or leaves(one.body, nodes.Break):
@@ -106,7 +106,7 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.S
         inner = tuple([walk.transform(part, rename) for part in one.body])
         if inner == one.body or back.name in find_mentioned(inner):
             return (one,)
-        found.add(place.name)
+        by_place.add(place.name)
         return (replace(one, names=(place.name,), body=inner),)
 
-    return walk.rewrite(body, change), found
+    return walk.rewrite(body, change), by_place

@@ -30,10 +30,10 @@ def either(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
 
 def conjunction(tests: Sequence[nodes.Expr]) -> nodes.Expr:
     """The mask of lanes for which all tests hold."""
-    found: nodes.Expr = TRUE
+    mask: nodes.Expr = TRUE
     for one in tests:
-        found = both(found, one)
-    return found
+        mask = both(mask, one)
+    return mask
 
 
 def select(mask: nodes.Expr, value: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:

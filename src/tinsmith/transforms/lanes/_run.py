@@ -139,9 +139,9 @@ class _Task:
             *self.write_block(sizes, one_by_one),
         )
         begins = nodes.If(nodes.Binary("==", mask, number(0), "u1"), body)
-        found = replace(self.loop, names=(self.first.name,), bounds=((number(0), total),), body=(begins,))
+        loop = replace(self.loop, names=(self.first.name,), bounds=((number(0), total),), body=(begins,))
         line = self.loop.line
-        return walk.transform(found, lambda expr: expr, lambda part: part if part.line else replace(part, line=line))  # type: ignore[return-value]
+        return walk.transform(loop, lambda expr: expr, lambda part: part if part.line else replace(part, line=line))  # type: ignore[return-value]
 
     def write_block(self, sizes: Sequence[nodes.Expr], one_by_one: nodes.For) -> list[nodes.Stmt]:
         """A block: in lanes where no array is empty and lanes agree; else iteration by iteration.
@@ -155,24 +155,24 @@ class _Task:
         if not self.sharing.agreed:
             self.writer.run(self.sharing.body, TRUE)
             self.writer.flush()
-            arrays, found = self.with_arrays(self.writer.block.found)
-            return [nodes.If(self.may_read(), (*arrays, *found), (one_by_one,))]
+            arrays, statements = self.with_arrays(self.writer.block.statements)
+            return [nodes.If(self.may_read(), (*arrays, *statements), (one_by_one,))]
         split = max(self.sharing.agreed.values()) + 1
         self.writer.run(self.sharing.body[:split], TRUE, is_open=True)
         bounds = [self.agree(name) for name in self.sharing.agreed]
         self.writer.flush()
         agrees = self.names.local("lanes_agree", "u1")
         test = conjunction([nodes.Binary("==", low, high, "u1") for low, high in bounds])
-        self.writer.block.found.append(assign(agrees, test))
-        head, self.writer.block = self.writer.block.found, Block()
+        self.writer.block.statements.append(assign(agrees, test))
+        head, self.writer.block = self.writer.block.statements, Block()
         self.writer.run(self.sharing.body[split:], TRUE)
         self.writer.flush()
         given: list[nodes.Stmt] = [assign(nodes.Local(name, "i32"), number(0)) for name in self.sharing.agreed]
         given += self.declare_shared(self.sharing.body[:split])
         begins = nodes.If(self.may_read(), tuple(head))
-        runs = nodes.If(agrees, tuple(self.writer.block.found), (one_by_one,))
-        arrays, found = self.with_arrays([*given, assign(agrees, FALSE), begins, runs])
-        return [*arrays, *found]
+        runs = nodes.If(agrees, tuple(self.writer.block.statements), (one_by_one,))
+        arrays, statements = self.with_arrays([*given, assign(agrees, FALSE), begins, runs])
+        return [*arrays, *statements]
 
     def declare_shared(self, head: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
         """Give a value to what the head works out for all lanes at once: engines know it in the head's block alone."""
@@ -192,17 +192,17 @@ class _Task:
 
     def places(self, flat: nodes.Expr, sizes: Sequence[nodes.Expr]) -> list[nodes.Assign]:
         """The loop's own names in one of its iterations."""
-        found: list[nodes.Assign] = []
+        assignments: list[nodes.Assign] = []
         for axis in reversed(range(len(self.loop.names))):
             name, begin = self.loop.names[axis], self.loop.bounds[axis][0]
             self.names.types[name] = "i32"
             rest = flat
             if axis:
                 over = self.names.local("over", "i32")
-                found.append(assign(over, integer("//", flat, sizes[axis])))
+                assignments.append(assign(over, integer("//", flat, sizes[axis])))
                 rest, flat = integer("-", flat, integer("*", over, sizes[axis])), over
-            found.append(nodes.Assign(name, rest if begin == number(0) else integer("+", begin, rest)))
-        return found
+            assignments.append(nodes.Assign(name, rest if begin == number(0) else integer("+", begin, rest)))
+        return assignments
 
     def agree(self, name: str) -> tuple[nodes.Local, nodes.Local]:
         """Give a local that lanes are to share its least value among them, and return that and the greatest."""

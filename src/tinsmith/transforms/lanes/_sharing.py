@@ -38,14 +38,14 @@ class Sharing:
         """Locals from memory that bound loops, given where an iteration begins, with their place in it."""
         loops = [one for one in walk.statements(self.body) if isinstance(one, nodes.For)]
         bounds = walk.locals_in([bound for one in loops for pair in one.bounds for bound in pair])
-        found: dict[str, int] = {}
+        places: dict[str, int] = {}
         for place, one in enumerate(self.body):
-            if not isinstance(one, nodes.Assign) or walk.locals_in([one.value]) & found.keys():
+            if not isinstance(one, nodes.Assign) or walk.locals_in([one.value]) & places.keys():
                 break
             is_bound = one.name in bounds and self.definitions[one.name] == 1 and self.types[one.name] == "i32"
             if is_bound and any(map(self._may_agree, walk.loads([one]))):
-                found[one.name] = place
-        return found
+                places[one.name] = place
+        return places
 
     def _may_agree(self, load: nodes.Load) -> bool:
         """Whether iterations may read one element: not if each has a place of its own."""
@@ -107,17 +107,17 @@ class Sharing:
     def _find_places(self) -> dict[str, tuple[nodes.Expr, nodes.Expr]]:
         """Locals from 0 to before a size of the loop, with that size and what they are by the loop's names."""
         bounds = zip(self.loop.names, self.loop.bounds, strict=True)
-        found: dict[str, tuple[nodes.Expr, nodes.Expr]] = {
+        ranges: dict[str, tuple[nodes.Expr, nodes.Expr]] = {
             name: (end, nodes.Local(name, "i32")) for name, (begin, end) in bounds if begin == number(0)
         }
         for one in self.body:
             match one:
                 case nodes.Assign(name, nodes.Binary("-", nodes.Binary("-", end, nodes.Const(1)), nodes.Local(back))):
-                    if self.definitions[name] == 1 and back in self.loop.names and found.get(back, (None,))[0] == end:
-                        found[name] = (end, one.value)
+                    if self.definitions[name] == 1 and back in self.loop.names and ranges.get(back, (None,))[0] == end:
+                        ranges[name] = (end, one.value)
                 case _:
                     pass
-        return found
+        return ranges
 
     def bounds_of(self, load: nodes.Load) -> list[nodes.Expr] | None:
         """What must hold for all iterations to read within an array, where an index is made of their own places."""

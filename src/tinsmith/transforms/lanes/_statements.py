@@ -24,13 +24,13 @@ class Block:
     """Statements of one level that are being written: those before the open loop over lanes, it, and those behind.
 
     Attributes:
-        found: finished statements.
+        statements: finished ones.
         before: of the block, for the loop over lanes.
         lanes: the open loop over lanes, straight-line and without stores.
         behind: what runs after it: of the block where the mask is None, else of each lane by its mask.
     """
 
-    found: list[nodes.Stmt] = field(default_factory=list)
+    statements: list[nodes.Stmt] = field(default_factory=list)
     before: list[nodes.Stmt] = field(default_factory=list)
     lanes: list[nodes.Stmt] = field(default_factory=list)
     behind: list[tuple[nodes.Expr | None, nodes.Stmt]] = field(default_factory=list)
@@ -133,14 +133,14 @@ class Writer:
         """An expression for all lanes, of which inactive ones load element 0; functions by arithmetic."""
         if isinstance(expr, nodes.Unary) and moves(expr):
             return replace(expr, operator=FUNCTIONS[expr.operator], value=self.guard_expression(expr.value, mask))
-        found = walk.rebuild(expr, lambda part: self.guard_expression(part, mask))
-        if not isinstance(found, nodes.Load) or mask == TRUE or self.sharing.is_shared_index(found):
-            return found
-        tests = self.sharing.bounds_of(found)
+        rebuilt = walk.rebuild(expr, lambda part: self.guard_expression(part, mask))
+        if not isinstance(rebuilt, nodes.Load) or mask == TRUE or self.sharing.is_shared_index(rebuilt):
+            return rebuilt
+        tests = self.sharing.bounds_of(rebuilt)
         if tests is not None:
             self.within |= dict.fromkeys(tests)
-            return found
-        return replace(found, index=tuple([select(mask, part, constant(0, part.type)) for part in found.index]))
+            return rebuilt
+        return replace(rebuilt, index=tuple([select(mask, part, constant(0, part.type)) for part in rebuilt.index]))
 
     def give(self, local: nodes.Local, value: nodes.Expr) -> None:
         """Give a local of ours a value in all lanes."""
@@ -164,10 +164,10 @@ class Writer:
         self, operator: str, value: nodes.Expr, begin: nodes.Expr, local: nodes.Local | None = None
     ) -> nodes.Local:
         """What all lanes have together, as one number of the block."""
-        found = local or self.names.local("of_lanes", value.type)
-        self.add(nodes.Assign(found.name, nodes.Binary(operator, found, value, found.type)))
-        self.block.before.append(nodes.Assign(found.name, begin))
-        return found
+        total = local or self.names.local("of_lanes", value.type)
+        self.add(nodes.Assign(total.name, nodes.Binary(operator, total, value, total.type)))
+        self.block.before.append(nodes.Assign(total.name, begin))
+        return total
 
     def count(self, mask: nodes.Expr, local: nodes.Local | None = None) -> nodes.Local:
         """How many lanes a mask has."""
@@ -197,7 +197,7 @@ class Writer:
         if self.sharing.is_shared(one.condition) and not any(exits):
             self.flush()
             bodies = [self.inside(lambda body=body: self.run(body, mask)) for body in (one.body, one.orelse)]
-            self.block.found.append(replace(one, body=bodies[0], orelse=bodies[1]))
+            self.block.statements.append(replace(one, body=bodies[0], orelse=bodies[1]))
             return mask
         condition = self.names.local("holds", "u1")
         self.sharing.varying.add(condition.name)
@@ -237,7 +237,7 @@ class Writer:
             if goes_on is not None:
                 self.give(goes_on, after)
 
-        self.block.found.append(nodes.If(nodes.Binary("!=", alive, number(0), "u1"), self.inside(write)))
+        self.block.statements.append(nodes.If(nodes.Binary("!=", alive, number(0), "u1"), self.inside(write)))
         return mask if goes_on is None else goes_on
 
     def inside(self, write: Callable[[], object]) -> tuple[nodes.Stmt, ...]:
@@ -245,8 +245,8 @@ class Writer:
         outer, self.block = self.block, Block()
         write()
         self.flush()
-        found, self.block = self.block.found, outer
-        return tuple(found)
+        statements, self.block = self.block.statements, outer
+        return tuple(statements)
 
     def body_of_loop(self, body: Sequence[nodes.Stmt], active: nodes.Expr) -> nodes.Expr:
         """An iteration for active lanes; those that may go on with the next one."""
@@ -273,7 +273,7 @@ class Writer:
         self.flush()
 
         def write() -> None:
-            self.block.found.append(_leave_without(alive))
+            self.block.statements.append(_leave_without(alive))
             after = self.body_of_loop(body, active)
             if index is not None:
                 self.give(index, integer("+", index, number(1)))
@@ -282,7 +282,7 @@ class Writer:
 
         # A loop that counts: without a number of its own LLVM 15 makes one loop of it and a loop over lanes inside.
         turns = run_lanes(self.names.local("turn", "i32"), number(0), number(2**30), self.inside(write))
-        self.block.found.append(nodes.While((turns, _leave_without(alive))))
+        self.block.statements.append(nodes.While((turns, _leave_without(alive))))
 
     def own_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
         """A loop of which each lane has an index of its own."""
@@ -330,29 +330,29 @@ class Writer:
             if not is_even:
                 self.count(lanes, alive)
                 self.flush()
-                self.block.found.append(_leave_without(alive))
+                self.block.statements.append(_leave_without(alive))
             self.give(active, self.body_of_loop(one.body, lanes))
             self.count(active, alive)
             self.flush()
-            self.block.found.append(_leave_without(alive))
+            self.block.statements.append(_leave_without(alive))
 
-        self.block.found.append(replace(one, names=names, bounds=bounds, body=self.inside(write)))
+        self.block.statements.append(replace(one, names=names, bounds=bounds, body=self.inside(write)))
 
     def flush(self) -> None:
         """Finish the open loop over lanes and what waits behind it."""
         block = self.block
-        block.found += block.before
+        block.statements += block.before
         if block.lanes:
-            block.found.append(self.over_lanes(block.lanes))
+            block.statements.append(self.over_lanes(block.lanes))
         for is_of_block, items in groupby(block.behind, key=lambda item: item[0] is None):
             if is_of_block:
-                block.found += [one for _, one in items]
+                block.statements += [one for _, one in items]
                 continue
             body: list[nodes.Stmt] = []
             for mask, group in groupby(items, key=lambda item: item[0] or TRUE):
                 part = [one for _, one in group]
                 body += part if mask == TRUE else [nodes.If(mask, tuple(part))]
-            block.found.append(self.over_lanes(body))
+            block.statements.append(self.over_lanes(body))
         block.before, block.lanes, block.behind = [], [], []
 
     def over_lanes(self, body: Sequence[nodes.Stmt]) -> nodes.For:

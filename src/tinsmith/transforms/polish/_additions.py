@@ -29,7 +29,7 @@ def combine_additions(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> Bl
         body: the statements.
         arrays: those to which this is done.
     """
-    found: list[nodes.Stmt | None] = []
+    statements: list[nodes.Stmt | None] = []
     waiting: dict[Element, _Addition] = {}
     for one in body:
         element = _element(one)
@@ -40,12 +40,12 @@ def combine_additions(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> Bl
             # Additions to other elements of the array may come before or after this one.
             before = waiting.get(element)
             if before is not None:
-                found[before.place] = None
+                statements[before.place] = None
                 value = _sum(before.value, value)
                 one = _with_value(one, value)
-            waiting[element] = _Addition(element, value, len(found))
-        found.append(one)
-    return tuple(one for one in found if one is not None)
+            waiting[element] = _Addition(element, value, len(statements))
+        statements.append(one)
+    return tuple(one for one in statements if one is not None)
 
 
 def added_value(one: nodes.Stmt) -> nodes.Expr | None:

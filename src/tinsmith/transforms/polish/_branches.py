@@ -19,27 +19,27 @@ def sink_constants(body: Sequence[nodes.Stmt]) -> Block:
 
 
 def _sink(body: Block, everywhere: Counter[str]) -> Block:
-    found: list[nodes.Stmt | None] = list(body)
+    statements: list[nodes.Stmt | None] = list(body)
     starts = [n for n, one in enumerate(body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Const)]
     users = _users(body) if starts else {}
     for place in reversed(starts):
         one = body[place]
         assert isinstance(one, nodes.Assign)
         target = next((n for n in users[one.name] if n > place), None)
-        branch = None if target is None else found[target]
+        branch = None if target is None else statements[target]
         held = None if branch is None else _holding(branch, one, everywhere[one.name] - 1)
         if target is not None and held is not None:
-            found[target], found[place] = held, None
-    return tuple(walk.with_bodies(one, lambda inner: _sink(inner, everywhere)) for one in found if one is not None)
+            statements[target], statements[place] = held, None
+    return tuple(walk.with_bodies(one, lambda inner: _sink(inner, everywhere)) for one in statements if one is not None)
 
 
 def _users(body: Block) -> dict[str, list[int]]:
     """The places of the statements that mention each local."""
-    found: dict[str, list[int]] = {}
+    users: dict[str, list[int]] = {}
     for place, one in enumerate(body):
         for name in _mentions([one]):
-            found.setdefault(name, []).append(place)
-    return found
+            users.setdefault(name, []).append(place)
+    return users
 
 
 def _holding(branch: nodes.Stmt, start: nodes.Assign, others: int) -> nodes.Stmt | None:
@@ -54,27 +54,27 @@ def _holding(branch: nodes.Stmt, start: nodes.Assign, others: int) -> nodes.Stmt
 
 def _mentions(body: Sequence[nodes.Stmt]) -> Counter[str]:
     """How many statements read or assign each local."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for one in walk.statements(body):
-        found.update({*walk.find_assigned(one), *walk.locals_in(walk.expressions(one))})
-    return found
+        counts.update({*walk.find_assigned(one), *walk.locals_in(walk.expressions(one))})
+    return counts
 
 
 def merge_branches(body: Sequence[nodes.Stmt]) -> Block:
     """Statements in which an `if` goes into one before it that asks the same; what lies between goes before both."""
-    found = [walk.with_bodies(_asked_plainly(one), merge_branches) for one in body]
+    statements = [walk.with_bodies(_asked_plainly(one), merge_branches) for one in body]
     place = 0
-    while place < len(found):
-        other = _partner(found, place)
+    while place < len(statements):
+        other = _partner(statements, place)
         if other is None:
             place += 1
             continue
-        one, two = found[place], found[other]
+        one, two = statements[place], statements[other]
         assert isinstance(one, nodes.If) and isinstance(two, nodes.If)
         both = replace(one, body=(*one.body, *two.body), orelse=(*one.orelse, *two.orelse))
         whole = walk.with_bodies(both, merge_branches)
-        found[place : other + 1] = [*found[place + 1 : other], whole]
-    return tuple(found)
+        statements[place : other + 1] = [*statements[place + 1 : other], whole]
+    return tuple(statements)
 
 
 def _asked_plainly(one: nodes.Stmt) -> nodes.Stmt:
@@ -109,17 +109,17 @@ def _is_unaffected(value: nodes.Expr, assigned: set[str]) -> bool:
 
 def start_sums(body: Sequence[nodes.Stmt]) -> Block:
     """Statements in which no `s = 0` is followed by `s = s + e` before anything else asks for `s`."""
-    found: list[nodes.Stmt | None] = [walk.with_bodies(one, start_sums) for one in body]
+    statements: list[nodes.Stmt | None] = [walk.with_bodies(one, start_sums) for one in body]
     waiting: dict[str, int] = {}
-    for place, one in enumerate(found):
+    for place, one in enumerate(statements):
         for name in find_mentioned([body[place]]) & waiting.keys() if waiting else ():
             started = _start_sum(name, one)
             if started is not None:
-                found[place], found[waiting[name]] = started, None
+                statements[place], statements[waiting[name]] = started, None
             del waiting[name]
         if isinstance(one, nodes.Assign) and is_constant(one.value, 0):
             waiting[one.name] = place
-    return tuple(one for one in found if one is not None)
+    return tuple(one for one in statements if one is not None)
 
 
 def _start_sum(name: str, one: nodes.Stmt | None) -> nodes.Stmt | None:

@@ -22,18 +22,18 @@ def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Blo
         body: the statements.
         kinds: types of locals.
     """
-    found: list[nodes.Stmt] = []
+    statements: list[nodes.Stmt] = []
     for place, one in enumerate(body):
         if not isinstance(one, nodes.For):
-            found.append(one)
+            statements.append(one)
             continue
         outside = {
             *one.names,
             *walk.locals_in(walk.expressions(one)),
             *find_mentioned([*body[:place], *body[place + 1 :]]),
         }
-        found.append(replace(one, body=_within(one.body, kinds, outside)))
-    return tuple(found)
+        statements.append(replace(one, body=_within(one.body, kinds, outside)))
+    return tuple(statements)
 
 
 def _within(body: Block, kinds: Mapping[str, str], fixed: set[str]) -> Block:

@@ -60,7 +60,7 @@ def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, str])
 
     def block(statements: Block, outer: Loaded) -> Block:
         known = dict(outer)
-        found: list[nodes.Stmt] = []
+        rewritten: list[nodes.Stmt] = []
         for one in statements:
             if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load):
                 load = one.value
@@ -68,7 +68,7 @@ def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, str])
                     one = replace(one, value=known[load])
                 elif holds(one.name, load):
                     known[load] = nodes.Local(one.name, load.type)
-            found.append(walk.with_bodies(one, lambda inner: block(inner, known)))
-        return tuple(found)
+            rewritten.append(walk.with_bodies(one, lambda inner: block(inner, known)))
+        return tuple(rewritten)
 
     return block(tuple(body), {})

@@ -28,10 +28,10 @@ def eliminate_dead_code(
     """
     body, read = tuple(body), set[str]()
     while True:
-        found, _ = _Elimination(set(private) - read | {*unread}).block(body, frozenset(wanted))
-        seen = walk.reads(found) & set(private)
+        left, _ = _Elimination(set(private) - read | {*unread}).block(body, frozenset(wanted))
+        seen = walk.reads(left) & set(private)
         if seen <= read:
-            return found
+            return left
         read |= seen
 
 
@@ -48,20 +48,23 @@ def eliminate_dead_code_of_tasks(
         locals_: every local of the kernel.
         private: arrays that nobody reads after the last task.
     """
-    found = tuple(tasks)
+    statements = tuple(tasks)
     while True:
-        before, found = found, eliminate_dead_code(_without_late_stores(found, locals_, private), private=private)
-        if found == before:
-            return found
+        before, statements = (
+            statements,
+            eliminate_dead_code(_without_late_stores(statements, locals_, private), private=private),
+        )
+        if statements == before:
+            return statements
 
 
 def _without_late_stores(tasks: Block, locals_: Collection[str], private: Collection[str]) -> Block:
     read_later = set[str]()
     kept: Block = ()
     for task in reversed(tasks):
-        found = eliminate_dead_code([task], locals_, private=set(private) - read_later)
-        read_later |= walk.reads(found)
-        kept = (*found, *kept)
+        live = eliminate_dead_code([task], locals_, private=set(private) - read_later)
+        read_later |= walk.reads(live)
+        kept = (*live, *kept)
     return kept
 
 

@@ -48,33 +48,33 @@ class _Scoping:
             for name, count in places.items():
                 counts[name] = counts.get(name, 0) + count
         seen = visible
-        found: list[nodes.Stmt] = []
+        declared: list[nodes.Stmt] = []
         for one, places in zip(body, mentions, strict=True):
             for name in places:
                 if name in seen or counts[name] < 2:
                     continue
                 seen |= {name}
                 if name not in walk.find_assigned(one) or isinstance(one, nodes.For):
-                    found.append(nodes.Assign(name, _zero(self.kinds[name])))
+                    declared.append(nodes.Assign(name, _zero(self.kinds[name])))
             inside = seen.union(walk.find_assigned(one))
-            found.append(walk.with_bodies(one, lambda inner, inside=inside: self.block(inner, inside)))
-        return tuple(found)
+            declared.append(walk.with_bodies(one, lambda inner, inside=inside: self.block(inner, inside)))
+        return tuple(declared)
 
     def mentions(self, one: nodes.Stmt) -> dict[str, int]:
         """Locals that a statement mentions: 1 where a single body inside it does, 2 where that cannot declare it."""
-        found = dict.fromkeys([*walk.find_assigned(one), *sorted(walk.locals_in(walk.expressions(one)))], 2)
+        counts = dict.fromkeys([*walk.find_assigned(one), *sorted(walk.locals_in(walk.expressions(one)))], 2)
         if isinstance(one, nodes.For):
-            found = {name: count for name, count in found.items() if name not in one.names}
+            counts = {name: count for name, count in counts.items() if name not in one.names}
         for body in walk.bodies(one):
             inside: dict[str, int] = {}
             for inner in body:
                 inside |= dict.fromkeys(self.mentions(inner), 1)
             for name in inside:
                 if not (isinstance(one, nodes.For) and name in one.names):
-                    found[name] = found.get(name, 0) + 1
+                    counts[name] = counts.get(name, 0) + 1
         if _is_parallel(one):
-            found = {name: count for name, count in found.items() if name in self.shared}
-        return found
+            counts = {name: count for name, count in counts.items() if name in self.shared}
+        return counts
 
 
 def _zero(kind: str) -> nodes.Const:

@@ -23,10 +23,10 @@ def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, str], adjoints: Col
         kinds: types of locals.
         adjoints: arrays of which it does not matter in which order an element's terms are added.
     """
-    found, before = eliminate_dead_code(body), None
-    while found != before:
-        before = found
-        found = merge_branches(sink_constants(found))
-    found = propagate_copies(eliminate_common_loads(start_sums(found), kinds), kinds)
-    found = combine_additions(eliminate_dead_code(found), adjoints)
-    return declare_locals(eliminate_dead_code(coalesce_locals(found, kinds)), kinds)
+    statements, before = eliminate_dead_code(body), None
+    while statements != before:
+        before = statements
+        statements = merge_branches(sink_constants(statements))
+    statements = propagate_copies(eliminate_common_loads(start_sums(statements), kinds), kinds)
+    statements = combine_additions(eliminate_dead_code(statements), adjoints)
+    return declare_locals(eliminate_dead_code(coalesce_locals(statements, kinds)), kinds)

@@ -64,10 +64,10 @@ class Expressions:
         """Value and tangent of an expression."""
         if not types.is_float(expr.type) or not self.activity.depends(expr):
             return Dual(expr)
-        found = self._known.get(expr)
-        if found is None:
-            found = self._known[expr] = self._bind_dual(self._dual(expr)) if expr in self._shared else self._dual(expr)
-        return found
+        dual = self._known.get(expr)
+        if dual is None:
+            dual = self._known[expr] = self._bind_dual(self._dual(expr)) if expr in self._shared else self._dual(expr)
+        return dual
 
     def _bind_dual(self, dual: Dual) -> Dual:
         return Dual(self.bind(dual.value), None if dual.tangent is None else self.bind(dual.tangent))

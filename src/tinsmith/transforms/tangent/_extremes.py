@@ -39,7 +39,7 @@ def write_out_extremes(kernel: nodes.Kernel, arrays: Collection[str], names: Nam
         names: where what is added gets its names.
 
     Raises:
-        NotCovered: winners of a parallel loop cannot be told without running all of it again.
+        NotCovered: winners of a parallel loop cannot be known without running all of it again.
     """
     if not extremes_in(kernel.body, arrays):
         return WrittenOut(kernel)
@@ -78,9 +78,9 @@ class _Writing:
         return self._search_winners(Search(task, self.kernel, raced, self.names), loop)
 
     def _in_order(self, task: Block) -> Block:
-        found, beside = write_in_order(task, self.kernel.arrays, self.arrays, self.names)
+        statements, beside = write_in_order(task, self.kernel.arrays, self.arrays, self.names)
         self.beside += beside
-        return found
+        return statements
 
     def _search_winners(self, search: Search, loop: nodes.For) -> Block:
         """The winners first, then the loop itself, in which they are added."""
@@ -94,10 +94,10 @@ class _Writing:
             first = times(search.place, most)
             self.candidates.append(search.candidates)
             self.room[search.candidates.name] = times(iterations, most)
-        found = search.expand(first)
+        expansion = search.expand(first)
         self.beside += search.beside
-        settle = [one for task in found.settle for one in task]
-        return (*found.search, *settle, *self._in_order(found.gather), *search.over_all(_build_value))
+        settle = [one for task in expansion.settle for one in task]
+        return (*expansion.search, *settle, *self._in_order(expansion.gather), *search.over_all(_build_value))
 
     def _on_one_thread(self, search: Search, loop: nodes.For, alone: Block) -> Block:
         """In order, the winner is known at once.

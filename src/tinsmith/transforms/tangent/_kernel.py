@@ -138,7 +138,7 @@ class _Pass:
 
     def _results_by_order(self) -> dict[str, NotCovered]:
         """Locals that hold what atomics returned whose element several parallel iterations change."""
-        found: dict[str, NotCovered] = {}
+        refusals: dict[str, NotCovered] = {}
         for task in self.kernel.body:
             loop = concurrent_loop(task)
             if loop is None:
@@ -147,8 +147,8 @@ class _Pass:
             for one in walk.stores(loop.body):
                 if isinstance(one, nodes.Atomic) and one.result is not None and one.array not in own:
                     words = f"what `atomic_{one.operator}` returns in a parallel loop, which depends on the order"
-                    found[one.result] = self._make_refusal(words, one)
-        return found
+                    refusals[one.result] = self._make_refusal(words, one)
+        return refusals
 
     def _task(self, task: nodes.Stmt) -> Block:
         """A statement of the top level."""

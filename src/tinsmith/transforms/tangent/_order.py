@@ -30,11 +30,11 @@ def find_order_dependent(
     flow = _Flow()
     flow.block(kernel.body, frozenset())
     starts = {**sources, **{f"@{name}": reason for name, reason in before.items()}}
-    found: dict[str, NotCovered] = {}
+    reasons: dict[str, NotCovered] = {}
     for name, reason in starts.items():
         arrays = (one for one in find_reachable([name], flow.edges) if one.startswith("@"))
-        found |= {one.removeprefix("@"): found.get(one.removeprefix("@"), reason) for one in arrays}
-    return found
+        reasons |= {one.removeprefix("@"): reasons.get(one.removeprefix("@"), reason) for one in arrays}
+    return reasons
 
 
 @dataclass
@@ -79,6 +79,6 @@ def _read(expr: nodes.Expr) -> frozenset[str]:
     return frozenset(walk.locals_in([expr])).union(loads)
 
 
-def first_refused(found: Reasons, arrays: Collection[str]) -> NotCovered | None:
+def first_refused(reasons: Reasons, arrays: Collection[str]) -> NotCovered | None:
     """The reason of the first array that has a tangent and depends on the order."""
-    return next((found[name] for name in arrays if name in found), None)
+    return next((reasons[name] for name in arrays if name in reasons), None)

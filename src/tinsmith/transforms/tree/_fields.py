@@ -30,11 +30,11 @@ def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arra
         objects: what its parameters stand for, where that is a Python object.
         arrays: the parameters that take the fields' places, by what tells fields apart (`FieldFacts.key`).
     """
-    found = pass_fields_as_arrays(source, objects, _Fields(engine, arrays))
-    tree = found.tree
+    rewritten = pass_fields_as_arrays(source, objects, _Fields(engine, arrays))
+    tree = rewritten.tree
     known = {argument.arg for argument in tree.args.args}
     tree.args.args += [ast.arg(name) for name in dict.fromkeys(arrays.values()) if name not in known]
-    function = rebuild_function(source, tree, found.names) if found.names else source.function
+    function = rebuild_function(source, tree, rewritten.names) if rewritten.names else source.function
     return replace(source, function=function, tree=tree)
 
 

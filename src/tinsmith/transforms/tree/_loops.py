@@ -61,7 +61,7 @@ def _get_iterable(loop: ast.For) -> ast.expr:
 
 
 def name_of(node: ast.AST) -> str:
-    """What an array or field is called: `x`, `self.x`; "" for what is no name."""
+    """What an array or field is called: `x`, `self.x`; "" for what is not a name."""
     return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
 
 

@@ -84,7 +84,7 @@ def split_gradients(tree: ast.FunctionDef, arrays: Collection[str]) -> tuple[ast
     Raises:
         NotRewritable: a name of such a gradient means something else in the kernel.
     """
-    used = frozenset(found for node in walk(tree) if (found := _owner(node)) in arrays)
+    used = frozenset(owner for node in walk(tree) if (owner := _owner(node)) in arrays)
     for node in walk(tree):
         name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else ""
         if name.removeprefix("grad_") in used and name.startswith("grad_"):

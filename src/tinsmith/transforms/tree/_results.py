@@ -46,18 +46,18 @@ def _free_names(tree: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDef:
     nodes = [node for node in walk(tree) if isinstance(node, ast.Name)]
     stored = {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
     taken = {node.id for node in nodes} | {node.arg for node in walk(tree) if isinstance(node, ast.arg)}
-    found: dict[str, str] = {}
+    renamed: dict[str, str] = {}
     for node in nodes:
-        if node.id not in names or node.id in found:
+        if node.id not in names or node.id in renamed:
             continue
         if node.id not in stored:
             words = f"an output is called `{node.id}`, which the kernel uses for something else"
             raise NotRewritable(words, node, f"Give the output another name, as `{node.id}_out[...]`.")
-        found[node.id] = f"{node.id}_"
-        while found[node.id] in taken:
-            found[node.id] += "_"
-        taken.add(found[node.id])
-    return rename_parameters(tree, found)
+        renamed[node.id] = f"{node.id}_"
+        while renamed[node.id] in taken:
+            renamed[node.id] += "_"
+        taken.add(renamed[node.id])
+    return rename_parameters(tree, renamed)
 
 
 def _with_ends(body: Sequence[ast.stmt], block: ast.AST, end: Callable[[ast.Return], list[ast.stmt]]) -> list[ast.stmt]:

@@ -70,9 +70,9 @@ def _match_targets(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast
     elif isinstance(target, ast.Tuple) and all(isinstance(part, ast.Name) for part in target.elts):
         for place, part in enumerate(target.elts):
             assert isinstance(part, ast.Name)
-            found = _part(value, place, len(target.elts))
-            if found is not None:
-                yield part.id, found
+            part_value = _part(value, place, len(target.elts))
+            if part_value is not None:
+                yield part.id, part_value
 
 
 def _part(value: ast.expr, place: int, count: int) -> ast.expr | None:

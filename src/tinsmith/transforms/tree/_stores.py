@@ -75,8 +75,8 @@ class _Leave(ast.NodeTransformer):
 
 def _stem(node: ast.expr) -> str:
     """What stands before the innermost bracket: "self.x.grad" of `self.x.grad[i].y`; "" where there is no bracket."""
-    found = ""
+    stem = ""
     while isinstance(node, ast.Subscript | ast.Attribute):
-        found = ast.unparse(node.value) if isinstance(node, ast.Subscript) else found
+        stem = ast.unparse(node.value) if isinstance(node, ast.Subscript) else stem
         node = node.value
-    return found
+    return stem
