@@ -53,8 +53,8 @@ def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = No
 def _collapse_blank_lines(lines: Sequence[str]) -> list[str]:
     """Never two empty lines, and none at the end."""
     pairs = zip(lines, ["", *lines[:-1]], strict=True)
-    found = [line for line, before in pairs if line or before]
-    return found if found[-1] else found[:-1]
+    kept = [line for line, before in pairs if line or before]
+    return kept if kept[-1] else kept[:-1]
 
 
 def _case(signature: Signature, op: Op) -> Case:

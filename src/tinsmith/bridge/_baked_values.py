@@ -153,14 +153,14 @@ class BakedValues:
 
     def field_uses(self, picture: tuple[Any, ...] = ()) -> list[FieldUse]:
         """Fields that the kernel and its functions use; with a picture, where they bake in what it shows."""
-        found = self._surveyed.get(picture, self._constants)
-        if found is None:
+        survey = self._surveyed.get(picture, self._constants)
+        if survey is None:
             return []
-        written = {name for name, _ in found.written} | found.whole
-        read, replaced = found.read | found.whole, found.replaced | found.whole
+        written = {name for name, _ in survey.written} | survey.whole
+        read, replaced = survey.read | survey.whole, survey.replaced | survey.whole
         return [
-            FieldUse(n, field, n in written, n in read, n not in found.whole, n in replaced, *found.places[n])
-            for n, field in found.fields
+            FieldUse(n, field, n in written, n in read, n not in survey.whole, n in replaced, *survey.places[n])
+            for n, field in survey.fields
         ]
 
     @property

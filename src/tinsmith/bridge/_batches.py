@@ -54,8 +54,8 @@ def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | Non
     values = dict(zip(asked.saved, widened[: len(asked.saved)], strict=True))
     read = {name: values[name] for name in saved_names(wide, active)}
     cotangents = dict(zip(asked.cotangents, widened[len(asked.saved) :], strict=True))
-    found = call.core.operators.launch_backward(BackwardCall(wide, active, read, cotangents, asked.state))
-    return _split(size, call, found)
+    gradients = call.core.operators.launch_backward(BackwardCall(wide, active, read, cotangents, asked.state))
+    return _split(size, call, gradients)
 
 
 def _wide(size: int, call: Call, new: frozenset[str]) -> Call:

@@ -181,14 +181,14 @@ def check_devices(signature: Signature, tensors: Sequence[torch.Tensor]) -> None
 
 
 def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None:
-    came = remedy = ""
+    actual = remedy = ""
     if tensor.is_quantized:
-        came, remedy = f"quantised ({tensor.dtype})", f"Pass `{name}.dequantize()`."
+        actual, remedy = f"quantised ({tensor.dtype})", f"Pass `{name}.dequantize()`."
     elif tensor.layout != torch.strided:
-        came, remedy = f"sparse ({tensor.layout})", f"Pass `{name}.to_dense()`."
+        actual, remedy = f"sparse ({tensor.layout})", f"Pass `{name}.to_dense()`."
     if remedy:
         raise ArgumentError(
-            refusal(f"tensor `{name}` of op `{signature.op}` is {came}", [(name, _picture(tensor))], remedy)
+            refusal(f"tensor `{name}` of op `{signature.op}` is {actual}", [(name, _picture(tensor))], remedy)
         )
 
 
@@ -248,8 +248,8 @@ def _no_tensor(signature: Signature, name: str, value: Any) -> str:
     )
 
 
-def _count(signature: Signature, came: int) -> str:
-    rows = [("expected", f"{len(signature.order)}: {', '.join(signature.order) or 'none'}"), ("came", str(came))]
+def _count(signature: Signature, count: int) -> str:
+    rows = [("expected", f"{len(signature.order)}: {', '.join(signature.order) or 'none'}"), ("came", str(count))]
     return refusal(f"op `{signature.op}` got too many arguments", rows, _usage(signature))
 
 

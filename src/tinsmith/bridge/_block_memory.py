@@ -19,35 +19,35 @@ LARGEST = 2**31 - 1
 """Numbers of one array: engines count elements in 32 bits."""
 
 
-def add_block_memory(found: Sizing, kernels: Sequence[Lowered], op: str) -> Sizing:
+def add_block_memory(sizing: Sizing, kernels: Sequence[Lowered], op: str) -> Sizing:
     """The sizing of a call, with the memory of blocks that its kernels need.
 
     Args:
-        found: that of the arrays that the signature names.
+        sizing: that of the arrays that the signature names.
         kernels: those of the op's launches, for one sample.
         op: its name, for messages.
     """
     arrays = {name: kernel.arrays[name] for kernel, _ in kernels for name in kernel.block_memory}
     if not arrays:
-        return found
-    lead = () if found.batch is None else (found.batch,)
-    shapes, names = dict(found.shapes), [*found.shapes]
+        return sizing
+    lead = () if sizing.batch is None else (sizing.batch,)
+    shapes, names = dict(sizing.shapes), [*sizing.shapes]
     places = {}
     for name, array in arrays.items():
-        places[name] = found.symbols + sum(arrays[other].rank for other in places)
+        places[name] = sizing.symbols + sum(arrays[other].rank for other in places)
         own = (Symbol(places[name] + axis) for axis in range(array.rank))
         shapes[name] = (*lead, *own, *array.element)
 
     def solve(given: Sequence[Sequence[int]], values: Mapping[str, Any]) -> Numbers | None:
-        numbers = found.solve(given, values)
+        numbers = sizing.solve(given, values)
         if numbers is None:
             return None
-        wide = {name: found.evaluate(name, numbers) for name in names}
+        wide = {name: sizing.evaluate(name, numbers) for name in names}
         # A batch dimension is in front of what has one; formulas speak of one sample.
         known = {name: shape[len(shape) - ranks[name] :] for name, shape in wide.items() if name in ranks}
         sizes = _sizes(kernels, arrays, known, values, op)
         more = [size for name in arrays for size in sizes[name]]
-        return (*numbers[: found.symbols], *more, numbers[-1] + sum(map(math.prod, sizes.values())))
+        return (*numbers[: sizing.symbols], *more, numbers[-1] + sum(map(math.prod, sizes.values())))
 
     ranks = {
         name: array.rank + len(array.element)
@@ -55,7 +55,9 @@ def add_block_memory(found: Sizing, kernels: Sequence[Lowered], op: str) -> Sizi
         for name, array in kernel.arrays.items()
         if name not in arrays
     }
-    return replace(found, shapes=shapes, solve=solve, symbols=found.symbols + sum(one.rank for one in arrays.values()))
+    return replace(
+        sizing, shapes=shapes, solve=solve, symbols=sizing.symbols + sum(one.rank for one in arrays.values())
+    )
 
 
 def _sizes(
@@ -66,15 +68,15 @@ def _sizes(
     op: str,
 ) -> dict[str, tuple[int, ...]]:
     """The sizes of the memory: the largest that a launch needs."""
-    found: dict[str, tuple[int, ...]] = {name: (0,) * array.rank for name, array in arrays.items()}
+    largest: dict[str, tuple[int, ...]] = {name: (0,) * array.rank for name, array in arrays.items()}
     for kernel, _ in kernels:
         for name, sizes in kernel.block_memory.items():
             needed = [evaluate(size, shapes, scalars) for size in sizes]
-            found[name] = tuple([max(pair) for pair in zip(found[name], needed, strict=True)])
-    for name, shape in found.items():
+            largest[name] = tuple([max(pair) for pair in zip(largest[name], needed, strict=True)])
+    for name, shape in largest.items():
         count = math.prod((*shape, *arrays[name].element))
         if count > LARGEST:
             words = f"op `{op}` would need {count} numbers of memory for its blocks, more than engines can count"
             remedy = "Split the call: fewer parallel iterations in one call, or less memory of a block."
             raise ShapeError(refusal(words, [("largest", str(LARGEST))], remedy))
-    return found
+    return largest

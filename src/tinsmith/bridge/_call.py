@@ -82,11 +82,11 @@ class Call:
     @property
     def numbers(self) -> Numbers:
         """The same. Raises where sizes misfit."""
-        found = self.solution
-        if found is None:
+        solution = self.solution
+        if solution is None:
             self.core.solve_sizes(self)
             raise AssertionError(f"{self.core.signature.op}: {self.shapes} do not fit {self.core.signature.spec}")
-        return found
+        return solution
 
     @lazy
     def wanting(self) -> frozenset[str]:
@@ -111,8 +111,8 @@ class Call:
 
     def by_input(self, active: frozenset[str], gradients: Sequence[Any]) -> list[Any]:
         """Gradients of the active inputs, put in the place of theirs among all inputs; None elsewhere."""
-        found = iter(gradients)
-        return [next(found) if name in active else None for name in self.core.signature.arrays]
+        remaining = iter(gradients)
+        return [next(remaining) if name in active else None for name in self.core.signature.arrays]
 
 
 class BackwardCall(NamedTuple):

@@ -91,8 +91,8 @@ class Core:
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
         """Pictures of every Python value that the kernels bake in."""
-        found = {stage: stage.baked_values.fingerprint(templates) for stage in self.signature.firsts}
-        return tuple([found[stage.first] for stage in self.signature.stages])
+        by_stage = {stage: stage.baked_values.fingerprint(templates) for stage in self.signature.firsts}
+        return tuple([by_stage[stage.first] for stage in self.signature.stages])
 
     @property
     def varies(self) -> bool:
@@ -150,16 +150,16 @@ class Core:
             fingerprints,
             self.runtime(),
         )
-        found = self.plans.get(key)
-        if found is not None:
-            return found
+        plan = self.plans.get(key)
+        if plan is not None:
+            return plan
         with COMPILING:
-            found = self.plans.get(key)
-            if found is None:
+            plan = self.plans.get(key)
+            if plan is None:
                 self.check_device(device)
                 kind = Kind(self.case(call), device, call.sizing)
-                found = self.plans.keep(key, Plan(kind, call.reverse, self._layout(call, kind), self.paces))
-            return found
+                plan = self.plans.keep(key, Plan(kind, call.reverse, self._layout(call, kind), self.paces))
+            return plan
 
     def sizing(self, call: Call) -> Sizing:
         """Sizes of all arrays of calls like this one; made once."""
@@ -171,18 +171,18 @@ class Core:
         return self._sizings.get(key) or self._sizings.keep(key, self._find_sizing(call))
 
     def _find_sizing(self, call: Call) -> Sizing:
-        found = self._find_named_sizes(call)
-        return self._with_block_memory(call, found) if self.signature.uses_blocks else found
+        sizing = self._find_named_sizes(call)
+        return self._with_block_memory(call, sizing) if self.signature.uses_blocks else sizing
 
-    def _with_block_memory(self, call: Call, found: Sizing) -> Sizing:
+    def _with_block_memory(self, call: Call, sizing: Sizing) -> Sizing:
         """Sizes with those of the memory of blocks; without, where sizes misfit or the kernels are not understood."""
-        signature, numbers = self.signature, found.solve(call.whole_shapes, call.values)
+        signature, numbers = self.signature, sizing.solve(call.whole_shapes, call.values)
         if numbers is None:
-            return found
+            return sizing
         lead = 0 if call.batch is None else 1
         made = [item.name for item in signature.spec.made]
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
-        shapes |= {name: found.evaluate(name, numbers)[lead:] for name in made}
+        shapes |= {name: sizing.evaluate(name, numbers)[lead:] for name in made}
         dtypes = dict(zip(signature.arrays, call.dtypes, strict=True))
         dtypes |= {name: self.made_dtype(name, call) for name in made}
         pictures = self.fingerprints(call.templates)
@@ -190,8 +190,8 @@ class Core:
         try:
             kernels = lower_stages(case)
         except NotCovered:
-            return found
-        return add_block_memory(found, kernels, signature.op)
+            return sizing
+        return add_block_memory(sizing, kernels, signature.op)
 
     def _find_named_sizes(self, call: Call) -> Sizing:
         """Sizes of the arrays that the signature names."""
@@ -201,11 +201,11 @@ class Core:
             return fixed_sizing(shapes | {one.name: one.shape for one in call.made}, call.batch)
         ranks = {name: len(shape) for name, shape in zip(signature.arrays, call.shapes, strict=True)}
         batched = None if call.batch is None else call.batched
-        found = sizing(signature.kernel_spec, ranks, tuple(call.values), batched=batched, ends=signature.ends)
-        if found is None:
+        named = sizing(signature.kernel_spec, ranks, tuple(call.values), batched=batched, ends=signature.ends)
+        if named is None:
             self.solve_sizes(call)  # says what does not fit
             raise AssertionError(f"{signature.op}: ranks {ranks} do not fit {signature.kernel_spec}")
-        return found
+        return named
 
     def _layout(self, call: Call, kind: Kind) -> Layout:
         """The forward pass of calls of one kind."""
@@ -291,10 +291,10 @@ class Core:
     def made_dtype(self, name: str, call: Call) -> torch.dtype:
         """An output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half."""
         key = (name, call.dtypes)
-        found = self._made_dtypes.get(key)
-        if found is None:
-            found = self._made_dtypes[key] = self._find_made_dtype(name, call)
-        return found
+        dtype = self._made_dtypes.get(key)
+        if dtype is None:
+            dtype = self._made_dtypes[key] = self._find_made_dtype(name, call)
+        return dtype
 
     def _find_made_dtype(self, name: str, call: Call) -> torch.dtype:
         fitting = fitting_dtypes(self.signature, name)
@@ -303,7 +303,7 @@ class Core:
             return common
         if fitting is not None and len(fitting) == 1:
             return torch.float32 if fitting[0] in HALVES else fitting[0]
-        words = f"the dtype of `{name}` in op `{self.signature.op}` cannot be told from its inputs"
+        words = f"the dtype of `{name}` in op `{self.signature.op}` does not follow from its inputs"
         rows = [("floating inputs", "none" if common is None else str(common)), ("annotation", str(fitting or "any"))]
         raise DtypeError(refusal(words, rows, f"Write it into the spec: `{self.signature.items[name]}: f32`."))
 

@@ -37,7 +37,7 @@ def check_element(op: str, parameter: Parameter, dims: str, shape: Sequence[int]
     if tuple(shape[max(len(shape) - len(element), 0) :]) == element:
         return
     name, wanted = parameter.name, f"{element[0]}" if len(element) == 1 else f"{element}"  # as torch.compile can trace
-    came = f"{dims} = {tuple(shape)}" if dims else f"{tuple(shape)}"
-    rows = [(name, came, f"ends in {wanted} in the kernel"), ("annotation", parameter.annotation)]
+    actual = f"{dims} = {tuple(shape)}" if dims else f"{tuple(shape)}"
+    rows = [(name, actual, f"ends in {wanted} in the kernel"), ("annotation", parameter.annotation)]
     remedy = f"Give `{name}` {wanted} as its last {'dim' if len(element) == 1 else 'dims'}, or change its annotation."
     raise ShapeError(refusal(f"`{name}` does not fit its elements in op `{op}`.", rows, remedy))

@@ -166,9 +166,9 @@ class Examined(ABC):
 
     def cotangents(self, given: Cotangents, outputs: Tensors) -> dict[str, torch.Tensor]:
         """Cotangents by the output's name. Raises ArgumentError or ShapeError for what does not fit."""
-        found = by_output(self.title, self.outputs, given)
-        check_shapes(self.title, found, dict(outputs))
-        return found
+        cotangents = by_output(self.title, self.outputs, given)
+        check_shapes(self.title, cotangents, dict(outputs))
+        return cotangents
 
     @abstractmethod
     def with_adjoint(self, adjoint: str | None) -> Examined:

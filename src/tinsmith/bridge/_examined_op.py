@@ -149,8 +149,8 @@ class ExaminedOp(Examined):
         return None if self.op.fields else self.op.engine
 
     def compute(self, values: Tensors) -> dict[str, torch.Tensor]:
-        found = self.op(**{**self.arguments, **values})
-        return dict(zip(self.outputs, [found] if isinstance(found, torch.Tensor) else found, strict=True))
+        result = self.op(**{**self.arguments, **values})
+        return dict(zip(self.outputs, [result] if isinstance(result, torch.Tensor) else result, strict=True))
 
     def leaves(self) -> dict[str, torch.Tensor]:
         return leaves_of(self.bound, self.form)
@@ -174,7 +174,7 @@ class ExaminedOp(Examined):
     def to_double(self) -> ExaminedOp | None:
         try:
             return self._of(self.op, {name: _widen(one) for name, one in self.arguments.items()})
-        except TinsmithError:  # an annotation that wants another dtype; the call itself was found right before
+        except TinsmithError:  # an annotation that wants another dtype; the call itself was checked before
             return None
 
     def with_bounds_checked(self) -> ExaminedOp:
@@ -226,5 +226,5 @@ def examined_layer(op: Op, inputs: Sequence[Any], named: Mapping[str, Any]) -> E
 
 
 def lint_subject(subject: Op | Examinable) -> list[Finding]:
-    """What is wrong with the kernels of an op or a layer, told from their source."""
+    """What is wrong with the kernels of an op or a layer, found in their source."""
     return subject.lint() if isinstance(subject, Op) else subject._lint()

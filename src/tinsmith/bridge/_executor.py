@@ -144,9 +144,9 @@ class PassWriter(PassText):
                 value = f"inputs[{one.name!r}]"
                 value = f"{self.bind(private, 'private')}({value})" if one.is_copied else value
             case Cotangent():
-                came = f"cotangents[{one.number}]"
-                own = f"{self.bind(adjoint_of, 'adjoint_of')}({came}, {one.is_copied})"
-                value = f"{self.create(shape, dtype, is_zero=True)} if {came} is None else {own}"
+                incoming = f"cotangents[{one.number}]"
+                own = f"{self.bind(adjoint_of, 'adjoint_of')}({incoming}, {one.is_copied})"
+                value = f"{self.create(shape, dtype, is_zero=True)} if {incoming} is None else {own}"
         self.put(one.name, value, shape, dtype)
 
     def make(self, one: Make) -> None:
@@ -306,10 +306,10 @@ class PassWriter(PassText):
         if one.is_split:
             shape = shape[1:]
         nbytes = " * ".join([str(one.itemsize), *shape])
-        told = self.tuple_of(shape[: len(shape) - one.inner])
+        dims = self.tuple_of(shape[: len(shape) - one.inner])
         address = self.address(one.memory, nbytes if one.is_split else "")
         gradient = self.address(one.gradient, nbytes if one.is_split else "")
-        return f"({self.constant(one.slot)}, {address}, {nbytes}, {told}, {gradient})"
+        return f"({self.constant(one.slot)}, {address}, {nbytes}, {dims}, {gradient})"
 
     def address(self, memory: str, stride: str) -> str:
         if not memory:
@@ -361,12 +361,12 @@ class PassWriter(PassText):
             self.put(counts, f"{room}.zeros({iterations})", (iterations,), torch.int32)
         self.wait(launch, self.compile_launch(launch))
         self.flush()
-        found = {}
+        entries = {}
         for size, starts, counts in counted:
-            found[size], begins = self.fresh("entries"), self.fresh("starts")
-            self.add(f"{begins}, {found[size]} = {self.bind(_end_to_end, 'end_to_end')}({self.memory(counts)})")
+            entries[size], begins = self.fresh("entries"), self.fresh("starts")
+            self.add(f"{begins}, {entries[size]} = {self.bind(_end_to_end, 'end_to_end')}({self.memory(counts)})")
             self.put(starts, begins, (iterations,), torch.int32)
-        return found
+        return entries
 
     def formula(self, expr: nodes.Expr, tapes: Tapes) -> str:
         """An integer that sizes and scalars tell."""

@@ -114,15 +114,15 @@ def _describe_saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]
 def _describe_threads(core: Core) -> Iterable[str]:
     """Which kernels ran on one thread so far, and why."""
     yield "threads:"
-    found: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for plan in core.plans.values():
         for words, runner in plan.runners:
             for serial, counts in runner.seen.items():
                 for group, is_serial, count in zip(runner.threads.groups, serial, counts, strict=True):
                     below = f"{count:,} operations, {'below' if is_serial else 'not below'} {group.pace.serial_below:,}"
                     threads = "one thread" if is_serial else "several threads"
-                    found[f"  {words}, `{group.name}`: {threads} ({below})"] = None
-    yield from found or ["  known after a call, on a CPU"]
+                    lines[f"  {words}, `{group.name}`: {threads} ({below})"] = None
+    yield from lines or ["  known after a call, on a CPU"]
 
 
 def _describe_tapes(core: Core) -> Iterable[str]:
@@ -152,13 +152,13 @@ def _describe_shares(core: Core) -> Iterable[str]:
     if signature.spec.batch_name:
         yield f"  *{signature.spec.batch_name}: its dims"
     fitting = ((fitting_dtypes(signature, name) or (torch.float32,))[0] for name in signature.arrays)
-    found = shares_of(core, compute_dtypes(list(fitting)))
-    for dim, axes in found.axes.items():
+    shares = shares_of(core, compute_dtypes(list(fitting)))
+    for dim, axes in shares.axes.items():
         whole = [name for name in signature.arrays if name not in axes]
         yield f"  {dim}" + (f", with {', '.join(whole)} whole in each process" if whole else "")
-    for dim, why in found.reasons.items():
+    for dim, why in shares.reasons.items():
         yield f"  not {dim}: {why}"
-    if not (found.axes or found.reasons or signature.spec.batch_name):
+    if not (shares.axes or shares.reasons or signature.spec.batch_name):
         yield "  no dim"
 
 

@@ -79,11 +79,11 @@ class Look:
 
     def contents(self) -> Contents:
         """What they hold."""
-        found, last = self._values(), self._last
-        if found == last:
+        values, last = self._values(), self._last
+        if values == last:
             return Contents(self, last)
-        self._last = found
-        return Contents(self, found)
+        self._last = values
+        return Contents(self, values)
 
     def _values(self) -> tuple[bytes, ...]:
         """The bytes of all fields that our launch copies, and those of each other."""
@@ -126,11 +126,11 @@ class FieldContents:
         if not any([stage.baked_values.uses_fields for stage in self._signature.firsts]):  # noqa: C419  # faster
             return ()
         key = (pictures, *[stage.home.runtime() for stage in self._signature.firsts])
-        found = self._looks.get(key)
-        if found is None:
+        looks = self._looks.get(key)
+        if looks is None:
             with COMPILING:
-                found = self._looks[key] = self._make_looks(pictures)
-        return found
+                looks = self._looks[key] = self._make_looks(pictures)
+        return looks
 
     def _make_looks(self, pictures: Pictures) -> tuple[Look, ...]:
         fields: dict[Engine, dict[int, _Field]] = {}

@@ -1,4 +1,4 @@
-"""Foresight: what an engine's reverse mode would do wrong with an op's kernels, told before a launch."""
+"""Foresight: what an engine's reverse mode would do wrong with an op's kernels, reported before a launch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Outside(NamedTuple):
     array: str
     place: str
     axis: int
-    found: int
+    position: int
     size: int
 
 
@@ -56,7 +56,7 @@ class Foresight:
             seen = ends.setdefault(stage.first, [stage])
             seen[1:] = [stage]
         chosen = (stage for pair in ends.values() for stage in dict.fromkeys(pair))
-        return next((found for stage in chosen for found in _outside(stage, shapes, values)), None)
+        return next((outside for stage in chosen for outside in _outside(stage, shapes, values)), None)
 
     def stacks(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> tuple[int, ...]:
         """For each kernel the depth that its gradient stack needs; 0 leaves it to the engine.

@@ -16,7 +16,7 @@ from ..engines import Engine, get, init_quietly, list_loaded, list_running
 from ._tracing import constant_when_traced
 
 _SETTLED: dict[tuple[str | None, str], tuple[Engine, Any]] = {}
-"""Who was found to run where, and the runtime that it was found with: asking again would cost 50 us a call."""
+"""Which engine runs where, and its runtime when that was asked: asking again would cost 50 us a call."""
 
 
 @constant_when_traced

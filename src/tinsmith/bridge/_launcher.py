@@ -42,21 +42,21 @@ class Launcher:
     def __init__(self, kernel: Any, layer: str, like: Launcher | None = None) -> None:
         self.engine: Engine = of_kernel(kernel)
         if like is not None:
-            self.stage, self._found = like.stage, like._found
+            self.stage, self._ready = like.stage, like._ready
             self.signature = _signature(layer, self.stage)
             return
         arrays = [parameter.name for parameter in self.engine.parameters(kernel) if parameter.kind == "array"]
         self.stage = Stage(kernel, arrays, may_write_fields=True)
         self.stage.check_object(layer)
         self.signature = _signature(layer, self.stage)
-        self._found: dict[Any, Ready] = {}
+        self._ready: dict[Any, Ready] = {}
 
     def bind_arguments(self, arguments: Sequence[Any]) -> Bound:
         """A launch's arguments, checked. Raises ArgumentError."""
-        found = bind(self.signature, arguments, {})
-        pairs = zip(self.signature.arrays, found.tensors, strict=True)
-        of_numpy = tuple(place for place, value in enumerate(found.tensors) if isinstance(value, np.ndarray))
-        return found._replace(tensors=tuple(self._array(name, value) for name, value in pairs), of_numpy=of_numpy)
+        bound = bind(self.signature, arguments, {})
+        pairs = zip(self.signature.arrays, bound.tensors, strict=True)
+        of_numpy = tuple(place for place, value in enumerate(bound.tensors) if isinstance(value, np.ndarray))
+        return bound._replace(tensors=tuple(self._array(name, value) for name, value in pairs), of_numpy=of_numpy)
 
     def fields(self, bound: Bound) -> list[FieldUse]:
         """Every field that a launch with these arguments uses."""
@@ -65,15 +65,15 @@ class Launcher:
 
     def gradients(self, bound: Bound) -> tuple[frozenset[str], tuple[str, str] | None]:
         """Gradients that the kernel stores to, `x.grad`; and one that it uses otherwise, with the place."""
-        found = self.stage.baked_values.survey(self.stage.templates(bound.templates))
-        return found.gradients, found.gradient_use
+        survey = self.stage.baked_values.survey(self.stage.templates(bound.templates))
+        return survey.gradients, survey.gradient_use
 
     def versions(self, bound: Bound) -> tuple[Any, ...]:
         """What tells each array from itself after a change: how often it was changed, or a digest of its contents."""
-        found: list[Any] = [tensor._version for tensor in bound.tensors]
+        versions: list[Any] = [tensor._version for tensor in bound.tensors]
         for place in bound.of_numpy:
-            found[place] = hashlib.blake2b(bound.tensors[place].numpy()).digest()
-        return tuple(found)
+            versions[place] = hashlib.blake2b(bound.tensors[place].numpy()).digest()
+        return tuple(versions)
 
     def check_unchanged(self, bound: Bound, versions: Sequence[Any]) -> None:
         """Refuse a backward pass that would read other arrays than the forward pass."""
@@ -106,9 +106,9 @@ class Launcher:
         """
         types = tuple([(tensor.dtype, tensor.dim()) for tensor in bound.tensors]) if bound.tensors else ()
         key = (adjoint, is_serial, stack, types, picture)
-        found = self._found.get(key) or self._compile_variant(bound, key)
-        scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in found.scalars]
-        found.compiled.launch(self._entries(found.compiled, bound) if bound.tensors else (), scalars)
+        ready = self._ready.get(key) or self._compile_variant(bound, key)
+        scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in ready.scalars]
+        ready.compiled.launch(self._entries(ready.compiled, bound) if bound.tensors else (), scalars)
 
     def _compile_variant(self, bound: Bound, key: tuple[Any, ...]) -> Ready:
         adjoint, is_serial, stack, _, picture = key
@@ -118,8 +118,8 @@ class Launcher:
         compiled = self.stage.ensure_compiled(variant, bound.templates, self.signature.op)
         parameters: Mapping[str, Any] = self.stage.parameters
         scalars = tuple((parameters[n].setter, compiled.slots[n], n) for n in self.signature.scalars)
-        found = self._found[key] = Ready(compiled, scalars)
-        return found
+        ready = self._ready[key] = Ready(compiled, scalars)
+        return ready
 
     def variant(self, bound: Bound, stage: Stage) -> Variant:
         """What a stage of this kernel is lowered and compiled for with these arguments, forward and in parallel."""
@@ -147,11 +147,11 @@ class Launcher:
         return tensor
 
     def _types(self, bound: Bound) -> tuple[tuple[str, ArrayType], ...]:
-        found = []
+        types = []
         for name, tensor in zip(self.signature.arrays, bound.tensors, strict=True):
             element = self.stage.parameters[name].element
-            found.append((name, ArrayType(tensor.dtype, tensor.dim() - len(element), element)))
-        return tuple(found)
+            types.append((name, ArrayType(tensor.dtype, tensor.dim() - len(element), element)))
+        return tuple(types)
 
     def _entries(self, compiled: Compiled, bound: Bound) -> list[ArrayArgument]:
         entries: list[ArrayArgument] = []

@@ -77,7 +77,7 @@ def make_overwriting_core(core: Core, kernels: Sequence[Any], text: str, options
     signature = core.signature
     updated = frozenset(signature.updates.values())
     init = {name: how for name, how in signature.init.items() if name not in signature.updates}
-    found = match(
+    matched = match(
         signature.op,
         spec,
         stages_of(kernels, spec, options),
@@ -86,8 +86,8 @@ def make_overwriting_core(core: Core, kernels: Sequence[Any], text: str, options
         order=signature.order,
         overwrites=updated,
     )
-    found = replace(found, is_deterministic=signature.is_deterministic, refuses_half=signature.refuses_half)
-    return _core(compute_lazy_values(found), EngineReverse(found))
+    matched = replace(matched, is_deterministic=signature.is_deterministic, refuses_half=signature.refuses_half)
+    return _core(compute_lazy_values(matched), EngineReverse(matched))
 
 
 def _core(signature: Signature, reverse: Reverse) -> Core:
@@ -109,9 +109,9 @@ def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:
     if backward is None or options.adjoint != "auto":
         return _REVERSES[options.adjoint](signature)
     if not is_kernel(backward):
-        words = f"`backward` of op `{signature.op}` is no kernel of Taichi or Quadrants"
-        came = f"{type(backward).__name__} {getattr(backward, '__name__', '')}".strip()
-        raise ArgumentError(refusal(words, [("came", came)], "Decorate it with @ti.kernel (or @qd.kernel)."))
+        words = f"`backward` of op `{signature.op}` is not a kernel of Taichi or Quadrants"
+        actual = f"{type(backward).__name__} {getattr(backward, '__name__', '')}".strip()
+        raise ArgumentError(refusal(words, [("came", actual)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = [item.name for item in signature.spec.items]
     names = [*known, *(f"grad_{name}" for name in known)]
     stage = stage_of(backward, names, options, splits_gradients=options.replaces_gradient)

@@ -142,7 +142,7 @@ def _checked_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str
     known = [*outputs, *scratch, *(f"grad_{item.name}" for item in spec.inputs)]
     for name, how in init.items():
         if name not in known:
-            words = f"`init` of op `{op}` names `{name}`, which is no output, no scratch, and no input's gradient"
+            words = f"`init` of op `{op}` has `{name}`, which is not an output, scratch, or an input's gradient"
             raise SpecError(refusal(words, [("known", ", ".join(known))]))
         words = ("zeros", "empty", "workspace") if name in scratch else ("zeros", "empty")
         if how not in words:

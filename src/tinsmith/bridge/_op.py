@@ -165,13 +165,13 @@ class Op(Generic[Result]):
             return self._call_checked(arguments, named)
         routes = self._routes
         if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
-            found = routes.get(key_of(arguments))
-            if found is not None and found.is_direct and found.is_current():
-                numbers = found.solve([one.shape for one in arguments], _NOTHING)
+            route = routes.get(key_of(arguments))
+            if route is not None and route.is_direct and route.is_current():
+                numbers = route.solve([one.shape for one in arguments], _NOTHING)
                 if numbers is not None:
-                    if found.active and torch.is_grad_enabled():
-                        return self._wrap(self._lean(found, numbers, _NO_OTHERS, *arguments))
-                    plan = found.plan
+                    if route.active and torch.is_grad_enabled():
+                        return self._wrap(self._lean(route, numbers, _NO_OTHERS, *arguments))
+                    plan = route.plan
                     return self._wrap(plan.forward(arguments, numbers, _NOTHING)[plan.outputs])
         return self._call_checked(arguments, named)
 
@@ -193,11 +193,11 @@ class Op(Generic[Result]):
         """
         if self._seeded is not None or self._structs or self._updates is not None or self._signature.templates:
             return None
-        found = {name: checked_scalar(self._signature, name, numbers[name]) for name in self._signature.scalars}
+        scalars = {name: checked_scalar(self._signature, name, numbers[name]) for name in self._signature.scalars}
 
         def call(tensors: Mapping[str, torch.Tensor]) -> Sequence[torch.Tensor]:
             given = tuple([tensors[name] for name in self._signature.arrays])
-            return self._outputs(Bound(given, found, _NOTHING, _NOTHING))
+            return self._outputs(Bound(given, scalars, _NOTHING, _NOTHING))
 
         return call
 
@@ -234,21 +234,21 @@ class Op(Generic[Result]):
         if is_special:
             self._refuse_jit_trace()
             bound = autocast(self._core.signature, bound)
-        found = self._routes.find(bound)
-        is_recorded = found.is_recorded and torch.is_grad_enabled()
-        if not found.is_native or is_recorded or (is_special and (is_transformed() or has_modes())):
+        route = self._routes.find(bound)
+        is_recorded = route.is_recorded and torch.is_grad_enabled()
+        if not route.is_native or is_recorded or (is_special and (is_transformed() or has_modes())):
             return self._dispatch(bound)
-        if not found.is_converted:
-            return self._run(found, found.numbers(bound), bound)
+        if not route.is_converted:
+            return self._run(route, route.numbers(bound), bound)
         form = checked_form(self._core, bound)
-        return form.finish(self._run(found, form.call.numbers, bound.with_tensors(tuple(form.prepare(bound.tensors)))))
+        return form.finish(self._run(route, form.call.numbers, bound.with_tensors(tuple(form.prepare(bound.tensors)))))
 
-    def _run(self, found: Route, numbers: Numbers, bound: Bound) -> Sequence[torch.Tensor]:
-        tensors = bound.tensors if found.is_ordered else in_order(bound.tensors)
-        if found.active and torch.is_grad_enabled():
-            made: Any = self._lean(found, numbers, bound.with_tensors(()), *tensors)
+    def _run(self, route: Route, numbers: Numbers, bound: Bound) -> Sequence[torch.Tensor]:
+        tensors = bound.tensors if route.is_ordered else in_order(bound.tensors)
+        if route.active and torch.is_grad_enabled():
+            made: Any = self._lean(route, numbers, bound.with_tensors(()), *tensors)
             return (made,) if isinstance(made, torch.Tensor) else made
-        plan = found.plan
+        plan = route.plan
         return plan.forward(tensors, numbers, bound.scalars)[plan.outputs]
 
     def _refuse_jit_trace(self) -> None:
@@ -369,7 +369,7 @@ class Op(Generic[Result]):
         return scan_operators(self.functional)
 
     def lint(self) -> list[Finding]:
-        """What is wrong with the kernels, told from their source: see `tinsmith.lint`."""
+        """What is wrong with the kernels, found in their source: see `tinsmith.lint`."""
         return lint_kernels(self._kernels, self.spec)
 
     def check(self, *inputs: Any, **named: Any) -> Any:

@@ -27,7 +27,7 @@ from ._tracing import is_transformed
 Cotangents: TypeAlias = "torch.Tensor | Mapping[str, torch.Tensor] | Sequence[torch.Tensor | None]"
 _Tensors: TypeAlias = dict[str, torch.Tensor]
 Observer: TypeAlias = Callable[[nodes.Kernel, int, _Tensors], "tuple[Recorder | None, Watch | None]"]
-"""Who is told of one run of a kernel on arrays; of its number in its op, 0 begins a sample of a batch."""
+"""Called for each run of a kernel on arrays, with its number in the op; 0 begins a sample of a batch."""
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def interpret_call(
     """Outputs by name, connected in torch's autograd with `leaves`, which stand for inputs and scalars of their name.
 
     `faithful` rounds every float to its type in the kernel, as the compiled kernel does. `kernels` are run instead of
-    the op's own; `observer` says who is told of each run of a kernel.
+    the op's own; `observer` is called for each run of a kernel.
     """
     call = form.call
     signature = call.core.signature
@@ -179,12 +179,12 @@ class _Run:
     def _block_memory(self, kernel: nodes.Kernel, given: Mapping[str, torch.Tensor]) -> _Tensors:
         """Memory of the kernel's blocks."""
         shapes = {name: tuple(one.shape) for name, one in given.items()}
-        found = {}
+        memory = {}
         for name, sizes in kernel.block_memory.items():
             array = kernel.arrays[name]
             shape = (*(evaluate(size, shapes, self._scalars) for size in sizes), *array.element)
-            found[name] = torch.zeros(shape, dtype=DTYPES[array.type])
-        return found
+            memory[name] = torch.zeros(shape, dtype=DTYPES[array.type])
+        return memory
 
 
 def _flat(form: Form, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -219,11 +219,11 @@ def _scalar(value: Any, element: tuple[int, ...]) -> Any:
 def leaves_of(bound: Bound, form: Form) -> _Tensors:
     """Floating inputs and scalars in float64, as new leaves of torch's autograd."""
     signature = form.call.core.signature
-    found = {n: t for n, t in zip(signature.arrays, bound.tensors, strict=True) if t.is_floating_point()}
+    values = {n: t for n, t in zip(signature.arrays, bound.tensors, strict=True) if t.is_floating_point()}
     device = form.call.core.device(bound.tensors)
     floats = {n: value for n, value in bound.scalars.items() if _is_float(form, n)}
-    found |= {n: torch.tensor(v, dtype=torch.float64, device=device) for n, v in floats.items()}
-    return {name: tensor.detach().double().clone().requires_grad_() for name, tensor in found.items()}
+    values |= {n: torch.tensor(v, dtype=torch.float64, device=device) for n, v in floats.items()}
+    return {name: tensor.detach().double().clone().requires_grad_() for name, tensor in values.items()}
 
 
 def _is_float(form: Form, name: str) -> bool:
@@ -239,26 +239,26 @@ def by_output(title: str, names: Sequence[str], cotangents: Cotangents) -> _Tens
     if isinstance(cotangents, torch.Tensor):
         cotangents = [cotangents]
     if isinstance(cotangents, Mapping):
-        found: Mapping[str, Any] = cotangents
-        unknown = [name for name in found if name not in names]
+        tensors: Mapping[str, Any] = cotangents
+        unknown = [name for name in tensors if name not in names]
         if unknown:
-            raise _misfit(names, f"`{unknown[0]}`, which is no output of {title}", ", ".join(found))
+            raise _misfit(names, f"`{unknown[0]}`, which is no output of {title}", ", ".join(tensors))
     elif isinstance(cotangents, Sequence) and len(cotangents) == len(names):
-        found = dict(zip(names, cotangents, strict=True))
+        tensors = dict(zip(names, cotangents, strict=True))
     else:
         count = str(len(cotangents)) if isinstance(cotangents, Sequence) else type(cotangents).__name__
         raise _misfit(names, f"something else than one for each output of {title}", count)
-    found = {name: one for name, one in found.items() if one is not None}
-    for name, one in found.items():
+    tensors = {name: one for name, one in tensors.items() if one is not None}
+    for name, one in tensors.items():
         if not isinstance(one, torch.Tensor):
             raise _misfit(names, f"no tensor for `{name}` of {title}", type(one).__name__)
-    return dict(found)
+    return dict(tensors)
 
 
-def _misfit(names: Sequence[str], came: str, what: str) -> ArgumentError:
+def _misfit(names: Sequence[str], problem: str, what: str) -> ArgumentError:
     rows = [("outputs", ", ".join(names)), ("came", what)]
     remedy = f"Pass a mapping, a tensor by name: `cotangents={{'{names[0]}': ...}}`."
-    return ArgumentError(refusal(f"`cotangents` of ts.oracle name or hold {came}", rows, remedy))
+    return ArgumentError(refusal(f"`cotangents` of ts.oracle name or hold {problem}", rows, remedy))
 
 
 def check_shapes(title: str, wanted: _Tensors, outputs: _Tensors) -> None:
@@ -278,5 +278,5 @@ def _pull_back(outputs: _Tensors, cotangents: _Tensors, leaves: _Tensors) -> _Te
         return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
     ends = [outputs[name] for name in reached]
     seeds = [cotangents[name].detach().to(outputs[name]) for name in reached]
-    found = torch.autograd.grad(ends, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
-    return dict(zip(leaves, found, strict=True))
+    gradients = torch.autograd.grad(ends, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
+    return dict(zip(leaves, gradients, strict=True))

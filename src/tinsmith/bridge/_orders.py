@@ -95,10 +95,10 @@ def _pair_next_states(inputs: Sequence[Item], outputs: Sequence[Item]) -> list[t
 
     Of all affixes that make input names output names, the one that fits most.
     """
-    found: dict[tuple[str, str], list[tuple[Item, Item]]] = {}
+    pairs: dict[tuple[str, str], list[tuple[Item, Item]]] = {}
     for after in outputs:
         for before in inputs:
             head, middle, tail = after.name.partition(before.name)
             if middle and (head or tail) and after.brackets == before.brackets:
-                found.setdefault((head, tail), []).append((before, after))
-    return max(found.values(), key=len, default=[])
+                pairs.setdefault((head, tail), []).append((before, after))
+    return max(pairs.values(), key=len, default=[])

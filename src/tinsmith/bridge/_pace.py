@@ -48,8 +48,8 @@ class Paces:
 
     def __init__(self, serial_below: int) -> None:
         self._serial_below = serial_below
-        self._found: dict[Any, Pace] = {}
+        self._by_kernel: dict[Any, Pace] = {}
 
     def of(self, kernel: Any) -> Pace:
         """That of a kernel."""
-        return self._found.setdefault(kernel, Pace(self._serial_below))
+        return self._by_kernel.setdefault(kernel, Pace(self._serial_below))

@@ -22,10 +22,10 @@ class Reference:
 
     def kernel(self) -> Any:
         """The kernel that stands there now."""
-        found: Any = importlib.import_module(self.module)
+        value: Any = importlib.import_module(self.module)
         for part in self.name.split("."):
-            found = vars(found)[part] if isinstance(found, type) else getattr(found, part)
-        free = getattr(found, "kernel", found)
+            value = vars(value)[part] if isinstance(value, type) else getattr(value, part)
+        free = getattr(value, "kernel", value)
         return free if self.owner is None else of_kernel(free).bind(free, self.owner)
 
 
@@ -40,7 +40,7 @@ def reference_to(kernel: Any) -> Reference:
 
 
 def written_options(op: str, options: OpOptions) -> dict[str, Any]:
-    """An op's options, its `backward` written down. Raises pickle.PicklingError where it is no kernel of its own."""
+    """An op's options, its `backward` written down. Raises pickle.PicklingError where it is not a kernel of its own."""
     if options.replaces_gradient:
         words = f"op `{op}` is of a function whose gradient `grad_for` replaces, so it cannot be pickled"
         raise pickle.PicklingError(refusal(words, remedy="Make it of the kernel, with `backward=`."))

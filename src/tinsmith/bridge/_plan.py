@@ -62,8 +62,8 @@ class Plan:
     # Backward -----------------------------------------------------------------------------
     def get_saved(self, active: frozenset[str]) -> tuple[tuple[int, ...], bool]:
         """Places, in the list of all arrays, of those that the backward pass reads; and whether to prepare it."""
-        found = self._saved.get(active)
-        return self._find_saved(active) if found is None else found
+        saved = self._saved.get(active)
+        return self._find_saved(active) if saved is None else saved
 
     def _find_saved(self, active: frozenset[str]) -> tuple[tuple[int, ...], bool]:
         with COMPILING:
@@ -71,8 +71,8 @@ class Plan:
             read = self.reverse.reads(active & self.kind.floats)
             places = tuple(i for i, name in enumerate(self.names) if name in read)
             is_early = any(self.kind.case.fingerprints) or self.reverse.needs_stacks(active)
-            found = self._saved[active] = places, is_early
-        return found
+            saved = self._saved[active] = places, is_early
+        return saved
 
     def prepare_backward(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> None:
         """Make the backward pass, with the Python values of now; refused before any launch."""
@@ -83,8 +83,8 @@ class Plan:
     ) -> Runner:
         """What runs the backward pass for the inputs that want a gradient, from all outputs or those `given`."""
         # As `Wish` compares; making one takes half a microsecond of each backward pass.
-        found = self._backward.get((active, given, (), False, False))  # type: ignore[call-overload]
-        return found or self._find_backward(Wish(active, given, self._stacks(active, numbers, scalars)))
+        runner = self._backward.get((active, given, (), False, False))  # type: ignore[call-overload]
+        return runner or self._find_backward(Wish(active, given, self._stacks(active, numbers, scalars)))
 
     def _run_backward(
         self,
@@ -97,10 +97,10 @@ class Plan:
     ) -> Sequence[torch.Tensor | None]:
         """Run the backward pass; from checkpoints where its tapes would be too long."""
         runner = self._backward_runner(active, given, numbers, scalars)
-        found = runner.find(numbers, scalars)(saved, cotangents, numbers, scalars)
-        if type(found) is not int:
-            return found
-        runner.longest_tape = max(runner.longest_tape, found)
+        result = runner.find(numbers, scalars)(saved, cotangents, numbers, scalars)
+        if type(result) is not int:
+            return result
+        runner.longest_tape = max(runner.longest_tape, result)
         short = self._find_backward(Wish(active, given, has_checkpoints=True))
         return short.find(numbers, scalars)(saved, cotangents, numbers, scalars)
 
@@ -125,7 +125,7 @@ class Plan:
         return any(self._forward.threads.choose(numbers, scalars))
 
     def note_pace(self, seconds: float, numbers: Numbers, scalars: Scalars) -> None:
-        """Learn how long a forward pass took, the parts of which that use one thread are not told apart."""
+        """Learn how long a forward pass took, without a distinction of the parts that use one thread."""
         threads = self._forward.threads
         counted = zip(threads.groups, threads.choose(numbers, scalars), threads.count(numbers, scalars), strict=True)
         for group, is_serial, operations in counted:
@@ -148,10 +148,10 @@ class Plan:
         if given < frozenset(name for _, name in self._moving):
             groups = self.reverse.groups(active & self.kind.floats, given)
         group = groups[0] if len(groups) == 1 else None
-        found = self._find_backward(Wish(active, group, self._stacks(active, numbers, scalars), True))
-        serial = found.threads.choose(numbers, scalars)
+        runner = self._find_backward(Wish(active, group, self._stacks(active, numbers, scalars), True))
+        serial = runner.threads.choose(numbers, scalars)
         serial = serial if self.is_serial(numbers, scalars) else tuple(False for _ in serial)
-        return found.layout(serial, numbers, scalars)
+        return runner.layout(serial, numbers, scalars)
 
     def backward(
         self,
@@ -166,17 +166,17 @@ class Plan:
         if len(moving) < 2 or all([cotangents[number] is not None for number, _ in moving]):  # noqa: C419  # faster
             return self._run_backward(saved, cotangents, active, None, numbers, scalars)
         given = frozenset([name for number, name in moving if cotangents[number] is not None])
-        found = []
+        rows = []
         for group in self.reverse.groups(active & self.kind.floats, given):
             pairs = zip(self.signature.outputs, cotangents, strict=True)
             alone = [cotangent if name in (group or given) else None for name, cotangent in pairs]
-            found.append(self._run_backward(saved, alone, active, group, numbers, scalars))
-        return [_total(column) for column in zip(*found, strict=True)]
+            rows.append(self._run_backward(saved, alone, active, group, numbers, scalars))
+        return [_total(column) for column in zip(*rows, strict=True)]
 
 
 def _total(parts: Sequence[torch.Tensor | None]) -> torch.Tensor | None:
     """The sum of one input's gradients."""
-    found = [part for part in parts if part is not None]
-    if len(found) < 2:
-        return found[0] if found else None
-    return torch.stack(found).sum(0)
+    present = [part for part in parts if part is not None]
+    if len(present) < 2:
+        return present[0] if present else None
+    return torch.stack(present).sum(0)

@@ -150,10 +150,10 @@ class _Writer(PassWriter):
     def entry(self, one: Entry) -> str:
         shape = self.size(one.like)
         nbytes = " * ".join([str(one.itemsize), *shape])
-        told = self.tuple_of(shape[: len(shape) - one.inner])
+        dims = self.tuple_of(shape[: len(shape) - one.inner])
         gradient = f"{one.gradient!r}, {self.address(one.gradient, '')}"
         return (
-            f"({self.constant(one.slot)}, {one.memory!r}, {self.address(one.memory, '')}, {nbytes}, {told}, {gradient})"
+            f"({self.constant(one.slot)}, {one.memory!r}, {self.address(one.memory, '')}, {nbytes}, {dims}, {gradient})"
         )
 
     def result(self, one: Result | None) -> str:
@@ -267,10 +267,10 @@ def prepare_stepping(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, 
     if is_special or not is_plain():
         return None
     bound: Bound = op._bind(tuple(arguments), dict(named))
-    found = op._routes.find(bound)
-    if not found.is_direct or core.has_state or found.device.type != "cpu":
+    route = op._routes.find(bound)
+    if not route.is_direct or core.has_state or route.device.type != "cpu":
         return None
-    numbers = found.numbers(bound)
-    if recorded_of(core, found.call(numbers, bound)) is not None:
+    numbers = route.numbers(bound)
+    if recorded_of(core, route.call(numbers, bound)) is not None:
         return None
-    return Stepping(found.plan, numbers, bound.scalars)
+    return Stepping(route.plan, numbers, bound.scalars)

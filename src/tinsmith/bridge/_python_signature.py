@@ -20,6 +20,6 @@ def python_signature(signature: _signature.Signature, structs: Structs, result: 
         own = signature.parameters(name)[0]
         kinds[name] = Sequence[float] if own.kind == "matrix" else float if own.setter == "float" else int
     order = [(name, kinds.get(name, Parameter.empty)) for name in structs.order]
-    found = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in order]
-    found += [Parameter(name, Parameter.KEYWORD_ONLY, annotation=int) for name in signature.size_names]
-    return Signature(found, return_annotation=result)
+    parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, annotation=kind) for name, kind in order]
+    parameters += [Parameter(name, Parameter.KEYWORD_ONLY, annotation=int) for name in signature.size_names]
+    return Signature(parameters, return_annotation=result)

@@ -34,8 +34,8 @@ class Relaunch(Stage):
         self._first = first
         pairs = ((first.links.names.get(own, own), name) for own, name in names.items())
         self._renamed = {name: new for name, new in pairs if new != name}
-        found = ((self._renamed.get(name, name), one) for name, one in first.parameters.items())
-        self.parameters = {name: replace(parameter, name=name) for name, parameter in found}
+        renamed = ((self._renamed.get(name, name), one) for name, one in first.parameters.items())
+        self.parameters = {name: replace(parameter, name=name) for name, parameter in renamed}
 
     @property
     def first(self) -> Stage:
@@ -54,7 +54,7 @@ class Relaunch(Stage):
     def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> Lowered:
         """The kernel as IR, its arguments named as they are in the op. Raises NotCovered."""
         kernel, fields = self._first.lower_variant(variant, values, in_blocks=in_blocks)
-        # statements of its own in any case: an op's kernels are told apart by their stores
+        # Statements of its own in any case: an op's kernels are distinguished by their stores.
         arguments = {self._renamed.get(name, name): kind for name, kind in kernel.arguments.items()}
         body = tuple(walk.transform(one, self._rename) for one in kernel.body)
         memory = {name: tuple(map(self._rename, sizes)) for name, sizes in kernel.block_memory.items()}
@@ -96,12 +96,12 @@ def _names_of_results(kernels: Sequence[Any], outputs: Sequence[str]) -> list[tu
     pairs = list(zip(engines, kernels, strict=True))
     given = {parameter.name for engine, kernel in pairs for parameter in engine.parameters(kernel)}
     left = [name for name in outputs if name not in given]
-    found = []
+    names = []
     for engine, kernel in pairs:
         count = len(engine.results(kernel))
-        found.append(tuple(left[:count]) if len(left) >= count else ())
+        names.append(tuple(left[:count]) if len(left) >= count else ())
         left = left[count:]
-    return found
+    return names
 
 
 def stage_of(

@@ -23,19 +23,19 @@ def follow_replaced(candidate: Any, options: OpOptions) -> tuple[Any, OpOptions]
         ArgumentError: it has no gradient yet, or the options name another one.
         KernelError: the function or its gradient does something else than to call a kernel.
     """
-    found = find_replaced(candidate)
-    if found is None:
+    replaced = find_replaced(candidate)
+    if replaced is None:
         return candidate, options
-    kernel = _kernel_in(found.function, found.owner)
+    kernel = _kernel_in(replaced.function, replaced.owner)
     name = of_kernel(kernel).function_of(kernel).__name__
-    if found.gradient is None:
+    if replaced.gradient is None:
         words = f"the gradient of kernel `{name}` is replaced, and by nothing yet"
         raise ArgumentError(refusal(words, remedy="Make the op after the function that `grad_for` decorates."))
     if options.backward is not None:
         words = f"kernel `{name}` has two gradients: of `backward=`, and of `grad_for`"
         raise ArgumentError(refusal(words, remedy="Leave one of them out."))
     otherwise = "Make the op of the kernel itself, without `grad_replaced`: its gradient is generated then."
-    gradient = _kernel_in(found.gradient, found.owner)
+    gradient = _kernel_in(replaced.gradient, replaced.owner)
     return kernel, replace(options, backward=gradient, replaces_gradient=True, otherwise=otherwise)
 
 

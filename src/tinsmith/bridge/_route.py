@@ -126,11 +126,11 @@ def form_of(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes:
         return _first_form(core, bound, shapes, dtypes)
     key = (tuple([len(shape) for shape in shapes]), *dtypes)
     known = core.conversions.get(key)
-    found = None if known is None else known.form(core, bound, shapes)
-    if found is None:
-        found = _first_form(core, bound, shapes, dtypes)
-        core.conversions.keep(key, found.conversion)
-    return found
+    form = None if known is None else known.form(core, bound, shapes)
+    if form is None:
+        form = _first_form(core, bound, shapes, dtypes)
+        core.conversions.keep(key, form.conversion)
+    return form
 
 
 def _first_form(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]) -> Form:
@@ -156,7 +156,7 @@ class Route:
     Attributes:
         active: inputs that require a gradient.
         is_ordered: whether all memory is in order, element after element.
-        is_native: whether all tensors are torch's own with memory, and no subclass that wants to be told.
+        is_native: whether all tensors are torch's own with memory, and no subclass with a dispatch of its own.
         is_recorded: whether the forward pass keeps what atomics return, for a gradient.
         is_direct: whether tensors go to the plan, and results to the caller, as they are.
         runtimes: how to ask each engine for its state, and the one that this route was made in.
@@ -204,8 +204,8 @@ class Route:
 
     def numbers(self, bound: Bound) -> Numbers:
         """The numbers of a call's sizes. Raises where these misfit."""
-        found = self.solve([one.shape for one in bound.tensors], self._values(bound))
-        return checked_form(self.core, bound).call.numbers if found is None else found
+        solution = self.solve([one.shape for one in bound.tensors], self._values(bound))
+        return checked_form(self.core, bound).call.numbers if solution is None else solution
 
     def _values(self, bound: Bound) -> dict[str, Any]:
         return self.core.signature.size_values(bound.scalars, bound.sizes)
@@ -227,10 +227,10 @@ class Route:
 
     def select_active(self, needs: tuple[bool, ...]) -> frozenset[str]:
         """Names of the inputs that need a gradient, from one flag an input."""
-        found = self._wanted.get(needs)
-        if found is None:
-            found = self._wanted[needs] = self._first.select_active(needs)
-        return found
+        active = self._wanted.get(needs)
+        if active is None:
+            active = self._wanted[needs] = self._first.select_active(needs)
+        return active
 
 
 class Routes:
@@ -254,13 +254,13 @@ class Routes:
         tensors = key_of(bound.tensors)
         if tensors is None:
             return route(self._core, bound)
-        found = self._known.get(self._key(tensors, bound))
-        if found is None or not found.is_current():
-            found = route(self._core, bound)
+        known = self._known.get(self._key(tensors, bound))
+        if known is None or not known.is_current():
+            known = route(self._core, bound)
             # Known now that the kernel was looked into.
             self.is_simple = self._takes_tensors_only and not self._core.varies
-            self._known.keep(self._key(tensors, bound), found)
-        return found
+            self._known.keep(self._key(tensors, bound), known)
+        return known
 
     def _key(self, tensors: tuple[Any, ...], bound: Bound) -> tuple[Any, ...]:
         """What a route depends on."""
@@ -307,7 +307,7 @@ def _product(sizes: Sequence[int]) -> int:
 
 
 def key_of(tensors: Sequence[Any]) -> tuple[Any, ...] | None:
-    """What a route depends on, of the tensors; None for what is no strided tensor, which is refused in words."""
+    """What a route depends on, of the tensors; None where one is not a strided tensor: the checked call raises."""
     try:
         return tuple(
             [

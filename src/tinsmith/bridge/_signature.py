@@ -108,16 +108,16 @@ class Signature:
     def vectors(self) -> tuple[tuple[Parameter, str], ...]:
         """Parameters that are arrays of vectors or matrices, of every stage, and their dims in the spec."""
         dims = {item.name: item.brackets for item in self.kernel_spec.items}
-        found = (stage.parameters[name] for stage in self.firsts for name in stage.arrays)
-        return tuple((parameter, dims.get(parameter.name, "")) for parameter in found if parameter.element)
+        parameters = (stage.parameters[name] for stage in self.firsts for name in stage.arrays)
+        return tuple((parameter, dims.get(parameter.name, "")) for parameter in parameters if parameter.element)
 
     @lazy
     def ends(self) -> dict[str, tuple[int, ...]]:
         """The last dims of arrays of vectors or matrices, which are known."""
-        found: dict[str, tuple[int, ...]] = {}
+        ends: dict[str, tuple[int, ...]] = {}
         for parameter, _ in self.vectors:
-            found[parameter.name] = max(parameter.element, found.get(parameter.name, ()), key=len)
-        return found
+            ends[parameter.name] = max(parameter.element, ends.get(parameter.name, ()), key=len)
+        return ends
 
     @lazy
     def has_open_elements(self) -> bool:
@@ -152,12 +152,12 @@ class Signature:
     @lazy
     def by_name(self) -> dict[str, list[Parameter]]:
         """The parameters of each name, of every stage that has it."""
-        found: dict[str, list[Parameter]] = {}
+        parameters: dict[str, list[Parameter]] = {}
         for stage in self.stages:
             for name, parameter in stage.parameters.items():
                 if stage is stage.first or name not in stage.arrays:
-                    found.setdefault(name, []).append(parameter)
-        return found
+                    parameters.setdefault(name, []).append(parameter)
+        return parameters
 
     def parameters(self, name: str) -> list[Parameter]:
         """The parameter of that name in every stage that has it."""

@@ -159,26 +159,26 @@ class Stage:
 
     def ensure_compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         """The compiled variant. Raises KernelError or GradientError with the engine's own words."""
-        found = self._ready(variant)
-        if found is not None:
-            return found
+        compiled = self._ready(variant)
+        if compiled is not None:
+            return compiled
         with COMPILING:
-            found = self._ready(variant)
-            if found is not None:
-                return found
+            compiled = self._ready(variant)
+            if compiled is not None:
+                return compiled
             self.engine.require_ready(op)
             self.baked_values.check_fields(op)
             if variant.fingerprint != self.baked_values.fingerprint(values):
                 raise changed_between(op)
-            found = self._compiled[variant] = compile_variant(self, variant, values, op)
+            compiled = self._compiled[variant] = compile_variant(self, variant, values, op)
             if not variant.adjoint:
                 warn_of_truncations(self, variant, values, op)
-        return found
+        return compiled
 
     def _ready(self, variant: Variant) -> Compiled | None:
         """What was compiled for a variant, where the engine has not been started anew since."""
-        found = self._compiled.get(variant)
-        return found if found is not None and found.runtime is self.engine.runtime() else None
+        compiled = self._compiled.get(variant)
+        return compiled if compiled is not None and compiled.runtime is self.engine.runtime() else None
 
     def is_misread(self, variant: Variant, values: Mapping[str, Any]) -> bool:
         """Whether the engine would work out a division of integers that it knows by another rule than at run time.
@@ -212,12 +212,12 @@ class Stage:
         if variant.batched:
             one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
             return Lowered(over_samples(one, variant), fields)
-        found = self._lower_in_blocks(variant, values, defaults)
-        plain = run_blocks_in_order(found.kernel)
+        lowered = self._lower_in_blocks(variant, values, defaults)
+        plain = run_blocks_in_order(lowered.kernel)
         exact = write_out_divisions(plain)
         if exact is not plain:
             self._misread.add(variant)
-        return found._replace(kernel=write_out_products(exact))
+        return lowered._replace(kernel=write_out_products(exact))
 
     def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> Lowered:
         """The kernel as it was written."""
@@ -242,17 +242,17 @@ class Stage:
             return f"{self.engine.name}'s reverse mode differentiates the kernel as it was written"
         if self.uses_blocks and self.engine.device_type() != "cpu":
             return "the threads of a block work on one sample"
-        found = self._batch_refusals.get(variant)
-        if found is None:
+        reason_text = self._batch_refusals.get(variant)
+        if reason_text is None:
             try:
                 self.lower_variant(variant, values)
-                found = ""
+                reason_text = ""
             except NotCovered as reason:
-                found = f"tinsmith cannot follow {reason.construct}, at {reason.place}"
+                reason_text = f"tinsmith cannot follow {reason.construct}, at {reason.place}"
             except NotBatchable as reason:
-                found = str(reason)
-            self._batch_refusals[variant] = found
-        return found
+                reason_text = str(reason)
+            self._batch_refusals[variant] = reason_text
+        return reason_text
 
     def reversed_view(self, arrays: frozenset[str]) -> tuple[Source, dict[str, Roles]]:
         """The kernel that is differentiated, without stores to `arrays`, which have no adjoint; and its roles.

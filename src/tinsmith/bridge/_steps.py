@@ -44,9 +44,9 @@ class Entry(NamedTuple):
     Attributes:
         slot: where the engine puts it.
         memory: the name of its memory; `gradient` that of its gradient's, "" without.
-        like: the memory whose sizes it is told: of some arguments sizes alone are asked for.
+        like: the memory whose sizes the engine is given: of some arguments sizes alone are asked for.
         itemsize: bytes of a number.
-        inner: how many last dims are those of a vector or matrix, which the engine is not told.
+        inner: how many last dims are those of a vector or matrix, which the engine is not given.
         is_split: whether its memory has a batch dimension and the kernel gets one sample of it.
     """
 
@@ -132,11 +132,11 @@ class StageLaunch:
         variant = variant.single if is_split else variant
         is_plain = not (self.adjoint or variant.batched or is_split)
         is_simd = stage.is_simd and may_vectorize and is_plain and kind.device.type == "cpu"
-        found = _lay_out(kind, stage, uses, types, replace(variant, is_simd=is_simd), is_split=is_split)
+        step = _lay_out(kind, stage, uses, types, replace(variant, is_simd=is_simd), is_split=is_split)
         if not is_simd:
-            return found
+            return step
         vectors = [use for use in uses if types[use.parameter].element]
-        return found._replace(aligned=tuple((use.memory, _alignment(types[use.parameter])) for use in vectors))
+        return step._replace(aligned=tuple((use.memory, _alignment(types[use.parameter])) for use in vectors))
 
 
 def _shape(kind: Kind, use: Use) -> tuple[Size, ...]:

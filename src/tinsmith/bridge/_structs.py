@@ -18,8 +18,8 @@ from ..transforms import NotRewritable, flatten_structs
 def without_structs_of(kernel: Any, engine: Engine) -> Source:
     """A kernel's source, in which members are parameters of their own. Raises KernelError where it changes one."""
     source = read(engine.function_of(kernel))
-    found = engine.structs(kernel)
-    types = {path: f"_{'_'.join(path)}_type" for path in found}
+    structs = engine.structs(kernel)
+    types = {path: f"_{'_'.join(path)}_type" for path in structs}
     members = {one.path: one.name for one in engine.parameters(kernel) if one.path}
     try:
         tree = flatten_structs(source.tree, members, types)
@@ -27,7 +27,7 @@ def without_structs_of(kernel: Any, engine: Engine) -> Source:
         words = f"kernel `{source.name}` changes an argument: {reason}"
         remedy = "Change a copy: `position = camera.position`, and then `position += ...`."
         raise KernelError(refusal(words, [("at", source.place(source.tree))], remedy)) from None
-    given = {"_lang": engine.lang, **{name: found[path] for path, name in types.items()}}
+    given = {"_lang": engine.lang, **{name: structs[path] for path, name in types.items()}}
     return replace(source, tree=tree, given=given)
 
 
@@ -58,16 +58,16 @@ class Structs:
         if len(arguments) > len(self.order):
             rows = [("expected", f"{len(self.order)}: {', '.join(self.order)}"), ("came", str(len(arguments)))]
             raise ArgumentError(refusal(f"op `{self._op}` got too many arguments", rows))
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         # Cut to one length, since torch 2.6's compiler reads `strict=False` as a check all the same.
         pairs = list(zip(self.order[: len(arguments)], arguments, strict=True))
         for name, value in [*pairs, *named.items()]:
             parts = self._members(name, value) if name in self._paths else {name: value}
             for part, one in parts.items():
-                if part in found:
+                if part in values:
                     raise ArgumentError(refusal(f"argument `{part}` of op `{self._op}` was given twice"))
-                found[part] = one
-        return found
+                values[part] = one
+        return values
 
     def _members(self, name: str, value: Any) -> dict[str, Any]:
         first = [path[0] for path in self._paths[name].values()]
@@ -75,13 +75,13 @@ class Structs:
             if key not in first:
                 words = f"argument `{name}` of op `{self._op}` does not know `{key}`"
                 raise ArgumentError(refusal(words, [("members", ", ".join(dict.fromkeys(first)))], "Leave it out."))
-        found = {}
+        values = {}
         for part, path in self._paths[name].items():
             one = value
             for step in path:
                 one = self._member(name, one, step)
-            found[part] = one
-        return found
+            values[part] = one
+        return values
 
     def _member(self, name: str, value: Any, step: str) -> Any:
         if isinstance(value, Mapping) and step in value:

@@ -70,8 +70,8 @@ class Threads:
         watches = [Watch(self, place) for place in range(len(self.groups))]
         places = {launch: place for place, group in enumerate(self.groups) for launch in group.launches}
         pairs = zip(self._parallel.launches, layout.launches, strict=True)
-        found = ((after, places.get(before)) for before, after in pairs)
-        return {after: watches[place] for after, place in found if place is not None and serial[place]}
+        places_after = ((after, places.get(before)) for before, after in pairs)
+        return {after: watches[place] for after, place in places_after if place is not None and serial[place]}
 
 
 class Watch:
@@ -94,12 +94,12 @@ class Watch:
 def _group_launches(layout: Layout, kind: Kind, paces: Paces) -> tuple[Group, ...]:
     costs = [(launch, cost) for launch in layout.launches if (cost := launch.cost(kind)) is not None]
     repeats = Counter(cost.kernel for _, cost in costs)
-    found: dict[tuple[Any, str], list[ProgramLaunch]] = {}
+    grouped: dict[tuple[Any, str], list[ProgramLaunch]] = {}
     for launch, cost in costs:
-        found.setdefault((cost.kernel, cost.formula(kind, repeats[cost.kernel])), []).append(launch)
+        grouped.setdefault((cost.kernel, cost.formula(kind, repeats[cost.kernel])), []).append(launch)
     return tuple(
         Group(launches[0].name, formula, paces.of(kernel), tuple(launches))
-        for (kernel, formula), launches in found.items()
+        for (kernel, formula), launches in grouped.items()
     )
 
 

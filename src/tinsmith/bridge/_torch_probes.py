@@ -144,7 +144,7 @@ def _gradients_at_one_level() -> bool:
     x = _x()
     leaf = x.clone().requires_grad_()
     (plain,) = torch.autograd.grad(_total(leaf), leaf)
-    return all(torch.equal(found, 3 * x * x) for found in (plain, grad(_total)(x), vmap(grad(_total))(x)))
+    return all(torch.equal(gradient, 3 * x * x) for gradient in (plain, grad(_total)(x), vmap(grad(_total))(x)))
 
 
 def _tangents_at_one_level() -> bool:
@@ -161,7 +161,7 @@ def _nested_levels() -> bool:
     forward_over_reverse = jvp(grad(_total), (x,), (torch.ones_like(x),))[1]
     # Reverse over forward, of a tangent that the operator's own jvp gives.
     reverse_over_forward = grad(lambda x: jvp(_cube(), (x,), (torch.ones_like(x),))[1].sum())(x)
-    return all(torch.equal(found, 6 * x) for found in (twice, forward_over_reverse, reverse_over_forward))
+    return all(torch.equal(second, 6 * x) for second in (twice, forward_over_reverse, reverse_over_forward))
 
 
 # The eager Function -----------------------------------------------------------------------------
@@ -186,17 +186,17 @@ class _Square(torch.autograd.Function):
 
 def _eager_function_has_a_gradient() -> bool:
     x = _x().requires_grad_()
-    (found,) = torch.autograd.grad(tracing.plain_apply(_Square)([], x).sum(), x)
-    return torch.equal(found, 2 * x)
+    (gradient,) = torch.autograd.grad(tracing.plain_apply(_Square)([], x).sum(), x)
+    return torch.equal(gradient, 2 * x)
 
 
 def _batched_cotangents() -> bool:
     x, seen = _x().requires_grad_(), []
     y = tracing.plain_apply(_Square)(seen, x)
     cotangents = torch.eye(3, dtype=torch.float64)
-    (found,) = torch.autograd.grad(y, x, cotangents, is_grads_batched=True)
+    (gradient,) = torch.autograd.grad(y, x, cotangents, is_grads_batched=True)
     ((whole, dim),) = seen
-    return dim == 0 and torch.equal(whole, cotangents) and torch.equal(found, torch.diag(2 * x))
+    return dim == 0 and torch.equal(whole, cotangents) and torch.equal(gradient, torch.diag(2 * x))
 
 
 # Others -----------------------------------------------------------------------------------------
@@ -228,15 +228,15 @@ def _constants_are_marked() -> bool:
 
 
 def _levels_are_listed() -> bool:
-    found = []
+    levels = []
 
     def look(x: torch.Tensor) -> torch.Tensor:
-        found.append(tuple(tracing.transforms_in_graph()))
+        levels.append(tuple(tracing.transforms_in_graph()))
         return x.sum()
 
     torch.func.vmap(torch.func.grad(look))(torch.ones(2, 3))
     torch.func.jvp(look, (torch.ones(3),), (torch.ones(3),))
-    return found == [(1, 1, 0), (0, 0, 1)]
+    return levels == [(1, 1, 0), (0, 0, 1)]
 
 
 def _batches_are_seen() -> bool:

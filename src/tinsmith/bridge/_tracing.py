@@ -52,12 +52,12 @@ def batch_levels(tensor: torch.Tensor) -> frozenset[int]:
     """The levels of `torch.func.vmap` over which a tensor is a batch."""
     # A batch of vmap hides its dimension, and nothing public says whether a tensor is one.
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]  # no stub
-    found: set[int] = set()
+    levels: set[int] = set()
     while functorch.is_functorch_wrapped_tensor(tensor):
         if functorch.is_batchedtensor(tensor):
-            found.add(functorch.maybe_get_level(tensor))
+            levels.add(functorch.maybe_get_level(tensor))
         tensor = functorch.get_unwrapped(tensor)
-    return frozenset(found)
+    return frozenset(levels)
 
 
 def may_be_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
@@ -142,7 +142,7 @@ class SingleLevelFunction(torch.autograd.function._SingleLevelFunction):
 def apply_at_one_level(function: type[SingleLevelFunction], *arguments: Any) -> Any:
     """Apply `function` as the innermost level's gradient, while transforms of `torch.func` may be active.
 
-    Torch refuses that unless it is told that it is meant.
+    Torch refuses that unless it is asked for.
     """
     with enable_single_level_autograd_function():
         return function.apply(*arguments)  # pyright: ignore[reportAttributeAccessIssue]  # of torch's C

@@ -49,12 +49,12 @@ class Copy:
             ManagedLoads.count += not self.is_gradient
             getattr(self.manager, f"{prefix}from_tensor")(self.field, tensor.detach())
             return
-        found = getattr(self.manager, f"{prefix}to_tensor")(self.field)
-        if found.shape != tensor.shape:
+        contents = getattr(self.manager, f"{prefix}to_tensor")(self.field)
+        if contents.shape != tensor.shape:
             words = f"{type(self.manager).__name__}.{prefix}to_tensor gave a tensor of the wrong shape"
-            rows = [("expected", str(tuple(tensor.shape))), ("came", str(tuple(found.shape)))]
+            rows = [("expected", str(tuple(tensor.shape))), ("came", str(tuple(contents.shape)))]
             raise ShapeError(refusal(words, rows, "Give the shape that construct_field was asked for."))
-        tensor.copy_(found)
+        tensor.copy_(contents)
 
 
 class Transfer:
@@ -90,14 +90,14 @@ class Transfer:
         """The compiled kernel, as a function of pointers."""
         compiled = self._compile(is_serial=is_serial)
         copied = enumerate(copy.facts for copy in self._copies if copy.kind != "clear")
-        told = [
+        buffers = [
             (compiled.slots[f"a{place}"], facts.count * facts.dtype.itemsize, facts.shape + facts.element)
             for place, facts in copied
         ]
         launch = compiled.launch
 
         def start(pointers: Sequence[int]) -> None:
-            pairs = zip(told, pointers, strict=True)
+            pairs = zip(buffers, pointers, strict=True)
             launch([(slot, pointer, nbytes, shape, 0) for (slot, nbytes, shape), pointer in pairs], ())
 
         self._launches[is_serial] = start

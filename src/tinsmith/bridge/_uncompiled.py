@@ -34,7 +34,7 @@ def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str
         tree: what `text` was made of.
         text: what the engine was given.
     """
-    frames = [found.groupdict() for found in _FRAME.finditer(strip_colours(cause))]
+    frames = [match.groupdict() for match in _FRAME.finditer(strip_colours(cause))]
     last = {(one["path"], one["line"]): place for place, one in enumerate(frames)}  # an engine says some of them twice
     kept = [one for place, one in enumerate(frames) if last[one["path"], one["line"]] == place]
     lines = _lines(tree, text)

@@ -80,11 +80,11 @@ class Updates:
             return None
         if any(one.is_inference() for one in targets) and not torch.is_inference_mode_enabled():
             return None
-        found = self._routes.find(bound)
-        if not found.is_direct:
+        route = self._routes.find(bound)
+        if not route.is_direct:
             return None
-        plan = found.plan
-        made = plan.forward(bound.tensors, found.numbers(bound), bound.scalars)[plan.outputs]
+        plan = route.plan
+        made = plan.forward(bound.tensors, route.numbers(bound), bound.scalars)[plan.outputs]
         for one in targets:
             if not one.is_inference():
                 torch.autograd.graph.increment_version(one)

@@ -26,6 +26,6 @@ def identifier(wish: str, taken: set[str]) -> str:
     word = re.sub(r"\W", "_", wish, flags=re.ASCII).lstrip("_0123456789") or "t"
     name = word if not keyword.iskeyword(word) else f"{word}_"
     tries: Iterable[str] = (f"{name}_{count}" for count in range(2, 1 << 30))
-    found = name if name not in taken else next(one for one in tries if one not in taken)
-    taken.add(found)
-    return found
+    free_name = name if name not in taken else next(one for one in tries if one not in taken)
+    taken.add(free_name)
+    return free_name

@@ -31,13 +31,13 @@ class Cuts:
     """Statements by file and line, each file parsed once."""
 
     def __init__(self) -> None:
-        self._found: dict[str, dict[int, Cut]] = {}
+        self._by_path: dict[str, dict[int, Cut]] = {}
 
     def at(self, path: str, line: int) -> Cut | None:
         """What a statement changes in which no cast is written."""
-        if path not in self._found:
-            self._found[path] = _cuts(path)
-        return self._found[path].get(line)
+        if path not in self._by_path:
+            self._by_path[path] = _cuts(path)
+        return self._by_path[path].get(line)
 
 
 def _cuts(path: str) -> dict[int, Cut]:

@@ -23,14 +23,14 @@ class Filed:
     """Things under indices of which some axes are known; found again by an index that may be the same."""
 
     def __init__(self) -> None:
-        self._found: dict[Hashable, tuple[dict[int, int], Any]] = {}
+        self._entries: dict[Hashable, tuple[dict[int, int], Any]] = {}
         self._groups: dict[tuple[int, ...], list[Hashable]] = {}
         self._under: dict[tuple[tuple[int, ...], tuple[int, ...]], dict[tuple[int, ...], list[Hashable]]] = {}
 
     def add(self, key: Hashable, known: Mapping[int, int], value: Any) -> None:
         """File `value` under its known axes. Of equal keys, whose known axes are equal too, the last value is kept."""
-        is_new = key not in self._found
-        self._found[key] = dict(known), value
+        is_new = key not in self._entries
+        self._entries[key] = dict(known), value
         if not is_new:
             return
         axes = tuple(sorted(known))
@@ -47,10 +47,10 @@ class Filed:
             if places is None:
                 places = self._under[group, common] = {}
                 for key in keys:
-                    numbers = self._found[key][0]
+                    numbers = self._entries[key][0]
                     places.setdefault(tuple(numbers[axis] for axis in common), []).append(key)
             for key in places.get(tuple(known[axis] for axis in common), ()):
-                yield self._found[key][1]
+                yield self._entries[key][1]
 
 
 @dataclass(frozen=True)

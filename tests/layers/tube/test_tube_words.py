@@ -122,7 +122,7 @@ complex64, complex128
         lambda lang: ends().register_kernel(3, ["x", "y"]),
         ts.RegistrationError,
         """
-        what a Tube registers is no kernel of Taichi or Quadrants
+        what a Tube registers is not a kernel of Taichi or Quadrants
           came  3
         Decorate it with @ti.kernel (or @qd.kernel).
         """,

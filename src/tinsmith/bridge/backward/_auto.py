@@ -31,10 +31,10 @@ class AutoReverse(Reverse):
 
     def at(self, case: Case) -> AutoAt:
         source = self.source.at(case)
-        found = self._at.get(source)
-        if found is None:
-            found = self._at[source] = AutoAt(source, self.engine)
-        return found
+        auto = self._at.get(source)
+        if auto is None:
+            auto = self._at[source] = AutoAt(source, self.engine)
+        return auto
 
 
 class AutoAt(ReverseAt):
@@ -43,7 +43,7 @@ class AutoAt(ReverseAt):
     def __init__(self, source: SourceAt, engine: EngineReverse) -> None:
         self.source = source
         self.engine = engine
-        self._told: set[frozenset[str]] = set()
+        self._warned: set[frozenset[str]] = set()
 
     def choose(self, active: frozenset[str]) -> ReverseAt:
         """The one that these inputs' gradients come from."""
@@ -88,8 +88,8 @@ class AutoAt(ReverseAt):
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:
         reason = self.source.refusal(wish.active)
-        if reason is not None and reason.race is None and wish.active not in self._told:
-            self._told.add(wish.active)
+        if reason is not None and reason.race is None and wish.active not in self._warned:
+            self._warned.add(wish.active)
             _check_compiles(kind.case)
             warn(_engines_own(kind.signature.op, reason))
         with self._source_first(wish.active):
@@ -103,7 +103,7 @@ def _check_compiles(case: Case) -> None:
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:
-    """What a user is told whose gradient is not the generated one."""
+    """The warning for a user whose gradient is not the generated one."""
     return refusal(
         f"the gradient of op `{op}` is the engine's own, which is wrong in silence for some kernels",
         [("not generated for", reason.construct), ("at", reason.place)],

@@ -91,7 +91,7 @@ class HandWritten(KernelReverse):
         return (Request(self.stage, False, tuple(arguments)),)
 
     def place(self, name: str) -> tuple[str, int]:
-        """File and line of what stores an array's gradient: one store, or the kernel where one cannot be told."""
+        """File and line of what stores an array's gradient: one store, or the kernel where that is not known."""
         tree = self.stage.source.tree
         roles = self.stage.roles.get(f"grad_{name}", Roles())
         stores = [access.node for access in roles.of("write", "add")]

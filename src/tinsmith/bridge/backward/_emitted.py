@@ -95,14 +95,14 @@ class Emitted:
 
     def ensure_compiled(self) -> Compiled:
         """The compiled kernel."""
-        found = self._compiled
-        if found is not None and found.runtime is self.stage.engine.runtime():
-            return found
+        compiled = self._compiled
+        if compiled is not None and compiled.runtime is self.stage.engine.runtime():
+            return compiled
         with COMPILING:
-            found = self._compiled
-            if found is None or found.runtime is not self.stage.engine.runtime():
-                found = self._compiled = self._compile()
-        return found
+            compiled = self._compiled
+            if compiled is None or compiled.runtime is not self.stage.engine.runtime():
+                compiled = self._compiled = self._compile()
+        return compiled
 
     def _compile(self) -> Compiled:
         engine = self.stage.engine
@@ -122,10 +122,10 @@ class Emitted:
         if known is not None and known.runtime is engine.runtime():
             return known
         try:
-            found = engine.compile(function, fields, adjoint=False, is_careful=True, is_aliased=is_aliased)
+            compiled = engine.compile(function, fields, adjoint=False, is_careful=True, is_aliased=is_aliased)
             if key is not None:
-                _COMPILED[key] = found
-            return guard_launches(found, sites, engine, self.op, kernel) if self.stage.is_checked else found
+                _COMPILED[key] = compiled
+            return guard_launches(compiled, sites, engine, self.op, kernel) if self.stage.is_checked else compiled
         except TinsmithError:
             raise
         except Exception as cause:

@@ -85,11 +85,11 @@ class EngineReverse(KernelReverse):
     def _needs(self, stage: Stage, active: frozenset[str]) -> Needs:
         """What one stage's reverse reads."""
         stage = stage.first
-        found = self._needed.get((stage, active))
-        if found is None:
+        needs = self._needed.get((stage, active))
+        if needs is None:
             with_adjoint = active | (self._made - self._steady)
-            found = self._needed[stage, active] = needs_of(*self._views[stage], with_adjoint, stage.home)
-        return found
+            needs = self._needed[stage, active] = needs_of(*self._views[stage], with_adjoint, stage.home)
+        return needs
 
     def gives(self, active: frozenset[str]) -> frozenset[str]:
         return active | frozenset(self.signature.scratch)
@@ -99,13 +99,13 @@ class EngineReverse(KernelReverse):
 
     def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
         with_gradient = (active | self._made) & floats
-        found = []
+        requests = []
         for stage in reversed(self.signature.stages):
             arguments = [
                 Argument(name, ("value", name), name if name in with_gradient else None) for name in stage.arrays
             ]
-            found.append(Request(stage, True, tuple(arguments)))
-        return tuple(found)
+            requests.append(Request(stage, True, tuple(arguments)))
+        return tuple(requests)
 
     def spoils(self, output: str) -> bool:
         """A plain store's reverse zeroes the adjoint, and that of reading adds to it; an addition's leaves it alone."""
@@ -181,13 +181,13 @@ class EngineReverse(KernelReverse):
 
     def _refuse_carried(self, stage: Stage, name: str) -> None:
         """An outermost serial loop runs forwards in reverse too: what its iterations hand on comes out wrong."""
-        found = stage.roles[name].find_carried() if name in self._made - self._steady else None
-        if found is None:
+        carried = stage.roles[name].find_carried() if name in self._made - self._steady else None
+        if carried is None:
             return
         engine = stage.engine.name
         op, called = self.signature.op, self._name_in_kernel(name)
         words = f"{engine}'s reverse mode does not reverse the loop of op `{op}` that hands on `{called}`"
-        rows = [("used", found[0].place), ("changed", found[1].place)]
+        rows = [("used", carried[0].place), ("changed", carried[1].place)]
         remedy = f"Write the loop inside another, `for _ in range(1):`, or {self._way()}."
         raise GradientError(refusal(words, rows, remedy))
 
@@ -195,9 +195,9 @@ class EngineReverse(KernelReverse):
         view = self._views[stage][1][name]
         if name in self._made and view.escapes:
             self._refuse_lost(name, "used whole", view.escapes, "changed", "unseen")
-        found = stage.roles[name].find_overwritten(needed)
-        if found is not None:
-            self._refuse_lost(name, "read", found[0].place, "overwritten", found[1].place)
+        overwritten = stage.roles[name].find_overwritten(needed)
+        if overwritten is not None:
+            self._refuse_lost(name, "read", overwritten[0].place, "overwritten", overwritten[1].place)
         again = view.of("add") if name in self._steady else []
         if again and view.is_read:
             self._refuse_lost(name, "read", view.of("read")[0].place, "counted up", again[0].place)
@@ -230,7 +230,7 @@ class EngineReverse(KernelReverse):
 
     def _refuse_changed(self, active: frozenset[str], known: Mapping[str, int]) -> None:
         """A launch that overwrites what the reverse of an earlier one reads. The first such reader is named."""
-        found: tuple[Stage, str, tuple[Access, Access, Stage]] | None = None
+        change_after_read: tuple[Stage, str, tuple[Access, Access, Stage]] | None = None
         later: dict[str, LaterChanges] = {}
         for stage in reversed(self.signature.stages):
             own = {name: known.get(called, called) for name, called in stage.renamed.items()}
@@ -238,11 +238,11 @@ class EngineReverse(KernelReverse):
             needs = self._needs(stage, active)
             for name in sorted(needs.values & later.keys() & set(stage.arrays), reverse=True):
                 met = later[name].meeting(stage.roles[name], needs.reads[name], values)
-                found = found if met is None else (stage, name, met)
+                change_after_read = change_after_read if met is None else (stage, name, met)
             for name in stage.arrays:
                 later.setdefault(name, LaterChanges()).add(stage.roles[name], values, stage)
-        if found is not None:
-            reader, name, (_, change, writer) = found
+        if change_after_read is not None:
+            reader, name, (_, change, writer) = change_after_read
             op, called = self.signature.op, self._name_in_kernel(name)
             words = f"op `{op}` changes a value of `{called}` that its gradient needs, after `{reader.name}` read it"
             own = "an array of its own to write, in `scratch=`"

@@ -66,33 +66,33 @@ def _actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action
         names |= {name: name for name in emitted.arrays if name not in names}
         return GeneratedLaunch(emitted, names, likes, signature.stages[run.source].renamed)
 
-    found: list[Action] = []
+    actions: list[Action] = []
     for action in program.actions:
         match action:
             case Run():
-                found.append(launch(action))
+                actions.append(launch(action))
             case Fresh(name, like, kind):
-                found.append(Make(name, like, type=kind))
+                actions.append(Make(name, like, type=kind))
             case Reserve():
                 iterations, count = action.iterations, action.count
                 known = launch(iterations) if isinstance(iterations, Run) else iterations
                 entries = None if count is None else launch(count)
                 renamed = signature.stages[action.source].renamed
-                found.append(Tapes(action.tapes, known, action.total, entries, renamed))
+                actions.append(Tapes(action.tapes, known, action.total, entries, renamed))
             case _:
-                found.append(action)
-    return tuple(found)
+                actions.append(action)
+    return tuple(actions)
 
 
 def _likes(program: Program) -> Mapping[str, str]:
     """Arrays of the op by the memory that has their sizes: of gradients, fresh arrays and copies."""
-    found = {gradient: name for name, gradient in program.gradients.items()}
+    likes = {gradient: name for name, gradient in program.gradients.items()}
     for action in program.actions:
         if isinstance(action, Fresh):
-            found[action.name] = found.get(action.like, action.like)
+            likes[action.name] = likes.get(action.like, action.like)
         elif isinstance(action, Copy):
-            found[action.name] = found.get(action.of, action.of)
-    return found
+            likes[action.name] = likes.get(action.of, action.of)
+    return likes
 
 
 def forward_layout(case: Case, emit: Emit, program: Program, names: Sequence[str], makes: Sequence[Make]) -> Layout:
@@ -120,12 +120,12 @@ def backward_layout(
     shared = {name: gradient for name, gradient in owned.items() if name in kind.names} | missing
     # What only one pass knows: locals of the top level, and memory of generated kernels.
     own = [Make(gradient, name) for name, gradient in owned.items() if name not in kind.names]
-    found = {**gradients, **missing}
+    gradient_of = {**gradients, **missing}
     return Layout(
         (*reads, *cotangents),
         tuple(Make(gradient, name, is_zero=gradient not in whole) for name, gradient in shared.items()),
         (*own, *_actions(program, emit, signature)),
-        tuple(Result(found[name]) if name in active else None for name in signature.arrays),
+        tuple(Result(gradient_of[name]) if name in active else None for name in signature.arrays),
         program.arrays,
         case.is_looped,
         program.has_long_tapes,

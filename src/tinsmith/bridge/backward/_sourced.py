@@ -56,10 +56,10 @@ class SourceReverse(Reverse):
     def at(self, case: Case) -> SourceAt:
         defaults = tuple(Language(stage.engine).default_types for stage in self.signature.firsts)
         key = (case.variants, case.is_looped, defaults)
-        found = self._at.get(key) or self._make_at(key, case)
+        source = self._at.get(key) or self._make_at(key, case)
         if not case.numbers:
-            return found
-        unchanged = found.find_unchanged(case.numbers)
+            return source
+        unchanged = source.find_unchanged(case.numbers)
         known = (key, unchanged)
         return self._at.get(known) or self._make_at(known, case, unchanged)
 
@@ -112,12 +112,12 @@ class SourceAt(ReverseAt):
     @property
     def launched(self) -> Launched:
         """The op's kernels as IR, each once, and their launches."""
-        found = self._launched
-        if found is not None:
-            return found
+        launched = self._launched
+        if launched is not None:
+            return launched
         with COMPILING:
-            found = self._launched = self._launched or self._lower(self.case)
-        return found
+            launched = self._launched = self._launched or self._lower(self.case)
+        return launched
 
     @property
     def kernels(self) -> Sequence[Lowered]:
@@ -133,11 +133,11 @@ class SourceAt(ReverseAt):
             kernels = [one.kernel for one in self.kernels]
         except NotCovered:
             return frozenset()
-        found = []
+        launch_numbers = []
         for stage in self.case.signature.stages:
             names = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
-            found.append({name: numbers[called] for name, called in names if called in numbers})
-        unchanged = unchanged_after(kernels, self.launched.launches, found)
+            launch_numbers.append({name: numbers[called] for name, called in names if called in numbers})
+        unchanged = unchanged_after(kernels, self.launched.launches, launch_numbers)
         self._last_numbers = numbers, unchanged
         return unchanged
 
@@ -151,9 +151,9 @@ class SourceAt(ReverseAt):
         with COMPILING:
             if key not in self.programs:
                 whole = frozenset(self.case.signature.outputs)
-                found = self.programs[key] = self._generate_adjoint(active, whole, has_checkpoints=has_checkpoints)
+                program = self.programs[key] = self._generate_adjoint(active, whole, has_checkpoints=has_checkpoints)
                 # A call saves what the one without checkpoints reads.
-                assert not has_checkpoints or found.reads <= self.program(active).reads, sorted(found.reads)
+                assert not has_checkpoints or program.reads <= self.program(active).reads, sorted(program.reads)
             return self.programs[key]
 
     def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
@@ -172,8 +172,8 @@ class SourceAt(ReverseAt):
         if key in self._partial:
             return self._partial[key]
         with COMPILING:
-            found = self._generate_adjoint(active, given, has_checkpoints=has_checkpoints)
-            self._partial[key] = found if found.reads <= self.program(active).reads else None
+            program = self._generate_adjoint(active, given, has_checkpoints=has_checkpoints)
+            self._partial[key] = program if program.reads <= self.program(active).reads else None
             return self._partial[key]
 
     def _generate_adjoint(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool) -> Program:
@@ -239,16 +239,16 @@ class SourceAt(ReverseAt):
         """A launch's kernel, for the engine."""
         if self._twin is not None:
             return self._twin.emit(run)
-        found = self._emitted.get(run.kernel)
-        if found is not None:
-            return found
+        emitted = self._emitted.get(run.kernel)
+        if emitted is not None:
+            return emitted
         with COMPILING:
             stage = self.case.signature.stages[run.source]
             fields = self.kernels[self.launched.launches[run.source]].fields
             signature = self.case.signature
             kernel = fix_order(run.kernel, stage, signature.op) if signature.is_deterministic else run.kernel
-            found = self._emitted[run.kernel] = Emitted(kernel, stage, fields, signature.op)
-        return found
+            emitted = self._emitted[run.kernel] = Emitted(kernel, stage, fields, signature.op)
+        return emitted
 
     def check(self, active: frozenset[str]) -> None:
         reason = self.refusal(active)

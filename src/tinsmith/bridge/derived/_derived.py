@@ -20,9 +20,9 @@ class DerivedCore(Core):
 
     def at(self, call: Call) -> SourceAt:
         """What was generated for calls of this kind."""
-        found = call.reverse
-        assert isinstance(found, SourceAt)
-        return found
+        reverse = call.reverse
+        assert isinstance(reverse, SourceAt)
+        return reverse
 
     def _layout(self, call: Call, kind: Kind) -> Layout:
         at = self.at(call)

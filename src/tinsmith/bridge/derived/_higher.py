@@ -59,10 +59,10 @@ class SecondOrder:
         inputs = frozenset(n for n, needed in zip(self.saved, needs, strict=False) if needed) & self.call.wanting
         others = frozenset(n for n, needed in zip(self.cotangents, needs[count:], strict=True) if needed)
         step = _Step(self.call, frozenset(given), self.values(), given)
-        found = step.gradients(inputs, self.cotangents) if inputs else {}
+        gradients = step.gradients(inputs, self.cotangents) if inputs else {}
         moved = step.outputs() if others else {}
         return [
-            *(found.get(name) for name in self.saved),
+            *(gradients.get(name) for name in self.saved),
             *(moved.get(name) if name in others else None for name in self.cotangents),
         ]
 
@@ -83,8 +83,8 @@ class SecondOrder:
     def again(self, cotangents: Tensors) -> dict[str, torch.Tensor]:
         """The gradients, of other cotangents."""
         given = {name: one for name, one in zip(self.cotangents, cotangents, strict=True) if one is not None}
-        found = self.call.core.operators.launch_backward(self.asked._replace(cotangents=given))
-        return dict(zip(self.active, found, strict=True))
+        gradients = self.call.core.operators.launch_backward(self.asked._replace(cotangents=given))
+        return dict(zip(self.active, gradients, strict=True))
 
     def values(self) -> dict[str, torch.Tensor]:
         """The inputs as far as they were saved."""
@@ -127,12 +127,12 @@ class _Step:
     def complete(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """All inputs; one that was not kept gets memory of its sizes."""
         like = next(iter(values.values()))
-        found = dict(values)
+        inputs = dict(values)
         names, shapes = self.base.core.signature.arrays, self.base.whole_shapes
         for name, shape, dtype in zip(names, shapes, self.base.dtypes, strict=True):
             if name not in values:
-                found[name] = torch.zeros(shape, dtype=dtype, device=like.device)
-        return {name: found[name] for name in self.core.signature.arrays}
+                inputs[name] = torch.zeros(shape, dtype=dtype, device=like.device)
+        return {name: inputs[name] for name in self.core.signature.arrays}
 
     def outputs(self) -> dict[str, torch.Tensor]:
         """Tangents of the outputs, by the names of the outputs."""
@@ -153,9 +153,9 @@ class _Step:
         saved = {name: values[name] for name in names}
         moving = (name for name in self.core.moving if name in cotangents)
         given = {self.core.dots[name]: cotangents[name] for name in moving}
-        found = self.core.operators.launch_backward(BackwardCall(self.call, wanted, saved, given))
+        gradients = self.core.operators.launch_backward(BackwardCall(self.call, wanted, saved, given))
         order = [name for name in self.core.signature.arrays if name in wanted]
-        return dict(zip(order, found, strict=True))
+        return dict(zip(order, gradients, strict=True))
 
 
 def _check_source(call: Call) -> None:

@@ -169,39 +169,39 @@ def recorded_at(core: Core, case: Case) -> RecordedCore | None:
     except NotCovered:
         return None
     types = {place: one.type for place, one in enumerate(kept) if one is not None}
-    found = _core_for(core, types) if types else None
-    if found is None or not isinstance(core.reverse, AutoReverse):
-        return found
+    recorded = _core_for(core, types) if types else None
+    if recorded is None or not isinstance(core.reverse, AutoReverse):
+        return recorded
     # Where something else is in the way too, the engine's reverse mode is the next to be asked.
     active = frozenset(name for name in core.signature.arrays if case.dtypes[name].is_floating_point)
-    return None if found.replay_at(case).refusal(active) else found
+    return None if recorded.replay_at(case).refusal(active) else recorded
 
 
 def _core_for(core: Core, types: Mapping[int, str]) -> RecordedCore:
     key = tuple(types.items())
-    found = core.recorded.get(key)
-    if found is not None:
-        return found
+    recorded = core.recorded.get(key)
+    if recorded is not None:
+        return recorded
     with COMPILING:
         if key not in core.recorded:
             core.settle()
-            found = RecordedCore(core, _names(core.signature, types), types)
+            recorded = RecordedCore(core, _names(core.signature, types), types)
             content = digest_of(core.content, *(f"{place} {kind}" for place, kind in key))
-            core.operators.define(found.replay, lambda: content, "_replayed")
-            core.operators.define(found, lambda: content, "_recorded")
-            core.recorded[key] = found
+            core.operators.define(recorded.replay, lambda: content, "_replayed")
+            core.operators.define(recorded, lambda: content, "_recorded")
+            core.recorded[key] = recorded
         return core.recorded[key]
 
 
 def _names(signature: Signature, types: Mapping[int, str]) -> dict[int, str]:
     """Names of records that no kernel has."""
     taken = {*signature.order, *signature.items, *signature.by_name}
-    found = {}
+    names = {}
     for place in types:
-        found[place] = f"returned_{place}"
-        while found[place] in taken:
-            found[place] += "_"
-    return found
+        names[place] = f"returned_{place}"
+        while names[place] in taken:
+            names[place] += "_"
+    return names
 
 
 def _keeps_some(core: Core, case: Case) -> bool:
@@ -215,11 +215,11 @@ def _keeps_some(core: Core, case: Case) -> bool:
 def _find_records(core: Core, case: Case) -> tuple[list[Lowered], Kept]:
     """The kernels of a core for one sample, and what has to be kept of each. Raises NotCovered."""
     single = replace(case, signature=core.signature, batched=frozenset(), numbers={})
-    found = core.kept.get(single.variants)
-    if found is None:
+    records = core.kept.get(single.variants)
+    if records is None:
         kernels = core.kernels(single)
-        found = core.kept[single.variants] = kernels, tuple(records_of(kernel) for kernel, _ in kernels)
-    return found
+        records = core.kept[single.variants] = kernels, tuple(records_of(kernel) for kernel, _ in kernels)
+    return records
 
 
 def _signature(base: Signature, names: Mapping[int, str], types: Mapping[int, str], *, is_given: bool) -> Signature:
@@ -229,8 +229,8 @@ def _signature(base: Signature, names: Mapping[int, str], types: Mapping[int, st
     items = tuple(Item(name, (*batch, dim), types[place]) for place, name in names.items())
     spec = base.spec
     if not is_given:
-        found = replace(spec, scratch=(*spec.scratch, *items))
-        return compute_lazy_values(replace(base, spec=found, detached=base.detached | frozenset(names.values())))
-    found = Spec(spec.text, spec.scratch_text, (*spec.inputs, *items), spec.outputs, spec.scratch)
+        extended = replace(spec, scratch=(*spec.scratch, *items))
+        return compute_lazy_values(replace(base, spec=extended, detached=base.detached | frozenset(names.values())))
+    extended = Spec(spec.text, spec.scratch_text, (*spec.inputs, *items), spec.outputs, spec.scratch)
     more = tuple(names.values())
-    return compute_lazy_values(replace(base, spec=found, order=(*base.order, *more), arrays=(*base.arrays, *more)))
+    return compute_lazy_values(replace(base, spec=extended, order=(*base.order, *more), arrays=(*base.arrays, *more)))

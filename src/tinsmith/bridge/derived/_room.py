@@ -21,43 +21,43 @@ Shapes: TypeAlias = Mapping[str, Sequence[int]]
 
 def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[str, Any]) -> list[int]:
     """How long each array is in a call. Raises ShapeError where engines could not count its elements."""
-    found = []
+    counts = []
     for name, (number, length) in room.items():
         stage = signature.stages[number]
         pairs = ((one, stage.renamed.get(one, one)) for one in stage.first.parameters)
-        found.append(evaluate(length, shapes, {one: scalars[called] for one, called in pairs if called in scalars}))
-        if found[-1] > LARGEST:
-            words = f"op `{signature.op}` would keep {found[-1]} numbers of its atomics, more than engines can count"
+        counts.append(evaluate(length, shapes, {one: scalars[called] for one, called in pairs if called in scalars}))
+        if counts[-1] > LARGEST:
+            words = f"op `{signature.op}` would keep {counts[-1]} numbers of its atomics, more than engines can count"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
             raise ShapeError(refusal(words, [("array", name), ("largest", str(LARGEST))], remedy))
-    return found
+    return counts
 
 
-def with_room(found: Sizing, room: Room, call: Call, *, is_looped: bool) -> Sizing:
+def with_room(sizing: Sizing, room: Room, call: Call, *, is_looped: bool) -> Sizing:
     """Sizes of all arrays, those of `room` too.
 
     Args:
-        found: the sizes of the others.
+        sizing: the sizes of the others.
         room: the arrays.
         call: one of the kind of call.
         is_looped: whether samples of a batch are run one by one: kernels see one, and each has its own memory.
     """
     if not room:
-        return found
+        return sizing
     signature = call.core.signature
-    names = [name for name in found.shapes if name not in room]
-    is_wide = is_looped and found.batch is not None
+    names = [name for name in sizing.shapes if name not in room]
+    is_wide = is_looped and sizing.batch is not None
     parted = {name for name in names if is_wide and (name in call.batched or name not in signature.arrays)}
-    lead = (found.batch,) if is_wide and found.batch is not None else ()
-    shapes = dict(found.shapes)
-    shapes |= {name: (*lead, Symbol(found.symbols + place)) for place, name in enumerate(room)}
+    lead = (sizing.batch,) if is_wide and sizing.batch is not None else ()
+    shapes = dict(sizing.shapes)
+    shapes |= {name: (*lead, Symbol(sizing.symbols + place)) for place, name in enumerate(room)}
 
     def solve(given: Sequence[Sequence[int]], values: Mapping[str, Any]) -> tuple[int, ...] | None:
-        numbers = found.solve(given, values)
+        numbers = sizing.solve(given, values)
         if numbers is None:
             return None
-        known = {name: found.evaluate(name, numbers)[name in parted :] for name in names}
+        known = {name: sizing.evaluate(name, numbers)[name in parted :] for name in names}
         more = lengths(room, signature, known, values)
-        return (*numbers[: found.symbols], *more, numbers[-1] + sum(more))
+        return (*numbers[: sizing.symbols], *more, numbers[-1] + sum(more))
 
-    return Sizing(shapes, solve, found.batch, found.symbols + len(room))
+    return Sizing(shapes, solve, sizing.batch, sizing.symbols + len(room))

@@ -64,10 +64,10 @@ class SeededCore(DerivedCore):
         )
 
     def kernels(self, case: Case) -> list[Lowered]:
-        found = self.base.kernels(replace(case, signature=self.base.signature, batched=case.batched - {self.seed}))
+        lowered = self.base.kernels(replace(case, signature=self.base.signature, batched=case.batched - {self.seed}))
         return [
             Lowered(seed_random(kernel, self.seed, number * APART), fields)
-            for number, (kernel, fields) in enumerate(found)
+            for number, (kernel, fields) in enumerate(lowered)
         ]
 
     def _layout(self, call: Call, kind: Kind) -> Layout:
@@ -99,5 +99,5 @@ def _signature(base: Signature, seed: str) -> Signature:
     batch = base.spec.batch_name
     item = Item(seed, () if batch is None else (Batch(batch),), "i64")
     spec = Spec(base.spec.text, base.spec.scratch_text, (*base.spec.inputs, item), base.spec.outputs, base.spec.scratch)
-    found = replace(base, spec=spec, order=(*base.order, seed), arrays=(*base.arrays, seed))
-    return compute_lazy_values(found)
+    seeded = replace(base, spec=spec, order=(*base.order, seed), arrays=(*base.arrays, seed))
+    return compute_lazy_values(seeded)

@@ -110,15 +110,15 @@ class TangentCore(DerivedCore):
     def _find_sizing(self, call: Call) -> Sizing:
         """The base's: each tangent has the sizes of its array."""
         base_call = self.base_call(call)
-        found, count = base_call.sizing, len(base_call.shapes)
-        shapes = dict(found.shapes)
-        for name, shape in found.shapes.items():
+        sizing, count = base_call.sizing, len(base_call.shapes)
+        shapes = dict(sizing.shapes)
+        for name, shape in sizing.shapes.items():
             if name in self.dots or name not in self.base.signature.arrays:
                 shapes[self.dot_of(name)] = shape
         self._kernels_of(call)  # what maxima take beside their arrays is known with the kernels
         for name, like in self._beside.items():
             shapes[name] = shapes[like]
-        plain = Sizing(shapes, lambda given, values: found.solve(given[:count], values), found.batch, found.symbols)
+        plain = Sizing(shapes, lambda given, values: sizing.solve(given[:count], values), sizing.batch, sizing.symbols)
         case = self.at(call).case
         return with_room(plain, self._room.get(_key(case), {}), call, is_looped=case.is_looped)
 
@@ -162,7 +162,7 @@ class TangentCore(DerivedCore):
         """The kernels without what neither the results nor a later kernel reads."""
         results = {self.dots[name] for name in self.moving}
         needed: set[str] = set()
-        found: list[Lowered] = []
+        kept: list[Lowered] = []
         for kernel, fields in reversed(derived):
             idle = kernel.arrays.keys() - {*self.signature.arrays} - results - needed
             body = declare_locals(eliminate_dead_code_of_tasks(kernel.body, kernel.locals, private=idle), kernel.locals)
@@ -170,8 +170,8 @@ class TangentCore(DerivedCore):
             used = needed | walk.find_touched(body) | walk.find_sized(body)
             arrays = {name: array for name, array in kernel.arrays.items() if name in used}
             cells = tuple(name for name in kernel.cells if name in used)
-            found.append(Lowered(replace(kernel, arrays=arrays, body=body, cells=cells), fields))
-        return found[::-1]
+            kept.append(Lowered(replace(kernel, arrays=arrays, body=body, cells=cells), fields))
+        return kept[::-1]
 
     def needs(self, call: Call) -> frozenset[str]:
         """Inputs whose values it reads. Raises GradientError where there is no tangent."""
@@ -190,9 +190,9 @@ class TangentCore(DerivedCore):
 
 def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
     """The tangent of a core; made once."""
-    found = core.tangents.get(active)
-    if found is not None:
-        return found
+    tangent = core.tangents.get(active)
+    if tangent is not None:
+        return tangent
     with COMPILING:
         if active not in core.tangents:
             made = TangentCore(core, active)
@@ -206,12 +206,12 @@ def _key(case: Case) -> object:
     return case.variants, case.is_looped
 
 
-def _fresh(found: str, suffix: str, taken: set[str]) -> str:
-    """A name that is not taken, which it then is: `found`, with the suffix as often as needed."""
-    while found in taken:
-        found += suffix
-    taken.add(found)
-    return found
+def _fresh(name: str, suffix: str, taken: set[str]) -> str:
+    """A name that is not taken, which it then is: `name`, with the suffix as often as needed."""
+    while name in taken:
+        name += suffix
+    taken.add(name)
+    return name
 
 
 def _signature(base: Signature, core: TangentCore) -> Signature:
@@ -225,7 +225,7 @@ def _signature(base: Signature, core: TangentCore) -> Signature:
         base.spec.text, "", (*base.spec.inputs, *make_tangent_items(core.active)), make_tangent_items(core.moving), ()
     )
     dots = tuple(core.dots[name] for name in core.active)
-    found = replace(
+    signature = replace(
         base,
         spec=spec,
         order=(*base.order, *dots),
@@ -234,4 +234,4 @@ def _signature(base: Signature, core: TangentCore) -> Signature:
         detached=base.detached & frozenset(base.arrays),
         hidden_sizes=base.size_names,
     )
-    return compute_lazy_values(found)
+    return compute_lazy_values(signature)

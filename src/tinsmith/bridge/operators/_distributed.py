@@ -45,13 +45,13 @@ def call_distributed(core: Core, bound: Bound, run: Run) -> list[torch.Tensor]:
     parts = [_part(tensor, name, axes, chosen) for name, tensor in zip(names, bound.tensors, strict=True)]
     outputs = run(bound.with_tensors(tuple(parts)))
     made = form.finish([torch.empty(one.shape, device="meta") for one in core.plan_buffers(form.call)])
-    found = []
+    shared = []
     for name, output, whole in zip(core.signature.outputs + core.signature.scratch, outputs, made, strict=False):
         placements = _placements(name, axes, chosen)
-        found.append(
+        shared.append(
             DTensor.from_local(output, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
         )
-    return [*found, *outputs[len(found) :]]
+    return [*shared, *outputs[len(shared) :]]
 
 
 def _axes(form: Form, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:
@@ -60,10 +60,10 @@ def _axes(form: Form, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -
     lead = len(form.lead)
     made = signature.outputs + signature.scratch
     batched = [name for name in (*signature.arrays, *made) if lead and (name in made or name in form.call.batched)]
-    found: dict[str, Mapping[str, int]] = {str(axis): dict.fromkeys(batched, axis) for axis in range(lead)}
+    axes_by_dim: dict[str, Mapping[str, int]] = {str(axis): dict.fromkeys(batched, axis) for axis in range(lead)}
     for dim, axes in shared:
-        found[dim] = {name: axis + lead * (name in batched) for name, axis in axes}
-    return found
+        axes_by_dim[dim] = {name: axis + lead * (name in batched) for name, axis in axes}
+    return axes_by_dim
 
 
 def _check(core: Core, tensors: Sequence[torch.Tensor]) -> None:
@@ -97,10 +97,10 @@ def _choose_dim(
 ) -> str | None:
     """The dim that one dim of the mesh shares out: that of which most is in place; None for no dim."""
     best, most = None, 0
-    for dim, found in axes.items():
+    for dim, axis_of in axes.items():
         in_place = 0
         for name, tensor in zip(core.signature.arrays, tensors, strict=True):
-            if name in found and tensor.placements[number].is_shard(found[name]):
+            if name in axis_of and tensor.placements[number].is_shard(axis_of[name]):
                 in_place += math.prod(tensor.shape)
         if in_place > most:
             best, most = dim, in_place

@@ -20,10 +20,10 @@ def forward_flops(call: Call) -> int:
 
 def backward_flops(asked: BackwardCall) -> int:
     """Operations of a generated backward pass; 0 for one that was written by hand, or is the engine's."""
-    found = _find_generated(asked.call.reverse, asked.active)
-    if found is None:
+    generated = _find_generated(asked.call.reverse, asked.active)
+    if generated is None:
         return 0
-    program = found.program(asked.active)
+    program = generated.program(asked.active)
     shapes, samples = _shapes(asked.call)
     shapes |= {gradient: shapes[name] for name, gradient in program.gradients.items() if name in shapes}
     total = 0

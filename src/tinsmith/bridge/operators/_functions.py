@@ -55,8 +55,8 @@ class Launch(SingleLevelFunction):
         _check_records(call, ctx.records, values)
         saved = {name: values[name] for name in saved_names(call, active)}
         state = kept[-1] if ctx.states else None
-        found = call.core.operators.launch_backward(BackwardCall(call, active, saved, given, state))
-        return (None, None, *call.by_input(active, found)[: len(ctx.needs_input_grad) - 2])
+        gradients = call.core.operators.launch_backward(BackwardCall(call, active, saved, given, state))
+        return (None, None, *call.by_input(active, gradients)[: len(ctx.needs_input_grad) - 2])
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -105,8 +105,8 @@ class LaunchBackward(SingleLevelFunction):
 
     @staticmethod
     def backward(ctx: Any, *directions: torch.Tensor | None) -> Any:
-        found = LaunchBackward._second(ctx).pulled_back(directions, ctx.needs_input_grad[2:])
-        return (None, None, *found)
+        gradients = LaunchBackward._second(ctx).pulled_back(directions, ctx.needs_input_grad[2:])
+        return (None, None, *gradients)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:

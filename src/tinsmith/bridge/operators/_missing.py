@@ -20,10 +20,10 @@ def missing(name: str, known: Iterable[Cores]) -> GraphError | None:
         name: without namespace.
         known: the ops of this process.
     """
-    found = _NAME.fullmatch(name)
-    if found is None:
+    match = _NAME.fullmatch(name)
+    if match is None:
         return None
-    op = found["op"]
+    op = match["op"]
     edited = next((one for one in known if identifier(one.op) == op and one.is_alive), None)
     if edited is None:
         words = f"a graph calls op `{op}` (`tinsmith::{name}`), which this process has not made"

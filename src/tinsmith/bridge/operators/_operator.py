@@ -90,8 +90,8 @@ class Operator:
     def shares(self, dtypes: tuple[torch.dtype, ...]) -> tuple[Any, ...]:
         """The op's dims that processes may share out, with the axis of each array that has it."""
         if dtypes not in self._shares:
-            found = shares_of(self.cores.find(), dtypes)
-            self._shares[dtypes] = tuple((dim, tuple(axes.items())) for dim, axes in found.axes.items())
+            shares = shares_of(self.cores.find(), dtypes)
+            self._shares[dtypes] = tuple((dim, tuple(axes.items())) for dim, axes in shares.axes.items())
         return self._shares[dtypes]
 
     # Calling it -------------------------------------------------------------------------------
@@ -117,9 +117,9 @@ class Operator:
         """What a graph says besides a call's arguments: the Python values with which it was traced."""
         return {"_values": core.describe_values()} if self.schema.has_state else {}
 
-    def _results(self, found: Any) -> list[torch.Tensor]:
+    def _results(self, results: Any) -> list[torch.Tensor]:
         """Results of the forward operator, of which torch gives one alone."""
-        return [found] if isinstance(found, torch.Tensor) else list(found)
+        return [results] if isinstance(results, torch.Tensor) else list(results)
 
     def _for_torch(self, results: Sequence[Any]) -> Any:
         """Results as torch wants them from an implementation."""
@@ -224,8 +224,8 @@ class Operator:
         device = next(iter(cotangents.values())).device
         ready = {name: one.contiguous() for name, one in cotangents.items()}
         given = [ready.get(name) for name in core.signature.outputs]
-        found = call.plan(device).backward(values, given, active, call.numbers, call.scalars)
-        return [gradient for gradient in found if gradient is not None]
+        gradients = call.plan(device).backward(values, given, active, call.numbers, call.scalars)
+        return [gradient for gradient in gradients if gradient is not None]
 
     def _backward_fake(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
         asked = self._read_backward(arguments, keywords)
@@ -253,8 +253,8 @@ class Operator:
         asked = self._read_backward(arguments, keywords)
         pairs = zip(self.schema.owned_in(arguments), self.schema.owned_in(in_dims), strict=True)
         dims = [dim for tensor, dim in pairs if tensor is not None]
-        found = backward_over_batch(info.batch_size, asked, dims)
-        return found, [0] * len(found)
+        gradients = backward_over_batch(info.batch_size, asked, dims)
+        return gradients, [0] * len(gradients)
 
     def _backward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
         return backward_flops(self._read_backward(arguments, keywords))

@@ -33,10 +33,10 @@ MOST_ARGUMENTS = 64
 
 def identifier(name: str, taken: Iterable[str] = ()) -> str:
     """A name as torch's parser of schemas reads it: ASCII, no word of its own, none that is taken."""
-    found = re.sub(r"\W", "_", name.encode("ascii", "backslashreplace").decode().replace("\\", "_"), flags=re.ASCII)
-    while found in _RESERVED or found in taken or not found or found[0].isdigit():
-        found = f"_{found}" if not found or found[0].isdigit() else f"{found}_"
-    return found
+    word = re.sub(r"\W", "_", name.encode("ascii", "backslashreplace").decode().replace("\\", "_"), flags=re.ASCII)
+    while word in _RESERVED or word in taken or not word or word[0].isdigit():
+        word = f"_{word}" if not word or word[0].isdigit() else f"{word}_"
+    return word
 
 
 class Names:
@@ -46,9 +46,9 @@ class Names:
         self._taken = {*_HIDDEN, "_state", "_arrays", "_numbers", "_wanted", "_shapes", "_ranks", "_dtypes", *taken}
 
     def name(self, wanted: str) -> str:
-        found = identifier(wanted, self._taken)
-        self._taken.add(found)
-        return found
+        free_name = identifier(wanted, self._taken)
+        self._taken.add(free_name)
+        return free_name
 
 
 class Schema:
@@ -127,11 +127,11 @@ class Schema:
     def _pack_numbers(self, scalars: Mapping[str, Any], templates: Mapping[str, Any]) -> list[Any]:
         """Scalars and templates: each by itself, or all in one list."""
         signature = self.signature
-        found = [scalars[name] for name in signature.scalars]
-        found += [_number(signature.op, name, templates[name]) for name in signature.templates]
+        numbers = [scalars[name] for name in signature.scalars]
+        numbers += [_number(signature.op, name, templates[name]) for name in signature.templates]
         if not self.lists_numbers:
-            return found
-        return [[entry for one in found for entry in (one if isinstance(one, tuple) else [one])]]
+            return numbers
+        return [[entry for one in numbers for entry in (one if isinstance(one, tuple) else [one])]]
 
     def _unpack_numbers(self, given: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Scalars and templates by name, from what stands in their place."""

@@ -1,4 +1,4 @@
-"""Which dims of an op may be shared out among processes, told from its source.
+"""Which dims of an op may be shared out among processes, by its source.
 
 A dim may be where each iteration of a loop over it touches nothing but its own part: every array that has the dim is
 indexed there by the loop's own index, which stands nowhere else, and the loop writes to no array without the dim. Then
@@ -45,12 +45,12 @@ def shares_of(core: Core, dtypes: Sequence[torch.dtype]) -> Shares:
     except NotCovered as reason:
         return Shares({}, dict.fromkeys(names, f"the source is not understood: {reason.construct}"))
     axes, reasons = {}, {}
-    for dim, found in names.items():
-        why = next((why for kernel in kernels for why in _objections(kernel, found)), "")
+    for dim, dim_axes in names.items():
+        why = next((why for kernel in kernels for why in _objections(kernel, dim_axes)), "")
         if why:
             reasons[dim] = why
         else:
-            axes[dim] = found
+            axes[dim] = dim_axes
     return Shares(axes, reasons)
 
 
@@ -71,16 +71,16 @@ def _case(core: Core, dtypes: Sequence[torch.dtype]) -> Case:
 def _named_axes(signature: Signature) -> dict[str, dict[str, int]]:
     """Axes of each array by dims that stand alone wherever the spec names them, at most once in an array."""
     spec = signature.kernel_spec
-    found: dict[str, dict[str, int]] = {}
+    named: dict[str, dict[str, int]] = {}
     mixed: set[str] = set()
     for item in spec.items:
         plain = [dim.name for dim in item.dims if isinstance(dim, Named)]
         mixed |= {name for name in item.names if plain.count(name) != 1} | (set(plain) if item.has_rest else set())
         for axis, dim in enumerate(item.dims):
             if isinstance(dim, Named):
-                found.setdefault(dim.name, {})[item.name] = axis
+                named.setdefault(dim.name, {})[item.name] = axis
     given = {name for item in spec.inputs for name in item.names}
-    return {name: axes for name, axes in found.items() if name in given - mixed - {*signature.scalars}}
+    return {name: axes for name, axes in named.items() if name in given - mixed - {*signature.scalars}}
 
 
 def _objections(kernel: nodes.Kernel, axes: Mapping[str, int]) -> Iterator[str]:
@@ -135,9 +135,9 @@ def _in_statement(one: nodes.Stmt, index: str, axes: Mapping[str, int]) -> Itera
 
 
 def _in_index(
-    found: Sequence[nodes.Expr], array: str, index: str, axes: Mapping[str, int], where: str
+    indices: Sequence[nodes.Expr], array: str, index: str, axes: Mapping[str, int], where: str
 ) -> Iterator[str]:
-    for axis, expr in enumerate(found):
+    for axis, expr in enumerate(indices):
         if axis != axes.get(array):
             yield from _in_expression(expr, index, axes, where)
         elif not (isinstance(expr, nodes.Local) and expr.name == index):

@@ -17,7 +17,7 @@ Index = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Found:
+class Disagreement:
     """Elements of one input that one thing is the matter with: how many, and the worst of them."""
 
     kind: Kind
@@ -38,7 +38,7 @@ class Compared:
             were taken instead.
         directions: how many random ones.
         along: how far op and differences are apart at most along these, relative to the direction's length.
-        found: what is the matter, the worst first; empty where all agree.
+        disagreements: what is the matter, the worst first; empty where all agree.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Compared:
     differences: torch.Tensor | None
     directions: int
     along: float
-    found: tuple[Found, ...]
+    disagreements: tuple[Disagreement, ...]
 
     @property
     def is_zero(self) -> bool:
         """Whether all derivatives are 0, and nobody says otherwise."""
-        return self.op.numel() > 0 and not self.op.any() and not self.found
+        return self.op.numel() > 0 and not self.op.any() and not self.disagreements
 
     @property
     def untested(self) -> str:
@@ -152,7 +152,7 @@ class Comparison:
     def _closer(self, name: str, direction: torch.Tensor, size: float, slope: Slope) -> Slope:
         return closer(self.steps, name, direction, self.steps.eps * max(1.0, size), slope)
 
-    def _along_directions(self, name: str, op: torch.Tensor, oracle: torch.Tensor | None) -> Iterator[Found]:
+    def _along_directions(self, name: str, op: torch.Tensor, oracle: torch.Tensor | None) -> Iterator[Disagreement]:
         """What disagrees along random directions; where it is the op, which element."""
         generator = torch.Generator().manual_seed(0)
         point = self.steps.values[name]
@@ -168,9 +168,9 @@ class Comparison:
                 index = self._bisect(name, direction, op, size)
                 its_kind, its_numbers = self._point(name, index, op, None, _scale(op))
                 if its_kind is kind:
-                    yield Found(kind, 1, index, its_numbers)
+                    yield Disagreement(kind, 1, index, its_numbers)
                     return
-            yield Found(kind, 1, None, numbers)
+            yield Disagreement(kind, 1, None, numbers)
             return
 
     def _along(
@@ -213,13 +213,13 @@ def _scale(gradient: torch.Tensor) -> float:
 _ORDER = list(Kind)
 
 
-def _group_by_kind(points: Mapping[Index, tuple[Kind, Point]], scale: float) -> tuple[Found, ...]:
+def _group_by_kind(points: Mapping[Index, tuple[Kind, Point]], scale: float) -> tuple[Disagreement, ...]:
     """Elements by what is the matter with them."""
     kinds: dict[Kind, list[tuple[Index, Point]]] = {}
     for index, (kind, point) in points.items():
         kinds.setdefault(kind, []).append((index, point))
     worst = {kind: max(of, key=lambda one: _measure_disagreement(one[1], scale)) for kind, of in kinds.items()}
-    groups = [Found(kind, len(of), *worst[kind]) for kind, of in kinds.items()]
+    groups = [Disagreement(kind, len(of), *worst[kind]) for kind, of in kinds.items()]
     return tuple(sorted(groups, key=lambda one: _ORDER.index(one.kind)))
 
 

@@ -10,7 +10,7 @@ from ...bridge import Examined
 from ...linter import Finding, Severity
 from ...source.ir import NotCovered, nodes, walk
 from ..sanitize import Columns
-from ._compared import Compared, Found
+from ._compared import Compared, Disagreement
 from ._proposal import Proposal
 from ._verdict import Kind, Point
 
@@ -28,7 +28,7 @@ def describe_gradient(call: Examined, compared: Compared) -> list[Finding]:
     """What is the matter with the gradient by one input."""
     read, stored = _places(call, compared.name)
     findings = []
-    for one in compared.found:
+    for one in compared.disagreements:
         rule, severity = _SEVERITIES[one.kind]
         parts = {"where": _where(compared, one), "numbers": _numbers(call, one.point), "slopes": _slopes(one.point)}
         words = _WORDS[one.kind].format(subject=call.kind, **parts)
@@ -63,7 +63,7 @@ _WORDS = {
 }
 
 
-def _where(compared: Compared, group: Found) -> str:
+def _where(compared: Compared, group: Disagreement) -> str:
     if group.index is None:
         return f"by `{compared.name}`, along a random direction"
     total = compared.op.numel()

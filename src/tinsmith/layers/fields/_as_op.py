@@ -78,33 +78,41 @@ class OpProgram:
         if runs:
             self._stores.check(layer)
         given, launches = launches, self._stores.taking_part(launches)
-        found = uses_of_each(launches)
-        self._make(launches, found, frozenset(), runs=runs)
-        tables = self._tables(found) if runs else frozenset[int]()
+        uses = uses_of_each(launches)
+        self._make(launches, uses, frozenset(), runs=runs)
+        tables = self._tables(uses) if runs else frozenset[int]()
         if tables:
-            self._make(launches, found, tables, runs=runs)
+            self._make(launches, uses, tables, runs=runs)
         if runs and (words := self.outside(given)):
             raise KernelError(words)
 
     def _make(
-        self, launches: Sequence[Launch], found: Sequence[dict[str, Use]], tables: frozenset[int], *, runs: bool
+        self,
+        launches: Sequence[Launch],
+        uses_of_launches: Sequence[dict[str, Use]],
+        tables: frozenset[int],
+        *,
+        runs: bool,
     ) -> None:
         """Make the op. `tables` are fields that no kernel writes, though how they are used might be writing."""
         layer, roles = self._layer, self._roles
-        written = [use.one for uses in found for use in uses.values() if use.is_written]
+        written = [use.one for uses in uses_of_launches for use in uses.values() if use.is_written]
         written = [one for one in written if one.facts.key not in tables]
-        told = by_key((*roles.filled, *roles.outputs, *roles.internal))
-        self._told = by_key(written) | told  # a field between kernels need not be registered
+        registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
+        self._registered = by_key(written) | registered  # a field between kernels need not be registered
         changed = by_key(written)
         self._overwritten = tuple(one for one in roles.filled if one.facts.key in changed)
-        labels = [{n: u.one.facts.key for n, u in uses.items() if u.one.facts.key in self._told} for uses in found]
+        labels = [
+            {n: u.one.facts.key for n, u in uses.items() if u.one.facts.key in self._registered}
+            for uses in uses_of_launches
+        ]
         sources: dict[Callable[..., Any], set[str]] = {}
         for function in (launch.launcher.stage.source.function for launch in launches):
             sources[function] = sources.get(function) or used_names(function)
         taken = set(OURS)
         for launch, one in zip(launches, labels, strict=True):
             taken |= sources[launch.launcher.stage.source.function] - one.keys()
-        self._names = {one.facts.key: identifier(one.name, taken) for one in self._told.values()}
+        self._names = {one.facts.key: identifier(one.name, taken) for one in self._registered.values()}
         self._before = {one.facts.key: identifier(f"{one.name}_before", taken) for one in self._overwritten}
         self._batch = identifier("batch", taken)
         shown = by_key((*(one for one in roles.filled if one not in self._overwritten), *roles.outputs))
@@ -113,7 +121,7 @@ class OpProgram:
             tuple(one for one in fields if used is None or one.facts.key in used)
             for fields in (roles.filled, roles.outputs)
         )
-        self._between = tuple(self._told[key] for key in by_key(written) if key not in shown)
+        self._between = tuple(self._registered[key] for key in by_key(written) if key not in shown)
         if runs:
             self._check({key for one in labels for key in one.values()})
         arrays = shown | by_key(self._between)
@@ -121,7 +129,7 @@ class OpProgram:
         self._arguments = [link.names for link in links]
         handed = self._handed_arrays(launches)
         kernels = [launch.launcher.stage.kernel for launch in launches]
-        begun = self._find_initial_fields(launches, found) if runs else []
+        begun = self._find_initial_fields(launches, uses_of_launches) if runs else []
         starts = [start_kernel(one, self._names[one.facts.key]) for one in begun]
         copies = [*(self._copy(one) for one in self._overwritten), *starts]
         moved = [link if link.again is None else link._replace(again=link.again + len(copies)) for link in links]
@@ -142,16 +150,16 @@ class OpProgram:
         self._check_followed(arrays, len(starts))
         self._foresight = Foresight(self.op, self._instead)
 
-    def _find_initial_fields(self, launches: Sequence[Launch], found: Sequence[dict[str, Use]]) -> list[Placed]:
+    def _find_initial_fields(self, launches: Sequence[Launch], uses: Sequence[dict[str, Use]]) -> list[Placed]:
         """Fields whose content a call begins with: those that are not cleared, and not replaced at once."""
         filled = by_key(self._roles.filled)
         made = [one for key, one in by_key((*self._outputs, *self._between)).items() if key not in filled]
         held = [one for one in made if one.facts.key not in self._cleared]
-        return [one for one in held if not is_replaced_first(one, launches, found)]
+        return [one for one in held if not is_replaced_first(one, launches, uses)]
 
-    def _tables(self, found: Sequence[dict[str, Use]]) -> frozenset[int]:
+    def _tables(self, uses_of_launches: Sequence[dict[str, Use]]) -> frozenset[int]:
         """Fields between kernels that no kernel writes after all: they keep what they hold."""
-        doubtful = {use.one.facts.key for uses in found for use in uses.values() if not use.is_followed}
+        doubtful = {use.one.facts.key for uses in uses_of_launches for use in uses.values() if not use.is_followed}
         between = {one.facts.key for one in self._between}
         return frozenset(key for key in doubtful & between if not self._foresight.is_written(self._names[key]))
 
@@ -234,11 +242,14 @@ class OpProgram:
     def outside(self, launches: Sequence[Launch]) -> str:
         """What there is to say of an index that is surely outside its field; "" where there is none."""
         launches = self._stores.taking_part(launches)
-        found = self._foresight.outside(self._shapes(launches), self._values(launches))
-        if found is None:
+        outside = self._foresight.outside(self._shapes(launches), self._values(launches))
+        if outside is None:
             return ""
-        words = f"kernel `{found.kernel}` of {self._layer} uses an index of `{found.array}` that is outside"
-        rows = [("at", found.place), (f"axis {found.axis}", f"index {found.found}, of {found.size} elements")]
+        words = f"kernel `{outside.kernel}` of {self._layer} uses an index of `{outside.array}` that is outside"
+        rows = [
+            ("at", outside.place),
+            (f"axis {outside.axis}", f"index {outside.position}, of {outside.size} elements"),
+        ]
         lang = launches[0].launcher.stage.module_name
         axes = f"dense({lang}.l, T).dense({lang}.i, n)"
         remedy = f"Axes come in the order of their letters: what `{axes}` places is `x[i, t]`."
@@ -246,30 +257,30 @@ class OpProgram:
 
     def _shapes(self, launches: Sequence[Launch]) -> dict[str, tuple[int, ...]]:
         """Shapes of all arrays, by the op's names."""
-        shapes = {self._names[key]: one.memory_shape for key, one in self._told.items()}
+        shapes = {self._names[key]: one.memory_shape for key, one in self._registered.items()}
         shapes |= {self._before[one.facts.key]: one.memory_shape for one in self._overwritten}
         return shapes | {name: tuple(one.shape) for name, (one, _) in self._handed_arrays(launches).items()}
 
     def _values(self, launches: Sequence[Launch]) -> dict[str, Any]:
         """Arguments that are no arrays, by the op's names for them."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for launch, names in zip(launches, self._arguments, strict=True):
             given = {**launch.bound.scalars, **launch.bound.templates}
-            found |= {names[name]: value for name, value in given.items() if names[name] not in self._names.values()}
-        return found
+            values |= {names[name]: value for name, value in given.items() if names[name] not in self._names.values()}
+        return values
 
     def _handed_arrays(self, launches: Sequence[Launch]) -> dict[str, tuple[torch.Tensor, tuple[int, ...]]]:
         """Arrays among the launches' arguments, with dims of their elements, by the op's names for them."""
-        found = {}
+        arrays = {}
         for launch, names in zip(launches, self._arguments, strict=True):
             parameters = launch.launcher.stage.parameters
             for name, tensor in zip(launch.launcher.signature.arrays, launch.bound.tensors, strict=True):
-                found[names[name]] = tensor, parameters[name].element
-        return found
+                arrays[names[name]] = tensor, parameters[name].element
+        return arrays
 
     # Checking ---------------------------------------------------------------------------------
     def _check(self, used: set[int]) -> None:
-        for one in self._told.values():
+        for one in self._registered.values():
             facts = one.facts
             is_moved = any(facts.offset) and not self._begins_at_zero
             if not facts.is_dense or is_moved or (facts.is_matrix and len(facts.element) == 1):
@@ -308,7 +319,7 @@ class OpProgram:
     ) -> list[Links]:
         """How each launch's arrays and arguments are called. A kernel without templates is analysed once."""
         first: dict[object, tuple[int, Links]] = {}
-        found: list[Links] = []
+        all_links: list[Links] = []
         for number, (launch, one) in enumerate(zip(launches, labels, strict=True)):
             stage = launch.launcher.stage
             if stage in first and not launch.bound.templates and not launch.bound.tensors:
@@ -316,12 +327,12 @@ class OpProgram:
                 own = {name: f"{stage.name}_{name}_{number}" for name in launch.bound.scalars}
                 own = {name: wish if wish not in taken else identifier(wish, taken) for name, wish in own.items()}
                 taken |= set(own.values())
-                found.append(links._replace(names={**links.names, **own}, again=place))
+                all_links.append(links._replace(names={**links.names, **own}, again=place))
                 continue
             links = self._links(launch, {label: key for label, key in one.items() if key in arrays}, taken)
-            found.append(links._replace(gradients=self._stores.texts[number]))
-            first[stage] = number, found[-1]
-        return found
+            all_links.append(links._replace(gradients=self._stores.texts[number]))
+            first[stage] = number, all_links[-1]
+        return all_links
 
     def _links(self, launch: Launch, labels: dict[str, int], taken: set[str]) -> Links:
         own = launch.launcher.stage.parameters
@@ -330,10 +341,10 @@ class OpProgram:
             if label in own:
                 names[label] = self._names[key]
             else:
-                fields[label] = FieldArray(self._names[key], self._told[key].facts)
+                fields[label] = FieldArray(self._names[key], self._registered[key].facts)
         for parameter in own:
             names.setdefault(parameter, identifier(f"{launch.launcher.stage.name}_{parameter}", taken))
-        elements = {self._names[key]: self._told[key].facts.element for key in labels.values()}
+        elements = {self._names[key]: self._registered[key].facts.element for key in labels.values()}
         return Links(names, elements, fields, launch.bound.templates)
 
     def _spec(self, arrays: Iterable[str]) -> str:

@@ -59,8 +59,8 @@ def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.T
     versions = tuple([launch.versions for launch in launches])
     call = Call(program, launches, pictures, program.habits.saves, program.foresee(launches), versions)
     if is_plain():
-        found = _lean(call, *memory)
-        return found if isinstance(found, tuple) else (found,)
+        results = _lean(call, *memory)
+        return results if isinstance(results, tuple) else (results,)
     return _Forward.apply(call, *memory)[: len(program.roles.outputs)]
 
 
@@ -100,11 +100,11 @@ def _pulled_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...
             raise no_gradient(program.roles.filled[place], program.layer)
     given = [cotangents[place] for place in program.differentiated]
     if torch.is_grad_enabled() or is_transformed():
-        found = _Backward.apply(call, len(given), *given, *ctx.saved_tensors)
+        gradients_of_active = _Backward.apply(call, len(given), *given, *ctx.saved_tensors)
     else:
-        found = _gradients(call, len(given), (*given, *ctx.saved_tensors))
+        gradients_of_active = _gradients(call, len(given), (*given, *ctx.saved_tensors))
     gradients: list[Any] = [None] * (1 + len(program.roles.filled))
-    for place, gradient in zip(program.active, found, strict=True):
+    for place, gradient in zip(program.active, gradients_of_active, strict=True):
         gradients[1 + place] = gradient
     return tuple(gradients)
 
@@ -186,7 +186,7 @@ def no_gradient(one: Placed, layer: str) -> GradientError:
 
 
 def _called_since(layer: str) -> GradientError:
-    words = f"{layer} was called again since, and was told not to save: its fields hold another call's values"
+    words = f"{layer} was called again since, with `save=False`: its fields hold another call's values"
     return GradientError(refusal(words, remedy="Leave out save=False, or run the backward pass before the next call."))
 
 

@@ -1,6 +1,6 @@
 """Effects: reading and writing fields inside of torch's transforms.
 
-What is made or given there has no memory that an engine could be told. A Function's forward pass runs outside of all
+What is made or given there has no memory that an engine could be given. A Function's forward pass runs outside of all
 transforms, on plain tensors; these three do nothing else.
 """
 
@@ -29,8 +29,8 @@ class Reading(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: Any, *given: Any) -> Any:
-        found = Reading.apply(*given)
-        return found, (None,) * len(found)
+        tensors = Reading.apply(*given)
+        return tensors, (None,) * len(tensors)
 
 
 class Writing(torch.autograd.Function):

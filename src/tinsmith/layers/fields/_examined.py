@@ -1,7 +1,7 @@
 """Examined: a call of a layer on fields, for who checks it.
 
 What a call computes is the layer's own: its fields, and the gradient that the layer takes. The oracle, the sanitizer
-and lint look at the op that the kernels would make on tensors, which is told what the fields hold. Some kernels make no
+and lint look at the op that the kernels would make on tensors, which gets what the fields hold. Some kernels make no
 op; their gradient is still compared with differences.
 """
 

@@ -23,19 +23,19 @@ class GradientStores:
 
     def __init__(self, roles: Roles, launches: Sequence[Launch]) -> None:
         uses = uses_of_each(launches)
-        told = by_key((*roles.filled, *roles.outputs, *roles.internal))
-        fields = by_key([use.one for found in uses for use in found.values()]) | told
+        registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
+        fields = by_key([use.one for of_launch in uses for use in of_launch.values()]) | registered
         self._keys = {_gradient_key(one) for one in fields.values() if one.facts.has_gradient}
         self._refused: tuple[str, str, str] | None = None
         known: dict[object, tuple[bool, frozenset[str]]] = {}
-        found: list[tuple[bool, frozenset[str]]] = []
+        looks: list[tuple[bool, frozenset[str]]] = []
         for launch, used in zip(launches, uses, strict=True):
             kind = launch.kind
             if kind not in known:
                 known[kind] = self._look(launch, used)
-            found.append(known[kind])
-        self._takes_part = tuple(one for one, _ in found)
-        self.texts = tuple(texts for takes_part, texts in found if takes_part)
+            looks.append(known[kind])
+        self._takes_part = tuple(one for one, _ in looks)
+        self.texts = tuple(texts for takes_part, texts in looks if takes_part)
 
     def taking_part(self, launches: Sequence[Any]) -> tuple[Any, ...]:
         """Those of the launches, or of what belongs to each, that do something else than store to gradients."""

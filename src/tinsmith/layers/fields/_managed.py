@@ -145,17 +145,17 @@ class ManagedCall:
 
     def fill(self, memory: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Filled fields' memory as arrays take it."""
-        found, copies = list(memory), self.copies
+        filled, copies = list(memory), self.copies
         self._given = [memory[place] for place in copies.filled_places]
         if self._given:
             arrays = _Filled.apply(self, *self._given) if _is_seen(self._given) else copies.fill(self._given)
             for place, one in zip(copies.filled_places, arrays, strict=True):
-                found[place] = one
-        return found
+                filled[place] = one
+        return filled
 
     def show(self, results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Outputs as a layer gives them, from arrays, which have been written into fields where nothing is mapped."""
-        found, copies = list(results), self.copies
+        shown, copies = list(results), self.copies
         arrays = [results[place] for place in copies.output_places]
         given, self._given = [one.detach() for one in self._given], []  # a graph that holds this call holds no tensors
         if arrays:
@@ -166,8 +166,8 @@ class ManagedCall:
                 else copies.show(arrays, is_written=is_written)
             )
             for place, one in zip(copies.output_places, tensors, strict=True):
-                found[place] = one
-        return found
+                shown[place] = one
+        return shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,12 +189,12 @@ class _Step:
         with FIELDS_LOCK:
             if self.is_shown:
                 until = len(copies.outputs)
-                found = copies.pull_shown(cotangents, rest[:until], rest[until:])
+                gradients = copies.pull_shown(cotangents, rest[:until], rest[until:])
             else:
                 is_filled = call.loads == ManagedLoads.count and not self.is_mapped
-                found = copies.pull_filled(cotangents, rest, is_filled=is_filled)
+                gradients = copies.pull_filled(cotangents, rest, is_filled=is_filled)
             call.loads = -1 if self.is_mapped else ManagedLoads.count
-        return found
+        return gradients
 
 
 class _ManagedFunction(FieldFunction):
@@ -223,8 +223,8 @@ class _Filled(_ManagedFunction):
         wanted = [gradient for one, gradient in zip(copies.filled, cotangents, strict=True) if _has_gradient(one)]
         if not wanted:
             return (None, *[None for _ in copies.filled])
-        found = iter(_Pulled.apply(_Step(ctx.call, False, len(wanted), copies.active), *wanted, *ctx.saved_tensors))
-        return (None, *[next(found) if _has_gradient(one) else None for one in copies.filled])
+        gradients = iter(_Pulled.apply(_Step(ctx.call, False, len(wanted), copies.active), *wanted, *ctx.saved_tensors))
+        return (None, *[next(gradients) if _has_gradient(one) else None for one in copies.filled])
 
     @staticmethod
     def one_sample(arguments: tuple[Any, ...]) -> OneSample:
@@ -254,8 +254,8 @@ class _Shown(_ManagedFunction):
         if not wanted:
             return (None, None, *[None for _ in copies.outputs], *rest)
         step = _Step(ctx.call, True, len(wanted), tuple([one.unmanaged for one in copies.differentiated]))
-        found = iter(_Pulled.apply(step, *wanted, *ctx.saved_tensors))
-        return (None, None, *[next(found) if _has_gradient(one) else None for one in copies.outputs], *rest)
+        gradients = iter(_Pulled.apply(step, *wanted, *ctx.saved_tensors))
+        return (None, None, *[next(gradients) if _has_gradient(one) else None for one in copies.outputs], *rest)
 
     @staticmethod
     def one_sample(arguments: tuple[Any, ...]) -> OneSample:

@@ -55,24 +55,24 @@ class ArrayProgram:
         self._roles = roles
         self._clears_gradients = habits.clears_gradients
         self.engine = roles.filled[0].engine
-        found = [use.one for uses in uses_of_each(launches) for use in uses.values()]
-        for one in (*roles.filled, *roles.outputs, *roles.internal, *found):
+        used_fields = [use.one for uses in uses_of_each(launches) for use in uses.values()]
+        for one in (*roles.filled, *roles.outputs, *roles.internal, *used_fields):
             _check_dense(one, layer)
         if any(one.manager is not None for one in (*managed_roles.filled, *managed_roles.outputs)):
-            _check_told(roles, found, layer)
+            _check_unregistered(roles, used_fields, layer)
         self._stores = GradientStores(roles, launches)
         self._stores.check(layer)
         self._launchers = self._make_array_launchers(launches)
         self._last_taken: tuple[Sequence[Launch], tuple[Launch, ...]] = ((), ())
         named = self._take(launches)
         uses = uses_of_each(named)
-        told = by_key((*roles.filled, *roles.outputs, *roles.internal))
-        self._used = by_key([use.one for found in uses for use in found.values()]) | told
-        written = {use.one.facts.key for found in uses for use in found.values() if use.is_written}
+        registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
+        self._used = by_key([use.one for of_launch in uses for use in of_launch.values()]) | registered
+        written = {use.one.facts.key for of_launch in uses for use in of_launch.values() if use.is_written}
         cleared = by_key(Starts(roles, launches, habits).cleared)
         self.held = tuple(self._find_held(named, uses, written, cleared))
         filled = (*roles.filled, *self.held)
-        keys = {use.one.facts.key for found in uses for use in found.values()}
+        keys = {use.one.facts.key for of_launch in uses for use in of_launch.values()}
         self._given = tuple(place for place, one in enumerate(filled) if one.facts.key in keys)
         if not self._given:
             words = f"the kernels of {layer} read none of the fields that a call fills"
@@ -112,14 +112,14 @@ class ArrayProgram:
     def _make_array_launchers(self, launches: Sequence[Launch]) -> list[Any]:
         """A launcher on arrays for each launch that takes part. Launches of one kernel share it."""
         known: dict[object, Any] = {}
-        found = []
+        launchers = []
         taking = self._stores.taking_part(launches)
         for launch, gradients in zip(taking, self._stores.texts, strict=True):
             kind = launch.kind
             if launch.bound.tensors or kind not in known:
                 known[kind] = name_fields(launch.launcher, launch.bound, gradients)
-            found.append(known[kind])
-        return found
+            launchers.append(known[kind])
+        return launchers
 
     def _take(self, launches: Sequence[Launch]) -> tuple[Launch, ...]:
         """The launches on arrays. Templates are written into their kernels."""
@@ -134,7 +134,8 @@ class ArrayProgram:
     ) -> list[Placed]:
         """Fields whose content a call begins with, and that nobody fills."""
         filled = by_key(self._roles.filled)
-        used = {use.one.facts.key for found in uses for use in found.values()} | by_key(self._roles.outputs).keys()
+        used = {use.one.facts.key for of_launch in uses for use in of_launch.values()}
+        used |= by_key(self._roles.outputs).keys()
         others = [one for key, one in self._used.items() if key in used and key not in filled]
         # What is cleared and written starts as an array of zeros does.
         others = [one for one in others if not (one.facts.key in cleared and one.facts.key in written)]
@@ -159,8 +160,8 @@ class ArrayProgram:
         self._write_back([*left, *results])
         for launch in self._stores.left_out(launches):  # they store to gradients of the fields, and to nothing else
             launch.launcher.launch(launch.bound, launch.launcher.picture(launch.bound), adjoint=False)
-        found = self._list_results(given, results)
-        return found if managed is None else managed.show(found)
+        outputs = self._list_results(given, results)
+        return outputs if managed is None else managed.show(outputs)
 
     def read_held(self) -> list[torch.Tensor]:
         """What fields hold that nobody fills."""
@@ -213,13 +214,13 @@ class ArrayProgram:
             self._puts[places] = (self._gradient_transfer("store", fields), self._gradient_transfer("load", fields))
         read, write = self._puts[places]
         with FIELDS_LOCK, keep_order(torch.device(self._fields[0].runs_on)):
-            found = [_in_order(one) for one in gradients]
+            ordered = [_in_order(one) for one in gradients]
             if self._internal and not self._clears_gradients:
-                before = [torch.empty_like(one) for one in found]
+                before = [torch.empty_like(one) for one in ordered]
                 read.run(before, is_serial=self._is_serial)
-                pairs = zip(places, found, before, strict=True)
-                found = [one + other if place in self._internal else one for place, one, other in pairs]
-            write.run(found, is_serial=self._is_serial)
+                pairs = zip(places, ordered, before, strict=True)
+                ordered = [one + other if place in self._internal else one for place, one, other in pairs]
+            write.run(ordered, is_serial=self._is_serial)
 
     def _gradient_transfer(self, kind: Any, fields: Sequence[Placed]) -> Transfer:
         return Transfer(self.engine, [Copy(kind, gradient_field(one.field), one.facts) for one in fields])
@@ -295,14 +296,14 @@ def _check_dense(one: Placed, layer: str) -> None:
         raise NoArray(refusal(words, [("field", str(one))], "Place it dense."))
 
 
-def _check_told(roles: Roles, found: Sequence[Placed], layer: str) -> None:
+def _check_unregistered(roles: Roles, fields: Sequence[Placed], layer: str) -> None:
     """Raise NoArray for a field besides those of the layer whose gradient its managers may move.
 
     A manager is given the gradient of its own field; that of another it takes where only the engine's mode leaves it.
     """
-    told = by_key((*roles.filled, *roles.outputs, *roles.internal))
-    for one in found:
-        if one.facts.key not in told and _has_gradient(one):
+    registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
+    for one in fields:
+        if one.facts.key not in registered and _has_gradient(one):
             words = f"field `{one.name}` has a gradient, is none of {layer}'s own, and its field managers may move it"
             remedy = "Declare it without a gradient, or leave out the managers."
             raise NoArray(refusal(words, [("field", str(one))], remedy))

@@ -60,7 +60,7 @@ class OnFields:
         self._reset = reset
         self._launches = tuple(launches)
         self._arrays: dict[Any, ArrayProgram | Reason] = {}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     @cached_property
     def program(self) -> Program:
@@ -75,21 +75,21 @@ class OnFields:
             self.roles.filled[0].check_alive(self.layer)
             self.roles.filled[0].engine.require_ready(self.layer)
             active = self._active(memory)
-            found = self._choose(launches, active)
-            show_call(self, lambda: self._note(launches, found))
-            if isinstance(found, ArrayProgram):
-                return found(launches, memory)
-            if active and _is_race(found):
-                raise refuse_generated(self.layer, found, launches)
-            with self._source_first(found):
+            choice = self._choose(launches, active)
+            show_call(self, lambda: self._note(launches, choice))
+            if isinstance(choice, ArrayProgram):
+                return choice(launches, memory)
+            if active and _is_race(choice):
+                raise refuse_generated(self.layer, choice, launches)
+            with self._source_first(choice):
                 results = run(self.program, launches, memory)
-            if active and found is not None and not (isinstance(found, NoArray) or self.program.is_unforeseen):
-                self._warn(found)
+            if active and choice is not None and not (isinstance(choice, NoArray) or self.program.is_unforeseen):
+                self._warn(choice)
             return results
 
-    def _note(self, launches: tuple[Launch, ...], found: ArrayProgram | Reason | None) -> NotedFields:
+    def _note(self, launches: tuple[Launch, ...], choice: ArrayProgram | Reason | None) -> NotedFields:
         """What a call depends on besides its tensors. Of kernels on fields only what none of them writes is known."""
-        fields = found.held if isinstance(found, ArrayProgram) else self.program.looked_at
+        fields = choice.held if isinstance(choice, ArrayProgram) else self.program.looked_at
         return NotedFields.of(self.layer, launches, fields)
 
     def _active(self, memory: Sequence[torch.Tensor]) -> tuple[Placed, ...]:
@@ -104,12 +104,12 @@ class OnFields:
         """How a call runs: on arrays; or on fields, for a reason if there is one but the caller's wish."""
         if self._adjoint == "engine":
             return None
-        found = self._array_program(launches)
-        if isinstance(found, ArrayProgram) and active:
-            found = found.refusal(launches, active) or found
-        if self._adjoint == "source" and not isinstance(found, ArrayProgram):
-            raise _no_source(self.layer, found)
-        return found
+        choice = self._array_program(launches)
+        if isinstance(choice, ArrayProgram) and active:
+            choice = choice.refusal(launches, active) or choice
+        if self._adjoint == "source" and not isinstance(choice, ArrayProgram):
+            raise _no_source(self.layer, choice)
+        return choice
 
     def _array_program(self, launches: tuple[Launch, ...]) -> ArrayProgram | Reason:
         """The kernels on arrays, for the Python values that they bake in now; or why there is none."""
@@ -143,9 +143,9 @@ class OnFields:
 
     def _warn(self, reason: Reason) -> None:
         """Warn once of each reason why the gradient is the engine's."""
-        if str(reason) in self._told:
+        if str(reason) in self._warned:
             return
-        self._told.add(str(reason))
+        self._warned.add(str(reason))
         words = f"the gradient of {self.layer} is the engine's own, which is wrong in silence for some kernels"
         remedy = "Write that in other words; or say adjoint='engine', if the engine's is what you want."
         warn(refusal(words, _rows(reason), remedy))
@@ -158,27 +158,27 @@ class OnFields:
 
     def examine(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Examined:
         """A call, laid open for who checks it."""
-        found = self._choose(launches, self._all_active())
-        arrays = found if isinstance(found, ArrayProgram) else None
-        refused = refuse_generated(self.layer, found, launches) if _is_race(found) else None
+        choice = self._choose(launches, self._all_active())
+        arrays = choice if isinstance(choice, ArrayProgram) else None
+        refused = refuse_generated(self.layer, choice, launches) if _is_race(choice) else None
         return ExaminedFields(self.program, launches, memory, arrays, refused)
 
     def explain(self) -> str:
         """What a call does, for people."""
-        found = self._choose(self._launches, self._all_active())
-        if isinstance(found, ArrayProgram):
-            return f"on fields\n\ngradient: generated from the kernels' source\n{found.explain()}"
-        rows = [] if found is None else [f"not generated from the source: {_headline(found)}"]
-        refused = f"refused: {RACE}" if _is_race(found) else ""
+        choice = self._choose(self._launches, self._all_active())
+        if isinstance(choice, ArrayProgram):
+            return f"on fields\n\ngradient: generated from the kernels' source\n{choice.explain()}"
+        rows = [] if choice is None else [f"not generated from the source: {_headline(choice)}"]
+        refused = f"refused: {RACE}" if _is_race(choice) else ""
         return "\n".join(["on fields\n", *rows, self.program.explain(refused)])
 
     def _all_active(self) -> tuple[Placed, ...]:
         return tuple(one for one in self.roles.filled if one.may_have_gradient)
 
 
-def _is_race(found: ArrayProgram | Reason | None) -> TypeGuard[NotCovered]:
+def _is_race(choice: ArrayProgram | Reason | None) -> TypeGuard[NotCovered]:
     """Whether no gradient is right, since iterations of a parallel loop race: then the engine's is not taken."""
-    return isinstance(found, NotCovered) and found.race is not None
+    return isinstance(choice, NotCovered) and choice.race is not None
 
 
 def _headline(reason: Reason) -> str:

@@ -179,9 +179,9 @@ def place_field(field: Any, name: str, needs_grad: bool | None, is_complex: bool
     """
     engine = of_field(field)
     if engine is None:
-        came = f"{type(field).__name__} {getattr(field, '__name__', '')}".strip()
+        actual = f"{type(field).__name__} {getattr(field, '__name__', '')}".strip()
         remedy = "Pass what `field` or `Vector.field` of Taichi or Quadrants makes."
-        raise ArgumentError(refusal(f"`{name}` of {layer} must be a field", [("came", came)], remedy))
+        raise ArgumentError(refusal(f"`{name}` of {layer} must be a field", [("came", actual)], remedy))
     facts = engine.field_facts(field, name)
     _check_gradient(field, facts, name, layer, engine)
     if needs_grad and not facts.has_gradient:
@@ -208,12 +208,12 @@ def _check_gradient(field: Any, facts: FieldFacts, name: str, layer: str, engine
         raise GradientError(refusal(words, [("shape", str(facts.shape))], remedy))
     if not facts.has_gradient:
         return
-    found = engine.field_facts(gradient, f"{name}.grad")
-    if (found.shape, found.offset) == (facts.shape, facts.offset):
+    gradient_facts = engine.field_facts(gradient, f"{name}.grad")
+    if (gradient_facts.shape, gradient_facts.offset) == (facts.shape, facts.offset):
         return
     words = f"the gradient of field `{name}` of {layer} does not lie where the field does"
     rows = [("field", f"shape {facts.shape}, offset {facts.offset}")]
-    rows += [("gradient", f"shape {found.shape}, offset {found.offset}")]
+    rows += [("gradient", f"shape {gradient_facts.shape}, offset {gradient_facts.offset}")]
     remedy = "lazy_grad() forgets offsets, and other placements are easily mixed up: place it as the field is placed."
     raise GradientError(refusal(words, rows, remedy))
 

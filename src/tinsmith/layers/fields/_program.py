@@ -43,8 +43,8 @@ class Program:
         reset: comes first in each pass, where fields that are this layer's own must start it as new.
         kept: fields that kernels change, beside plain results, and those that they only read: saved for a backward
             pass, and left as found by it.
-        active, ungraded: places, among filled fields, of those with a gradient, and of those that are to have
-            none without having been told so.
+        active, ungraded: places, among filled fields, of those with a gradient, and of those that have
+            none though nobody asked for that.
         differentiated, silent_outputs: places, among outputs, of those with a gradient and of those without.
         calls: how often the kernels ran forward.
         settings, last_set: how often a field was set where nothing is saved for a backward pass; and which.
@@ -91,8 +91,8 @@ class Program:
         given = _gradients("load", [outputs[place] for place in self.differentiated])
         own = by_key((*filled, *outputs, *roles.internal)) if reset is not None else {}
         self._present = tuple(one for one in self.kept if one.facts.key not in own)
-        found = _copies("store", self._present)
-        self._restore = self._transfer([*found, *saved, *given, *_gradients("clear", [*silent, *dirty])])
+        present = _copies("store", self._present)
+        self._restore = self._transfer([*present, *saved, *given, *_gradients("clear", [*silent, *dirty])])
         put_back = _copies("restore", self._present)
         self._collect = self._transfer([*_gradients("store", self.active_fields), *put_back])
         elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
@@ -129,15 +129,15 @@ class Program:
             raise _build_blocked_error(one, self.layer)
         self._gradient_stores.check(self.layer)
         _check_arrays(launches, self.layer)
-        found = self._foresight()
-        if isinstance(found, OpProgram):
-            stacks = found.foresee(launches, self.active_fields)
-            if self._foreseen is None and (words := found.outside(launches)):
+        op_program = self._foresight()
+        if isinstance(op_program, OpProgram):
+            stacks = op_program.foresee(launches, self.active_fields)
+            if self._foreseen is None and (words := op_program.outside(launches)):
                 warn(words)
         else:
             stacks = (0,) * len(launches)
             if self._foreseen is None:
-                warn(_unforeseen(found, self.layer))
+                warn(_unforeseen(op_program, self.layer))
         self._foreseen = (launches, stacks)
         return stacks
 
@@ -159,9 +159,11 @@ class Program:
         return "\n".join([*lines, f"gradient: {gradient or self._describe_gradient()}"])
 
     def _describe_gradient(self) -> str:
-        found = self._foresight()
-        is_checked = isinstance(found, OpProgram)
-        checked = "checked as the op that the kernels would make" if is_checked else f"not checked: {_headline(found)}"
+        op_program = self._foresight()
+        is_checked = isinstance(op_program, OpProgram)
+        checked = (
+            "checked as the op that the kernels would make" if is_checked else f"not checked: {_headline(op_program)}"
+        )
         return f"the engine's reverse mode, {checked}"
 
     # Checking -----------------------------------------------------------------------------
@@ -295,12 +297,12 @@ class _Uses:
             self._written |= {key} if use.is_written else set()
             self._read |= {key} if use.is_read else set()
             self._unseen |= set() if use.is_followed else {key}
-        told = by_key((*roles.filled, *roles.outputs, *roles.internal))
-        self._told = told
-        self._found = {key: one for key, one in self._seen.items() if key not in told}
+        registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
+        self._registered = registered
+        self._unregistered = {key: one for key, one in self._seen.items() if key not in registered}
         self._roles = roles
         outputs = {one.facts.key for one in roles.outputs}
-        everything = [*told.values(), *self._found.values()]
+        everything = [*registered.values(), *self._unregistered.values()]
         self.kept: tuple[Placed, ...] = tuple(
             one for one in everything if self._is_written(one) and (one.facts.key not in outputs or self._matters(one))
         )
@@ -309,7 +311,7 @@ class _Uses:
     def looked_at(self) -> tuple[Placed, ...]:
         """Fields that are only read: anybody may change them before a backward pass, which must find what was read."""
         others = by_key((*self.kept, *self._roles.filled)).keys()
-        read = (one for key, one in (self._seen | self._told).items() if key in self._read)
+        read = (one for key, one in (self._seen | self._registered).items() if key in self._read)
         return tuple(one for one in read if one.facts.key not in others)
 
     def _is_written(self, one: Placed) -> bool:
@@ -323,7 +325,7 @@ class _Uses:
 
     def blocking(self) -> list[Placed]:
         """Fields without a gradient through which values go from kernel to kernel: their gradient would be lost."""
-        between = ((self._seen | self._told)[key] for key in self._written & self._read - self._unseen)
+        between = ((self._seen | self._registered)[key] for key in self._written & self._read - self._unseen)
         return [
             one
             for one in between
@@ -332,8 +334,8 @@ class _Uses:
 
     def select_fields_to_clear(self, habits: Habits) -> list[Placed]:
         """Fields whose gradients must not carry over: a field in between that nobody registered is one."""
-        told = self._roles.internal if habits.clears_gradients else ()
-        return [*told, *(one for key, one in self._found.items() if key in self._written)]
+        internal = self._roles.internal if habits.clears_gradients else ()
+        return [*internal, *(one for key, one in self._unregistered.items() if key in self._written)]
 
 
 def _places(fields: Sequence[Placed], is_wanted: Callable[[Placed], bool]) -> tuple[int, ...]:
@@ -364,7 +366,7 @@ def _headline(reason: Exception) -> str:
 
 
 def _unforeseen(reason: Exception, layer: str) -> str:
-    """What a user is told whose gradient nobody could look at beforehand."""
+    """The warning for a gradient that could not be checked beforehand."""
     words = (
         f"the gradient of {layer} is the engine's own, which is wrong in silence for some kernels; it was not checked"
     )

@@ -35,7 +35,7 @@ class Roles:
     Attributes:
         filled: from a call's tensors: inputs, then weights.
         outputs: results, in order.
-        internal: everything else that the layer was told of.
+        internal: everything else that was registered with the layer.
     """
 
     filled: tuple[Placed, ...]
@@ -88,26 +88,26 @@ def uses_of(launch: Launch) -> dict[str, Use]:
     Two functions may call two fields the same. The first keeps the name: it is the kernel's own.
     """
     stage, engine = launch.launcher.stage, launch.launcher.engine
-    found: dict[str, Use] = {}
+    uses: dict[str, Use] = {}
     for use in launch.launcher.fields(launch.bound):
         for name, leaf in engine.leaf_fields(use.field, use.name):
             one = place_field(leaf, name, None, False, f"kernel `{stage.name}`")
-            while name in found and found[name].one.facts.key != one.facts.key:
+            while name in uses and uses[name].one.facts.key != one.facts.key:
                 name += "'"
-            found[name] = Use(one, *use[2:6])
-    return found
+            uses[name] = Use(one, *use[2:6])
+    return uses
 
 
 def uses_of_each(launches: Sequence[Launch]) -> list[dict[str, Use]]:
     """`uses_of` for each launch. Launches of one kernel use the same fields, unless its templates bring others."""
     known: dict[object, dict[str, Use]] = {}
-    found = []
+    uses = []
     for launch in launches:
         kind = launch.kind
         if kind not in known:
             known[kind] = uses_of(launch)
-        found.append(known[kind])
-    return found
+        uses.append(known[kind])
+    return uses
 
 
 def check_once(fields: Sequence[Placed], role: str, layer: str) -> None:

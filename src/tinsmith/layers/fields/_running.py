@@ -1,4 +1,4 @@
-"""Running: from what a layer was told to what runs its calls, on fields or on tensors."""
+"""Running: from what was registered with a layer to what runs its calls, on fields or on tensors."""
 
 from __future__ import annotations
 

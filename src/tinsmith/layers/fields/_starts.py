@@ -30,12 +30,12 @@ class Starts:
             one.facts.key: one.clears for one in (*roles.internal, *roles.outputs) if one.clears is not None
         }
         self._habits = habits
-        self._told = by_key((*roles.internal, *roles.outputs))
+        self._registered = by_key((*roles.internal, *roles.outputs))
 
     @property
     def cleared(self) -> tuple[Placed, ...]:
         """Fields that start each call at zero."""
-        return tuple(one for key, one in self._told.items() if key not in self._filled and self._is_cleared(key))
+        return tuple(one for key, one in self._registered.items() if key not in self._filled and self._is_cleared(key))
 
     @property
     def cleared_by_default(self) -> tuple[Placed, ...]:
@@ -55,7 +55,7 @@ class Starts:
     @property
     def summed(self) -> tuple[Placed, ...]:
         """Fields of numbers with a slope that kernels add to, and that nobody clears or declared."""
-        fields = by_key([use.one for use in self._uses]) | self._told
+        fields = by_key([use.one for use in self._uses]) | self._registered
         known = self._filled.keys() | self._declared.keys() | by_key(self.cleared).keys()
         known |= self._outputs.keys() if self._habits.clears_outputs is not None else set()
         candidates = [one for key, one in fields.items() if key in self._added - known]
@@ -87,10 +87,10 @@ def is_replaced_first(one: Placed, launches: Sequence[Launch], uses: Sequence[Ma
 
     True for `for i in x: y[i] = ...` and `for i, j in ti.ndrange(4, 5): y[i, j] = ...`, where `x` is as large as `y`.
     """
-    for launch, found in zip(launches, uses, strict=True):
-        labels = [label for label, use in found.items() if use.one.facts.key == one.facts.key]
+    for launch, launch_uses in zip(launches, uses, strict=True):
+        labels = [label for label, use in launch_uses.items() if use.one.facts.key == one.facts.key]
         if labels:
-            return len(labels) == 1 and _Replacement(launch, found, labels[0], one).is_sure()
+            return len(labels) == 1 and _Replacement(launch, launch_uses, labels[0], one).is_sure()
     return False
 
 

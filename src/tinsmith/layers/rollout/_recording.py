@@ -44,14 +44,14 @@ class Called:
 
     def launch(self, arguments: tuple[Any, ...]) -> Launch:
         """A launch with arguments, of which templates are left out. Raises ArgumentError."""
-        found = self._bound.get(arguments)
-        if found is None:
-            found = self._bind(arguments)
-            if not found.tensors:  # which would live on here
+        bound = self._bound.get(arguments)
+        if bound is None:
+            bound = self._bind(arguments)
+            if not bound.tensors:  # which would live on here
                 if len(self._bound) >= MOST_BOUND:
                     self._bound.clear()
-                self._bound[arguments] = found
-        return Launch(self.launcher, found)
+                self._bound[arguments] = bound
+        return Launch(self.launcher, bound)
 
     def _bind(self, arguments: tuple[Any, ...]) -> Bound:
         if len(arguments) > len(self._others):
@@ -155,8 +155,8 @@ class Kernels:
         is_method = engine.is_method(decorated)
         is_plain = not (is_method or defaults) and all(one.kind == "scalar" for one in parameters)
         names = tuple(one.name for one in parameters)
-        found = self._known[kernel] = Known(decorated, names, templates, defaults, is_method, is_plain)
-        return found
+        known = self._known[kernel] = Known(decorated, names, templates, defaults, is_method, is_plain)
+        return known
 
     def _hashable(self, value: Any) -> Any:
         """An argument as something that a sequence of calls is known by."""
@@ -246,12 +246,12 @@ class Recording(Listener):
         facts = self._kernels.engine.field_facts(field, "a field")
         entries = self._kernels.engine.matrix_entries(value)
         count = int(np.prod(facts.element)) if facts.element else 1
-        found = list(entries) if entries is not None else np.ravel(np.asarray(value)).tolist()
-        found = found * count if len(found) == 1 else found
-        if len(found) != count:
-            words = f"{self._kernels.name} writes {len(found)} numbers into an element that holds {count}"
+        numbers = list(entries) if entries is not None else np.ravel(np.asarray(value)).tolist()
+        numbers = numbers * count if len(numbers) == 1 else numbers
+        if len(numbers) != count:
+            words = f"{self._kernels.name} writes {len(numbers)} numbers into an element that holds {count}"
             raise ArgumentError(refusal(words, [("at", place_of_user())]))
-        return found if facts.dtype.is_floating_point else [int(one) for one in found]
+        return numbers if facts.dtype.is_floating_point else [int(one) for one in numbers]
 
     def _refuse_gradient(self, value: Any) -> None:
         if isinstance(value, torch.Tensor) and value.requires_grad:

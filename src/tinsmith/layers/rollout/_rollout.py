@@ -151,8 +151,8 @@ class Rollout:
             memory = [one.to_memory(t, self.name) for one, t in zip(self._roles.filled, tensors, strict=True)]
             program, launches = self._record()
             self._check_gradient(program, launches, memory)
-            found = program(launches, memory)
-        shown = [found[place] if index is None else found[place][index] for place, index in self._shown]
+            results = program(launches, memory)
+        shown = [results[place] if index is None else results[place][index] for place, index in self._shown]
         return shown[0] if len(shown) == 1 else self._results(*shown)
 
     def _record(self) -> tuple[ArrayProgram, tuple[Launch, ...]]:
@@ -212,14 +212,14 @@ def _parts(rollout: str, side: str, given: Named) -> list[_Part]:
     if not isinstance(given, Mapping) or not given:
         words = f"{rollout} takes its {side}s as fields by name, at least one"
         raise RegistrationError(refusal(words, [("came", f"{given!r:.60}")], f"Pass {{'name': field}} as `{side}s`."))
-    found = []
+    parts = []
     for name, one in given.items():
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):
             raise RegistrationError(refusal(f"{side} `{name}` of {rollout} needs a name that Python allows"))
         field, index = one if isinstance(one, tuple) else (one, None)
         whole = place_field(field, name, None, False, rollout)
-        found.append(_Part(name, whole, None if index is None else _row(rollout, whole, index)))
-    return found
+        parts.append(_Part(name, whole, None if index is None else _row(rollout, whole, index)))
+    return parts
 
 
 def _row(rollout: str, one: Placed, index: Any) -> int:

@@ -58,10 +58,10 @@ class Kernels:
     def add(self, kernel: Any, arguments: tuple[Any, ...], name: str | None, layer: str) -> None:
         """Put a kernel last. `layer` is for messages. Raises ArgumentError, RegistrationError."""
         if not is_kernel(kernel):
-            came = f"{type(kernel).__name__} {getattr(kernel, '__name__', kernel)!r:.60}"
+            actual = f"{type(kernel).__name__} {getattr(kernel, '__name__', kernel)!r:.60}"
             words = f"{layer}.register_kernel takes a kernel"
             raise ArgumentError(
-                refusal(words, [("came", came)], "Decorate the function with @ti.kernel (or @qd.kernel).")
+                refusal(words, [("came", actual)], "Decorate the function with @ti.kernel (or @qd.kernel).")
             )
         name = of_kernel(kernel).function_of(kernel).__name__ if name is None else name
         if name in self._launchers:
@@ -98,7 +98,7 @@ class Kernels:
         return bool(launcher.signature.templates)
 
     def _name_of(self, kernel: Any) -> str | None:
-        """The name that a kernel was registered under, or its own; None for what is no kernel."""
+        """The name that a kernel was registered under, or its own; None for what is not a kernel."""
         if not is_kernel(kernel):
             return None
         function = of_kernel(kernel).function_of(kernel)
@@ -114,7 +114,7 @@ class Kernels:
 
 
 def unknown(words: str, name: str, known: Sequence[str]) -> RegistrationError:
-    """What is told who asks for something that was not registered."""
+    """The error for something that was not registered."""
     close = nearest(name, known)
     remedy = f"Did you mean `{close}`?" if close else "Register it first."
     return RegistrationError(refusal(words, [("registered", ", ".join(known) or "none")], remedy))

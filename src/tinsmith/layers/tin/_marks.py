@@ -33,9 +33,9 @@ def _mark(role: str, getter: Any, options: dict[str, Any]) -> Any:
     if getter is None:
         return lambda later: _mark(role, later, options)
     if not (isinstance(getter, property) or callable(getter)) or is_kernel(getter):
-        came = f"{type(getter).__name__} {getter!r:.60}"
+        actual = f"{type(getter).__name__} {getter!r:.60}"
         remedy = f"Write `@ts.{role}` above a method that returns the field; options go into brackets, by name."
-        raise ArgumentError(refusal(f"ts.{role} marks a property that returns a field", [("came", came)], remedy))
+        raise ArgumentError(refusal(f"ts.{role} marks a property that returns a field", [("came", actual)], remedy))
     return FieldMark(getter, role, options)
 
 

@@ -82,11 +82,11 @@ class Tin(EmptyTin):
         """The next kernel to run, itself or the name of the object's method. Returns self."""
         if isinstance(kernel, str):
             kernel_name = kernel if kernel_name is None else kernel_name
-            found = getattr(self.data_oriented, kernel, None)
-            if found is None:
+            attribute = getattr(self.data_oriented, kernel, None)
+            if attribute is None:
                 words = f"the object of {self._label} has no kernel `{kernel}`"
                 known = [name for name in dir(type(self.data_oriented)) if not name.startswith("_")]
                 close = nearest(kernel, known)
                 raise RegistrationError(refusal(words, remedy=f"Did you mean `{close}`?" if close else ""))
-            kernel = found
+            kernel = attribute
         return super().register_kernel(kernel, *kernel_args, kernel_name=kernel_name)

@@ -43,8 +43,8 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     layers: dict[int, Layer] = {}
     for group in optimizer.param_groups:
         for parameter in group["params"]:
-            found, layer = _LAYERS.get(id(parameter), (None, None))
-            owner = layer() if layer is not None and found is not None and found() is parameter else None
+            reference, layer = _LAYERS.get(id(parameter), (None, None))
+            owner = layer() if layer is not None and reference is not None and reference() is parameter else None
             if owner is not None:
                 layers[id(owner)] = owner
     for layer in layers.values():

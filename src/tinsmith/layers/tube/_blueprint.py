@@ -98,13 +98,13 @@ class Blueprint:
 
     def _select_kernel(self, kernel: Any) -> KernelPart:
         by_name = kernel if isinstance(kernel, str) else None
-        found = [part for part in self.kernels if part.name == by_name or (by_name is None and part.is_same(kernel))]
-        if len(found) == 1:
-            return found[0]
-        came = repr(by_name) if by_name is not None else getattr(kernel, "__name__", repr(kernel))
-        rows = [("came", came), ("registered", ", ".join(part.name for part in self.kernels) or "none")]
-        if found:
-            words = f"this kernel is registered {len(found)} times in {self.label}"
+        matches = [part for part in self.kernels if part.name == by_name or (by_name is None and part.is_same(kernel))]
+        if len(matches) == 1:
+            return matches[0]
+        actual = repr(by_name) if by_name is not None else getattr(kernel, "__name__", repr(kernel))
+        rows = [("came", actual), ("registered", ", ".join(part.name for part in self.kernels) or "none")]
+        if matches:
+            words = f"this kernel is registered {len(matches)} times in {self.label}"
             raise RegistrationError(refusal(words, rows, "Say which one by the name that it was registered under."))
         words = f"{self.label} has no such kernel"
         raise RegistrationError(refusal(words, rows, "Register it first: `register_kernel(kernel, [...])`."))
@@ -148,7 +148,7 @@ class Blueprint:
             raise ShapeError(self.batch_words(part, str(part.dims)))
 
     def batch_words(self, part: TensorPart, dims: str) -> str:
-        """What an output or field is told that is batched where no input is, or the other way round."""
+        """The message for an output or field that is batched where no input is, or the other way round."""
         rows = [(one.name, str(one.dims)) for one in self.inputs]
         rows.append((part.name, dims))
         if self.is_batched:

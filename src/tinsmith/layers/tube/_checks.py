@@ -35,23 +35,23 @@ def check_tensors(blueprint: Blueprint, tensors: Sequence[Any]) -> None:
             raise GradientError(refusal(words, remedy=f"Pass `{part.name}.detach()`, or make the Tube without it."))
 
 
-def _wrong_count(blueprint: Blueprint, came: int) -> ArgumentError:
+def _wrong_count(blueprint: Blueprint, count: int) -> ArgumentError:
     """What a call with too many or too few tensors gets."""
     names = ", ".join(part.name for part in blueprint.inputs)
-    rows = [("expected", f"{len(blueprint.inputs)}: {names}"), ("came", str(came))]
+    rows = [("expected", f"{len(blueprint.inputs)}: {names}"), ("came", str(count))]
     words = f"{blueprint.label} got a wrong number of tensors"
     return ArgumentError(refusal(words, rows, f"Call it with ({names}); outputs and fields are made by the call."))
 
 
 def _check_dtype(blueprint: Blueprint, part: TensorPart, tensor: torch.Tensor) -> None:
-    came = tensor.dtype
-    if came == part.dtype or (_rank(came) <= _rank(part.dtype) and came.is_complex == part.dtype.is_complex):
+    dtype = tensor.dtype
+    if dtype == part.dtype or (_rank(dtype) <= _rank(part.dtype) and dtype.is_complex == part.dtype.is_complex):
         return
     words = f"tensor `{part.name}` of {blueprint.label} has a dtype that does not fit"
-    rows = [("registered", _short(part.dtype)), ("came", _short(came))]
-    remedy = f"Pass `{part.name}.to({part.dtype})`, or register it as {came}."
-    if came.is_complex or part.is_complex:
-        remedy = f"Register it as {came}, or pass `torch.view_as_{'real' if came.is_complex else 'complex'}(...)`."
+    rows = [("registered", _short(part.dtype)), ("came", _short(dtype))]
+    remedy = f"Pass `{part.name}.to({part.dtype})`, or register it as {dtype}."
+    if dtype.is_complex or part.is_complex:
+        remedy = f"Register it as {dtype}, or pass `torch.view_as_{'real' if dtype.is_complex else 'complex'}(...)`."
     raise DtypeError(refusal(words, rows, remedy))
 
 

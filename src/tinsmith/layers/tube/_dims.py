@@ -57,7 +57,7 @@ class MatchDim:
     dim_id: DimID
 
     def __post_init__(self) -> None:
-        """Refuse what could not be told apart, or not be written down."""
+        """Refuse what could not be distinguished, or not be written down."""
         if not isinstance(self.dim_id, str | int):
             remedy = 'Write a name or a number: `MatchDim("n")`.'
             raise ArgumentError(

@@ -124,8 +124,8 @@ class FieldProgram:
             raise ShapeError(refusal(words, remedy="Pass one sample or more."))
         if batch is not None:
             shapes, given = self._single(shapes), self._sample(given, 0)
-        found = self._set(shapes)
-        return found.running.examine(found.bind_kernels(self._blueprint), self._memory(found, given))
+        field_set = self._set(shapes)
+        return field_set.running.examine(field_set.bind_kernels(self._blueprint), self._memory(field_set, given))
 
     def _call(self, tensors: Sequence[torch.Tensor]) -> Any:
         shapes, given, batch = self._resolve_shapes(tensors)
@@ -154,8 +154,8 @@ class FieldProgram:
         blueprint = self._blueprint
         if count == 0:
             return [tensors[0].new_empty(shapes[part.name], dtype=part.dtype) for part in blueprint.outputs]
-        found = self._set(self._single(shapes))
-        rows = [self._one(found, self._sample(tensors, number)) for number in range(count)]
+        field_set = self._set(self._single(shapes))
+        rows = [self._one(field_set, self._sample(tensors, number)) for number in range(count)]
         return [torch.stack(column) for column in zip(*rows, strict=True)]
 
     def _single(self, shapes: dict[str, Shape]) -> dict[str, Shape]:
@@ -169,13 +169,13 @@ class FieldProgram:
         pairs = zip(self._blueprint.inputs, tensors, strict=True)
         return [t[number] if part.is_batched else t for part, t in pairs]
 
-    def _memory(self, found: FieldSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        pairs = zip(found.roles.filled, tensors, strict=True)
+    def _memory(self, field_set: FieldSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        pairs = zip(field_set.roles.filled, tensors, strict=True)
         return [one.to_memory(tensor, self._blueprint.label) for one, tensor in pairs]
 
-    def _one(self, found: FieldSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        results = found.running(found.bind_kernels(self._blueprint), self._memory(found, tensors))
-        return [one.from_memory(result) for one, result in zip(found.roles.outputs, results, strict=True)]
+    def _one(self, field_set: FieldSet, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        results = field_set.running(field_set.bind_kernels(self._blueprint), self._memory(field_set, tensors))
+        return [one.from_memory(result) for one, result in zip(field_set.roles.outputs, results, strict=True)]
 
     def _results(self, outputs: Sequence[torch.Tensor]) -> Any:
         return outputs[0] if len(outputs) == 1 else tuple(outputs)
@@ -184,19 +184,19 @@ class FieldProgram:
         """The fields for these shapes, made at the first call of them."""
         engine: Engine = self._blueprint.kernels[0].engine
         key = (tuple(shapes.items()), engine.runtime())
-        found = self._sets.get(key)
-        if found is None:
-            found = self._sets[key] = FieldSet(self._blueprint, shapes)
+        field_set = self._sets.get(key)
+        if field_set is None:
+            field_set = self._sets[key] = FieldSet(self._blueprint, shapes)
             while len(self._sets) > KEPT:
                 self._sets.popitem(last=False)
         self._sets.move_to_end(key)
-        return found
+        return field_set
 
     def explain(self) -> str:
         """Fields made so far."""
         batch = "one call a sample" if self._blueprint.is_batched else "none"
         lines = [f"batches: {batch}", f"fields kept for {len(self._sets)} combinations of shapes (at most {KEPT}):"]
-        lines += ["  " + ", ".join(map(str, found.placed.values())) for found in self._sets.values()]
+        lines += ["  " + ", ".join(map(str, field_set.placed.values())) for field_set in self._sets.values()]
         return "\n".join(lines)
 
 

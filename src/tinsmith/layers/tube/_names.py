@@ -33,10 +33,10 @@ class Names:
 
     def size(self, name: str, axis: int) -> str:
         """What a dim of a tensor is called whose shape is calculated."""
-        found = f"{self.tensors[name]}_{axis}"
-        while found in self.taken:
-            found += "_"
-        return found
+        name_of_size = f"{self.tensors[name]}_{axis}"
+        while name_of_size in self.taken:
+            name_of_size += "_"
+        return name_of_size
 
 
 def names_of(blueprint: Blueprint) -> Names:

@@ -51,16 +51,16 @@ class Change(NamedTuple):
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """The input as the op takes it."""
-        found = tensor.detach() if self.is_detached else tensor
-        found = found if self.dtype is None else found.to(self.dtype)
-        return torch.view_as_real(found.resolve_conj()) if self.is_complex else found
+        value = tensor.detach() if self.is_detached else tensor
+        value = value if self.dtype is None else value.to(self.dtype)
+        return torch.view_as_real(value.resolve_conj()) if self.is_complex else value
 
 
 class Recipe(NamedTuple):
     """How calls with certain tensors are run.
 
     `changes` come before the op; `order` says which of all tensors and extra arguments the op takes, and in
-    which order; `sizes` are those that it is told by keyword. `is_plain` says that the op takes the
+    which order; `sizes` are those that it is given by keyword. `is_plain` says that the op takes the
     tensors as they come, and that its results are those of the call: most Tubes.
     """
 
@@ -126,13 +126,13 @@ class TensorProgram:
         """The recipe of an eager call; found once for each kind of call, but for dims that are calculated."""
         try:
             key = tuple([(t.shape, t.dtype, t.device, t.requires_grad) for t in tensors])
-            found = self._recipes.get(key)
+            recipe = self._recipes.get(key)
         except (AttributeError, TypeError):  # no tensor, or one with symbolic sizes
             return self._recipe(tensors)
-        if found is not None:
-            return found
-        found = self._recipe(tensors)
-        return found if self._blueprint.calculated else self._recipes.keep(key, found)
+        if recipe is not None:
+            return recipe
+        recipe = self._recipe(tensors)
+        return recipe if self._blueprint.calculated else self._recipes.keep(key, recipe)
 
     def _recipe(self, tensors: Sequence[torch.Tensor]) -> Recipe:
         """Check a call, and say how it is run. Every refusal that does not come from the op comes from here."""
@@ -143,19 +143,19 @@ class TensorProgram:
         sizes = sizes_of(blueprint, [tensor.shape for tensor in tensors])
         op = self._op(tuple([len(sizes.made[part.name]) for part in blueprint.calculated]))
         known = self._known_sizes(sizes)
-        told = {name: known[name] for name in op.spec.free_dims}
+        free_sizes = {name: known[name] for name in op.spec.free_dims}
         order, changes = self._order(op), self._changes(tensors)
-        is_plain = not (changes or told or True in self._complex) and order == tuple(range(len(tensors)))
-        return Recipe(op, order, changes, told, is_plain)
+        is_plain = not (changes or free_sizes or True in self._complex) and order == tuple(range(len(tensors)))
+        return Recipe(op, order, changes, free_sizes, is_plain)
 
     def _changes(self, tensors: Sequence[torch.Tensor]) -> tuple[Change, ...]:
-        found = []
+        changes = []
         for place, (part, tensor) in enumerate(zip(self._blueprint.inputs, tensors, strict=True)):
             is_detached = part.requires_grad is False or not self._has_gradient
             dtype = None if tensor.dtype == part.dtype else part.dtype
             if is_detached or dtype is not None or part.is_complex:
-                found.append(Change(place, is_detached, dtype, part.is_complex))
-        return tuple(found)
+                changes.append(Change(place, is_detached, dtype, part.is_complex))
+        return tuple(changes)
 
     def _order(self, op: Op) -> tuple[int, ...]:
         """Places of the op's arguments among all inputs and extra arguments."""
@@ -168,11 +168,11 @@ class TensorProgram:
 
     def _known_sizes(self, sizes: Sizes) -> dict[str, int]:
         """Everything that an op can ask by keyword: MatchDims, and the dims of calculated shapes."""
-        found = {self._names.matches[dim_id]: size for dim_id, size in sizes.matches.items()}
+        sizes_by_name = {self._names.matches[dim_id]: size for dim_id, size in sizes.matches.items()}
         for part in self._blueprint.calculated:
             for axis, size in enumerate(sizes.made[part.name]):
-                found[self._names.size(part.name, axis)] = size
-        return found
+                sizes_by_name[self._names.size(part.name, axis)] = size
+        return sizes_by_name
 
     # Making the op ------------------------------------------------------------------------
     def _op(self, ranks: tuple[int, ...]) -> Op:
@@ -210,13 +210,13 @@ class TensorProgram:
     def _dims(self, ranks: tuple[int, ...]) -> dict[str, list[str]]:
         """The dims of every tensor as a spec writes them."""
         names, is_batched = self._names, self._blueprint.is_batched
-        found = {
+        dims = {
             part.name: [_dim_text(dim, names) for dim in part.dims or ()] for part in self._blueprint.tensors.values()
         }
         for part, rank in zip(self._blueprint.calculated, ranks, strict=True):
             sizes = [names.size(part.name, axis) for axis in range(rank)]
-            found[part.name] = [f"*{names.batch}", *sizes[1:]] if is_batched else sizes
-        return found
+            dims[part.name] = [f"*{names.batch}", *sizes[1:]] if is_batched else sizes
+        return dims
 
     def _item(self, part: TensorPart, dims: list[str]) -> str:
         """A tensor in the language of specs; a complex one is an array of 2-vectors."""

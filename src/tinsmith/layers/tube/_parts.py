@@ -190,9 +190,9 @@ def why_no_dim(dim: Any, place: int, *, is_input: bool) -> str:
 
 def _dtype(kind: Kind, name: str, dtype: Any) -> torch.dtype:
     """A dtype of torch's, or an engine's as torch calls it."""
-    found = dtype if isinstance(dtype, torch.dtype) else DTYPES.get(str(dtype))
-    if found in _KNOWN and not isinstance(dtype, str):
-        return found
+    torch_dtype = dtype if isinstance(dtype, torch.dtype) else DTYPES.get(str(dtype))
+    if torch_dtype in _KNOWN and not isinstance(dtype, str):
+        return torch_dtype
     words = f"{kind} `{name}` cannot have the dtype {dtype!r}"
     known = ", ".join(str(one).removeprefix("torch.") for one in _KNOWN)
     raise DtypeError(refusal(words, [("known", known)], "Write one of torch's or the engine's: `torch.float32`."))
@@ -218,7 +218,7 @@ def kernel_part(kernel: Any, tensors: Sequence[str], extra: tuple[Any, ...], nam
     """
     kernel = kernel.kernel if isinstance(kernel, Op) else kernel
     if not is_kernel(kernel):
-        words = "what a Tube registers is no kernel of Taichi or Quadrants"
+        words = "what a Tube registers is not a kernel of Taichi or Quadrants"
         raise RegistrationError(
             refusal(words, [("came", repr(kernel))], "Decorate it with @ti.kernel (or @qd.kernel).")
         )

@@ -72,15 +72,15 @@ def _made_shape(
     blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape], batch: int | None, matches: dict[DimID, int]
 ) -> Shape:
     dims = _calculate_dims(blueprint, part, shapes) if part.dims is None else part.dims
-    found: list[Any] = []
+    shape: list[Any] = []
     for dim in dims:
         if isinstance(dim, Batch):
-            found.append(batch)
+            shape.append(batch)
         elif isinstance(dim, MatchDim):
-            found.append(matches[dim.dim_id])
+            shape.append(matches[dim.dim_id])
         else:
-            found.append(dim)
-    return tuple(found)
+            shape.append(dim)
+    return tuple(shape)
 
 
 def _calculate_dims(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape]) -> tuple[Any, ...]:
@@ -89,20 +89,22 @@ def _calculate_dims(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Sha
     function = calculator.calc_dimension if isinstance(calculator, DimensionCalculator) else calculator
     dims = {one.name: one.dims or () for one in blueprint.inputs}
     given = {one.name: shape for one, shape in zip(blueprint.inputs, shapes, strict=True)}
-    found = function(part.name, dims, given)
-    if not isinstance(found, (tuple, list)):
+    calculated = function(part.name, dims, given)
+    if not isinstance(calculated, (tuple, list)):
         words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} are no tuple"
-        raise ShapeError(refusal(words, [("came", repr(found))], "Return a tuple of sizes; `()` is a single number."))
-    checked = tuple([_dim(dim) for dim in found])
+        raise ShapeError(
+            refusal(words, [("came", repr(calculated))], "Return a tuple of sizes; `()` is a single number.")
+        )
+    checked = tuple([_dim(dim) for dim in calculated])
     for place, dim in enumerate(checked):
         why = _why_not(blueprint, dim, place)
         if why:
             words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} do not fit"
-            rows = [("dims", str(tuple(found)), f"dim {place} {why}")]
+            rows = [("dims", str(tuple(calculated)), f"dim {place} {why}")]
             raise ShapeError(refusal(words, rows, "Return sizes, BatchDim first, or MatchDims of inputs."))
     # `len`, since torch 2.6's compiler cannot read `bool` of a tuple.
     if (len(checked) > 0 and isinstance(checked[0], Batch)) != blueprint.is_batched:
-        raise ShapeError(blueprint.batch_words(part, f"{tuple(found)}, calculated"))
+        raise ShapeError(blueprint.batch_words(part, f"{tuple(calculated)}, calculated"))
     return checked
 
 

@@ -34,8 +34,8 @@ def why_fields(blueprint: Blueprint) -> str:
         if reason:
             return reason
         roles.append(_roles(kernel))
-    for kernel, found in zip(blueprint.kernels, roles, strict=True):
-        reason = _array_reason(blueprint, kernel, found)
+    for kernel, kernel_roles in zip(blueprint.kernels, roles, strict=True):
+        reason = _array_reason(blueprint, kernel, kernel_roles)
         if reason:
             return reason
     _check_written(blueprint, roles)
@@ -64,10 +64,10 @@ def _own_reason(kernel: KernelPart) -> str:
 def _templates(kernel: KernelPart) -> dict[str, Any]:
     """Template arguments by name, `self` among them."""
     pairs = zip(kernel.others, kernel.extra, strict=False)
-    found = {parameter.name: value for parameter, value in pairs if parameter.kind == "template"}
+    templates = {parameter.name: value for parameter, value in pairs if parameter.kind == "template"}
     if kernel.engine.is_method(kernel.kernel):
-        found[read(kernel.function).parameters[0]] = kernel.owner
-    return found
+        templates[read(kernel.function).parameters[0]] = kernel.owner
+    return templates
 
 
 def _roles(kernel: KernelPart) -> dict[str, Roles]:
@@ -99,7 +99,10 @@ def _check_written(blueprint: Blueprint, roles: list[dict[str, Roles]]) -> None:
     """An output that nobody writes is a slip: it would be zeros."""
     pairs = zip(blueprint.kernels, roles, strict=True)
     written = {
-        kernel.linked[parameter] for kernel, found in pairs for parameter, role in found.items() if role.is_written
+        kernel.linked[parameter]
+        for kernel, kernel_roles in pairs
+        for parameter, role in kernel_roles.items()
+        if role.is_written
     }
     for part in blueprint.outputs:
         if part.name not in written:

@@ -24,7 +24,7 @@ class _Twins:
     """Serial twins of launches; launches of one kernel share its twin."""
 
     def __init__(self) -> None:
-        self._found: dict[nodes.Kernel, nodes.Kernel] = {}
+        self._twins: dict[nodes.Kernel, nodes.Kernel] = {}
 
     def action(self, action: Action) -> Action:
         match action:
@@ -37,9 +37,9 @@ class _Twins:
                 return action
 
     def _run(self, run: Run) -> Run:
-        twin = self._found.get(run.kernel)
+        twin = self._twins.get(run.kernel)
         if twin is None:
-            twin = self._found[run.kernel] = serial_twin(run.kernel)
+            twin = self._twins[run.kernel] = serial_twin(run.kernel)
         return replace(run, kernel=twin)
 
 
