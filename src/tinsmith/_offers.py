@@ -36,7 +36,7 @@ checking = Offer()
 """Checks a call of an op: `Op.check`."""
 checking_scan = Offer()
 """Checks the gradient of a call of `scan`: `scan.check`."""
-describing_birth = Offer()
+describing_origin = Offer()
 """Says what made a step's numbers not finite."""
 scan_operators = Offer()
 """Names of the torch operators of scans over an op."""

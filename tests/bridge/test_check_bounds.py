@@ -5,7 +5,7 @@ import torch
 from torch.func import grad, jvp, vmap
 
 import tinsmith as ts
-from tinsmith.doctor.sanitize import _look, _sanitize
+from tinsmith.doctor.sanitize import _dry_run, _sanitize
 
 K = torch.tensor([3, 0, 1, 2], dtype=torch.int32)
 OUTSIDE = torch.tensor([3, 0, 9, 2], dtype=torch.int32)
@@ -131,7 +131,7 @@ def test_the_setting_is_for_every_op(lang, configure):
 
 def test_a_call_that_the_interpreter_cannot_follow_to_its_end_is_looked_at_too(lang, monkeypatch):
     monkeypatch.setattr(_sanitize, "OPERATIONS", 10)
-    monkeypatch.setattr(_look, "OPERATIONS", 10)
+    monkeypatch.setattr(_dry_run, "OPERATIONS", 10)
     outside = torch.tensor([3, 0, 2, 9], dtype=torch.int32)  # beyond where the interpreter is stopped
     result = ts.gradcheck(gather(lang), X, outside)
     assert result.verdict == "not compared" and result.findings[0].rule == "TS604"

@@ -144,7 +144,7 @@ def test_a_new_size_looks_up_no_kernel(lang64, program, monkeypatch):
     gradients(op, tuple(map(doubled, inputs(8))), 0)
     for name in ("_steps.StageLaunch.step", "_stage.Stage.ensure_compiled"):
         monkeypatch.delattr(f"tinsmith.bridge.{name}")
-    monkeypatch.delattr("tinsmith.bridge.backward._emitted.Emitted.step")
+    monkeypatch.delattr("tinsmith.bridge.backward._generated_kernel.GeneratedKernel.step")
     for n in (9, 3, 31):
         gradients(op, tuple(map(doubled, inputs(n))), n)
 

@@ -11,7 +11,7 @@ import torch
 import tinsmith as ts
 from support.findings import pointed
 from tinsmith.doctor._gradcheck import gradcheck
-from tinsmith.doctor.gradients import _apart as apart
+from tinsmith.doctor.gradients import _child_process
 from tinsmith.doctor.gradients._differences import Slope
 from tinsmith.doctor.gradients._verdict import Kind, Point, Tolerance, judged_point
 from tinsmith.source.interpreter import _rules
@@ -233,16 +233,18 @@ def test_a_refusal_is_told_and_is_no_crash(lang64):
 def test_an_engine_that_dies_of_a_kernel(lang64, monkeypatch):
     """Its reverse mode runs in a process of its own. Here it is that process which is killed."""
     mine = os.getpid()
-    whole = apart.pulled_back
-    monkeypatch.setattr(apart, "pulled_back", lambda *given: whole(*given) if os.getpid() == mine else os.abort())
+    whole = _child_process.pull_back
+    monkeypatch.setattr(
+        _child_process, "pull_back", lambda *given: whole(*given) if os.getpid() == mine else os.abort()
+    )
     result = gradcheck(by_hand(lang64), torch.rand(3), adjoint="engine")
     assert not result.ok
     assert "the engine's reverse mode kills the process that it runs in; ended by SIGABRT" in result.findings[0].message
 
 
 def test_an_engine_that_hangs(lang64, monkeypatch):
-    monkeypatch.setattr(apart, "SECONDS", 2.0)
-    monkeypatch.setattr(apart, "pulled_back", lambda *_: time.sleep(60))
+    monkeypatch.setattr(_child_process, "SECONDS", 2.0)
+    monkeypatch.setattr(_child_process, "pull_back", lambda *_: time.sleep(60))
     result = gradcheck(by_hand(lang64), torch.rand(3), adjoint="engine")
     assert "the backward pass did not end in 2 s, in a process of its own" in result.findings[0].message
 

@@ -7,7 +7,7 @@ import torch
 
 import tinsmith as ts
 from tinsmith.doctor import check
-from tinsmith.doctor.sanitize import _look, _sanitize
+from tinsmith.doctor.sanitize import _dry_run, _sanitize
 from tinsmith.engines import of_kernel
 from tinsmith.testing import assert_differentiable
 
@@ -143,7 +143,7 @@ def test_a_loop_that_may_never_end_is_not_launched(lang, monkeypatch):
             y[i] = v
 
     monkeypatch.setattr(_sanitize, "OPERATIONS", 4000)
-    monkeypatch.setattr(_look, "OPERATIONS", 4000)
+    monkeypatch.setattr(_dry_run, "OPERATIONS", 4000)
     result = ts.gradcheck(grow, X)
     assert result.verdict == "not compared"
     assert f"the `while` in line {line_of(grow, '# here')} had not ended after 799 turns" in result.findings[0].message
@@ -161,7 +161,7 @@ def test_a_loop_that_ends_is_compared_though_the_interpreter_was_stopped(lang, m
             y[i] = v
 
     monkeypatch.setattr(_sanitize, "OPERATIONS", 50)
-    monkeypatch.setattr(_look, "OPERATIONS", 50)
+    monkeypatch.setattr(_dry_run, "OPERATIONS", 50)
     result = ts.gradcheck(shrink, X)
     assert result.verdict == "right"
     assert "without the oracle: it would take more than 50 operations" in result.notes

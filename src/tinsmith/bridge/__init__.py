@@ -3,20 +3,20 @@
 from ._adjoint_source import adjoint_source, declared_spec
 from ._binding import Bound
 from ._cache import Cache
-from ._examined import Examinable, Examined, Origin
-from ._examined_op import examine_call, examined_layer, lint_subject
+from ._examination import Examinable, Examination, Origin
 from ._examples import example_inputs
 from ._foresight import Foresight
 from ._language import language
 from ._launcher import Launcher
 from ._links import FieldArray, Links
-from ._making import chain, op
+from ._make_op import chain, op
 from ._named_fields import name_fields
 from ._op import Op, Prepared
+from ._op_examination import examine_call, examined_layer, lint_subject
 from ._options import Adjoint, OpOptions
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
-from ._prepared import Backward, NotPrepared, PreparedPass, Stepping, prepare_stepping
+from ._prepared_passes import Backward, NotPrepared, PreparedPass, Stepping, prepare_stepping
 from ._streams import keep_order
 from ._torch_probes import torch_probes
 from ._tracing import (
@@ -37,7 +37,7 @@ from ._tracing import (
     transforms_in_graph,
 )
 from ._transfer import Copy, ManagedLoads, Transfer
-from ._watched import Noted, current_watch, note_values, show_call, watch_calls
+from ._watch import Noted, current_watch, note_values, show_call, watch_calls
 from .backward import RACE, refuse_race
 from .operators import define_operator, is_distributed
 
@@ -50,7 +50,7 @@ __all__ = [
     "Copy",
     "Cotangents",
     "Examinable",
-    "Examined",
+    "Examination",
     "FieldArray",
     "Foresight",
     "Launcher",

@@ -11,10 +11,10 @@ import torch
 from .._errors import ArgumentError, SpecError, refusal
 from ..engines import Parameter, of_kernel, one_at_a_time
 from ..spec import Fixed
-from ._case import Case
 from ._describe_backward import describe_backward
 from ._op import Op
 from ._signature import Signature, fitting_dtypes
+from ._specialization import Specialization
 from ._stage import Stage
 from .backward import SourceReverse
 from .derived import recorded_at
@@ -57,7 +57,7 @@ def _collapse_blank_lines(lines: Sequence[str]) -> list[str]:
     return kept if kept[-1] else kept[:-1]
 
 
-def _case(signature: Signature, op: Op) -> Case:
+def _case(signature: Signature, op: Op) -> Specialization:
     """A kind of call as the declarations tell it."""
     if signature.templates:
         words = f"the gradient of op `{op.name}` depends on the values of its template arguments"
@@ -65,7 +65,7 @@ def _case(signature: Signature, op: Op) -> Case:
         raise ArgumentError(refusal(words, [("templates", ", ".join(signature.templates))], remedy))
     shapes = {item.name: _shape(signature, item.name) for item in signature.kernel_spec.items}
     dtypes = {name: _dtype(signature, name) for name in shapes}
-    return Case(signature, shapes, dtypes, frozenset(), op._core.fingerprints({}), {})
+    return Specialization(signature, shapes, dtypes, frozenset(), op._core.fingerprints({}), {})
 
 
 def _shape(signature: Signature, name: str) -> tuple[int, ...]:
@@ -86,7 +86,7 @@ def _dtype(signature: Signature, name: str) -> torch.dtype:
     return fitting[0]
 
 
-def _active(signature: Signature, case: Case, wanted: Collection[str]) -> frozenset[str]:
+def _active(signature: Signature, case: Specialization, wanted: Collection[str]) -> frozenset[str]:
     floats = [name for name in signature.arrays if case.dtypes[name].is_floating_point]
     unknown = [name for name in wanted if name not in floats]
     if unknown:

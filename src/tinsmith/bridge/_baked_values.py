@@ -68,21 +68,21 @@ class BakedValues:
         return constants is None or constants.has_numbers or not constants.is_complete
 
     def fingerprint(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
-        """A picture of every Python value that the kernel bakes in; equal pictures share a compiled kernel."""
+        """A fingerprint of every Python value that the kernel bakes in; equal fingerprints share a compiled kernel."""
         templates = self._linked.templates(values)
         constants = self._constants
         if constants is None or not constants.is_complete:
             constants = self.survey(templates)
-        picture = constants.fingerprint(templates)
-        if not picture:
-            return picture
-        known = self._surveyed.get(picture)
+        fingerprint = constants.fingerprint(templates)
+        if not fingerprint:
+            return fingerprint
+        known = self._surveyed.get(fingerprint)
         if known is None:
             known = self.survey(templates)
-            picture = known.fingerprint(templates)
-            self._surveyed[picture] = known
+            fingerprint = known.fingerprint(templates)
+            self._surveyed[fingerprint] = known
         self._constants = known  # two fields may stand under one name in turn
-        return picture
+        return fingerprint
 
     @one_at_a_time
     def survey(self, templates: Mapping[str, Any]) -> Constants:
@@ -151,9 +151,9 @@ class BakedValues:
         """Whether the kernel or a function of it uses fields."""
         return self._constants is not None and bool(self._constants.fields)
 
-    def field_uses(self, picture: tuple[Any, ...] = ()) -> list[FieldUse]:
-        """Fields that the kernel and its functions use; with a picture, where they bake in what it shows."""
-        survey = self._surveyed.get(picture, self._constants)
+    def field_uses(self, fingerprint: tuple[Any, ...] = ()) -> list[FieldUse]:
+        """Fields that the kernel and its functions use; with a fingerprint, where they bake in what it shows."""
+        survey = self._surveyed.get(fingerprint, self._constants)
         if survey is None:
             return []
         written = {name for name, _ in survey.written} | survey.whole

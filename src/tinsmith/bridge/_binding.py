@@ -124,7 +124,7 @@ def _checked_template(signature: Signature, name: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         words = f"template argument `{name}` of op `{signature.op}` is a tensor"
         remedy = f"Pass a Python value, `{name}.item()`; or write `{name}[...]` into the spec if it is an array."
-        raise ArgumentError(refusal(words, [(name, _picture(value))], remedy))
+        raise ArgumentError(refusal(words, [(name, _describe_value(value))], remedy))
     return value
 
 
@@ -188,7 +188,7 @@ def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None
         actual, remedy = f"sparse ({tensor.layout})", f"Pass `{name}.to_dense()`."
     if remedy:
         raise ArgumentError(
-            refusal(f"tensor `{name}` of op `{signature.op}` is {actual}", [(name, _picture(tensor))], remedy)
+            refusal(f"tensor `{name}` of op `{signature.op}` is {actual}", [(name, _describe_value(tensor))], remedy)
         )
 
 
@@ -267,7 +267,7 @@ def _usage(signature: Signature) -> str:
     return f"Call it as `{signature.op}({', '.join(parts)})`; outputs and scratch are made by the op."
 
 
-def _picture(tensor: torch.Tensor) -> str:
+def _describe_value(tensor: torch.Tensor) -> str:
     return f"{tuple(tensor.shape)} {_short(tensor.dtype)} on {tensor.device}"
 
 

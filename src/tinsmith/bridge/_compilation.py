@@ -14,16 +14,8 @@ from ..engines import Compiled
 from ..source import build, has_plain_loop, may_end_early, multiplies_atomically, runs_in_blocks, takes_functions
 from ..source.ir import NotCovered
 from ..transforms import strip_functions
-from ._from_ir import (
-    compile_batched,
-    compile_divisions,
-    compile_moved,
-    compile_products,
-    compile_strips,
-    misread_reverse,
-)
-from ._guarded import compile_guarded
-from ._uncompiled import (
+from ._bounds_guard import compile_guarded
+from ._compile_errors import (
     WHERE_THE_REPORT_IS,
     Misfit,
     describe_outside_tensor,
@@ -34,6 +26,14 @@ from ._uncompiled import (
     places_of,
     reverse_remedy,
     telling,
+)
+from ._from_ir import (
+    compile_batched,
+    compile_divisions,
+    compile_moved,
+    compile_products,
+    compile_strips,
+    misread_reverse,
 )
 
 if TYPE_CHECKING:

@@ -18,16 +18,16 @@ from ._block_memory import add_block_memory
 from ._buffers import Buffer
 from ._cache import Cache
 from ._call import BackwardCall, Call
-from ._case import Case
 from ._digest import digest_of
 from ._elements import check_element
 from ._field_contents import FieldContents
 from ._kind import Kind
 from ._layout import Input, Layout, Make, Result
-from ._lowered import lower_stages
+from ._lower import lower_stages
 from ._pace import Paces
 from ._plan import Plan
 from ._signature import Signature, common_float, fitting_dtypes, takes_half
+from ._specialization import Specialization
 from ._steps import StageLaunch, Use
 from ._tracing import constant_when_traced, is_tracing
 from .backward import Reverse
@@ -90,7 +90,7 @@ class Core:
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
-        """Pictures of every Python value that the kernels bake in."""
+        """Fingerprints of every Python value that the kernels bake in."""
         by_stage = {stage: stage.baked_values.fingerprint(templates) for stage in self.signature.firsts}
         return tuple([by_stage[stage.first] for stage in self.signature.stages])
 
@@ -185,8 +185,8 @@ class Core:
         shapes |= {name: sizing.evaluate(name, numbers)[lead:] for name in made}
         dtypes = dict(zip(signature.arrays, call.dtypes, strict=True))
         dtypes |= {name: self.made_dtype(name, call) for name in made}
-        pictures = self.fingerprints(call.templates)
-        case = Case(signature, shapes, dtypes, frozenset(), pictures, call.templates)
+        fingerprints = self.fingerprints(call.templates)
+        case = Specialization(signature, shapes, dtypes, frozenset(), fingerprints, call.templates)
         try:
             kernels = lower_stages(case)
         except NotCovered:
@@ -237,7 +237,7 @@ class Core:
         """The call that derivatives of a call are those of, and its inputs that the forward pass `made`."""
         return call, ()
 
-    def kernels(self, case: Case) -> list[Lowered]:
+    def kernels(self, case: Specialization) -> list[Lowered]:
         """The kernels as IR, for a kind of call. Raises NotCovered."""
         return lower_stages(case)
 
@@ -245,7 +245,7 @@ class Core:
         """Inputs that have a batch dimension where these have: no more of them."""
         return batched
 
-    def case(self, call: Call) -> Case:
+    def case(self, call: Call) -> Specialization:
         """The kind of a call."""
         lead = () if call.batch is None else (call.batch,)
         made = {buffer.name: buffer for buffer in call.made}
@@ -254,8 +254,10 @@ class Core:
         dtypes = dict(zip(names, call.dtypes, strict=True)) | {n: one.dtype for n, one in made.items()}
         batched = call.batched | (frozenset(made) if lead else frozenset())
         numbers = {name: call.scalars[name] for name in self.signature.launch_numbers}
-        pictures = self.fingerprints(call.templates)
-        return Case(self.signature, shapes, dtypes, batched, pictures, call.templates, call.is_apart, numbers)
+        fingerprints = self.fingerprints(call.templates)
+        return Specialization(
+            self.signature, shapes, dtypes, batched, fingerprints, call.templates, call.is_apart, numbers
+        )
 
     def size_values(self, call: Call) -> dict[str, Any]:
         """What a call gives for dims: by integer scalar arguments, and by keyword."""

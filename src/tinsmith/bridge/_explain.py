@@ -9,11 +9,11 @@ import torch
 from .._config import config
 from .._errors import GradientError
 from ..engines import one_at_a_time
-from ._case import Case
 from ._core import Core
 from ._describe_backward import describe_backward
 from ._route import compute_dtypes
 from ._signature import fitting_dtypes
+from ._specialization import Specialization
 from ._stage import Stage
 from ._variant import ArrayType, Variant
 from .backward import RACE, AutoReverse, KernelReverse, Reverse, ReverseAt, SourceReverse
@@ -162,7 +162,7 @@ def _describe_shares(core: Core) -> Iterable[str]:
         yield "  no dim"
 
 
-def _all_batched(core: Core, stage: Stage, case: Case | None) -> Variant:
+def _all_batched(core: Core, stage: Stage, case: Specialization | None) -> Variant:
     items = core.signature.items
     arrays = []
     for name in stage.arrays:

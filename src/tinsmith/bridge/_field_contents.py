@@ -24,8 +24,8 @@ from ._baked_values import field_is_gone
 from ._signature import Signature
 from ._transfer import Copy, Transfer
 
-Pictures = tuple[tuple[Any, ...], ...]
-"""For each stage of an op a picture of the Python values that it bakes in."""
+Fingerprints = tuple[tuple[Any, ...], ...]
+"""For each stage of an op a fingerprint of the Python values that it bakes in."""
 _WORD = 8
 """Bytes. Each field's copy begins at a multiple of it, where numbers of every type may lie."""
 
@@ -121,23 +121,25 @@ class FieldContents:
         self._signature = signature
         self._looks: dict[tuple[Any, ...], tuple[Look, ...]] = {}
 
-    def looks(self, pictures: Pictures) -> tuple[Look, ...]:
+    def looks(self, fingerprints: Fingerprints) -> tuple[Look, ...]:
         """How to look at the fields that kernels with these Python values read: one for each engine that has some."""
         if not any([stage.baked_values.uses_fields for stage in self._signature.firsts]):  # noqa: C419  # faster
             return ()
-        key = (pictures, *[stage.home.runtime() for stage in self._signature.firsts])
+        key = (fingerprints, *[stage.home.runtime() for stage in self._signature.firsts])
         looks = self._looks.get(key)
         if looks is None:
             with COMPILING:
-                looks = self._looks[key] = self._make_looks(pictures)
+                looks = self._looks[key] = self._make_looks(fingerprints)
         return looks
 
-    def _make_looks(self, pictures: Pictures) -> tuple[Look, ...]:
+    def _make_looks(self, fingerprints: Fingerprints) -> tuple[Look, ...]:
         fields: dict[Engine, dict[int, _Field]] = {}
-        for stage, picture in {s.first: p for s, p in zip(self._signature.stages, pictures, strict=True)}.items():
+        for stage, fingerprint in {
+            s.first: p for s, p in zip(self._signature.stages, fingerprints, strict=True)
+        }.items():
             stage.baked_values.check_fields(self._signature.op)
             mine = fields.setdefault(stage.home, {})
-            for use in (use for use in stage.baked_values.field_uses(picture) if use.is_read):
+            for use in (use for use in stage.baked_values.field_uses(fingerprint) if use.is_read):
                 for name, field in stage.home.leaf_fields(use.field, use.name):
                     facts = stage.home.field_facts(field, name)
                     mine.setdefault(facts.key, _Field(name, field, facts))

@@ -12,7 +12,7 @@ from ..kernels import ARITHMETIC
 from ..source import build
 from ..source.ir import NotCovered, nodes, print_kernel, types
 from ..transforms import batch_kernel, flat, has_elements_at_top, serialize_kernel, strip_functions
-from ._uncompiled import reverse_remedy, telling
+from ._compile_errors import reverse_remedy, telling
 
 if TYPE_CHECKING:
     from ..source.ir import Lowered

@@ -10,8 +10,8 @@ import torch
 
 from .._lazy import lazy
 from ..spec import Sizing
-from ._case import Case
 from ._signature import Signature
+from ._specialization import Specialization
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Kind:
         sizing: sizes of all arrays, and of memory that only generated kernels see.
     """
 
-    case: Case
+    case: Specialization
     device: torch.device
     sizing: Sizing
 

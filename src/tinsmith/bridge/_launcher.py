@@ -82,13 +82,13 @@ class Launcher:
                 words = f"array `{name}` of `{self.signature.op}` changed between forward and backward pass"
                 raise GradientError(refusal(words, remedy="Change it after the backward pass, or pass a copy."))
 
-    def picture(self, bound: Bound) -> tuple[Any, ...]:
+    def fingerprint(self, bound: Bound) -> tuple[Any, ...]:
         """What a launch bakes in now: Python values. The fields that it names were settled when it was registered."""
         is_steady = not (self.signature.templates or self.stage.baked_values.bakes_numbers)
         return () if is_steady else self.stage.baked_values.fingerprint(bound.templates)
 
     def launch(
-        self, bound: Bound, picture: tuple[Any, ...], *, adjoint: bool, is_serial: bool = False, stack: int = 0
+        self, bound: Bound, fingerprint: tuple[Any, ...], *, adjoint: bool, is_serial: bool = False, stack: int = 0
     ) -> None:
         """Run the kernel, or its reverse, which reads and adds to the gradient fields.
 
@@ -96,23 +96,23 @@ class Launcher:
 
         Args:
             bound: the arguments.
-            picture: of the values baked in when the call began: a reverse differentiates what ran forward.
+            fingerprint: of the values baked in when the call began: a reverse differentiates what ran forward.
             adjoint: whether to run the reverse.
             is_serial: whether on one thread; never the reverse.
             stack: depth that the reverse's gradient stack needs; 0 leaves it to the engine.
 
         Raises:
-            KernelError, GradientError: the engine does not compile it; or `picture` is not what would be baked in now.
+            KernelError, GradientError: the engine does not compile it; or `fingerprint` is out of date.
         """
         types = tuple([(tensor.dtype, tensor.dim()) for tensor in bound.tensors]) if bound.tensors else ()
-        key = (adjoint, is_serial, stack, types, picture)
+        key = (adjoint, is_serial, stack, types, fingerprint)
         ready = self._ready.get(key) or self._compile_variant(bound, key)
         scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in ready.scalars]
         ready.compiled.launch(self._entries(ready.compiled, bound) if bound.tensors else (), scalars)
 
     def _compile_variant(self, bound: Bound, key: tuple[Any, ...]) -> Ready:
-        adjoint, is_serial, stack, _, picture = key
-        if picture != self.picture(bound):
+        adjoint, is_serial, stack, _, fingerprint = key
+        if fingerprint != self.fingerprint(bound):
             raise changed_between(self.signature.op)
         variant = replace(self.variant(bound, self.stage), adjoint=adjoint, is_serial=is_serial, stack=stack)
         compiled = self.stage.ensure_compiled(variant, bound.templates, self.signature.op)

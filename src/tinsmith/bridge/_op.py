@@ -19,9 +19,9 @@ from ..spec import Numbers, Spec, parse
 from ._baked_values import FieldUse
 from ._binding import Bound, autocast, bind, check_tensors, checked_scalar
 from ._buffers import in_order
+from ._eager import make_eager_function
 from ._examples import register_example
 from ._explain import explain
-from ._lean import lean_as
 from ._make_core import make_core
 from ._options import OpOptions, result_type
 from ._pickling import Reference, reference_to, written_options
@@ -32,7 +32,7 @@ from ._structs import Structs
 from ._swapped import suggest_order
 from ._tracing import constant_when_traced, has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from ._updates import Updates
-from ._watched import WATCHES, call_watched, current_watch
+from ._watch import WATCHES, call_watched, current_watch
 from .derived import SeededCore, has_draws
 from .operators import call_distributed, is_distributed
 
@@ -76,7 +76,7 @@ class Op(Generic[Result]):
         self._examples = dict(options.examples)
         self.name: str = options.name or "_then_".join(of_kernel(one).function_of(one).__name__ for one in kernels)
         self.__name__ = self.name
-        self._lean = lean_as(self.name)
+        self._eager = make_eager_function(self.name)
         self._spec = parse(spec, options.scratch)
         self.__doc__ = getattr(kernels[0], "__doc__", None) or type(self).__doc__
         self._make_core()
@@ -170,7 +170,7 @@ class Op(Generic[Result]):
                 numbers = route.solve([one.shape for one in arguments], _NOTHING)
                 if numbers is not None:
                     if route.active and torch.is_grad_enabled():
-                        return self._wrap(self._lean(route, numbers, _NO_OTHERS, *arguments))
+                        return self._wrap(self._eager(route, numbers, _NO_OTHERS, *arguments))
                     plan = route.plan
                     return self._wrap(plan.forward(arguments, numbers, _NOTHING)[plan.outputs])
         return self._call_checked(arguments, named)
@@ -246,7 +246,7 @@ class Op(Generic[Result]):
     def _run(self, route: Route, numbers: Numbers, bound: Bound) -> Sequence[torch.Tensor]:
         tensors = bound.tensors if route.is_ordered else in_order(bound.tensors)
         if route.active and torch.is_grad_enabled():
-            made: Any = self._lean(route, numbers, bound.with_tensors(()), *tensors)
+            made: Any = self._eager(route, numbers, bound.with_tensors(()), *tensors)
             return (made,) if isinstance(made, torch.Tensor) else made
         plan = route.plan
         return plan.forward(tensors, numbers, bound.scalars)[plan.outputs]

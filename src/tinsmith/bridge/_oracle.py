@@ -19,7 +19,7 @@ from ..source.ir import Lowered, nodes
 from ..transforms.adjoint import evaluate
 from ._binding import Bound
 from ._call import Call
-from ._lowered import require_lowered
+from ._lower import require_lowered
 from ._op import Op
 from ._route import Form, checked_form
 from ._tracing import is_transformed

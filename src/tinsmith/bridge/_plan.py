@@ -119,7 +119,7 @@ class Plan:
                 self._backward[wish] = Runner(lambda: reverse.backward(kind, wish), kind, self._paces)
             return self._backward[wish]
 
-    # Prepared passes, which `_prepared` makes of layouts --------------------------------------
+    # Prepared passes, which `_prepared_passes` makes of layouts --------------------------------------
     def is_serial(self, numbers: Numbers, scalars: Scalars) -> bool:
         """Whether a launch of the forward pass of such a call uses one thread."""
         return any(self._forward.threads.choose(numbers, scalars))

@@ -117,8 +117,8 @@ class StageLaunch:
         return {use.parameter: _type(kind, self.stage, use) for use in self.uses}
 
     def _variant(self, kind: Kind, types: Mapping[str, ArrayType]) -> Variant:
-        picture = _fingerprint(kind, self.stage)
-        return Variant(tuple(types.items()), self.adjoint, self.is_serial, picture, self.stack)
+        fingerprint = _fingerprint(kind, self.stage)
+        return Variant(tuple(types.items()), self.adjoint, self.is_serial, fingerprint, self.stack)
 
     def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
         """Compile the stage for a kind of call."""

@@ -166,7 +166,7 @@ def _nested_levels() -> bool:
 
 # The eager Function -----------------------------------------------------------------------------
 class _Square(torch.autograd.Function):
-    """x^2, made as `_lean` makes an eager call; `seen` takes what its backward pass was given."""
+    """x^2, made as `_eager` makes an eager call; `seen` takes what its backward pass was given."""
 
     @staticmethod
     def forward(ctx: Any, seen: list[Any], x: torch.Tensor) -> torch.Tensor:

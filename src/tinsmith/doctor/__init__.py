@@ -10,7 +10,7 @@ from ._lint import lint
 from ._records import as_json, as_sarif
 from ._report import Report, join_reports
 from .sanitize import sanitize
-from .scans import ScanCheck, check_scan, describe_birth
+from .scans import ScanCheck, check_scan, describe_origin
 
 __all__ = [
     "Finding",
@@ -24,7 +24,7 @@ __all__ = [
     "check_example",
     "check_file",
     "check_scan",
-    "describe_birth",
+    "describe_origin",
     "gradcheck",
     "join_reports",
     "lint",
@@ -38,4 +38,4 @@ __all__ = [
 
 _offers.checking.register(check)
 _offers.checking_scan.register(check_scan)
-_offers.describing_birth.register(describe_birth)
+_offers.describing_origin.register(describe_origin)

@@ -8,7 +8,7 @@ from types import FunctionType
 from typing import Any, overload
 
 from .._errors import KernelError, TinsmithError, refusal
-from ..bridge import Examinable, Examined, Op, examine_call, example_inputs
+from ..bridge import Examinable, Examination, Op, examine_call, example_inputs
 from ..engines import init, list_running, of_kernel
 from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file
 from ..time import scan
@@ -128,7 +128,7 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
     return Report(title, shown, gradients, looked, tuple(call.starts), aside)
 
 
-def _uses_engine(call: Examined) -> bool:
+def _uses_engine(call: Examination) -> bool:
     """Whether an op's gradient is by the engine's own reverse mode."""
     return call.origin(frozenset(call.differentiable)) == "engine"
 

@@ -15,14 +15,14 @@ from typing import Any
 import torch
 
 from .._errors import BoundsError, GradientError, KernelError, TinsmithError
-from ..bridge import Cotangents, Examinable, Examined, Op, examine_call
+from ..bridge import Cotangents, Examinable, Examination, Op, examine_call
 from ..linter import Finding, drop_suppressed, in_order
 from ._budget import OPERATIONS, Budget, TooLong
 from ._gradcheck_result import Gradcheck
 from .gradients import (
-    Compared,
     Comparison,
     Function,
+    InputDerivatives,
     Mode,
     Modes,
     Steps,
@@ -35,14 +35,14 @@ from .gradients import (
     of_interpreter,
     of_op,
     propose,
-    pulled_back,
-    pulled_back_apart,
+    pull_back,
+    pull_back_in_child,
     random_cotangents,
     same_numbers,
     skipped_modes,
     values_that_differ,
 )
-from .sanitize import Look, describe_lines, look
+from .sanitize import DryRun, describe_lines, dry_run
 
 LARGE = 4096
 """Elements of all inputs together beyond which random directions stand for them."""
@@ -130,8 +130,8 @@ class _Check:
 
     def __init__(
         self,
-        call: Examined,
-        given: Examined,
+        call: Examination,
+        given: Examination,
         *,
         is_double: bool,
         eps: float | None,
@@ -152,16 +152,16 @@ class _Check:
         precision = "in float64" if is_double else f"in the {call.kind}'s own precision, which is less than float64"
         self.notes: list[str] = [precision, *call.notes]
         self.findings: list[Finding] = []
-        self.look = Look()
+        self.dry_run = DryRun()
 
     def result(self, given: Cotangents | None) -> Gradcheck:
         """Run it."""
         values = {name: one.detach() for name, one in self.call.differentiable.items()}
-        self.look = look(self.call)
-        if not self.look.obstacle and (self.look.unknown or self.call.gradient == "backward"):
-            self.look = replace(self.look, hazards=self._guarded_hazards(values))
-        if self.look.obstacle:
-            return self._not_compared(self.look)
+        self.dry_run = dry_run(self.call)
+        if not self.dry_run.obstacle and (self.dry_run.unknown or self.call.gradient == "backward"):
+            self.dry_run = replace(self.dry_run, hazards=self._guarded_hazards(values))
+        if self.dry_run.obstacle:
+            return self._not_compared(self.dry_run)
         with torch.no_grad():
             self.function(values)  # compiles
             (here, taken), (again, taken_again) = (_run_timed(self.function, values) for _ in range(2))
@@ -171,10 +171,10 @@ class _Check:
         cotangents = random_cotangents(here) if given is None else self.call.cotangents(given, here)
         try:
             if self.call.origin(frozenset(values)) == "engine":
-                mine = pulled_back_apart(self.call, values, cotangents)
+                mine = pull_back_in_child(self.call, values, cotangents)
             else:
                 with _memory_that_shows():
-                    mine = pulled_back(self.function, values, cotangents)
+                    mine = pull_back(self.function, values, cotangents)
         except GradientError as reason:
             return self._report_refusal(reason)
         oracle, interpreted = self._oracle(values, cotangents)
@@ -202,7 +202,7 @@ class _Check:
         self.findings += describe_modes(self.call, modes)
         return replace(self._build_result(tuple(compared)), modes=modes)
 
-    def _modes(self, compared: list[Compared], values: Tensors, cotangents: Tensors) -> tuple[Mode, ...]:
+    def _modes(self, compared: list[InputDerivatives], values: Tensors, cotangents: Tensors) -> tuple[Mode, ...]:
         """The other ways to differentiate, held against the backward pass, where that is right."""
         reasons = {
             "the gradient is wrong already": any(one.severity == "error" for one in self.findings),
@@ -216,18 +216,18 @@ class _Check:
             return skipped_modes(self.call, reason)
         return Modes(self.call, values, cotangents, self.exact, self.is_double).compare()
 
-    def _describe_untested(self, compared: list[Compared], values: Tensors, cotangents: Tensors) -> None:
+    def _describe_untested(self, compared: list[InputDerivatives], values: Tensors, cotangents: Tensors) -> None:
         """Say which derivatives are all 0, with inputs at which they are not, and which lines never ran."""
         zeros = [one.name for one in compared if one.is_zero]
         if zeros:
             dtypes = {name: one.dtype for name, one in self.given.inputs.items()}
-            proposal = None if self.look.unknown else propose(self.call, values, cotangents, zeros, dtypes)
+            proposal = None if self.dry_run.unknown else propose(self.call, values, cotangents, zeros, dtypes)
             all_zero = all(one.untested for one in compared)
             self.findings.append(describe_zeros(self.call, zeros, proposal, all_zero=all_zero))
-        if self.look.unreached:
-            self.notes.append(f"{describe_lines(self.look.unreached)} never ran at these inputs, so not tested")
+        if self.dry_run.unreached:
+            self.notes.append(f"{describe_lines(self.dry_run.unreached)} never ran at these inputs, so not tested")
 
-    def _build_result(self, compared: tuple[Compared, ...] = (), *, was_refused: bool = False) -> Gradcheck:
+    def _build_result(self, compared: tuple[InputDerivatives, ...] = (), *, was_refused: bool = False) -> Gradcheck:
         origin = _ORIGINS[self.call.origin(frozenset(self.call.differentiable))]
         findings = drop_suppressed(in_order(self.findings))
         return Gradcheck(
@@ -248,7 +248,7 @@ class _Check:
             with torch.no_grad():
                 outputs = function(values)
             if self.call.origin(frozenset(values)) != "engine":
-                pulled_back(function, values, random_cotangents(outputs))
+                pull_back(function, values, random_cotangents(outputs))
         except BoundsError as reason:
             words = "; ".join(" ".join(one.split()) for one in str(reason).splitlines())
             return [Finding("TS604", "error", reason.path, reason.line, 0, words)]
@@ -256,7 +256,7 @@ class _Check:
             return []
         return []
 
-    def _not_compared(self, seen: Look) -> Gradcheck:
+    def _not_compared(self, seen: DryRun) -> Gradcheck:
         """Nothing was launched: say why, as an error."""
         path, line = self.call.starts[0]
         endless = Finding("TS002", "error", path, line, 0, f"the gradient check was left out: {seen.obstacle}")
@@ -266,12 +266,12 @@ class _Check:
 
     def _oracle(self, values: Tensors, cotangents: Tensors) -> tuple[Tensors, tuple[Function, Tensors, float] | None]:
         """The oracle's gradient; and the interpreted op, its outputs, and the time of a run."""
-        if self.look.unknown:
-            self.notes.append(f"without the oracle: {self.look.unknown}")
+        if self.dry_run.unknown:
+            self.notes.append(f"without the oracle: {self.dry_run.unknown}")
             return {}, None
         wide = {name: one.double() for name, one in values.items()}
         try:
-            gradient = pulled_back(of_interpreter(self.call, Budget(OPERATIONS)), wide, cotangents)
+            gradient = pull_back(of_interpreter(self.call, Budget(OPERATIONS)), wide, cotangents)
             plain = of_interpreter(self.call)
             begin = time.perf_counter()
             with torch.no_grad():

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..linter import Finding
-from .gradients import Compared, Mode
+from .gradients import InputDerivatives, Mode
 
 Verdict = Literal["right", "wrong", "refused", "not compared", "not tested", "nothing to differentiate"]
 
@@ -44,7 +44,7 @@ class Gradcheck:
     name: str
     origin: str
     findings: list[Finding]
-    inputs: tuple[Compared, ...] = ()
+    inputs: tuple[InputDerivatives, ...] = ()
     notes: tuple[str, ...] = field(default=())
     was_refused: bool = False
     obstacle: str = ""
@@ -111,7 +111,7 @@ class Gradcheck:
         return "\n".join([self.summary, *map(str, self.findings)])
 
 
-def _line(kind: str, one: Compared) -> str:
+def _line(kind: str, one: InputDerivatives) -> str:
     """How far the derivatives by one input are apart at most."""
     shape = f"({', '.join(map(str, one.op.shape))})"
     parts = []

@@ -18,7 +18,7 @@ from ._terminal import causes, describe_engine_findings, describe_followers
 if TYPE_CHECKING:
     from ._gradcheck_result import Gradcheck
     from ._report import Report
-    from .gradients import Compared
+    from .gradients import InputDerivatives
 
 
 def page(report: Report) -> str:
@@ -138,7 +138,7 @@ def _gradient(label: str, gradient: Gradcheck) -> Iterator[str]:
     yield "</div>"
 
 
-def _picture(one: Compared) -> str:
+def _picture(one: InputDerivatives) -> str:
     """The errors of one input's gradient; an empty input has none."""
     name, shape = escape(one.name), ", ".join(map(str, one.op.shape))
     errors = relative_errors(one.op, one.op if one.reference is None else one.reference)

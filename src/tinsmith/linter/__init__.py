@@ -9,7 +9,7 @@ from ._finding import SEVERITIES, Finding, Severity, in_order
 from ._lint import lint_file, lint_kernels
 from ._rules import RULES, Rule
 from ._subject import ENGINES
-from ._suppressed import drop_suppressed
+from ._suppressions import drop_suppressed
 
 __all__ = [
     "Cuts",

@@ -9,12 +9,12 @@ from typing import Any
 
 from ..engines import one_at_a_time
 from ..spec import Spec
+from ._field_arguments import with_fields_handed
 from ._finding import Finding, in_order
-from ._handing import with_fields_handed
-from ._live import subjects_of
+from ._live_kernels import subjects_of
 from ._scan import scan_file
 from ._subject import Subject, with_one_name_a_field
-from ._suppressed import drop_suppressed
+from ._suppressions import drop_suppressed
 from .rules import RULES
 
 

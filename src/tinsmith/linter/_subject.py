@@ -12,15 +12,15 @@ from ..engines import Engine, module_name, preferred_name
 from ..source import (
     MISSING,
     Followed,
-    Needs,
     Roles,
+    SavedValues,
     Scope,
     Source,
     Spot,
     called_function,
     copy_node,
+    find_saved_values,
     names_in,
-    needs_of,
     resolve_callee,
     roles_of,
     root,
@@ -129,9 +129,9 @@ class Subject:
         return roles_of(self.source, sorted(self.arrays), self.engine, self.owner)
 
     @lazy
-    def needs(self) -> Needs:
+    def needs(self) -> SavedValues:
         """What its reverse reads."""
-        return needs_of(self.source, self.roles, self.floats, self.engine)
+        return find_saved_values(self.source, self.roles, self.floats, self.engine)
 
     @lazy
     def integers(self) -> frozenset[str]:

@@ -27,7 +27,8 @@ from ._calls import (
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, definitions, find_carried, sources
 from ._effects import changes_of
-from ._handed import Handed, Hands, Scope, free, pass_fields_as_arrays
+from ._field_arguments import Handed, Hands, Scope, free, pass_fields_as_arrays
+from ._fingerprints import MISSING, is_plain_object
 from ._indices import affine_of, bind_index
 from ._later_changes import Filed, LaterChanges
 from ._loops import (
@@ -42,14 +43,13 @@ from ._loops import (
     spots,
     tasks,
 )
-from ._needs import Needs, needs_of
 from ._nodes import is_size, names_in, resolve_callee, root
 from ._parsing import column_of, parse_expression, parse_module, parse_statement
-from ._pictures import MISSING, is_plain_object
 from ._read import Source, Unrun, called_function, read, resolve_calls
 from ._references import lent_names
 from ._role_walk import roles_of
 from ._roles import Access, Roles
+from ._saved_values import SavedValues, find_saved_values
 from ._sizes import static_size
 from ._stacks import Nest, carrying_nests
 from ._walk import copy_node, walk
@@ -67,7 +67,7 @@ __all__ = [
     "LaterChanges",
     "Loop",
     "MISSING",
-    "Needs",
+    "SavedValues",
     "Nest",
     "Roles",
     "Scope",
@@ -107,7 +107,7 @@ __all__ = [
     "may_overwrite",
     "multiplies_atomically",
     "names_in",
-    "needs_of",
+    "find_saved_values",
     "parse_expression",
     "parse_module",
     "parse_statement",

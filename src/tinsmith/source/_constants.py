@@ -21,8 +21,8 @@ from .._lazy import lazy
 from ..engines import Engine, Language, module_name
 from ._calls import lent_arguments
 from ._field_uses import FieldUses, field_uses, is_item
+from ._fingerprints import MISSING, Item, describe, fingerprint, is_plain_object, owner_step
 from ._nodes import resolve_callee
-from ._pictures import MISSING, Item, describe, is_plain_object, owner_step, picture
 from ._read import Source, read
 
 _STEADY_MODULES = ("math", "numpy")
@@ -96,14 +96,14 @@ class Constants:
 
     @lazy
     def _names(self) -> str:
-        """Which values a picture is made of: another set of them makes another picture."""
+        """Which values a fingerprint is made of: another set of them makes another fingerprint."""
         return " ".join(f"{path.name}.{'.'.join(map(str, path.steps))}" for path in self.paths)
 
     def fingerprint(self, templates: Mapping[str, Any]) -> tuple[Any, ...]:
-        """A hashable picture of all values now: equal pictures compile to the same kernel. () where there are none."""
+        """A hashable fingerprint of all values now, () where there are none: equal ones compile to the same kernel."""
         if not self.paths:
             return ()
-        return (self._names, *[picture(path.value(templates), self.engine) for path in self.paths])
+        return (self._names, *[fingerprint(path.value(templates), self.engine) for path in self.paths])
 
     def describe(self, templates: Mapping[str, Any], *, only_captured: bool = False) -> str:
         """The values now, as text that another process can compare with its own; "" where there are none.
@@ -113,7 +113,7 @@ class Constants:
             only_captured: leave out globals.
         """
         paths = [path for path in self.paths if path.is_captured or not only_captured]
-        return " ".join(f"{path}={describe(picture(path.value(templates), self.engine))}" for path in paths)
+        return " ".join(f"{path}={describe(fingerprint(path.value(templates), self.engine))}" for path in paths)
 
     def list_instances(self, kind: type, templates: Mapping[str, Any]) -> list[str]:
         """Values of a type that the kernel uses, or a method of, as it names them: `w`, `self.w`."""

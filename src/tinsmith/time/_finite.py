@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from .._errors import CheckError, refusal
-from .._offers import describing_birth
+from .._offers import describing_origin
 
 if TYPE_CHECKING:
     from ._job import Job
@@ -28,7 +28,7 @@ def check_finite(
     for like, one in pairs:
         if one.dtype.is_floating_point and not bool(one.isfinite().all()):
             with job.random.preserve_states():
-                rows = describing_birth(job.step, state, inputs, parameters)
+                rows = describing_origin(job.step, state, inputs, parameters)
             raise CheckError(_words(job, number, like.name, one, (*state, *inputs), rows))
 
 

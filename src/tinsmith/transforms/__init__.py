@@ -1,13 +1,13 @@
 """Passes: from a kernel's tree or IR to another one, one a file."""
 
 from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
-from ._batched import NotBatchable, batch_kernel, serialize_kernel
-from ._bounded import ENTRIES, RECORD, Site, insert_bounds_checks
+from ._batch import NotBatchable, batch_kernel, serialize_kernel
+from ._bounds_checks import ENTRIES, RECORD, Site, insert_bounds_checks
 from ._divisions import write_out_divisions
 from ._names import Names
 from ._products import write_out_products
-from ._rearrayed import rename_arrays
-from ._seeded import draws, seed_random
+from ._rename_arrays import rename_arrays
+from ._seed_random import draws, seed_random
 from ._slopes import Slope, slopes
 from ._strips import strip_functions
 from .blocks import run_blocks_in_order, spread_blocks

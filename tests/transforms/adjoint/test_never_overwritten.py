@@ -9,7 +9,7 @@ import tinsmith as ts
 from support.written import written
 from tinsmith.source.ir import nodes
 from tinsmith.transforms.adjoint._dependences import never_overwritten_after_read, never_written_where_read
-from tinsmith.transforms.adjoint._form import Loop, number_steps
+from tinsmith.transforms.adjoint._ssa import Loop, number_steps
 
 FORMS = {  # what the loop does, and whether nothing is overwritten after it was read
     "forward in time": ("x[t + 1, i] = lang.sin(x[t, i]) * a[i]", True),

@@ -3,10 +3,10 @@
 from ._auto import AutoAt, AutoReverse
 from ._by_hand import HandWritten
 from ._engine_reverse import EngineReverse
-from ._generated import forward_layout
+from ._generated_layouts import forward_layout
 from ._kernel_reverse import KernelReverse
 from ._reverse import Reverse, ReverseAt, Wish
-from ._sourced import RACE, SourceAt, SourceReverse, refuse_race
+from ._source_adjoint import RACE, SourceAt, SourceReverse, refuse_race
 
 __all__ = [
     "AutoAt",

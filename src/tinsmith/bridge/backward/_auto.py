@@ -10,13 +10,13 @@ from typing import Any
 from ..._errors import GradientError, refusal
 from ..._user_warnings import warn
 from ...source.ir import NotCovered
-from .._case import Case
 from .._kind import Kind
 from .._layout import Layout
 from .._signature import Signature
+from .._specialization import Specialization
 from ._engine_reverse import EngineReverse
 from ._reverse import Reverse, ReverseAt, Wish
-from ._sourced import SourceAt, SourceReverse
+from ._source_adjoint import SourceAt, SourceReverse
 
 
 class AutoReverse(Reverse):
@@ -29,7 +29,7 @@ class AutoReverse(Reverse):
         self.engine = EngineReverse(signature)
         self._at: dict[SourceAt, AutoAt] = {}
 
-    def at(self, case: Case) -> AutoAt:
+    def at(self, case: Specialization) -> AutoAt:
         source = self.source.at(case)
         auto = self._at.get(source)
         if auto is None:

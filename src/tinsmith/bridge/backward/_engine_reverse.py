@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal, sentence
 from ...linter import lint_kernels
-from ...source import Access, LaterChanges, Needs, Nest, carrying_nests, needs_of, runs_in_blocks
+from ...source import Access, LaterChanges, Nest, SavedValues, carrying_nests, find_saved_values, runs_in_blocks
 from .._signature import Signature, is_steady
 from .._stage import Stage
 from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
@@ -39,12 +39,12 @@ class EngineReverse(KernelReverse):
         self._views = {stage: stage.reversed_view(self._steady) for stage in signature.firsts}
         everything = frozenset(signature.arrays) | self._made
         self._nests = {
-            stage: carrying_nests(view[0], needs_of(*view, everything, stage.home).locals)
+            stage: carrying_nests(view[0], find_saved_values(*view, everything, stage.home).locals)
             if stage.engine.needs_stack_depth
             else ()
             for stage, view in self._views.items()
         }
-        self._needed: dict[tuple[Stage, frozenset[str]], Needs] = {}
+        self._needed: dict[tuple[Stage, frozenset[str]], SavedValues] = {}
         self._checked: set[tuple[frozenset[str], frozenset[tuple[str, int]]]] = set()
 
     def needs_stacks(self, active: frozenset[str]) -> bool:
@@ -82,13 +82,13 @@ class EngineReverse(KernelReverse):
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         return frozenset().union(*(self._needs(stage, active).values for stage in self.signature.firsts))
 
-    def _needs(self, stage: Stage, active: frozenset[str]) -> Needs:
+    def _needs(self, stage: Stage, active: frozenset[str]) -> SavedValues:
         """What one stage's reverse reads."""
         stage = stage.first
         needs = self._needed.get((stage, active))
         if needs is None:
             with_adjoint = active | (self._made - self._steady)
-            needs = self._needed[stage, active] = needs_of(*self._views[stage], with_adjoint, stage.home)
+            needs = self._needed[stage, active] = find_saved_values(*self._views[stage], with_adjoint, stage.home)
         return needs
 
     def gives(self, active: frozenset[str]) -> frozenset[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..._config import config
-from .._case import Case
 from .._kind import Kind
 from .._layout import Cotangent, Layout, Make, Result, Saved
+from .._specialization import Specialization
 from .._stage import Stage
 from .._steps import StageLaunch, Use
 from ._reverse import Reverse, ReverseAt, Wish
@@ -41,7 +41,7 @@ class Request:
 class KernelReverse(Reverse, ReverseAt):
     """A source of gradients that is one kernel for each of the op's, on memory of ours; the same for every call."""
 
-    def at(self, case: Case) -> ReverseAt:
+    def at(self, case: Specialization) -> ReverseAt:
         return self
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:

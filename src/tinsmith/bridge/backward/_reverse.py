@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from .._case import Case
 from .._kind import Kind
 from .._layout import Layout
+from .._specialization import Specialization
 
 
 class Wish(NamedTuple):
@@ -80,5 +80,5 @@ class Reverse(ABC):
     name: str
 
     @abstractmethod
-    def at(self, case: Case) -> ReverseAt:
+    def at(self, case: Specialization) -> ReverseAt:
         """The source of gradients for calls of one kind."""

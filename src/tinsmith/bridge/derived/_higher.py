@@ -49,7 +49,7 @@ class SecondOrder:
         self.saved = asked.saved
         self.cotangents = asked.cotangents
 
-    def pulled_back(self, directions: Tensors, needs: Sequence[bool]) -> list[torch.Tensor | None]:
+    def pull_back(self, directions: Tensors, needs: Sequence[bool]) -> list[torch.Tensor | None]:
         """Gradients of what was saved and of the cotangents; `directions` are the incoming ones of the gradients."""
         given = {n: v for n, v in zip(self.active, directions, strict=True) if v is not None}
         count = len(self.saved)

@@ -17,12 +17,12 @@ from ...spec import Batch, Item, Spec, solve
 from ...transforms import seed_random
 from .._binding import Bound
 from .._call import Call
-from .._case import Case
 from .._core import Core
 from .._kind import Kind
 from .._layout import Layout
 from .._signature import Signature, compute_lazy_values
-from ._derived import DerivedCore
+from .._specialization import Specialization
+from ._derived_core import DerivedCore
 
 APART = 1 << 12
 """More tasks than a kernel has: by so much do kernels of one op differ."""
@@ -52,7 +52,7 @@ class SeededCore(DerivedCore):
             batched=call.batched - {self.seed},
         )
 
-    def case(self, call: Call) -> Case:
+    def case(self, call: Call) -> Specialization:
         base = self.base.case(self.base_call(call))
         return replace(
             base,
@@ -63,7 +63,7 @@ class SeededCore(DerivedCore):
             is_apart=True,
         )
 
-    def kernels(self, case: Case) -> list[Lowered]:
+    def kernels(self, case: Specialization) -> list[Lowered]:
         lowered = self.base.kernels(replace(case, signature=self.base.signature, batched=case.batched - {self.seed}))
         return [
             Lowered(seed_random(kernel, self.seed, number * APART), fields)

@@ -19,11 +19,11 @@ from ...transforms import declare_locals, eliminate_dead_code_of_tasks, rename_a
 from ...transforms.tangent import tangent
 from .._buffers import Buffer
 from .._call import Call
-from .._case import Case
 from .._core import Core
 from .._digest import digest_of
 from .._signature import Signature, compute_lazy_values, is_steady
-from ._derived import DerivedCore
+from .._specialization import Specialization
+from ._derived_core import DerivedCore
 from ._room import Room, with_room
 
 
@@ -99,7 +99,7 @@ class TangentCore(DerivedCore):
     def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
         return self.base.solve_sizes(self.base_call(call))
 
-    def case(self, call: Call) -> Case:
+    def case(self, call: Call) -> Specialization:
         base = self.base.case(self.base_call(call))
         pairs = [(name, dot) for name, dot in self.dots.items() if name in base.shapes]
         shapes = {**base.shapes, **{dot: base.shapes[name] for name, dot in pairs}}
@@ -134,7 +134,7 @@ class TangentCore(DerivedCore):
 
     # Kernels ----------------------------------------------------------------------------------
 
-    def kernels(self, case: Case) -> list[Lowered]:
+    def kernels(self, case: Specialization) -> list[Lowered]:
         """The tangents of the core's kernels. Raises NotCovered."""
         signature = self.base.signature
         moving = {*self.active} - signature.detached
@@ -201,7 +201,7 @@ def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:
         return core.tangents[active]
 
 
-def _key(case: Case) -> object:
+def _key(case: Specialization) -> object:
     """What a core's kernels depend on."""
     return case.variants, case.is_looped
 

@@ -105,7 +105,7 @@ class LaunchBackward(SingleLevelFunction):
 
     @staticmethod
     def backward(ctx: Any, *directions: torch.Tensor | None) -> Any:
-        gradients = LaunchBackward._second(ctx).pulled_back(directions, ctx.needs_input_grad[2:])
+        gradients = LaunchBackward._second(ctx).pull_back(directions, ctx.needs_input_grad[2:])
         return (None, None, *gradients)
 
     @staticmethod

@@ -27,7 +27,7 @@ from .._core import Core
 from .._gradients import saved_names
 from .._route import Form, as_it_is, checked_form, form_of
 from .._tracing import answer_missing, apply_at_one_level, constant_when_traced, may_be_differentiated
-from .._watched import WATCHES, note_core, show_call
+from .._watch import WATCHES, note_core, show_call
 from ..derived import recorded_of
 from ._cores import Cores
 from ._distributed import call_distributed, is_distributed

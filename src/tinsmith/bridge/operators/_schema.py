@@ -60,7 +60,7 @@ class Schema:
     Args:
         signature: of the op.
         has_state: whether the kernels use Python values or fields that may change between the two passes. The forward
-            operator then returns a picture of these, which its backward operator is given.
+            operator then returns a fingerprint of these, which its backward operator is given.
     """
 
     def __init__(self, signature: Signature, has_state: bool) -> None:

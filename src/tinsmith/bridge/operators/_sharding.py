@@ -15,9 +15,9 @@ import torch
 from ...source.ir import NotCovered, nodes, walk
 from ...spec import Named
 from .._call import Call
-from .._case import Case
 from .._core import Core
 from .._signature import Signature
+from .._specialization import Specialization
 
 
 class Shares(NamedTuple):
@@ -54,7 +54,7 @@ def shares_of(core: Core, dtypes: Sequence[torch.dtype]) -> Shares:
     return Shares(axes, reasons)
 
 
-def _case(core: Core, dtypes: Sequence[torch.dtype]) -> Case:
+def _case(core: Core, dtypes: Sequence[torch.dtype]) -> Specialization:
     """A kind of call with these dtypes. Sizes do not count."""
     signature = core.signature
     shapes = {}
@@ -65,7 +65,7 @@ def _case(core: Core, dtypes: Sequence[torch.dtype]) -> Case:
     call = Call(core, arrays, tuple(dtypes), {}, {}, {})
     given = dict(zip(signature.arrays, dtypes, strict=True))
     made = {name: core.made_dtype(name, call) for name in signature.outputs + signature.scratch}
-    return Case(signature, shapes, given | made, frozenset(), core.fingerprints({}), {})
+    return Specialization(signature, shapes, given | made, frozenset(), core.fingerprints({}), {})
 
 
 def _named_axes(signature: Signature) -> dict[str, dict[str, int]]:

@@ -40,8 +40,8 @@ def check_state(core: Core, templates: Mapping[str, Any], before: torch.Tensor) 
 
 def _digests(core: Core, templates: Mapping[str, Any]) -> Iterator[tuple[int, str, int]]:
     """Places in the state, names of fields ("" for Python values), and numbers."""
-    pictures = core.fingerprints(templates)
-    yield 0, "", hash(pictures)
-    fields = [one for look in core.contents.looks(pictures) for one in look.digests()]
+    fingerprints = core.fingerprints(templates)
+    yield 0, "", hash(fingerprints)
+    fields = [one for look in core.contents.looks(fingerprints) for one in look.digests()]
     for count, (name, number) in enumerate(fields):
         yield 1 + count % (LENGTH - 1), name, number

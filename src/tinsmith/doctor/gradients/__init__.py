@@ -1,25 +1,25 @@
 """Gradients: an op's own, the oracle's and central differences, in the best precision there is, compared."""
 
-from ._apart import pulled_back_apart
-from ._compared import Compared, Comparison
+from ._child_process import pull_back_in_child
+from ._comparison import Comparison, InputDerivatives
 from ._differences import Steps
+from ._findings import describe_gradient, describe_zeros, values_that_differ
 from ._function import (
     Function,
     Tensors,
     in_double,
     of_interpreter,
     of_op,
-    pulled_back,
+    pull_back,
     random_cotangents,
     same_numbers,
 )
 from ._modes import Mode, Modes, describe_modes, skipped_modes
 from ._proposal import Proposal, propose
-from ._told import describe_gradient, describe_zeros, values_that_differ
 from ._verdict import Tolerance
 
 __all__ = [
-    "Compared",
+    "InputDerivatives",
     "Comparison",
     "Function",
     "Mode",
@@ -35,8 +35,8 @@ __all__ = [
     "of_interpreter",
     "of_op",
     "propose",
-    "pulled_back",
-    "pulled_back_apart",
+    "pull_back",
+    "pull_back_in_child",
     "random_cotangents",
     "same_numbers",
     "skipped_modes",

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ...bridge import Examined
+from ...bridge import Examination
 from ...source.interpreter import Number, Recorder, Watch
 from ...source.ir import NotCovered, nodes, types, walk
 from .._budget import Budget
@@ -17,13 +17,13 @@ Tensors: TypeAlias = dict[str, torch.Tensor]
 Function: TypeAlias = Callable[[Mapping[str, torch.Tensor]], Tensors]
 
 
-def in_double(call: Examined) -> Examined | None:
+def in_double(call: Examination) -> Examination | None:
     """The same call with all floats in float64; None where it takes or makes narrower ones."""
     wide = call.to_double()
     return wide if wide is not None and _is_double(wide) else None
 
 
-def _is_double(call: Examined) -> bool:
+def _is_double(call: Examination) -> bool:
     """Whether nothing that a call works out is rounded to less than float64."""
     try:
         if any(dtype.is_floating_point and dtype != torch.float64 for dtype in call.made.values()):
@@ -42,7 +42,7 @@ def _works_in_double(kernel: nodes.Kernel) -> bool:
     return not any(types.is_float(kind) and kind != "f64" for kind in [*held, *made])
 
 
-def of_op(call: Examined) -> Function:
+def of_op(call: Examination) -> Function:
     """The op or the layer itself. Where it draws random numbers, they are the same at every call."""
 
     def run(values: Mapping[str, torch.Tensor]) -> Tensors:
@@ -72,7 +72,7 @@ class Dangerous(Exception):
     """A run left an array, or divided an integer by zero."""
 
 
-def of_interpreter(call: Examined, budget: Budget | None = None, *, is_strict: bool = False) -> Function:
+def of_interpreter(call: Examination, budget: Budget | None = None, *, is_strict: bool = False) -> Function:
     """The kernels, interpreted in float64. Raises TooLong where a budget is spent, Dangerous where it is strict."""
     counter = None if budget is None else (_Strict if is_strict else _Counter)(budget)
 
@@ -133,7 +133,7 @@ def random_cotangents(outputs: Mapping[str, torch.Tensor]) -> Tensors:
     }
 
 
-def pulled_back(
+def pull_back(
     function: Function, values: Mapping[str, torch.Tensor], cotangents: Mapping[str, torch.Tensor]
 ) -> Tensors:
     """The gradient that a function has by autograd, in float64."""

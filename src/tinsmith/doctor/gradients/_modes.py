@@ -21,11 +21,11 @@ from typing import Any, Literal, TypeAlias
 import torch
 
 from ..._errors import TinsmithError
-from ...bridge import Examined
+from ...bridge import Examination
 from ...linter import Finding
 from ...source.ir import NotCovered
 from .._budget import Budget, TooLong
-from ._function import Dangerous, Function, Tensors, of_interpreter, of_op, pulled_back
+from ._function import Dangerous, Function, Tensors, of_interpreter, of_op, pull_back
 from ._verdict import Tolerance
 
 NAMES = ("vmap(grad)", "*b", "jacrev", "jvp", "second derivatives")
@@ -60,12 +60,12 @@ class _NotCompared(Exception):
     """There is nothing to hold a mode against."""
 
 
-def skipped_modes(call: Examined, reason: str) -> tuple[Mode, ...]:
+def skipped_modes(call: Examination, reason: str) -> tuple[Mode, ...]:
     """All modes of an op, not compared for one reason."""
     return tuple(Mode(name, "not compared", reason) for name in _names(call))
 
 
-def _names(call: Examined) -> list[str]:
+def _names(call: Examination) -> list[str]:
     return [name for name in NAMES if name != "*b" or call.batchable]
 
 
@@ -80,7 +80,7 @@ class Modes:
         is_double: whether everything is worked out in float64.
     """
 
-    call: Examined
+    call: Examination
     values: Tensors
     cotangents: Tensors
     tolerance: Tolerance
@@ -189,7 +189,7 @@ class Modes:
         return {name: one.clone() for name, one in values.items()}
 
     def _gradient(self, values: Tensors, seeds: Mapping[str, torch.Tensor]) -> Tensors:
-        return pulled_back(self._function, values, seeds)
+        return pull_back(self._function, values, seeds)
 
     def _alone(self, samples: _Batch, seeds: _Batch) -> Tensors:
         """Gradients of each sample by a backward pass of its own."""
@@ -246,7 +246,7 @@ def _judge_mode(name: str, run: Callable[[], None]) -> Mode:
     return Mode(name, "right")
 
 
-def describe_modes(call: Examined, modes: tuple[Mode, ...]) -> list[Finding]:
+def describe_modes(call: Examination, modes: tuple[Mode, ...]) -> list[Finding]:
     """A finding for each mode that is wrong."""
     path, line = call.starts[0]
     words = "{} is wrong where a single backward pass is right: {}"

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from ..._errors import KernelError
-from ...bridge import Examined
+from ...bridge import Examination
 from ...source.ir import NotCovered
 from .._budget import Budget, TooLong
-from ._function import Dangerous, Tensors, of_interpreter, pulled_back
+from ._function import Dangerous, Tensors, of_interpreter, pull_back
 
 OPERATIONS = 100_000
 """Operations that are interpreted at most in all trials together, a few seconds of them."""
@@ -57,7 +57,7 @@ class _Recipe:
 
 
 def propose(
-    call: Examined,
+    call: Examination,
     values: Mapping[str, torch.Tensor],
     cotangents: Mapping[str, torch.Tensor],
     zeros: Sequence[str],
@@ -79,7 +79,7 @@ def propose(
     for recipes in _trials(values, zeros, _scales(values, cotangents)):
         drawn = _draw_values(recipes, values)
         try:
-            gradient = pulled_back(function, {**values, **drawn}, cotangents)
+            gradient = pull_back(function, {**values, **drawn}, cotangents)
         except Dangerous:
             continue
         except (TooLong, NotCovered, KernelError):

@@ -1,7 +1,7 @@
 """The sanitizer: kernels interpreted at small sizes, and what went wrong in the run."""
 
 from ._columns import Columns
-from ._look import HAZARDS, Look, describe_lines, is_hazard, look
+from ._dry_run import HAZARDS, DryRun, describe_lines, dry_run, is_hazard
 from ._sanitize import sanitize
 
-__all__ = ["Columns", "HAZARDS", "Look", "describe_lines", "is_hazard", "look", "sanitize"]
+__all__ = ["Columns", "HAZARDS", "DryRun", "describe_lines", "is_hazard", "dry_run", "sanitize"]

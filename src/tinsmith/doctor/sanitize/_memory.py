@@ -15,8 +15,8 @@ from ...linter import ENGINES, Finding, Severity
 from ...source.interpreter import How, Number
 from ...source.ir import walk
 from ._columns import Columns
-from ._here import Here, Spot
 from ._log import Log
+from ._position import ExecutionPosition, Spot
 from ._races import Races
 
 
@@ -28,7 +28,7 @@ class Memory:
 
     def __init__(
         self,
-        here: Here,
+        here: ExecutionPosition,
         log: Log,
         columns: Columns,
         made: Iterable[str],
@@ -148,7 +148,7 @@ class Memory:
         self._log.note("TS603", "warning", here.kernel.path, line, array, words)
 
 
-def _elsewhere(here: Here, read: Spot) -> str:
+def _elsewhere(here: ExecutionPosition, read: Spot) -> str:
     """The line and the iteration of a read, as the finding about the present access names it."""
     if read.place.kernel != here.place.kernel:
         return f"line {read.line}, by an earlier kernel"

@@ -11,12 +11,12 @@ from ...linter import Cuts, Finding, Severity
 from ...source.interpreter import Number
 from ...source.ir import nodes, types
 from .._budget import Budget
-from ._births import NonFiniteOrigins
 from ._columns import Columns
 from ._hashes import hashing_lines
-from ._here import Here, Place
 from ._integers import format_operation, is_unsigned, limits, loses_bits, overflow
 from ._log import Log
+from ._non_finite import NonFiniteOrigins
+from ._position import ExecutionPosition, Place
 
 
 class LongestWhile(NamedTuple):
@@ -36,11 +36,13 @@ class Numbers:
         reached: lines that ran, by file.
     """
 
-    def __init__(self, here: Here, log: Log, columns: Columns, budget: Budget, births: NonFiniteOrigins) -> None:
+    def __init__(
+        self, here: ExecutionPosition, log: Log, columns: Columns, budget: Budget, origins: NonFiniteOrigins
+    ) -> None:
         self._here = here
         self._log = log
         self._columns = columns
-        self._births = births
+        self._origins = origins
         self._hashing: frozenset[int] = frozenset()
         self._cuts = Cuts()
         self.line = 0
@@ -117,7 +119,7 @@ class Numbers:
         """An operation gave a result."""
         self.line = line
         if types.is_float(kind):
-            self._births.on_result(operator, operands, result, line)
+            self._origins.on_result(operator, operands, result, line)
         elif operator == "cast":
             if loses_bits(kind, operands[0]):
                 self._cut(kind, operands, result, line)

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import torch
 
-from ...bridge import Examined
+from ...bridge import Examination
 from ...linter import Finding
 from ...spec import PROMISES
 
 
-def find_broken_promises(call: Examined) -> list[Finding]:
+def find_broken_promises(call: Examination) -> list[Finding]:
     """A finding for each input whose numbers are not what the spec says, with the first numbers that are not."""
     path, line = call.starts[0]
     findings = []

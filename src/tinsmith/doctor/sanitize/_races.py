@@ -13,8 +13,8 @@ import torch
 from ...linter import Finding, Severity
 from ...source.interpreter import How, Number
 from ._columns import Columns
-from ._here import Here, Spot
 from ._log import Log
+from ._position import ExecutionPosition, Spot
 
 _KINDS = {"sub": "add"}  # these two commute
 
@@ -34,7 +34,7 @@ class _Touch(NamedTuple):
 class Races:
     """Told of every access of a parallel loop."""
 
-    def __init__(self, here: Here, log: Log, columns: Columns) -> None:
+    def __init__(self, here: ExecutionPosition, log: Log, columns: Columns) -> None:
         self._here = here
         self._log = log
         self._columns = columns

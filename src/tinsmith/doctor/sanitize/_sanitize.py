@@ -11,18 +11,18 @@ from typing import Any
 
 import torch
 
-from ...bridge import Examinable, Examined, Op, examine_call
+from ...bridge import Examinable, Examination, Op, examine_call
 from ...linter import Finding, drop_suppressed, in_order
 from ...source.interpreter import NoRule
 from ...source.ir import NotCovered, nodes
 from .._budget import OPERATIONS, Budget, TooLong, too_long
-from ._births import NonFiniteOrigins
 from ._columns import Columns
-from ._here import Here
 from ._log import Log
 from ._memory import Memory
 from ._narrow import narrow_values
+from ._non_finite import NonFiniteOrigins
 from ._numbers import Numbers
+from ._position import ExecutionPosition
 from ._promises import find_broken_promises
 
 
@@ -67,11 +67,11 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
     return drop_suppressed(_find_problems(call))
 
 
-def _find_problems(call: Examined) -> list[Finding]:
+def _find_problems(call: Examination) -> list[Finding]:
     return in_order([*find_broken_promises(call), *_run_and_watch(call)])
 
 
-def _run_and_watch(call: Examined) -> list[Finding]:
+def _run_and_watch(call: Examination) -> list[Finding]:
     """What a run shows."""
     if call.reason_unreadable:
         words = f"{call.reason_unreadable}: its kernels were not checked at run time"
@@ -96,12 +96,12 @@ def _run_and_watch(call: Examined) -> list[Finding]:
 class Run:
     """One run, and what observes it."""
 
-    def __init__(self, call: Examined) -> None:
+    def __init__(self, call: Examination) -> None:
         self.call = call
-        self.here, self.log, self.columns = Here(), Log(), Columns()
-        self.births = NonFiniteOrigins(self.here)
+        self.here, self.log, self.columns = ExecutionPosition(), Log(), Columns()
+        self.origins = NonFiniteOrigins(self.here)
         self.memory = Memory(self.here, self.log, self.columns, call.made, call.uninitialised, call.outputs)
-        self.numbers = Numbers(self.here, self.log, self.columns, Budget(OPERATIONS), self.births)
+        self.numbers = Numbers(self.here, self.log, self.columns, Budget(OPERATIONS), self.origins)
 
     def forward(
         self, leaves: Mapping[str, torch.Tensor], *, with_gradient: bool, seeded: bool = False
@@ -118,9 +118,9 @@ class Run:
         leaves = self.call.leaves() if has_gradient else {}
         outputs = self.forward(leaves, with_gradient=has_gradient)
         floats = [one for one in outputs.values() if one.is_floating_point()]
-        gradient = _pulled_back(floats, leaves)
-        self.births.log_origins(self.log, self.columns, [one.detach() for one in floats], list(gradient.values()))
-        if not self.births.has_values and not self.births.has_gradients:
+        gradient = _pull_back(floats, leaves)
+        self.origins.log_origins(self.log, self.columns, [one.detach() for one in floats], list(gradient.values()))
+        if not self.origins.has_values and not self.origins.has_gradients:
             self._unborn(gradient)
 
     def _observe(self, kernel: nodes.Kernel, number: int, arrays: Mapping[str, torch.Tensor]) -> tuple[Memory, Numbers]:
@@ -146,7 +146,7 @@ class Run:
                 )
 
 
-def _pulled_back(outputs: list[torch.Tensor], leaves: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+def _pull_back(outputs: list[torch.Tensor], leaves: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The gradient for random cotangents: any will do, for what is infinite stays so."""
     ends = [one for one in outputs if one.requires_grad and one.numel()]
     if not ends or not leaves:
@@ -157,7 +157,7 @@ def _pulled_back(outputs: list[torch.Tensor], leaves: Mapping[str, torch.Tensor]
     return dict(zip(leaves, gradients, strict=True))
 
 
-def _not_interpreted(call: Examined, reason: NotCovered) -> Finding:
+def _not_interpreted(call: Examination, reason: NotCovered) -> Finding:
     path, _, line = reason.place.rpartition(":")
     if not line.isdigit():
         path, line = call.starts[0][0], str(reason.line)

@@ -1,7 +1,7 @@
 """Scans: whether the gradient of a long simulation is right, how it grows, and where numbers stop being finite."""
 
-from ._births import describe_birth
 from ._check import check_scan
+from ._non_finite import describe_origin
 from ._result import Horizon, ScanCheck
 
-__all__ = ["Horizon", "ScanCheck", "check_scan", "describe_birth"]
+__all__ = ["Horizon", "ScanCheck", "check_scan", "describe_origin"]

@@ -16,7 +16,7 @@ from ..._suggestions import unknown_option
 from ...bridge import examine_call
 from ...time import Given, scan, step_of, take_apart
 from ..gradients import in_double, same_numbers
-from ._births import describe_birth
+from ._non_finite import describe_origin
 from ._result import Horizon, ScanCheck, Verdict
 
 Loss = Callable[[Any, Any], Tensor]
@@ -77,8 +77,8 @@ def check_scan(
         subject, notes = _widen(subject, made)
         wanted = _horizons(horizons, count)
         compared = [_compare_beside_kinks(subject, steps) for steps in wanted]
-        sizes, birth = _growth(subject, count)
-    return ScanCheck(made.name, tuple(compared), sizes, tuple(notes), birth)
+        sizes, origin = _growth(subject, count)
+    return ScanCheck(made.name, tuple(compared), sizes, tuple(notes), origin)
 
 
 @dataclass(frozen=True)
@@ -282,7 +282,7 @@ def _growth(subject: _Subject, count: int) -> tuple[Tensor, str]:
     sizes = squares.sqrt()
     odd = (~sizes.isfinite()).nonzero()
     is_of_step = len(odd) and int(odd[-1]) < count
-    return sizes, _birth_before(subject, made, int(odd[-1])) if is_of_step else ""
+    return sizes, _origin_before(subject, made, int(odd[-1])) if is_of_step else ""
 
 
 def _add_hook(tensor: Tensor, squares: Tensor, number: Tensor) -> Tensor:
@@ -299,7 +299,7 @@ def _add_hook(tensor: Tensor, squares: Tensor, number: Tensor) -> Tensor:
     return alias
 
 
-def _birth_before(subject: _Subject, made: Any, number: int) -> str:
+def _origin_before(subject: _Subject, made: Any, number: int) -> str:
     """What made the gradient infinite or NaN in a step whose results have a finite one."""
     state, inputs, parameters = subject.given
     now = state.leaves
@@ -308,5 +308,5 @@ def _birth_before(subject: _Subject, made: Any, number: int) -> str:
         options = {**subject.options, "parameters": parameters.tree.put_together(parameters.leaves)}
         with torch.no_grad(), same_numbers():
             now = take_apart(scan(subject.step, *begin, length=number, **options)[0])[0]
-    rows = describe_birth(made, now, [one[number] for one in inputs.leaves], parameters.tensors, in_gradient=True)
+    rows = describe_origin(made, now, [one[number] for one in inputs.leaves], parameters.tensors, in_gradient=True)
     return ", ".join(" ".join(row) for row in rows)

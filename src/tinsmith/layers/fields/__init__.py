@@ -2,11 +2,11 @@
 
 from ._as_op import OpProgram
 from ._call import break_graph
+from ._call_notes import fingerprints_of
+from ._layer_field import LayerField, place_field
 from ._managers import FieldManager
-from ._noted import fingerprints_of
 from ._on_arrays import ArrayProgram
 from ._on_fields import OnFields, refuse_generated
-from ._placed import Placed, place_field
 from ._program import clearing
 from ._roles import Habits, Launch, Roles, check_once
 from ._running import Running, make_running
@@ -19,7 +19,7 @@ __all__ = [
     "Launch",
     "OnFields",
     "OpProgram",
-    "Placed",
+    "LayerField",
     "Roles",
     "Running",
     "break_graph",

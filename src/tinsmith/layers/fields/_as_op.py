@@ -15,7 +15,7 @@ import torch
 from ..._errors import GradientError, KernelError, SpecError, refusal
 from ...bridge import (
     Adjoint,
-    Examined,
+    Examination,
     FieldArray,
     Foresight,
     Links,
@@ -32,7 +32,7 @@ from ...source.ir import NotCovered
 from .._identifiers import OURS, identifier, used_names
 from .._pool import RECORDED
 from ._gradient_stores import GradientStores
-from ._placed import Placed, place_field
+from ._layer_field import LayerField, place_field
 from ._roles import Launch, Roles, Use, by_key, uses_of_each
 from ._starts import is_replaced_first, start_kernel
 
@@ -63,7 +63,7 @@ class OpProgram:
         *,
         runs: bool = True,
         instead: Callable[[], str] | None = None,
-        cleared: Sequence[Placed] = (),
+        cleared: Sequence[LayerField] = (),
         adjoint: Adjoint = "auto",
         begins_at_zero: bool = False,
     ) -> None:
@@ -150,7 +150,7 @@ class OpProgram:
         self._check_followed(arrays, len(starts))
         self._foresight = Foresight(self.op, self._instead)
 
-    def _find_initial_fields(self, launches: Sequence[Launch], uses: Sequence[dict[str, Use]]) -> list[Placed]:
+    def _find_initial_fields(self, launches: Sequence[Launch], uses: Sequence[dict[str, Use]]) -> list[LayerField]:
         """Fields whose content a call begins with: those that are not cleared, and not replaced at once."""
         filled = by_key(self._roles.filled)
         made = [one for key, one in by_key((*self._outputs, *self._between)).items() if key not in filled]
@@ -187,12 +187,12 @@ class OpProgram:
         pairs = zip(self._roles.filled, memory, strict=True)
         return [tensor.detach() if one.is_silent else tensor for one, tensor in pairs]
 
-    def examine(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Examined:
+    def examine(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Examination:
         """The op's call, laid open for who checks it."""
         return examined_layer(self.op, self._list_arguments(launches, memory), {})
 
     def refusal(
-        self, launches: Sequence[Launch], memory: Sequence[torch.Tensor], active: Sequence[Placed]
+        self, launches: Sequence[Launch], memory: Sequence[torch.Tensor], active: Sequence[LayerField]
     ) -> NotCovered | None:
         """Why no gradient by these filled fields is generated; None where one is."""
         names = frozenset(self._filled_name(one) for one in active if one.facts.dtype.is_floating_point)
@@ -212,7 +212,7 @@ class OpProgram:
         return [values[name] for name in self.op.arguments]
 
     @property
-    def filled(self) -> tuple[Placed, ...]:
+    def filled(self) -> tuple[LayerField, ...]:
         """The fields whose memory a call is given, in order."""
         return self._roles.filled
 
@@ -230,7 +230,7 @@ class OpProgram:
         """What the op does, for people."""
         return f"on tensors\n\n{self.op.explain()}"
 
-    def foresee(self, launches: Sequence[Launch], active: Sequence[Placed]) -> tuple[int, ...]:
+    def foresee(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> tuple[int, ...]:
         """Depths of the kernels' gradient stacks. Raises GradientError where these fields' gradients cannot be had."""
         launches = self._stores.taking_part(launches)
         values = self._values(launches)
@@ -351,20 +351,20 @@ class OpProgram:
         inputs = ", ".join([*(self._item(one, self._filled_name(one)) for one in self._filled), *arrays])
         return f"{inputs} -> {self._items(self._outputs)}"
 
-    def _items(self, fields: Sequence[Placed]) -> str:
+    def _items(self, fields: Sequence[LayerField]) -> str:
         return ", ".join(self._item(one, self._names[one.facts.key]) for one in fields)
 
-    def _item(self, one: Placed, name: str) -> str:
+    def _item(self, one: LayerField, name: str) -> str:
         """A field in the language of specs. What a batched call makes is batched."""
         is_batched = one.is_batched or (one not in self._roles.filled and any(i.is_batched for i in self._roles.filled))
         dims = [f"*{self._batch}"] * is_batched + [str(size) for size in one.memory_shape]
         return f"{name}[{', '.join(dims)}]: {NAMES[one.facts.dtype]}"
 
-    def _filled_name(self, one: Placed) -> str:
+    def _filled_name(self, one: LayerField) -> str:
         """What an input is called. Where kernels change its field, that is an array made of the input."""
         return self._before.get(one.facts.key) or self._names[one.facts.key]
 
-    def _copy(self, one: Placed) -> tuple[Any, Links]:
+    def _copy(self, one: LayerField) -> tuple[Any, Links]:
         """The kernel that stands for filling a field which the others change."""
         before, name = self._before[one.facts.key], self._names[one.facts.key]
         tree = parse_statement(_COPY)

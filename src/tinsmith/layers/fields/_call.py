@@ -14,9 +14,9 @@ import torch
 
 from ..._errors import GradientError, refusal
 from ...bridge import is_plain, is_transformed, plain_apply
+from ._call_notes import fingerprints_of
 from ._function import FieldFunction, OneSample, refuse_second
-from ._noted import fingerprints_of
-from ._placed import Placed
+from ._layer_field import LayerField
 from ._program import Program
 from ._roles import Launch
 
@@ -25,14 +25,14 @@ from ._roles import Launch
 class Call:
     """One call: the program, and its kernels' arguments at that time.
 
-    `pictures` are of the Python values that each kernel baked in; `saves` is whether a backward pass may
+    `fingerprints` are of the Python values that each kernel baked in; `saves` is whether a backward pass may
     follow; `stacks` are the depths of its gradient stacks; `versions` tell changes of the arrays
     among the arguments.
     """
 
     program: Program
     launches: tuple[Launch, ...]
-    pictures: tuple[tuple[Any, ...], ...]
+    fingerprints: tuple[tuple[Any, ...], ...]
     saves: bool
     stacks: tuple[int, ...]
     versions: tuple[tuple[Any, ...], ...]
@@ -52,12 +52,12 @@ def break_graph(method: Method) -> Method:
 
 def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """The results of a program, with their gradient."""
-    pictures = fingerprints_of(launches)
+    fingerprints = fingerprints_of(launches)
     may_differentiate = torch.is_grad_enabled() and any([m.requires_grad for m in memory])  # noqa: C419  # faster
     if not (may_differentiate or is_transformed()):
-        return program.forward(plain(memory), launches, pictures, saves=False)[0]
+        return program.forward(plain(memory), launches, fingerprints, saves=False)[0]
     versions = tuple([launch.versions for launch in launches])
-    call = Call(program, launches, pictures, program.habits.saves, program.foresee(launches), versions)
+    call = Call(program, launches, fingerprints, program.habits.saves, program.foresee(launches), versions)
     if is_plain():
         results = _lean(call, *memory)
         return results if isinstance(results, tuple) else (results,)
@@ -70,7 +70,7 @@ class _Lean(FieldFunction):
     @staticmethod
     def forward(ctx: Any, call: Call, *memory: torch.Tensor) -> Any:
         program = call.program
-        outputs, kept = program.forward(plain(memory), call.launches, call.pictures, saves=call.saves)
+        outputs, kept = program.forward(plain(memory), call.launches, call.fingerprints, saves=call.saves)
         kept = program.reuse_unchanged(kept)
         ctx.call, ctx.layer, ctx.number, ctx.settings = call, program.layer, program.calls, program.settings
         if call.saves:
@@ -81,13 +81,13 @@ class _Lean(FieldFunction):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
-        return _pulled_back(ctx, cotangents)
+        return _pull_back(ctx, cotangents)
 
 
 _lean = plain_apply(_Lean)
 
 
-def _pulled_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+def _pull_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...]:
     """What a call's backward gives: nothing for the call itself, and a gradient or None for each filled field."""
     call: Call = ctx.call
     program = call.program
@@ -117,7 +117,9 @@ def _gradients(call: Call, count: int, tensors: Sequence[torch.Tensor]) -> Seque
             launch.launcher.check_unchanged(launch.bound, versions)
     ready = plain(tensors)
     until = count + len(program.roles.filled)
-    return program.backward(ready[count:until], ready[until:], ready[:count], call.launches, call.pictures, call.stacks)
+    return program.backward(
+        ready[count:until], ready[until:], ready[:count], call.launches, call.fingerprints, call.stacks
+    )
 
 
 class _Forward(FieldFunction):
@@ -125,7 +127,7 @@ class _Forward(FieldFunction):
 
     @staticmethod
     def forward(call: Call, *memory: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        outputs, kept = call.program.forward(plain(memory), call.launches, call.pictures, saves=call.saves)
+        outputs, kept = call.program.forward(plain(memory), call.launches, call.fingerprints, saves=call.saves)
         return (*outputs, *kept)
 
     @staticmethod
@@ -140,7 +142,7 @@ class _Forward(FieldFunction):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
-        return _pulled_back(ctx, cotangents)
+        return _pull_back(ctx, cotangents)
 
     @staticmethod
     def one_sample(arguments: tuple[Any, ...]) -> OneSample:
@@ -178,7 +180,7 @@ def _in_order(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().resolve_conj().resolve_neg()
 
 
-def no_gradient(one: Placed, layer: str) -> GradientError:
+def no_gradient(one: LayerField, layer: str) -> GradientError:
     """What a backward pass gets that asks for the gradient of a field that has none."""
     words = f"`{one.name}` of {layer} requires a gradient, and its field has none"
     remedy = "Declare the field with needs_grad=True; or register it with needs_grad=False, or detach the tensor."

@@ -12,14 +12,14 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 
 from ..._errors import GradientError, refusal
-from ._placed import Placed
+from ._layer_field import LayerField
 
 
 class OneSample(NamedTuple):
     """What a Function is given for one sample of a batch besides tensors, and the fields that its results come from."""
 
     arguments: tuple[Any, ...]
-    made: Sequence[Placed]
+    made: Sequence[LayerField]
 
 
 class FieldFunction(torch.autograd.Function):

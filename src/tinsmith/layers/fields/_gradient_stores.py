@@ -11,7 +11,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from .._pool import gradient_field
-from ._placed import Placed
+from ._layer_field import LayerField
 from ._roles import Launch, Roles, Use, by_key, uses_of_each
 
 
@@ -75,5 +75,5 @@ class GradientStores:
         return takes_part, texts
 
 
-def _gradient_key(one: Placed) -> int:
+def _gradient_key(one: LayerField) -> int:
     return one.engine.field_facts(gradient_field(one.field), f"{one.name}.grad").key

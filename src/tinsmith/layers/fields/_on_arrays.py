@@ -22,8 +22,8 @@ from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
 from ._effects import Reading, Tracking, Writing
 from ._gradient_stores import GradientStores
-from ._managed import ManagedCall, ManagedCopies
-from ._placed import Placed
+from ._layer_field import LayerField
+from ._managed_copies import ManagedCall, ManagedCopies
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts, is_replaced_first
 
@@ -130,8 +130,8 @@ class ArrayProgram:
         return self._last_taken[1]
 
     def _find_held(
-        self, named: Sequence[Launch], uses: Any, written: set[int], cleared: dict[int, Placed]
-    ) -> list[Placed]:
+        self, named: Sequence[Launch], uses: Any, written: set[int], cleared: dict[int, LayerField]
+    ) -> list[LayerField]:
         """Fields whose content a call begins with, and that nobody fills."""
         filled = by_key(self._roles.filled)
         used = {use.one.facts.key for of_launch in uses for use in of_launch.values()}
@@ -141,7 +141,7 @@ class ArrayProgram:
         others = [one for one in others if not (one.facts.key in cleared and one.facts.key in written)]
         return [one for one in others if one.facts.key not in written or not is_replaced_first(one, named, uses)]
 
-    def _transfer(self, kind: Any, fields: Sequence[Placed]) -> Transfer:
+    def _transfer(self, kind: Any, fields: Sequence[LayerField]) -> Transfer:
         return Transfer(self.engine, [Copy(kind, one.field, one.facts) for one in fields])
 
     # Running ----------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ class ArrayProgram:
         left = [memory[place] for place in self._left]
         self._write_back([*left, *results])
         for launch in self._stores.left_out(launches):  # they store to gradients of the fields, and to nothing else
-            launch.launcher.launch(launch.bound, launch.launcher.picture(launch.bound), adjoint=False)
+            launch.launcher.launch(launch.bound, launch.launcher.fingerprint(launch.bound), adjoint=False)
         outputs = self._list_results(given, results)
         return outputs if managed is None else managed.show(outputs)
 
@@ -222,7 +222,7 @@ class ArrayProgram:
                 ordered = [one + other if place in self._internal else one for place, one, other in pairs]
             write.run(ordered, is_serial=self._is_serial)
 
-    def _gradient_transfer(self, kind: Any, fields: Sequence[Placed]) -> Transfer:
+    def _gradient_transfer(self, kind: Any, fields: Sequence[LayerField]) -> Transfer:
         return Transfer(self.engine, [Copy(kind, gradient_field(one.field), one.facts) for one in fields])
 
     def _write_back(self, tensors: Sequence[torch.Tensor]) -> None:
@@ -247,14 +247,14 @@ class ArrayProgram:
         return [made[key] if (key := one.facts.key) in made else known[key].clone() for one in self._roles.outputs]
 
     # Looking ----------------------------------------------------------------------------------
-    def refusal(self, launches: Sequence[Launch], active: Sequence[Placed]) -> NotCovered | None:
+    def refusal(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> NotCovered | None:
         """Why no gradient by these filled fields is generated; None where one is."""
         keys = frozenset(one.facts.key for one in active)
         if keys not in self._refusals:
             self._refusals[keys] = self._find_refusal(launches, active)
         return self._refusals[keys]
 
-    def _find_refusal(self, launches: Sequence[Launch], active: Sequence[Placed]) -> NotCovered | None:
+    def _find_refusal(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> NotCovered | None:
         fields = self.op.filled
         memory = [torch.zeros(one.memory_shape, dtype=one.facts.dtype, device=one.runs_on) for one in fields]
         wanted = (*active, *(self._fields[place] for place in self._internal))
@@ -277,7 +277,7 @@ class ArrayProgram:
         return "\n".join([*lines, "", self.op.op.explain()])
 
 
-def _has_gradient(one: Placed) -> bool:
+def _has_gradient(one: LayerField) -> bool:
     return one.needs_grad and one.facts.has_gradient
 
 
@@ -289,14 +289,14 @@ class NoArray(KernelError):
     """A field is laid out in a way that no array is."""
 
 
-def _check_dense(one: Placed, layer: str) -> None:
+def _check_dense(one: LayerField, layer: str) -> None:
     """Raise NoArray for a field that no array can take the place of."""
     if not one.facts.is_dense:
         words = f"field `{one.name}` of {layer} is sparse, which no array is"
         raise NoArray(refusal(words, [("field", str(one))], "Place it dense."))
 
 
-def _check_unregistered(roles: Roles, fields: Sequence[Placed], layer: str) -> None:
+def _check_unregistered(roles: Roles, fields: Sequence[LayerField], layer: str) -> None:
     """Raise NoArray for a field besides those of the layer whose gradient its managers may move.
 
     A manager is given the gradient of its own field; that of another it takes where only the engine's mode leaves it.

@@ -17,14 +17,14 @@ import torch
 
 from ..._errors import GradientError, TinsmithError, refusal
 from ..._user_warnings import warn
-from ...bridge import RACE, Adjoint, Examined, is_transformed, refuse_race, show_call
+from ...bridge import RACE, Adjoint, Examination, is_transformed, refuse_race, show_call
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED
 from ._call import run
-from ._examined import ExaminedFields
-from ._noted import NotedFields, fingerprints_of
+from ._call_notes import NotedFields, fingerprints_of
+from ._examination import FieldsExamination
+from ._layer_field import LayerField
 from ._on_arrays import ArrayProgram, NoArray
-from ._placed import Placed
 from ._program import Program
 from ._roles import Habits, Launch, Roles
 
@@ -92,7 +92,7 @@ class OnFields:
         fields = choice.held if isinstance(choice, ArrayProgram) else self.program.looked_at
         return NotedFields.of(self.layer, launches, fields)
 
-    def _active(self, memory: Sequence[torch.Tensor]) -> tuple[Placed, ...]:
+    def _active(self, memory: Sequence[torch.Tensor]) -> tuple[LayerField, ...]:
         """Filled fields whose gradient may be asked for."""
         if not (torch.is_grad_enabled() or is_transformed()):
             return ()
@@ -100,7 +100,7 @@ class OnFields:
         is_any = is_transformed()
         return tuple([one for one, t in pairs if (t.requires_grad or is_any) and not one.is_silent])
 
-    def _choose(self, launches: tuple[Launch, ...], active: Sequence[Placed]) -> ArrayProgram | Reason | None:
+    def _choose(self, launches: tuple[Launch, ...], active: Sequence[LayerField]) -> ArrayProgram | Reason | None:
         """How a call runs: on arrays; or on fields, for a reason if there is one but the caller's wish."""
         if self._adjoint == "engine":
             return None
@@ -151,17 +151,17 @@ class OnFields:
         warn(refusal(words, _rows(reason), remedy))
 
     # Looking ----------------------------------------------------------------------------------
-    def note_set(self, one: Placed) -> None:
+    def note_set(self, one: LayerField) -> None:
         """A field was set from outside."""
         if "program" in vars(self):
             self.program.note_set(one)
 
-    def examine(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Examined:
+    def examine(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Examination:
         """A call, laid open for who checks it."""
         choice = self._choose(launches, self._all_active())
         arrays = choice if isinstance(choice, ArrayProgram) else None
         refused = refuse_generated(self.layer, choice, launches) if _is_race(choice) else None
-        return ExaminedFields(self.program, launches, memory, arrays, refused)
+        return FieldsExamination(self.program, launches, memory, arrays, refused)
 
     def explain(self) -> str:
         """What a call does, for people."""
@@ -172,7 +172,7 @@ class OnFields:
         refused = f"refused: {RACE}" if _is_race(choice) else ""
         return "\n".join(["on fields\n", *rows, self.program.explain(refused)])
 
-    def _all_active(self) -> tuple[Placed, ...]:
+    def _all_active(self) -> tuple[LayerField, ...]:
         return tuple(one for one in self.roles.filled if one.may_have_gradient)
 
 

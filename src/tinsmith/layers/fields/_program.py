@@ -26,7 +26,7 @@ from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram, foresight
 from ._effects import Reading, Writing
 from ._gradient_stores import GradientStores
-from ._placed import Placed
+from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
 from ._starts import Starts
 
@@ -104,7 +104,7 @@ class Program:
         self.calls = 0
         self.settings, self.last_set = 0, ""
 
-    def note_set(self, one: Placed) -> None:
+    def note_set(self, one: LayerField) -> None:
         """A field was set from outside: where nothing is saved, the backward pass of a call before would read it."""
         if not self.habits.saves:
             self.settings, self.last_set = self.settings + 1, one.name
@@ -175,7 +175,7 @@ class Program:
             self.layer, self.roles, launches, replace(self.habits, saves=True), self.reset, is_wished=self._is_wished
         )
 
-    def cleared_fields(self, launches: Sequence[Launch]) -> tuple[Placed, ...]:
+    def cleared_fields(self, launches: Sequence[Launch]) -> tuple[LayerField, ...]:
         """Those that start each call at zero."""
         return Starts(self.roles, launches, self.habits).cleared
 
@@ -200,7 +200,7 @@ class Program:
             Writing.apply(write, False, *memory)
 
     @functools.cached_property
-    def _snapshot(self) -> tuple[list[Placed], Transfer, Transfer]:
+    def _snapshot(self) -> tuple[list[LayerField], Transfer, Transfer]:
         """Fields, once for their values and once more for their gradients, and what stores and restores all that."""
         everything = by_key((*self.roles.filled, *self.roles.outputs, *self.roles.internal, *self.kept)).values()
         # A field that a manager fills is the layer's own.
@@ -216,7 +216,7 @@ class Program:
         self,
         tensors: Sequence[torch.Tensor],
         launches: Sequence[Launch],
-        pictures: Sequence[tuple[Any, ...]],
+        fingerprints: Sequence[tuple[Any, ...]],
         *,
         saves: bool,
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
@@ -229,8 +229,8 @@ class Program:
             if self.reset is not None:
                 self.reset()
             self._load.run(tensors, is_serial=serial)
-            for launch, picture in zip(launches, pictures, strict=True):
-                launch.launcher.launch(launch.bound, picture, adjoint=False, is_serial=serial)
+            for launch, fingerprint in zip(launches, fingerprints, strict=True):
+                launch.launcher.launch(launch.bound, fingerprint, adjoint=False, is_serial=serial)
             (self._store_all if saves else self._store).run([*outputs, *kept], is_serial=serial)
             self.calls += 1
 
@@ -251,21 +251,21 @@ class Program:
         kept: Sequence[torch.Tensor],
         cotangents: Sequence[torch.Tensor],
         launches: Sequence[Launch],
-        pictures: Sequence[tuple[Any, ...]],
+        fingerprints: Sequence[tuple[Any, ...]],
         stacks: Sequence[int],
     ) -> list[torch.Tensor]:
         """Gradients of `active`, given the cotangents of `differentiated`, and what the forward pass saved."""
         device, serial = cotangents[0].device, self._is_serial
         gradients = [_memory(one, device) for one in self.active_fields]
         present = [_memory(one, device) for one in self._present]
-        reversible = self._gradient_stores.taking_part([*zip(launches, pictures, stacks, strict=True)])
+        reversible = self._gradient_stores.taking_part([*zip(launches, fingerprints, stacks, strict=True)])
 
         def run() -> None:
             if self.reset is not None:
                 self.reset()
             self._restore.run([*present, *tensors, *kept, *cotangents], is_serial=serial)
-            for launch, picture, stack in reversed(reversible):
-                launch.launcher.launch(launch.bound, picture, adjoint=True, stack=stack)
+            for launch, fingerprint, stack in reversed(reversible):
+                launch.launcher.launch(launch.bound, fingerprint, adjoint=True, stack=stack)
             self._collect.run([*gradients, *present], is_serial=serial)
 
         self._run_locked(device, run)
@@ -289,7 +289,7 @@ class _Uses:
         self._written: set[int] = set()
         self._read: set[int] = set()
         self._unseen: set[int] = set()
-        self._seen: dict[int, Placed] = {}
+        self._seen: dict[int, LayerField] = {}
         different = dict.fromkeys(tuple(uses.values()) for uses in uses_of_each(launches))
         for use in (use for uses in different for use in uses):
             key = use.one.facts.key
@@ -303,27 +303,27 @@ class _Uses:
         self._roles = roles
         outputs = {one.facts.key for one in roles.outputs}
         everything = [*registered.values(), *self._unregistered.values()]
-        self.kept: tuple[Placed, ...] = tuple(
+        self.kept: tuple[LayerField, ...] = tuple(
             one for one in everything if self._is_written(one) and (one.facts.key not in outputs or self._matters(one))
         )
 
     @property
-    def looked_at(self) -> tuple[Placed, ...]:
+    def looked_at(self) -> tuple[LayerField, ...]:
         """Fields that are only read: anybody may change them before a backward pass, which must find what was read."""
         others = by_key((*self.kept, *self._roles.filled)).keys()
         read = (one for key, one in (self._seen | self._registered).items() if key in self._read)
         return tuple(one for one in read if one.facts.key not in others)
 
-    def _is_written(self, one: Placed) -> bool:
+    def _is_written(self, one: LayerField) -> bool:
         """What no source names is reached in a way that is not followed, and so may be written."""
         return one.facts.key in self._written or one.facts.key not in self._seen
 
-    def _matters(self, output: Placed) -> bool:
+    def _matters(self, output: LayerField) -> bool:
         """Whether a backward pass reads an output's values, or runs stores to it again."""
         key = output.facts.key
         return key in self._read or key not in self._seen or not output.facts.has_gradient
 
-    def blocking(self) -> list[Placed]:
+    def blocking(self) -> list[LayerField]:
         """Fields without a gradient through which values go from kernel to kernel: their gradient would be lost."""
         between = ((self._seen | self._registered)[key] for key in self._written & self._read - self._unseen)
         return [
@@ -332,32 +332,32 @@ class _Uses:
             if one.facts.dtype.is_floating_point and not one.facts.has_gradient and not one.is_silent
         ]
 
-    def select_fields_to_clear(self, habits: Habits) -> list[Placed]:
+    def select_fields_to_clear(self, habits: Habits) -> list[LayerField]:
         """Fields whose gradients must not carry over: a field in between that nobody registered is one."""
         internal = self._roles.internal if habits.clears_gradients else ()
         return [*internal, *(one for key, one in self._unregistered.items() if key in self._written)]
 
 
-def _places(fields: Sequence[Placed], is_wanted: Callable[[Placed], bool]) -> tuple[int, ...]:
+def _places(fields: Sequence[LayerField], is_wanted: Callable[[LayerField], bool]) -> tuple[int, ...]:
     return tuple(place for place, one in enumerate(fields) if is_wanted(one))
 
 
-def clearing(fields: Sequence[Placed]) -> Callable[[], None]:
+def clearing(fields: Sequence[LayerField]) -> Callable[[], None]:
     """What sets fields and their gradients to zero."""
     graded = [one for one in fields if one.facts.has_gradient]
     transfer = Transfer(fields[0].engine, [*_copies("clear", fields), *_gradients("clear", graded)])
     return functools.partial(transfer.run, (), is_serial=False)
 
 
-def _copies(kind: str, fields: Sequence[Placed]) -> list[Copy]:
+def _copies(kind: str, fields: Sequence[LayerField]) -> list[Copy]:
     return [Copy(kind, one.field, one.facts, one.manager) for one in fields]  # type: ignore[arg-type]  # one of four words
 
 
-def _gradients(kind: str, fields: Sequence[Placed]) -> list[Copy]:
+def _gradients(kind: str, fields: Sequence[LayerField]) -> list[Copy]:
     return [Copy(kind, gradient_field(one.field), one.facts, one.manager, True) for one in fields]  # type: ignore[arg-type]
 
 
-def _memory(one: Placed, device: torch.device) -> torch.Tensor:
+def _memory(one: LayerField, device: torch.device) -> torch.Tensor:
     return torch.empty(one.memory_shape, dtype=one.memory_dtype, device=device)
 
 
@@ -391,7 +391,7 @@ def _check_arrays(launches: Sequence[Launch], layer: str) -> None:
             raise GradientError(refusal(words, remedy=remedy))
 
 
-def _build_blocked_error(one: Placed, layer: str) -> GradientError:
+def _build_blocked_error(one: LayerField, layer: str) -> GradientError:
     words = f"values of {layer} go through the field `{one.name}`, which has no gradient: what flows back would be lost"
     remedy = "Declare it with needs_grad=True; or register it with needs_grad=False if nothing is to flow through it."
     return GradientError(refusal(words, [("field", str(one))], remedy))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ..._errors import RegistrationError, refusal
 from ...bridge import Bound, Launcher
-from ._placed import Placed, place_field
+from ._layer_field import LayerField, place_field
 
 
 class Launch(NamedTuple):
@@ -38,9 +38,9 @@ class Roles:
         internal: everything else that was registered with the layer.
     """
 
-    filled: tuple[Placed, ...]
-    outputs: tuple[Placed, ...]
-    internal: tuple[Placed, ...]
+    filled: tuple[LayerField, ...]
+    outputs: tuple[LayerField, ...]
+    internal: tuple[LayerField, ...]
 
     @property
     def unmanaged(self) -> Roles:
@@ -75,7 +75,7 @@ class Use(NamedTuple):
     `is_replaced` says that it is written otherwise than by adding to it.
     """
 
-    one: Placed
+    one: LayerField
     is_written: bool
     is_read: bool
     is_followed: bool
@@ -110,9 +110,9 @@ def uses_of_each(launches: Sequence[Launch]) -> list[dict[str, Use]]:
     return uses
 
 
-def check_once(fields: Sequence[Placed], role: str, layer: str) -> None:
+def check_once(fields: Sequence[LayerField], role: str, layer: str) -> None:
     """Raise RegistrationError for a field that is there twice: it holds one tensor, and has one gradient."""
-    seen: dict[int, Placed] = {}
+    seen: dict[int, LayerField] = {}
     for one in fields:
         other = seen.setdefault(one.facts.key, one)
         if other is not one:
@@ -120,6 +120,6 @@ def check_once(fields: Sequence[Placed], role: str, layer: str) -> None:
             raise RegistrationError(refusal(words, remedy="Register each field once."))
 
 
-def by_key(fields: Sequence[Placed]) -> dict[int, Placed]:
+def by_key(fields: Sequence[LayerField]) -> dict[int, LayerField]:
     """Fields by what tells their memory apart."""
     return {one.facts.key: one for one in fields}

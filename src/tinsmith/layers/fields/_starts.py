@@ -12,7 +12,7 @@ from typing import Any
 
 from ...bridge import Links
 from ...source import build, is_static, parse_statement, resolve_callee, walk
-from ._placed import Placed
+from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, Use, by_key, uses_of_each
 
 
@@ -33,12 +33,12 @@ class Starts:
         self._registered = by_key((*roles.internal, *roles.outputs))
 
     @property
-    def cleared(self) -> tuple[Placed, ...]:
+    def cleared(self) -> tuple[LayerField, ...]:
         """Fields that start each call at zero."""
         return tuple(one for key, one in self._registered.items() if key not in self._filled and self._is_cleared(key))
 
     @property
-    def cleared_by_default(self) -> tuple[Placed, ...]:
+    def cleared_by_default(self) -> tuple[LayerField, ...]:
         """Those of which nobody said so: outputs that kernels only add to."""
         is_open = self._habits.clears_outputs is None
         return tuple(one for one in self.cleared if is_open and one.facts.key not in self._declared)
@@ -53,7 +53,7 @@ class Starts:
         return self._habits.clears_outputs
 
     @property
-    def summed(self) -> tuple[Placed, ...]:
+    def summed(self) -> tuple[LayerField, ...]:
         """Fields of numbers with a slope that kernels add to, and that nobody clears or declared."""
         fields = by_key([use.one for use in self._uses]) | self._registered
         known = self._filled.keys() | self._declared.keys() | by_key(self.cleared).keys()
@@ -63,7 +63,7 @@ class Starts:
 
 
 # Arrays in the place of fields --------------------------------------------------------------------
-def start_kernel(one: Placed, array: str) -> tuple[Any, Links]:
+def start_kernel(one: LayerField, array: str) -> tuple[Any, Links]:
     """The kernel that gives the array in a field's place what the field holds. `array` is its name in the op."""
     shape = one.facts.shape
     names = [f"i{axis}" for axis in range(len(shape))]
@@ -82,7 +82,7 @@ def start_kernel(one: Placed, array: str) -> tuple[Any, Links]:
     return lang.kernel(function), Links({"target": array}, {array: one.facts.element})
 
 
-def is_replaced_first(one: Placed, launches: Sequence[Launch], uses: Sequence[Mapping[str, Use]]) -> bool:
+def is_replaced_first(one: LayerField, launches: Sequence[Launch], uses: Sequence[Mapping[str, Use]]) -> bool:
     """Whether the first kernel that uses a field surely gives each of its elements another value before it reads any.
 
     True for `for i in x: y[i] = ...` and `for i, j in ti.ndrange(4, 5): y[i, j] = ...`, where `x` is as large as `y`.
@@ -97,7 +97,7 @@ def is_replaced_first(one: Placed, launches: Sequence[Launch], uses: Sequence[Ma
 class _Replacement:
     """Looks for the loop of a kernel that replaces a whole field."""
 
-    def __init__(self, launch: Launch, uses: Mapping[str, Use], label: str, one: Placed) -> None:
+    def __init__(self, launch: Launch, uses: Mapping[str, Use], label: str, one: LayerField) -> None:
         self._stage = launch.launcher.stage
         self._uses = uses
         self._label = label

@@ -8,10 +8,10 @@ from typing import Literal
 import torch
 
 from ...bridge import Copy, Transfer, keep_order
-from ._placed import Placed
+from ._layer_field import LayerField
 
 
-def read(one: Placed, layer: str) -> torch.Tensor:
+def read(one: LayerField, layer: str) -> torch.Tensor:
     """What a field holds now, as a user gets it; `layer` is for messages."""
     one.check_alive(layer)
     memory = torch.empty(one.memory_shape, dtype=one.facts.dtype, device=one.engine.device_type())
@@ -19,17 +19,17 @@ def read(one: Placed, layer: str) -> torch.Tensor:
     return one.from_memory(memory)
 
 
-def fill(one: Placed, tensor: torch.Tensor, layer: str) -> None:
+def fill(one: LayerField, tensor: torch.Tensor, layer: str) -> None:
     """Write a user's tensor into a field; `layer` is for messages."""
     one.check_alive(layer)
     _once(one, "load", one.to_memory(tensor.detach(), layer).contiguous().resolve_neg())
 
 
-_SINGLE: weakref.WeakKeyDictionary[Placed, dict[str, Transfer]] = weakref.WeakKeyDictionary()
+_SINGLE: weakref.WeakKeyDictionary[LayerField, dict[str, Transfer]] = weakref.WeakKeyDictionary()
 """Transfers of single fields, which compile once."""
 
 
-def _once(one: Placed, kind: Literal["load", "store"], memory: torch.Tensor) -> None:
+def _once(one: LayerField, kind: Literal["load", "store"], memory: torch.Tensor) -> None:
     transfers = _SINGLE.setdefault(one, {})
     if kind not in transfers:
         transfers[kind] = Transfer(one.engine, [Copy(kind, one.field, one.facts)])

@@ -24,7 +24,7 @@ from ..fields import (
     ArrayProgram,
     Habits,
     Launch,
-    Placed,
+    LayerField,
     Roles,
     break_graph,
     check_once,
@@ -94,7 +94,7 @@ class _Part:
     """A field among inputs or outputs, or the part of it at `index` of the first axis."""
 
     name: str
-    one: Placed
+    one: LayerField
     index: int | None
 
 
@@ -122,7 +122,7 @@ class Rollout:
         # Integers among the arguments for which no index is known to be outside of its field.
         self._checked: weakref.WeakKeyDictionary[ArrayProgram, list[int]] = weakref.WeakKeyDictionary()
 
-    def _make_input_field(self, part: _Part) -> Placed:
+    def _make_input_field(self, part: _Part) -> LayerField:
         """The field that an input's tensor is copied into; for a part of a field, one of ours."""
         if part.index is None:
             return part.one
@@ -222,7 +222,7 @@ def _parts(rollout: str, side: str, given: Named) -> list[_Part]:
     return parts
 
 
-def _row(rollout: str, one: Placed, index: Any) -> int:
+def _row(rollout: str, one: LayerField, index: Any) -> int:
     size = one.facts.shape[0] if one.facts.shape else 0
     if isinstance(index, bool) or not isinstance(index, int) or not -size <= index < size or any(one.facts.offset):
         words = f"`{one.name}` of {rollout} is no part of its field"

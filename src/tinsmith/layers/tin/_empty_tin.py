@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examined, OpOptions
+from ...bridge import Adjoint, Examinable, Examination, OpOptions
 from ...linter import Finding, lint_kernels
 from ..fields import (
     Habits,
+    LayerField,
     OnFields,
-    Placed,
     Roles,
     Running,
     break_graph,
@@ -27,7 +27,7 @@ from ..fields import (
     place_field,
     read,
 )
-from ._kept import KeptFields
+from ._field_state import FieldState
 from ._kernels import Kernels, unknown
 from ._place import check_place, checked_device
 from ._weights import follow
@@ -36,7 +36,7 @@ FieldLike = Any
 """A field of either engine."""
 
 
-class EmptyTin(KeptFields, Examinable):
+class EmptyTin(FieldState, Examinable):
     """Kernels that refer to fields themselves, as a differentiable torch module.
 
     Register fields and kernels, call `finish`, then call it with one tensor an input field.
@@ -89,10 +89,10 @@ class EmptyTin(KeptFields, Examinable):
         self.auto_clear_grad = auto_clear_grad
         self.finished = False
         self._habits = Habits(clears_outputs=_auto_clear, clears_gradients=auto_clear_grad, saves=save)
-        self._inputs: list[Placed] = []
-        self._outputs: list[Placed] = []
-        self._internals: dict[str, Placed] = {}
-        self._weights: dict[str, Placed] = {}
+        self._inputs: list[LayerField] = []
+        self._outputs: list[LayerField] = []
+        self._internals: dict[str, LayerField] = {}
+        self._weights: dict[str, LayerField] = {}
         self._persistent: set[str] = set()
         self._kernels = Kernels()
         self._program: Running | None = None
@@ -297,7 +297,7 @@ class EmptyTin(KeptFields, Examinable):
         return outputs[0] if len(outputs) == 1 else outputs
 
     # Checking -----------------------------------------------------------------------------
-    def _examine(self, inputs: tuple[Any, ...], who: str) -> Examined:
+    def _examine(self, inputs: tuple[Any, ...], who: str) -> Examination:
         self._check_finished(who)
         memory = [one.detach() for one in self._memory_of(inputs)]
         return (self._program or self._make_program()).examine(self._kernels.launches(), memory)
@@ -306,7 +306,7 @@ class EmptyTin(KeptFields, Examinable):
         return lint_kernels(self._kernels.kernels)
 
     @property
-    def _filled(self) -> tuple[Placed, ...]:
+    def _filled(self) -> tuple[LayerField, ...]:
         return (*self._inputs, *self._weights.values())
 
     def _make_program(self) -> Running:
@@ -336,7 +336,7 @@ class EmptyTin(KeptFields, Examinable):
         return "\n".join(lines if self.finished else [*lines, "not finished"])
 
     # Helpers ------------------------------------------------------------------------------
-    def _place(self, field: FieldLike, name: str, needs_grad: bool | None, is_complex: bool) -> Placed:
+    def _place(self, field: FieldLike, name: str, needs_grad: bool | None, is_complex: bool) -> LayerField:
         self._check_open()
         return place_field(field, name, needs_grad, is_complex, self._label)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, DeviceError, RegistrationError, refusal
-from ..fields import Placed
+from ..fields import LayerField
 
 
 def checked_device(device: Any, layer: str) -> torch.device | None:
@@ -20,7 +20,7 @@ def checked_device(device: Any, layer: str) -> torch.device | None:
         raise ArgumentError(refusal(words, [("device", repr(device))], "Pass torch.device('cpu').")) from cause
 
 
-def check_place(fields: Sequence[Placed], device: torch.device | None, layer: str) -> None:
+def check_place(fields: Sequence[LayerField], device: torch.device | None, layer: str) -> None:
     """Raise RegistrationError for fields of several engines, and DeviceError where theirs does not run on `device`."""
     if len({one.engine for one in fields}) > 1:
         words = f"the fields of {layer} belong to several engines"

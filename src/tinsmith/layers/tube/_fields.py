@@ -14,10 +14,10 @@ from typing import Any
 import torch
 
 from ..._errors import KernelError, ShapeError, refusal
-from ...bridge import Examined, Launcher
+from ...bridge import Examination, Launcher
 from ...engines import Engine
 from .._pool import FieldTree
-from ..fields import Habits, Launch, OnFields, Placed, Roles, break_graph, clearing, place_field
+from ..fields import Habits, Launch, LayerField, OnFields, Roles, break_graph, clearing, place_field
 from ._blueprint import Blueprint
 from ._checks import check_tensors
 from ._parts import TensorPart, check_extra
@@ -77,7 +77,7 @@ class FieldSet:
         make = getattr(part.manager, "construct_field", part.manager)
         return make(self._tree.builder, tuple(shape), wants_gradient)
 
-    def _place_field(self, part: TensorPart, shape: Shape) -> Placed:
+    def _place_field(self, part: TensorPart, shape: Shape) -> LayerField:
         """What a field is, now that the tree is finished."""
         label = self._blueprint.label
         asked = part.memory.is_floating_point and part.requires_grad is not False
@@ -116,7 +116,7 @@ class FieldProgram:
         """The outputs of one call."""
         return break_graph(self._call)(tensors) if torch.compiler.is_compiling() else self._call(tensors)
 
-    def examine(self, tensors: Sequence[torch.Tensor]) -> Examined:
+    def examine(self, tensors: Sequence[torch.Tensor]) -> Examination:
         """A call, laid open for who checks it; of a batch, its first sample."""
         shapes, given, batch = self._resolve_shapes(tensors)
         if batch == 0:

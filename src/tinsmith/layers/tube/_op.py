@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ...bridge import Cache, Examined, Links, Op, OpOptions, constant_when_traced, examined_layer
+from ...bridge import Cache, Examination, Links, Op, OpOptions, constant_when_traced, examined_layer
 from ...engines import NAMES
 from ._blueprint import Blueprint
 from ._checks import check_tensors
@@ -32,7 +32,7 @@ class Program(Protocol):
         """What it does, for people."""
         ...
 
-    def examine(self, tensors: Sequence[torch.Tensor]) -> Examined:
+    def examine(self, tensors: Sequence[torch.Tensor]) -> Examination:
         """A call, laid open for who checks it."""
         ...
 
@@ -111,7 +111,7 @@ class TensorProgram:
             given[change.place] = change.of(given[change.place])
         return [given[place] for place in recipe.order]
 
-    def examine(self, tensors: Sequence[torch.Tensor]) -> Examined:
+    def examine(self, tensors: Sequence[torch.Tensor]) -> Examination:
         """A call of the op, laid open for who checks it."""
         recipe = self._recipe(tensors)
         return examined_layer(recipe.op, self._list_arguments(recipe, tensors), recipe.sizes)

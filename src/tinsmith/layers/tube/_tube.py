@@ -12,14 +12,14 @@ from typing import Any
 import torch
 
 from ..._errors import RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examined, OpOptions
+from ...bridge import Adjoint, Examinable, Examination, OpOptions
 from ...linter import Finding, lint_kernels
 from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption
 from ._fields import field_program
 from ._op import Program, TensorProgram
 from ._parts import TensorPart, kernel_part, tensor_part
-from ._way import why_fields
+from ._why_fields import why_fields
 
 Dims = Sequence[DimOption]
 
@@ -238,7 +238,7 @@ class Tube(torch.nn.Module, Examinable):
         return program(input_tensors)
 
     # Looking ------------------------------------------------------------------------------
-    def _examine(self, inputs: tuple[Any, ...], who: str) -> Examined:
+    def _examine(self, inputs: tuple[Any, ...], who: str) -> Examination:
         if self._program is None:
             raise self._build_unfinished_error(f"given to {who}")
         return self._program.examine([one.detach() for one in inputs])

@@ -1,5 +1,5 @@
 """Rules: each looks at one kernel and says what it finds."""
 
-from ._every import RULES, Rule
+from ._all_rules import RULES, Rule
 
 __all__ = ["RULES", "Rule"]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from .._finding import Finding
 from .._subject import Subject
-from ._hidden import hidden_line
+from ._slips import hidden_line
 
 
 def unused_parameters(subject: Subject) -> Iterator[Finding]:

@@ -90,7 +90,7 @@ def run(
     leaves = {
         name: leaf for name, leaf in {**arrays, **arguments}.items() if name in floating_arrays | floating_arguments
     }
-    gradients = _pulled_back(after, cotangents, leaves)
+    gradients = _pull_back(after, cotangents, leaves)
     return Outcome({name: one.detach() for name, one in after.items()}, gradients)
 
 
@@ -145,7 +145,7 @@ def _leaf(given: Argument) -> torch.Tensor:
     return tensor.clone().requires_grad_()
 
 
-def _pulled_back(
+def _pull_back(
     after: Mapping[str, torch.Tensor], cotangents: Mapping[str, torch.Tensor], leaves: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
     reached = [name for name in cotangents if after[name].requires_grad]

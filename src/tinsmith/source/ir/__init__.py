@@ -6,7 +6,7 @@ from . import _types as types
 from . import _walk as walk
 from ._blocks import BLOCK_SIZE, iteration_number
 from ._cells import with_cells
-from ._commented import add_comments
+from ._comments import add_comments
 from ._lower import Lowered, lower
 from ._print import print_kernel
 from ._refusals import NotCovered, Race

@@ -8,7 +8,7 @@ from typing import Any
 from . import _blocks, _constructors, _elements
 from . import _nodes as nodes
 from ._arithmetic import BINARY, apply_binary
-from ._called import is_static
+from ._callee import is_static
 from ._lowering import Lowering
 from ._refusals import Misfit
 from ._state import is_place

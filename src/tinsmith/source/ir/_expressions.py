@@ -9,7 +9,7 @@ from typing import Any
 from . import _calls, _elements
 from ._arithmetic import BINARY, apply_binary
 from ._assignments import assign
-from ._called import is_static
+from ._callee import is_static
 from ._logic import apply_logic, compare, select_value
 from ._lowering import Lowering
 from ._state import ENGINE

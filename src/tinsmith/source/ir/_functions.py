@@ -14,7 +14,7 @@ from typing import Any
 from ..._errors import TinsmithError
 from .._read import Source
 from .._walk import walk
-from . import _constructors, _early
+from . import _constructors, _early_returns
 from . import _nodes as nodes
 from ._lowering import Lowering
 from ._refusals import Misfit
@@ -53,7 +53,7 @@ def inline_call(
     frame.scopes[0].update(given)
     state = low.state
     outer = state.is_quiet, state.is_static
-    frame.early = _early.plan_early_returns(low, function, source.tree) if is_real else None
+    frame.early = _early_returns.plan_early_returns(low, function, source.tree) if is_real else None
     state.frames.append(frame)
     state.is_static = is_python
     state.depth += is_real
@@ -142,7 +142,7 @@ def lower_return(low: Lowering, statement: ast.Return) -> None:
         raise low.make_refusal(f"`{ast.unparse(statement)}` of a kernel", statement)
     if frame.early is not None:
         value = None if statement.value is None else _convert_result(low, frame.source, low.value(statement.value))
-        _early.leave(low, frame.early, frame, value)
+        _early_returns.leave(low, frame.early, frame, value)
         return
     if frame.branches or any(not is_static for is_static, _ in frame.loops):
         raise low.make_refusal(f"`{ast.unparse(statement)}` inside a loop or branch that the run decides", statement)

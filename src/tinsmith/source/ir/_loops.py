@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _elements
 from . import _nodes as nodes
-from ._called import called_name, is_static
+from ._callee import called_name, is_static
 from ._functions import stored_names
 from ._lowering import Lowering
 from ._refusals import Misfit

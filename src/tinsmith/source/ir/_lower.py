@@ -11,12 +11,12 @@ from typing import Any
 
 from ...engines import Engine
 from .._read import Source
-from . import _early, _expressions, _statements
+from . import _early_returns, _expressions, _statements
 from . import _nodes as nodes
 from ._lowering import Handlers, Lowered, Lowering
 from ._types import Defaults
 
-_HANDLERS = Handlers(_expressions.value_of, _statements.run, _early.nests, _early.guard_rest)
+_HANDLERS = Handlers(_expressions.value_of, _statements.run, _early_returns.nests, _early_returns.guard_rest)
 
 
 def lower(

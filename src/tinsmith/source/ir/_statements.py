@@ -8,9 +8,9 @@ from typing import Any
 
 from . import _assignments, _functions, _loops
 from . import _nodes as nodes
-from ._called import is_static
+from ._callee import is_static
 from ._lowering import Lowering
-from ._quiet import is_quiet, without_last_change
+from ._side_effects import is_quiet, without_last_change
 
 
 def run(low: Lowering, statement: ast.stmt) -> None:

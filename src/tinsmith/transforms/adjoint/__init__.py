@@ -1,14 +1,14 @@
 """The adjoint: from a kernel of the IR to the kernels that its gradient takes."""
 
-from .._evaluated import can_evaluate, evaluate, formula_text
+from .._evaluate import can_evaluate, evaluate, formula_text
 from ._adjoint import adjoint
 from ._dependences import Unchanged, unchanged_after
 from ._flops import count_flops, count_operations, count_parallel_loops
 from ._one_thread import on_one_thread, serial_twin
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
 from ._promises import Promise
-from ._recorded import Records, records_of
-from ._whole import store_whole_gradients
+from ._records import Records, records_of
+from ._whole_gradients import store_whole_gradients
 
 __all__ = [
     "Action",

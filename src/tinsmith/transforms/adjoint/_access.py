@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ...source.ir import NotCovered, nodes, types
 from .._names import Names
 from ..analysis import owned_by, whole_definitions
-from ._form import Loop, Step, frame_steps, loads_in, step_definitions, stores_in, with_bodies
+from ._ssa import Loop, Step, frame_steps, loads_in, step_definitions, stores_in, with_bodies
 
 
 def find_owned(steps: Sequence[Step]) -> frozenset[str]:

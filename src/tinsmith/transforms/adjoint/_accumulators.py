@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...source.ir import nodes, walk
-from ._form import Branch, Carried, Loop, Step, locals_read, steps_in, stores_in
+from ._ssa import Branch, Carried, Loop, Step, locals_read, steps_in, stores_in
 
 
 def find_partial_sums(loop: Loop, carried: Carried) -> frozenset[str]:

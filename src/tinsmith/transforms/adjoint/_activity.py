@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from ..analysis import Activity, Edge, along, edges_of, sources
-from ._form import Loop, Step, steps_in
+from ._ssa import Loop, Step, steps_in
 
 
 def activities_of(

@@ -15,15 +15,15 @@ from ..analysis import Activity, concurrent_loop
 from ..polish import declare_locals, eliminate_dead_code
 from ._checkpoints import split_into_blocks
 from ._dependences import Unchanged, written_once
-from ._form import number_steps, plain_steps
+from ._parallelize import parallelize
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._promises import NO_PROMISES, Promise
-from ._recorded import handing_out
+from ._records import handing_out
 from ._reversible import Reversible, Wanted, adjoint_names, reversibles
 from ._split import split
+from ._ssa import number_steps, plain_steps
 from ._task import Given, Reversed, reversed_task
 from ._tasks import kernel_of, parts_of
-from ._unordered import parallelize
 
 
 def adjoint(

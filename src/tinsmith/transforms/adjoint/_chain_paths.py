@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from ..analysis import Range, Ranges
-from ._form import Branch, Carried, Loop, Step, steps_in
+from ._ssa import Branch, Carried, Loop, Step, steps_in
 
 LEAST_FACTOR = 2.0**-10
 """A factor that is smaller takes too many of a number's digits."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...source.ir import nodes
 from .._names import Names
 from ..analysis import Activity
-from ._form import Carried, Loop, Step, with_bodies
+from ._ssa import Carried, Loop, Step, with_bodies
 
 SMALLEST, LARGEST = 8, 256
 """Iterations of a block."""

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 from ...source.ir import nodes
 from .._algebra import cast, constant, plus, times
-from .._evaluated import can_evaluate, extent
+from .._evaluate import can_evaluate, extent
 from .._names import Names
 from ..analysis import expand
-from ._form import Loop, Step, frame_steps, stores_in
-from ._plain import Plain, Renamed
+from ._forward_copy import ForwardCopy, Renamed
 from ._reversal import Kept
+from ._ssa import Loop, Step, frame_steps, stores_in
 from ._tapes import Tape, tape_type
 
 Block = list[nodes.Stmt]
@@ -134,7 +134,7 @@ class Counting:
         return [store] if done is None else [_more(done, constant(1, "i32")), store]
 
 
-class _CountingPlain(Plain):
+class _CountingPlain(ForwardCopy):
     def __init__(self, counting: Counting) -> None:
         super().__init__(counting.names, counting.count_change)
         self.counting = counting

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...source import AffineIndex, EnclosingLoop, Filed, each_moves_an_axis, may_overwrite
 from ...source.ir import nodes, walk
 from ..analysis import affine, definitions, is_invariant, whole_definitions
-from ._form import Branch, Loop, Step, step_definitions
+from ._ssa import Branch, Loop, Step, step_definitions
 from ._tasks import Block, parts_of
 
 MANY = 256

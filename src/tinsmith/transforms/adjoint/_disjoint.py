@@ -22,7 +22,7 @@ from ..._lazy import lazy
 from ...source import each_moves_an_axis
 from ...source.ir import nodes, types, walk
 from ..analysis import affine, expand, find_reachable, is_invariant, moving_variables, sources, whole_definitions
-from ._form import (
+from ._ssa import (
     Branch,
     Carried,
     Loop,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
-from .._evaluated import evaluate, extent
+from .._evaluate import evaluate, extent
 
 _COUNTED = {"+", "-", "*", "/", "pow", "min", "max", "atan2", "%"}
 _FREE = {"not", "~"}

@@ -19,8 +19,8 @@ from .._slopes import slopes
 from ..analysis import Activity
 from ._access import unread
 from ._accumulators import find_sums_in_place
-from ._form import Branch, Loop, Step, frame_locals, frame_steps, repeatable_definitions
 from ._guards import Guards, put_under
+from ._ssa import Branch, Loop, Step, frame_locals, frame_steps, repeatable_definitions
 from ._sums import Frame, Sums
 
 Block = list[nodes.Stmt]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...source.ir import nodes
-from ._form import Branch
+from ._ssa import Branch
 
 
 class Taken(NamedTuple):

@@ -21,7 +21,7 @@ from ...source.ir import nodes, types, walk
 from .._algebra import minus, over, plus, times
 from .._names import Names
 from ._chain_paths import LEAST_VALUE, find_exit_conditions, keeps_digits, match_factor
-from ._form import Branch, Carried, Loop, Step, collect_locals, loads_in, locals_read, steps_in, stores_in
+from ._ssa import Branch, Carried, Loop, Step, collect_locals, loads_in, locals_read, steps_in, stores_in
 
 Block = list[nodes.Stmt]
 Values = Mapping[str, nodes.Expr]

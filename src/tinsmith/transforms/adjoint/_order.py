@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ...source.ir import nodes
-from ._form import Loop, stores_in
+from ._ssa import Loop, stores_in
 
 
 def overwrites(loop: Loop, arrays: Collection[str], once: Collection[int]) -> bool:

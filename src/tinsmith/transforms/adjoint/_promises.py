@@ -19,7 +19,7 @@ from ..._lazy import lazy
 from ...source import AffineIndex
 from ...source.ir import nodes, walk
 from ..analysis import affine, expand, is_invariant, moving_variables
-from ._form import Loop, Step, loads_in, repeatable_definitions, steps_in, stores_in
+from ._ssa import Loop, Step, loads_in, repeatable_definitions, steps_in, stores_in
 
 Index = tuple[nodes.Expr, ...]
 _INDICES = ("i32", "i64")

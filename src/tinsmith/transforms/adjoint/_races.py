@@ -17,7 +17,7 @@ from ...source import AffineIndex
 from ...source.ir import NotCovered, Race, nodes, types
 from .._names import Names
 from ..analysis import affine, is_invariant, single_definitions, whole_definitions
-from ._form import Branch, Loop, Step, step_definitions
+from ._ssa import Branch, Loop, Step, step_definitions
 
 _OPPOSITES = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 

@@ -15,7 +15,7 @@ from .._algebra import constant, plus, times
 from .._names import Names
 from .._slots import place_of, trips_of
 from ..analysis import affine, expand, is_invariant
-from ._form import Branch, Loop, Step, collect_locals, repeatable_definitions, steps_in, stores_in
+from ._ssa import Branch, Loop, Step, collect_locals, repeatable_definitions, steps_in, stores_in
 
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 

@@ -13,12 +13,12 @@ from ...source.ir import nodes, walk
 from .._algebra import constant, minus, plus
 from ..polish import eliminate_dead_code, live_before
 from ._accumulators import find_partial_sums
-from ._form import Carried, Loop, collect_locals, loads_in, steps_in, stores_in
+from ._forward_copy import ForwardCopy, Renamed
 from ._frame_reversal import Block, FrameReversal
 from ._inverses import Rerun, plan_rerun
 from ._order import overwrites
-from ._plain import Plain, Renamed
 from ._regular_logs import RegularLog, find_regular_log
+from ._ssa import Carried, Loop, collect_locals, loads_in, steps_in, stores_in
 from ._tapes import Tape, Tapes
 
 
@@ -68,7 +68,7 @@ class Reversal(FrameReversal):
     def forward_loop(self, loop: Loop) -> Block:
         """A loop in a frame: its iterations leave only what `kept` says."""
         kept = self.kept[loop.number]
-        plain = Plain(self.names, lambda store, inner: self.log_store(loop, store, inner))
+        plain = ForwardCopy(self.names, lambda store, inner: self.log_store(loop, store, inner))
         renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
 
         def head(inner: Renamed) -> Block:

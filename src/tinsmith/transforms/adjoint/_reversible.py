@@ -13,12 +13,12 @@ from ..analysis import Activity
 from ..extremes import Beside, extremes_in, extremes_of, write_in_order
 from ._access import find_owned, sequential
 from ._activity import activities_of
+from ._build_ssa import SsaBuilder
 from ._disjoint import find_disjoint_arrays
-from ._form import Step, loads_in
-from ._formed import Forming
 from ._prelude import Prelude, search_of
 from ._promises import Promise, find_promised_arrays
 from ._races import find_races
+from ._ssa import Step, loads_in
 from ._tasks import Parts
 
 Block = tuple[nodes.Stmt, ...]
@@ -89,7 +89,7 @@ def reversibles(
     extremes = [{one.array for one in extremes_in(statements, _floats(kernel))} for _, kernel, statements in plain]
     own = [frozenset[str]()] * len(plain)
     if any(extremes):
-        forms = [Forming(kernel, _names(kernel, adjoints)).task(statements) for _, kernel, statements in plain]
+        forms = [SsaBuilder(kernel, _names(kernel, adjoints)).task(statements) for _, kernel, statements in plain]
         own = [find_owned(form) for form in forms]
         activities = wanted.activities(forms, [source for source, _, _ in plain])
         extremes = [{*filter(one.has_array, names)} for one, names in zip(activities, extremes, strict=True)]
@@ -147,7 +147,7 @@ class _Making:
     def form(self, kernel: nodes.Kernel, statements: Block, mark: str = "") -> Reversible:
         """Statements that are reversed in its place, in form."""
         names = _names(kernel, self.adjoints, f"{self.mark}{mark}")
-        steps = Forming(kernel, names).task(statements)
+        steps = SsaBuilder(kernel, names).task(statements)
         return Reversible(kernel, self.source, self.statements, steps, names, part=self.part)
 
 

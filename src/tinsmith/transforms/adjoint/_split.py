@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...source.ir import nodes, walk
 from .._names import Names
 from ..analysis import Activity
-from ._form import Step, with_bodies
+from ._ssa import Step, with_bodies
 
 _LINEAR = frozenset({"+", "-", "neg"})
 _LEAVES = (nodes.Local, nodes.Const, nodes.Argument, nodes.Size)

@@ -7,14 +7,17 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, minus, plus, times
-from .._evaluated import extent
+from .._evaluate import extent
 from .._names import Names
 from .._slots import place_of, trips_of
 from ..analysis import Activity
 from ..polish import eliminate_dead_code, name_locals, simplify
 from ._counting import Counting, Formula
 from ._dependences import never_overwritten_after_read, never_written_where_read
-from ._form import (
+from ._frame_reversal import Task
+from ._program import Reserve, Run, TapeSize
+from ._reversal import Reversal
+from ._ssa import (
     Loop,
     Step,
     collect_expressions,
@@ -24,9 +27,6 @@ from ._form import (
     steps_in,
     stores_in,
 )
-from ._frame_reversal import Task
-from ._program import Reserve, Run, TapeSize
-from ._reversal import Reversal
 from ._tapes import Tape, tape_type
 from ._tasks import kernel_of
 

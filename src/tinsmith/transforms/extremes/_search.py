@@ -24,11 +24,11 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import cast, compare, constant, over
-from .._evaluated import extent
+from .._evaluate import extent
 from .._exact import Exact
+from .._most_runs import most_runs
 from .._names import Names
-from .._rearrayed import with_names
-from .._room import most_runs
+from .._rename_arrays import with_names
 from .._slots import assign_slots, place_of, replace_statements
 from ..polish import eliminate_dead_code
 from ._extreme import INTEGER, Beside, Block, Change, Extreme, Index, copy_of, over_elements

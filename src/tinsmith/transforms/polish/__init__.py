@@ -3,7 +3,7 @@
 from ._additions import added_value
 from ._dead_code import eliminate_dead_code, eliminate_dead_code_of_tasks, live_before
 from ._declarations import declare_locals, name_locals
-from ._inlined import inline_sizes
+from ._inline_sizes import inline_sizes
 from ._simplify import simplify
 
 __all__ = [

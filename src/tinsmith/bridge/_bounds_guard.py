@@ -1,0 +1,107 @@
+"""Bounds guard: launches that raise where an index leaves its array, for `check_bounds=True`.
+
+A kernel is compiled from its IR, functions inlined, with a test of each index (`transforms.insert_bounds_checks`) that
+notes the first one outside in a small field. The field is read after each launch, so the launch is waited for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._errors import BoundsError, refusal
+from ..engines import Compiled, Engine, Launch
+from ..source.ir import nodes
+from ..transforms import ENTRIES, RECORD, Site, insert_bounds_checks
+from ._from_ir import compile_ir, lowered_for, over_samples
+
+if TYPE_CHECKING:
+    from ._stage import Stage
+    from ._variant import Variant
+
+_RECORDS: dict[str, tuple[Any, Any]] = {}
+_MAKING = threading.Lock()
+
+
+def record_of(engine: Engine) -> Any:
+    """The field in which an engine's guarded kernels note what was outside; a new one after each restart."""
+    with _MAKING:
+        runtime, field = _RECORDS.get(engine.name, (None, None))
+        if field is None or runtime is not engine.runtime():
+            lang = engine.lang
+            field = lang.field(lang.i32)
+            builder = lang.FieldsBuilder()
+            builder.dense(lang.i, ENTRIES).place(field)
+            builder.finalize()
+            field.fill(0)
+            _RECORDS[engine.name] = engine.runtime(), field
+    return field
+
+
+@dataclass(frozen=True)
+class GuardedLaunch:
+    """A launch, and the look at the record after it.
+
+    Attributes:
+        launch: of the guarded kernel.
+        record: where it notes indices.
+        sites: what the record counts.
+        op, kernel, path: for messages.
+    """
+
+    launch: Launch
+    record: Any
+    sites: Sequence[Site]
+    op: str
+    kernel: str
+    path: str
+
+    def __call__(self, *arguments: Any) -> None:
+        self.launch(*arguments)
+        count, site, index, size = (int(one) for one in np.asarray(self.record.to_numpy()))
+        if count:
+            self.record.fill(0)
+            where = self.sites[site]
+            raise BoundsError(self._words(count, where, index, size), self.path, where.line)
+
+    def _words(self, count: int, site: Site, index: int, size: int) -> str:
+        rows = [
+            ("index", f"{index} along axis {site.axis}"),
+            ("size", str(size)),
+            ("at", f"{self.path}:{site.line}"),
+            ("kernel", self.kernel),
+        ]
+        if count > 1:
+            rows.append(("outside in all", f"{count:,} indices"))
+        remedy = "Guard the index, or loop over fewer elements; negative indices do not count from the end."
+        return refusal(f"op `{self.op}` uses an element of `{site.array}` that is not there", rows, remedy)
+
+
+def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
+    """A kernel of the user's, compiled from its IR with its indices tested.
+
+    Raises:
+        KernelError: it uses what the IR does not know, or the engine does not compile it.
+    """
+    remedy = "leave out `check_bounds`"
+    one = replace(variant.single, is_serial=False) if variant.batched else variant
+    plain, fields = lowered_for(stage, one, values, f"op `{op}` cannot check its bounds", remedy)
+    # Tested before it becomes a kernel for a batch: messages count axes as the source does.
+    kernel, sites = insert_bounds_checks(plain)
+    kernel = over_samples(kernel, variant) if variant.batched else kernel
+    handed = {**fields, RECORD: record_of(stage.engine)}
+    words = f"the kernel of op `{op}` does not compile with its bounds checked"
+    compiled = compile_ir(stage, variant, kernel, handed, words, "Leave out `check_bounds`.")
+    return guard_launches(compiled, sites, stage.engine, op, kernel)
+
+
+def guard_launches(
+    compiled: Compiled, sites: Sequence[Site], engine: Engine, op: str, kernel: nodes.Kernel
+) -> Compiled:
+    """A compiled kernel whose launches raise BoundsError."""
+    launch = GuardedLaunch(compiled.launch, record_of(engine), sites, op, kernel.name, kernel.path)
+    return replace(compiled, launch=launch)

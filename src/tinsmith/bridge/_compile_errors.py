@@ -1,0 +1,178 @@
+"""Compile errors: what an engine says of a kernel that it does not compile, or warns of, in terms of the user's file.
+
+An engine is given a text that was made of the kernel's tree, one line a statement, and names the lines of that. The
+tree knows where they came from.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import re
+import warnings
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from .._errors import sentence
+from ..engines import Engine
+from ..source import Source, parse_statement
+
+_FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
+"""An engine's own frames end with a colon; those of Python's tracebacks, which it prints too, do not."""
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_ARRAY_AS_NUMBER = "any_array.AnyArray"
+WHERE_THE_REPORT_IS = "The engine's full report is this error's cause (`__cause__`)."
+"""The end of a remedy."""
+
+
+def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str) -> list[tuple[str, str]]:
+    """Rows for a refusal: the kernel's line that an engine stopped at, then those of the functions that it calls.
+
+    Args:
+        cause: what the engine raised.
+        source: the kernel.
+        tree: what `text` was made of.
+        text: what the engine was given.
+    """
+    frames = [match.groupdict() for match in _FRAME.finditer(strip_colours(cause))]
+    last = {(one["path"], one["line"]): place for place, one in enumerate(frames)}  # an engine says some of them twice
+    kept = [one for place, one in enumerate(frames) if last[one["path"], one["line"]] == place]
+    lines = _lines(tree, text)
+    rows = []
+    for one in kept:
+        path, line = one["path"], int(one["line"])
+        if path.startswith("<tinsmith"):
+            is_own = one["function"] == source.name
+            where = f"{source.path}:{lines[line]}" if is_own and line in lines else f"in {one['function']}"
+        else:
+            where = f"{path}:{line}"
+        rows.append(("at", f"{where}: {one['code'].strip()}"))
+    return rows
+
+
+@contextlib.contextmanager
+def place_warnings(
+    source: Source, tree: ast.FunctionDef, text: str, path: str, given: set[tuple[str, str, int]]
+) -> Iterator[None]:
+    """Give an engine's warnings of a text that was made of a kernel with the kernel's own lines, and each once.
+
+    Args:
+        source: the kernel.
+        tree: what `text` was made of.
+        text: what the engine was given.
+        path: what the engine takes for the file of `text`.
+        given: the warnings of the kernel so far; its variants would repeat them.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")  # the user's filters decide below, by the user's file
+        yield
+    lines = _lines(tree, text) if any(one.filename == path for one in caught) else {}
+    for one in caught:
+        where, words = (one.filename, one.lineno), strip_colours(one.message)
+        if one.filename == path:
+            where = source.path, lines.get(one.lineno, source.tree.lineno)
+        if (words, *where) not in given:
+            given.add((words, *where))
+            warnings.warn_explicit(words, one.category, *where)
+
+
+def strip_colours(message: object) -> str:
+    """An engine's message without the codes that colour it in a terminal."""
+    return _COLOURS.sub("", str(message))
+
+
+def telling(cause: Exception) -> str:
+    """The line of an engine's report that says what is wrong: the one from its compiler, or the last with words."""
+    words = [line.strip() for line in strip_colours(cause).splitlines()]
+    words = [line for line in words if len(line) > 2 and not line.startswith(("http", "Please"))]
+    compiled = [line for line in words if line.startswith("[") and ".cpp:" in line]
+    return (compiled or words or [repr(cause)])[-1]
+
+
+def known_remedies(cause: Exception) -> list[str]:
+    """What to write instead, where the engine's words alone tell it."""
+    if _ARRAY_AS_NUMBER in str(cause):
+        return ["A function takes an array as a template: annotate that parameter, `a: template()`."]
+    return []
+
+
+class Misfit(NamedTuple):
+    """What a kernel's text shows to be wrong: a row for a refusal, and what to write instead."""
+
+    row: tuple[str, str]
+    remedy: str
+
+
+def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> Misfit | None:
+    """The first loop over an array that names more or fewer indices than the array has dims.
+
+    Engines say that a name is not defined, or nothing at all. `ranks` are those of the call's arrays.
+    """
+    for node in source.nodes:
+        if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Name) and isinstance(node.target, ast.Tuple)):
+            continue
+        name, count = node.iter.id, len(node.target.elts)
+        rank = ranks.get(name, count)
+        if rank != count:
+            loop = f"for {ast.unparse(node.target).strip('()')} in {name}"
+            row = (f"`{name}`", f"{rank} {'dim' if rank == 1 else 'dims'}, and `{loop}` names {count} indices")
+            remedy = f"Name one index for each dim, or give `{name}` {count} dims in the spec."
+            return Misfit((row[0], f"{row[1]}, at {source.place(node)}"), remedy)
+    return None
+
+
+def find_sliced_array(
+    cause: Exception, sources: Sequence[Source], kernel: Source, arrays: Collection[str]
+) -> Misfit | None:
+    """The first slice of an array, `x[i:]`, which engines lack. Vectors and matrices may be sliced.
+
+    Args:
+        cause: what the engine raised. A function's template may be an array or a vector, which the engine's words tell.
+        sources: the kernel, and the functions that it calls.
+        kernel: the kernel.
+        arrays: those of its parameters that are arrays.
+    """
+    for source in sources:
+        is_kernel = source.identity is kernel.identity
+        if not is_kernel and _ARRAY_AS_NUMBER not in str(cause):
+            continue
+        names = arrays if is_kernel else [name for name in source.parameters if source.is_template(name)]
+        for node in source.nodes:
+            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in names:
+                parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+                if any(isinstance(part, ast.Slice) for part in parts):
+                    row = (f"`{ast.unparse(node)}`", f"a slice of an array, at {source.place(node)}")
+                    return Misfit(
+                        row, "Kernels have no slices of arrays: loop over the elements, `for j in range(...)`."
+                    )
+    return None
+
+
+def describe_outside_tensor(names: Sequence[str]) -> Misfit | None:
+    """A tensor that a kernel uses and does not get as an argument: `names` are those of all such."""
+    if not names:
+        return None
+    row = (f"`{names[0]}`", "a tensor from outside the kernel, which engines cannot read there")
+    return Misfit(row, f"Pass `{names[0]}` as an argument: make it a parameter of the kernel and list it in the spec.")
+
+
+def reverse_remedy(engine: Engine, *, is_op: bool) -> str:
+    """What is left where an engine's reverse mode does not compile: a layer takes no `backward=`."""
+    option = engine.reverse_option()
+    ways = [f"start the engine with `ts.init(..., {option})`"] if option else []
+    ways.append("rewrite what it names")
+    if is_op:
+        ways.append("give the op its gradient kernel by hand: `backward=`, or `@op.backward`")
+    return sentence(", or ".join(ways))
+
+
+def _lines(tree: ast.FunctionDef, text: str) -> dict[int, int]:
+    """Lines of the user's file by those of the text: a statement of one is that of the other."""
+    pairs = list(zip(_statements(tree), _statements(parse_statement(text)), strict=False))
+    if any(type(old) is not type(new) for old, new in pairs):
+        return {}
+    return {new.lineno: old.lineno for old, new in pairs if hasattr(old, "lineno")}
+
+
+def _statements(tree: ast.stmt) -> Iterator[ast.stmt]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.stmt))

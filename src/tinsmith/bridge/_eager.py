@@ -1,0 +1,105 @@
+"""The autograd Function of plain eager calls, where every microsecond counts.
+
+Nothing but autograd itself is active here. Whatever else wants to differentiate, batch or
+trace goes through the operator of `_operator`, and so does this Function's own gradient when
+somebody may want to differentiate that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from ..spec import Numbers
+from ._batches import backward_over_batch
+from ._binding import Bound
+from ._call import BackwardCall, Call
+from ._gradients import no_forward_mode, saved_names
+from ._route import Route
+from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches, plain_apply
+
+Apply = Callable[..., Any]
+
+
+class EagerFunction(torch.autograd.Function):
+    """A call in plain eager mode."""
+
+    @staticmethod
+    def forward(ctx: Any, route: Route, numbers: Numbers, others: Bound, *inputs: torch.Tensor) -> Any:
+        plan = route.plan
+        active, scalars = route.active, others.scalars
+        places, is_early = plan.get_saved(active)
+        if is_early:
+            plan.prepare_backward(active, numbers, scalars)
+        looks = plan.looks
+        if looks is None:
+            looks = plan.looks = route.core.contents.looks(plan.kind.case.fingerprints)
+        ctx.contents = [look.contents() for look in looks] if looks else ()
+        arrays = plan.forward(inputs, numbers, scalars)
+        ctx.asked = route, numbers, others
+        if places:
+            ctx.save_for_backward(*[arrays[place] for place in places])
+        outputs = arrays[plan.outputs]
+        if len(outputs) == 1 and not plan.steady_outputs:
+            return outputs[0]  # autograd calls back for this one alone, so its cotangent is never None
+        ctx.set_materialize_grads(False)
+        if plan.steady_outputs:
+            ctx.mark_non_differentiable(*[outputs[place] for place in plan.steady_outputs])
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        route, numbers, others = ctx.asked
+        plan = route.plan
+        for contents in ctx.contents:
+            contents.check()
+        if len(cotangents) > 1 and all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # faster
+            return (None,) * (3 + plan.inputs)
+        active = route.select_active(ctx.needs_input_grad[3:])
+        places, _ = plan.get_saved(route.active)
+        saved = {plan.names[i]: tensor for i, tensor in zip(places, ctx.saved_tensors, strict=True)} if places else {}
+        if has_older_batch(cotangents):
+            return (None, None, None, *_older_batch(route.call(numbers, others), active, saved, cotangents))
+        if torch.is_grad_enabled() or is_transformed():
+            return (None, None, None, *_differentiable(route.call(numbers, others), active, saved, cotangents))
+        return (None, None, None, *plan.backward(saved, cotangents, active, numbers, others.scalars))
+
+    @staticmethod
+    def jvp(ctx: Any, *_: Any) -> Any:
+        raise no_forward_mode(ctx.asked[0].core.signature.op)
+
+
+@lru_cache(maxsize=1024)  # bounded, so that names made in a loop do not each keep a class
+def make_eager_function(op: str) -> Apply:
+    """`EagerFunction.apply` under the op's name: profilers, `grad_fn` and anomaly mode show the name of a Function."""
+    return plain_apply(type(op, (EagerFunction,), {"__module__": __name__}))
+
+
+def _differentiable(
+    call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
+) -> list[Any]:
+    """Gradients by way of the operator, which transforms see."""
+    return call.by_input(active, call.core.operators.launch_backward(_backward_call(call, active, saved, cotangents)))
+
+
+def _backward_call(
+    call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
+) -> BackwardCall:
+    pairs = zip(call.core.signature.outputs, cotangents, strict=True)
+    given = {name: one for name, one in pairs if one is not None}
+    return BackwardCall(call, active, {name: saved[name] for name in saved_names(call, active)}, given)
+
+
+def _older_batch(
+    call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
+) -> list[Any]:
+    """Gradients for cotangents that are batches of torch's older vmap, in one launch as well."""
+    level, whole, dims = older_batches(cotangents)
+    size = next(t.shape[0] for t, dim in zip(whole, dims, strict=True) if t is not None and dim is not None)
+    asked = _backward_call(call, active, saved, whole)
+    given = [dim for tensor, dim in zip(whole, dims, strict=True) if tensor is not None]
+    split = backward_over_batch(size, asked, [*(None for _ in asked.saved), *given])
+    return call.by_input(active, [into_older_batch(gradient, level) for gradient in split])

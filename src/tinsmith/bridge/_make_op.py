@@ -1,0 +1,174 @@
+"""Making ops: of one kernel, with a decorator, and of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from .._errors import ArgumentError, refusal
+from .._suggestions import suggest_options
+from ..spec import parse
+from ._chain_checks import check_links, check_repeats
+from ._op import Op, Result
+from ._options import Adjoint, Half, OpOptions, Order
+from ._replaced_gradients import follow_replaced
+
+
+@suggest_options('ts.op("x[n] -> y[n]")(kernel)')
+def op(
+    spec: str,
+    *,
+    scratch: str | None = None,
+    init: Mapping[str, str] | None = None,
+    adjoint: Adjoint = "auto",
+    backward: Any = None,
+    engine: str | None = None,
+    trust_engine: bool = False,
+    check_bounds: bool = False,
+    half: Half = "compute",
+    name: str | None = None,
+    order: Order | None = None,
+    returns: type[Result] | None = None,
+    deterministic: bool = False,
+) -> Callable[[Any], Op[Result]]:
+    """Make an engine kernel an ordinary, differentiable torch operation. A decorator.
+
+    Args:
+        spec: the arrays that the kernel takes and gives, with their dims: `"x[n], k[m] -> y[n - m + 1]"`. What the
+            kernel returns is an output too, by a name that no parameter has: `"x[n] -> loss[]"`.
+        scratch: arrays that the kernel uses in between, in the same language.
+        init: `{"y": "empty"}` leaves memory as it is that starts at zero otherwise: of an output, of scratch, and, as
+            `"grad_x"`, of a gradient that a hand-written `backward` fills. Scratch that is a `"workspace"` moreover is
+            each launch's own: a hand-written `backward` gets other memory, not what the kernel left.
+        adjoint: where the gradient comes from: `"auto"` a given `backward`, else an adjoint generated from the kernel's
+            source where that is covered, else the engine's reverse mode; `"source"` and `"engine"` force one.
+        backward: a hand-written gradient kernel.
+        engine: run the kernel on another engine than the one it was written for.
+        trust_engine: take the engine's own gradient, where it comes to that, also of kernels like those that it is
+            known to get wrong.
+        check_bounds: raise BoundsError where an index leaves an array, in the forward pass, in a generated or
+            hand-written backward pass, and in batches. An ordinary launch does not look: it reads or overwrites other
+            memory. For finding mistakes: launches are waited for, and slower. `TINSMITH_CHECK_BOUNDS=1` is this for
+            every op.
+        half: what becomes of float16 and bfloat16 tensors for arrays that the kernel annotates as float32: they are
+            `"compute"`d in float32, as they are where nothing is annotated, or `"refuse"`d.
+        name: for messages; the kernel's own otherwise.
+        order: of a call's arguments: the `"kernel"`'s parameters, or the `"spec"`'s inputs and then what it does not
+            list. Results are always in the spec's order. Left out it is the kernel's, with a warning where inputs and
+            outputs of the same names (`v` and `v_new`) and dims stand in different orders.
+        returns: of an op with several outputs, a `NamedTuple` class with their names as its fields: calls give it, and
+            type checkers know it. Without it they take a call's result for a tensor.
+        deterministic: give the same bits in each run, forward and backward, derivatives of higher order included:
+            kernels with atomics whose order decides over the last digits run on one thread. Refused where that
+            cannot be had: for the engine's own gradient, and on GPUs for such kernels.
+
+    Raises:
+        SpecError: the spec does not parse, or does not fit the kernel's parameters.
+        KernelError: the kernel writes an input, returns what the spec does not name, or has no source.
+
+    Example:
+        >>> @ts.op("x[n] -> y[n]")
+        ... @ti.kernel
+        ... def square(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in x:
+        ...         y[i] = x[i] * x[i]
+        >>> x = torch.ones(3, requires_grad=True)
+        >>> square(x).sum().backward()
+        >>> x.grad
+        tensor([2., 2., 2.])
+    """
+    options = OpOptions(
+        scratch=scratch,
+        init=init,
+        adjoint=adjoint,
+        backward=backward,
+        engine=engine,
+        trust_engine=trust_engine,
+        check_bounds=check_bounds,
+        half=half,
+        name=name,
+        order=order,
+        returns=returns,
+        deterministic=deterministic,
+    )
+    parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
+
+    def decorate(*kernels: Any) -> Op[Result]:
+        if len(kernels) != 1:
+            words = f"ts.op makes an op of one kernel, and was given {len(kernels)}"
+            remedy = f'ts.chain("{spec}", [first, second]) makes one of several.'
+            raise ArgumentError(refusal(words, remedy=remedy))
+        kernel, complete = follow_replaced(kernels[0], options)
+        return Op([kernel], spec, complete)
+
+    return decorate
+
+
+@suggest_options('ts.chain("x[n] -> y[n]", [first, second])')
+def chain(
+    spec: str,
+    kernels: Sequence[Any] = (),
+    *,
+    scratch: str | None = None,
+    init: Mapping[str, str] | None = None,
+    adjoint: Adjoint = "auto",
+    backward: Any = None,
+    engine: str | None = None,
+    trust_engine: bool = False,
+    check_bounds: bool = False,
+    half: Half = "compute",
+    name: str | None = None,
+    order: Order | None = None,
+    returns: type[Result] | None = None,
+    deterministic: bool = False,
+) -> Op[Result]:
+    """One op out of several kernels that run in order, and in reverse in the backward pass.
+
+    Arrays are linked by parameter name: a kernel reads what an earlier one wrote to the array of that name. A kernel
+    that is listed twice runs twice, on the same arrays: the second launch goes on from what the first one left.
+    Where it would only compute the same again, as `[step, step]` of a `step(x, y)` that reads `x` and overwrites `y`,
+    the chain is refused. The other arguments are those of `op`.
+
+    Raises:
+        KernelError: a kernel is listed again and would compute the same again.
+        ArgumentError: an op is listed that is a chain itself, or has a hand-written gradient.
+
+    Example:
+        >>> @ti.kernel
+        ... def square(x: ti.types.ndarray(), t: ti.types.ndarray()):
+        ...     for i in x:
+        ...         t[i] = x[i] * x[i]
+        >>> @ti.kernel
+        ... def double(t: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in t:
+        ...         y[i] = 2.0 * t[i]
+        >>> op = ts.chain("x[n] -> y[n]", [square, double], scratch="t[n]")
+        >>> op(torch.tensor([1.0, 3.0]))
+        tensor([ 2., 18.])
+    """
+    given: tuple[Any, Any] = spec, kernels
+    if not isinstance(given[0], str) or not isinstance(given[1], list | tuple):
+        rows = [("came", ", ".join(type(one).__name__ for one in given))]
+        remedy = 'Write ts.chain("x[n] -> y[n]", [first, second], scratch="t[n]").'
+        raise ArgumentError(refusal("ts.chain takes a spec, and then a list of kernels", rows, remedy))
+    if not kernels:
+        raise ArgumentError(refusal("ts.chain needs at least one kernel", remedy="Pass a list of kernels."))
+    options = OpOptions(
+        scratch=scratch,
+        init=init,
+        adjoint=adjoint,
+        backward=backward,
+        engine=engine,
+        trust_engine=trust_engine,
+        check_bounds=check_bounds,
+        half=half,
+        name=name,
+        order=order,
+        returns=returns,
+        deterministic=deterministic,
+    )
+    pairs = [(one.kernel, one._options.backward) if isinstance(one, Op) else (one, None) for one in kernels]
+    check_links(name or "", pairs)
+    made: Op[Result] = Op([kernel for kernel, _ in pairs], spec, options)
+    check_repeats(made.name, made._core.signature.stages)
+    return made

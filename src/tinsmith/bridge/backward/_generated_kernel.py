@@ -1,0 +1,161 @@
+"""Generated kernels: printed and compiled for the engine that runs their op."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Mapping
+from typing import Any
+from weakref import WeakValueDictionary
+
+from ..._errors import EngineError, TinsmithError, internal_error
+from ...engines import COMPILING, DTYPES, Compiled, Language, Parameter, array_text
+from ...source import build
+from ...source.ir import add_comments, nodes, print_kernel, types, walk
+from ...transforms import (
+    RECORD,
+    flat,
+    has_aliases,
+    has_elements_at_top,
+    insert_bounds_checks,
+    is_swept,
+    spread_blocks,
+    strip_functions,
+)
+from ...transforms.adjoint import serial_twin
+from .._bounds_guard import guard_launches, record_of
+from .._compile_errors import telling
+from .._from_ir import namespace_of
+from .._stage import Stage
+from .._steps import Entry, Step
+
+_COMPILED: WeakValueDictionary[tuple[Any, ...], Compiled] = WeakValueDictionary()
+"""Compiled kernels without fields by their text, engine and its options. An op and the same op with batch dims, its
+second derivatives, and ops that are made in a loop have some in common; compiling one takes about 40 ms.
+"""
+
+_SHORT = {"taichi": "ti", "quadrants": "qd"}
+"""What people call the engines' modules."""
+
+
+class GeneratedKernel:
+    """A generated kernel.
+
+    Args:
+        kernel: the kernel.
+        stage: the kernel of the op that it comes from: its engine, and its scalars' annotations.
+        fields: fields by the names of the arrays that stand for them.
+        op: the op's name, for messages.
+    """
+
+    def __init__(self, kernel: nodes.Kernel, stage: Stage, fields: Mapping[str, Any], op: str) -> None:
+        self.kernel = kernel
+        self.stage = stage
+        self.op = op
+        self.fields = {name: field for name, field in fields.items() if name in kernel.arrays}
+        self.arrays = tuple(name for name in kernel.arrays if name not in self.fields and name not in kernel.cells)
+        touched = walk.find_touched(kernel.body)
+        self.touched = tuple(name for name in self.arrays if name in touched)
+        self._is_flat = has_aliases(kernel.body) or has_elements_at_top(kernel)
+        self._compiled: Compiled | None = None
+        self._twin: GeneratedKernel | None = None
+
+    @property
+    def on_one_thread(self) -> GeneratedKernel:
+        """The same kernel on one thread; made once."""
+        if self._twin is None:
+            with COMPILING:
+                self._twin = self._twin or GeneratedKernel(serial_twin(self.kernel), self.stage, self.fields, self.op)
+        return self._twin
+
+    @property
+    def text(self) -> str:
+        """Its source, as the engine gets it."""
+        return ast.unparse(self._tree(self.kernel)) + "\n"
+
+    @property
+    def readable(self) -> list[str]:
+        """Its source for people, in lines: above each group of statements the line that it comes from."""
+        path, name = self.kernel.path, _SHORT[self.stage.engine.name]
+        lines = add_comments(self._tree(self.kernel), lambda number: linecache.getline(path, number).strip())
+        return [line.replace("_lang.", f"{name}.").replace(", needs_grad=False", "") for line in lines]
+
+    def _tree(self, kernel: nodes.Kernel) -> ast.FunctionDef:
+        texts = {}
+        for name in self.arrays:
+            array = kernel.arrays[name]
+            texts[name] = array_text(DTYPES[array.type], array.rank, array.element, "unsafe", False)
+        for name in self.kernel.arguments:
+            parameter = self._parameter(name)
+            texts[name] = "_lang.i32" if parameter is None else parameter.text
+        handed = [name for name in kernel.arrays if name in self.fields or name == RECORD]
+        texts |= dict.fromkeys(handed, "_lang.template()")
+        defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
+        return print_kernel(kernel, texts, defaults)
+
+    def ensure_compiled(self) -> Compiled:
+        """The compiled kernel."""
+        compiled = self._compiled
+        if compiled is not None and compiled.runtime is self.stage.engine.runtime():
+            return compiled
+        with COMPILING:
+            compiled = self._compiled
+            if compiled is None or compiled.runtime is not self.stage.engine.runtime():
+                compiled = self._compiled = self._compile()
+        return compiled
+
+    def _compile(self) -> Compiled:
+        engine = self.stage.engine
+        engine.require_ready(self.op)
+        self.stage.baked_values.check_fields(self.op)
+        plain = flat(self.kernel) if self._is_flat else self.kernel
+        kernel, sites = insert_bounds_checks(plain) if self.stage.is_checked else (plain, ())
+        kernel = spread_blocks(kernel) if engine.device_type() == "cpu" else kernel
+        fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
+        if engine.device_type() == "cpu" and not self.stage.is_checked:
+            kernel = strip_functions(kernel, has_powers=engine.has_fast_vectors)
+        function, text = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
+        # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
+        is_aliased = is_swept(self.kernel.body)
+        key = None if fields else (engine.name, engine.options(), is_aliased, text)
+        known = None if key is None else _COMPILED.get(key)
+        if known is not None and known.runtime is engine.runtime():
+            return known
+        try:
+            compiled = engine.compile(function, fields, adjoint=False, is_careful=True, is_aliased=is_aliased)
+            if key is not None:
+                _COMPILED[key] = compiled
+            return guard_launches(compiled, sites, engine, self.op, kernel) if self.stage.is_checked else compiled
+        except TinsmithError:
+            raise
+        except Exception as cause:
+            words = f"a kernel that was generated for the gradient of op `{self.op}` does not compile"
+            rows = [("kernel", self.kernel.name), (engine.name, telling(cause))]
+            raise internal_error(EngineError, words, rows) from cause
+
+    def step(self, names: Mapping[str, str], renamed: Mapping[str, str]) -> Step:
+        """A launch on memory of these names.
+
+        `renamed` are the op's names for this launch's scalar arguments, where they are not the kernel's.
+        """
+        compiled = self.ensure_compiled()
+        # Of some memory the sizes alone are asked for: what lies there is not looked at.
+        some = names[self.touched[0]] if self.touched else ""
+        entries = []
+        for name in self.arrays:
+            array = self.kernel.arrays[name]
+            memory = names[name] if name in self.touched else some
+            inner = 0 if self._is_flat else len(array.element)
+            itemsize = DTYPES[array.type].itemsize
+            entries.append(Entry(compiled.slots[name], memory, names[name], itemsize, inner))
+        named = ((name, renamed.get(name, name)) for name in self.kernel.arguments)
+        scalars = tuple((self._setter(name), compiled.slots[name], called) for name, called in named)
+        return Step(compiled.launch, tuple(entries), scalars)
+
+    def _parameter(self, name: str) -> Parameter | None:
+        """The kernel's parameter of that name; a launch that is not the first may have it by another."""
+        return self.stage.parameters.get(name) or self.stage.first.parameters.get(name)
+
+    def _setter(self, name: str) -> str:
+        parameter = self._parameter(name)
+        return "int" if parameter is None else parameter.setter

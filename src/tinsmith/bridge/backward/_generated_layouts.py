@@ -1,0 +1,134 @@
+"""Generated backward passes, and whole generated forward passes, as layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...transforms.adjoint import Copy, Fresh, Program, Reserve, Run
+from .._cost import Cost
+from .._kind import Kind
+from .._layout import Action, Cotangent, Input, Layout, Make, Result, Saved, Tapes
+from .._signature import Signature
+from .._specialization import Specialization
+from .._steps import Step
+from ._generated_kernel import GeneratedKernel
+
+Emit = Callable[[Run], GeneratedKernel]
+"""Gives a launch's kernel, for the engine."""
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedLaunch:
+    """A launch of a generated kernel.
+
+    Attributes:
+        names: names of the memory of its arrays.
+        likes: arrays with the sizes of memory that has another name.
+        renamed: the op's names for its scalar arguments.
+    """
+
+    emitted: GeneratedKernel
+    names: Mapping[str, str]
+    likes: Mapping[str, str]
+    renamed: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.emitted.kernel.name
+
+    def on_one_thread(self) -> GeneratedLaunch:
+        """The same launch, on one thread."""
+        return replace(self, emitted=self.emitted.on_one_thread)
+
+    def cost(self, kind: Kind) -> Cost:
+        """What its operations are counted from: its kernel, and sizes of arrays of the call."""
+        is_looped, known = kind.case.is_looped, kind.sizing.shapes
+        memory = {name: self.names.get(name, name) for name in self.emitted.kernel.arrays}
+        pairs = ((name, self.likes.get(one, one)) for name, one in memory.items())
+        shapes = {
+            name: known[memory][is_looped and memory in kind.batched :] for name, memory in pairs if memory in known
+        }
+        return Cost(self.emitted, self.emitted.kernel, shapes, self.renamed)
+
+    def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
+        """Compile the kernel."""
+        return self.emitted.step(self.names, self.renamed)
+
+
+def _actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action, ...]:
+    likes = _likes(program)
+
+    def launch(run: Run) -> GeneratedLaunch:
+        emitted = emit(run)
+        names = {name: run.memory.get(name, name) for name in emitted.touched}
+        names |= {name: name for name in emitted.arrays if name not in names}
+        return GeneratedLaunch(emitted, names, likes, signature.stages[run.source].renamed)
+
+    actions: list[Action] = []
+    for action in program.actions:
+        match action:
+            case Run():
+                actions.append(launch(action))
+            case Fresh(name, like, kind):
+                actions.append(Make(name, like, type=kind))
+            case Reserve():
+                iterations, count = action.iterations, action.count
+                known = launch(iterations) if isinstance(iterations, Run) else iterations
+                entries = None if count is None else launch(count)
+                renamed = signature.stages[action.source].renamed
+                actions.append(Tapes(action.tapes, known, action.total, entries, renamed))
+            case _:
+                actions.append(action)
+    return tuple(actions)
+
+
+def _likes(program: Program) -> Mapping[str, str]:
+    """Arrays of the op by the memory that has their sizes: of gradients, fresh arrays and copies."""
+    likes = {gradient: name for name, gradient in program.gradients.items()}
+    for action in program.actions:
+        if isinstance(action, Fresh):
+            likes[action.name] = likes.get(action.like, action.like)
+        elif isinstance(action, Copy):
+            likes[action.name] = likes.get(action.of, action.of)
+    return likes
+
+
+def forward_layout(
+    case: Specialization, emit: Emit, program: Program, names: Sequence[str], makes: Sequence[Make]
+) -> Layout:
+    """A forward pass by generated kernels alone: the results are arrays of these names."""
+    given = tuple(Input(name, place) for place, name in enumerate(case.signature.arrays))
+    actions = _actions(program, emit, case.signature)
+    results = tuple(Result(name) for name in names)
+    return Layout(given, tuple(makes), actions, results, program.arrays, case.is_looped)
+
+
+def backward_layout(
+    case: Specialization, emit: Emit, program: Program, kind: Kind, active: frozenset[str], whole: frozenset[str]
+) -> Layout:
+    """A generated backward pass, which stores every element of the gradients in `whole`."""
+    signature = case.signature
+    gradients = program.gradients
+    reads = (Saved(name) for name in sorted(program.reads & {*kind.names}))
+    cotangents = (
+        Cotangent(gradients[name], name, number, name in program.spoils)
+        for number, name in enumerate(signature.outputs)
+        if name in gradients
+    )
+    owned = {name: gradient for name, gradient in gradients.items() if name not in signature.outputs}
+    missing = {name: f"nothing for {name}" for name in signature.arrays if name in active and name not in gradients}
+    shared = {name: gradient for name, gradient in owned.items() if name in kind.names} | missing
+    # What only one pass knows: locals of the top level, and memory of generated kernels.
+    own = [Make(gradient, name) for name, gradient in owned.items() if name not in kind.names]
+    gradient_of = {**gradients, **missing}
+    return Layout(
+        (*reads, *cotangents),
+        tuple(Make(gradient, name, is_zero=gradient not in whole) for name, gradient in shared.items()),
+        (*own, *_actions(program, emit, signature)),
+        tuple(Result(gradient_of[name]) if name in active else None for name in signature.arrays),
+        program.arrays,
+        case.is_looped,
+        program.has_long_tapes,
+    )

@@ -1,0 +1,45 @@
+"""Block memory: an op whose kernels let the threads of a block share memory, and wait for each other.
+
+Engines know blocks on GPUs only, and run the user's kernel there. On CPUs the form of it is run whose blocks are run in
+order (`transforms.run_blocks_in_order`); gradients, tangents and batches are made of that form everywhere.
+"""
+
+from __future__ import annotations
+
+from ..._errors import KernelError, refusal
+from ...source.ir import NotCovered
+from .._call import Call
+from .._core import Core
+from .._kind import Kind
+from .._layout import Layout
+from .._signature import Signature
+from ..backward import AutoReverse, Reverse, SourceReverse, forward_layout
+
+
+class BlockedCore(Core):
+    """A core whose kernels run in blocks."""
+
+    def __init__(self, signature: Signature, reverse: Reverse) -> None:
+        super().__init__(signature, reverse)
+        source = reverse.source if isinstance(reverse, AutoReverse) else reverse
+        self._source = source if isinstance(source, SourceReverse) else SourceReverse(signature)
+
+    def _layout(self, call: Call, kind: Kind) -> Layout:
+        if kind.device.type != "cpu" and all(stage.runs_as_written for stage in self.signature.firsts):
+            return super()._layout(call, kind)
+        at = self._source.at(kind.case)
+        try:
+            return forward_layout(at.case, at.emit, at.forward, kind.names, self._makes)
+        except NotCovered as reason:
+            raise self._make_refusal(reason, kind) from None
+
+    def _make_refusal(self, reason: NotCovered, kind: Kind) -> KernelError:
+        op, engine = self.signature.op, self.signature.stages[0].engine.name
+        device = "CPUs" if kind.device.type == "cpu" else kind.device.type
+        words = f"op `{op}` uses blocks of threads, which {engine} lacks on {device}, and they cannot be run in order"
+        remedy = (
+            "Write that line in other words. All iterations of a block must reach the same `sync()`, equally often: "
+            "conditions and bounds around one may depend on the block (`i // block_dim`), on sizes and on arguments. "
+            "Or start the engine on a GPU."
+        )
+        return KernelError(refusal(words, [("because of", reason.construct), ("at", reason.place)], remedy))

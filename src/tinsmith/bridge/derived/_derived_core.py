@@ -1,0 +1,29 @@
+"""Derived ops: an op whose kernels were generated from those of another, and are launched as they are."""
+
+from __future__ import annotations
+
+from .._call import Call
+from .._core import Core
+from .._kind import Kind
+from .._layout import Layout
+from .._signature import Signature
+from ..backward import SourceAt, SourceReverse, forward_layout
+
+
+class DerivedCore(Core):
+    """A core whose `kernels` come from `base`; those of the base's own engine run them."""
+
+    def __init__(self, base: Core, signature: Signature) -> None:
+        self.base = base
+        self.source = SourceReverse(signature, self.kernels)
+        super().__init__(signature, self.source)
+
+    def at(self, call: Call) -> SourceAt:
+        """What was generated for calls of this kind."""
+        reverse = call.reverse
+        assert isinstance(reverse, SourceAt)
+        return reverse
+
+    def _layout(self, call: Call, kind: Kind) -> Layout:
+        at = self.at(call)
+        return forward_layout(at.case, at.emit, at.forward, kind.names, self._makes)

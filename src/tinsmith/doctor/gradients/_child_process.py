@@ -1,0 +1,112 @@
+"""A gradient computed in a child process, since an engine's reverse mode may crash the process it runs in.
+
+The child is a fork: it has the op, whatever file the kernel came from. The engine is started anew in it, for its
+threads are not forked. Where there is no fork (or CUDA, which does not survive one) the gradient is worked out here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..._errors import GradientError, refusal
+from ...bridge import Examination
+from ...engines import init_in_fork
+from ._function import Tensors, of_op, pull_back
+
+SECONDS = 120.0
+"""After which a child is taken for one that hangs."""
+
+_DEADLY = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)
+
+
+def pull_back_in_child(
+    call: Examination, values: Mapping[str, torch.Tensor], cotangents: Mapping[str, torch.Tensor]
+) -> Tensors:
+    """`pull_back` of a call, in a process of its own; of one with fields, whose memory is here, in this one.
+
+    Raises:
+        GradientError: the op refused, or the process died or hung.
+    """
+    engine = call.forkable_engine if sys.platform == "linux" else None
+    if engine is None or any(one.device.type != "cpu" for one in values.values()):
+        return pull_back(of_op(call), values, cotangents)
+    with tempfile.TemporaryDirectory() as folder:
+        answer, words = Path(folder, "answer"), Path(folder, "words")
+        child = _fork_quietly()
+        if child == 0:
+            _work(call, engine, values, cotangents, answer, words)
+        status = _wait_for(child)
+        result: dict[str, Any] = torch.load(answer) if status == 0 and answer.exists() else {}
+        if "gradient" in result:
+            return result["gradient"]
+        if "refusal" in result:
+            raise GradientError(result["refusal"])
+        raise GradientError(_describe_crash(status, words))
+
+
+def _fork_quietly() -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, from Python 3.12 on: none of them is needed
+        return os.fork()
+
+
+def _work(
+    call: Examination,
+    engine: str,
+    values: Mapping[str, torch.Tensor],
+    cotangents: Mapping[str, torch.Tensor],
+    answer: Path,
+    words: Path,
+) -> None:
+    """What the child does. It never returns."""
+    code = 1
+    try:
+        said = os.open(words, os.O_WRONLY | os.O_CREAT)
+        os.dup2(said, 1)
+        os.dup2(said, 2)
+        torch.set_num_threads(1)
+        for one in _DEADLY:  # an engine's own handlers wait for threads that are not here
+            signal.signal(one, signal.SIG_DFL)
+        init_in_fork(engine)
+        try:
+            torch.save({"gradient": pull_back(of_op(call), values, cotangents)}, answer)
+        except GradientError as reason:
+            torch.save({"refusal": str(reason)}, answer)
+        except Exception as reason:  # noqa: BLE001  # engines raise their own
+            torch.save({"refusal": f"{type(reason).__name__}: {reason}"}, answer)
+        code = 0
+    finally:
+        os._exit(code)  # without the parent's exit handlers
+
+
+def _wait_for(child: int) -> int | None:
+    """How the child ended: 0, or what killed it; None where it hung."""
+    end = time.monotonic() + SECONDS
+    while time.monotonic() < end:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None
+
+
+def _describe_crash(status: int | None, words: Path) -> str:
+    if status is None:
+        return refusal(f"the backward pass did not end in {SECONDS:.0f} s, in a process of its own")
+    name = signal.Signals(-status).name if status < 0 else f"exit code {status}"
+    lines = [line.strip() for line in words.read_text(errors="replace").splitlines()] if words.exists() else []
+    last = [line for line in lines if line and not line.startswith(("%", "["))][:1]
+    rows = [("ended by", name), *(("it said", line[:200]) for line in last)]
+    return refusal("the engine's reverse mode kills the process that it runs in", rows)

@@ -1,0 +1,135 @@
+"""Dry run: an op's kernels interpreted once, before anything compiled is launched on a user's word.
+
+A compiled kernel that leaves its arrays corrupts memory, one that divides an integer by zero ends the process, and
+one that never ends takes it along. The interpreter survives all three and says where they are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from ..._errors import KernelError
+from ...bridge import Examination
+from ...linter import Finding, in_order
+from ...source.interpreter import NoRule
+from ...source.ir import NotCovered, nodes, types, walk
+from .._budget import OPERATIONS, TooLong
+from ._sanitize import Run
+
+HAZARDS = {
+    "TS602": "what is read before it is written may be anything",
+    "TS604": "compiled kernels that leave their arrays harm memory",
+    "TS607": "a compiled kernel that divides an integer by zero ends the process",
+    "TS610": "an element that is never written may hold anything, and its gradient too",
+}
+"""Rules whose errors make a launch dangerous or its result meaningless, with the reason."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What one interpreted run says about launching an op on these inputs.
+
+    Attributes:
+        hazards: findings that rule a launch out, the worst first.
+        outputs: of the run, by name; None where it did not reach its end.
+        seconds: that it took.
+        unknown: why the run did not reach its end, "it" being the interpreter; "" where it did.
+        unreached: lines that work with floats and never ran; empty where the run did not reach its end.
+        is_endless: whether it was stopped in a `while` that may never end.
+    """
+
+    hazards: list[Finding] = field(default_factory=list)
+    outputs: Mapping[str, torch.Tensor] | None = None
+    seconds: float = 0.0
+    unknown: str = ""
+    unreached: tuple[int, ...] = ()
+    is_endless: bool = False
+
+    @property
+    def obstacle(self) -> str:
+        """Why nothing may be launched; "" where nothing speaks against it."""
+        if self.hazards:
+            return f"{HAZARDS[self.hazards[0].rule]} (line {self.hazards[0].line})"
+        return self.unknown if self.is_endless else ""
+
+
+def is_hazard(finding: Finding) -> bool:
+    """Whether a finding rules out a launch of compiled kernels."""
+    return finding.rule in HAZARDS and finding.severity == "error"
+
+
+def dry_run(call: Examination) -> DryRun:
+    """Interpret an op's kernels forwards, as precisely as they compute, and say whether a launch is safe.
+
+    Comments that turn findings off do not count: they make no launch safer.
+    """
+    if call.reason_unreadable:
+        return DryRun(unknown=call.reason_unreadable)
+    run = Run(call)
+    try:
+        begin = time.perf_counter()
+        outputs = run.forward({}, with_gradient=False, seeded=call.draws)
+        seconds = time.perf_counter() - begin
+        return DryRun(_hazards(run), outputs, seconds, unreached=_find_unreached_lines(call, run.numbers.reached))
+    except TooLong:
+        longest = run.numbers.longest_while
+        if 2 * longest.operations > OPERATIONS:
+            words = f"the `while` in line {longest.line} had not ended after {longest.turns:,} turns, and may never end"
+            return DryRun(_hazards(run), unknown=words, is_endless=True)
+        return DryRun(_hazards(run), unknown=f"it would take more than {OPERATIONS:,} operations")
+    except NoRule as reason:
+        return DryRun(unknown=f"{reason.construct}, in line {reason.line}, is not known to it")
+    except NotCovered as reason:
+        return DryRun(unknown=f"{reason.construct}, at {reason.place}, is not known to it")
+    except KernelError as reason:
+        return DryRun(unknown=str(reason).splitlines()[0])
+
+
+def _hazards(run: Run) -> list[Finding]:
+    hazards = [one for one in in_order(run.log.findings()) if is_hazard(one)]
+    return sorted(hazards, key=lambda one: _WORST_FIRST.index(one.rule))
+
+
+_WORST_FIRST = ("TS604", "TS607", "TS602", "TS610")
+
+
+def _find_unreached_lines(call: Examination, reached: Mapping[str, set[int]]) -> tuple[int, ...]:
+    """Lines that give a float to a local or an array, and did not run."""
+    unreached: set[int] = set()
+    for lowered in call.kernels:
+        kernel = lowered.kernel
+        wanted = {stmt.line for stmt in walk.statements(kernel.body) if _makes_float(kernel, stmt)}
+        unreached |= wanted - reached.get(kernel.path, set())
+    return tuple(sorted(unreached))
+
+
+def _makes_float(kernel: nodes.Kernel, stmt: nodes.Stmt) -> bool:
+    match stmt:
+        case nodes.Assign(name):
+            return types.is_float(kernel.locals[name])
+        case nodes.Decompose():
+            return True
+        case nodes.Store() | nodes.Atomic():
+            return types.is_float(kernel.arrays[stmt.array].type)
+    return False
+
+
+def describe_lines(lines: Sequence[int]) -> str:
+    """Lines in words, consecutive ones as a range.
+
+    Example:
+        >>> describe_lines([3, 4, 5, 9])
+        'lines 3-5, 9'
+    """
+    spans: list[list[int]] = []
+    for line in lines:
+        if spans and line == spans[-1][1] + 1:
+            spans[-1][1] = line
+        else:
+            spans.append([line, line])
+    texts = [str(first) if first == last else f"{first}-{last}" for first, last in spans]
+    return f"line{'s' if len(lines) > 1 else ''} {', '.join(texts)}"

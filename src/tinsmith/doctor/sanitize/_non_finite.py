@@ -1,0 +1,148 @@
+"""Origins of non-finite numbers: operations with finite operands and a result that is not, in values and gradients.
+
+A value that is infinite may be meant so (a sentinel, the reciprocal of a ray's direction), and one that is not a
+number may be left unused: an error is what makes an output NaN, or the gradient infinite or NaN. In the gradient an
+operation is found by torch's own backward pass: what comes into it is finite, what goes out is not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from ...linter import Finding, Severity
+from ...source.interpreter import Number
+from ._columns import Columns
+from ._log import Log
+from ._position import ExecutionPosition
+
+
+class _Origin(NamedTuple):
+    path: str
+    line: int
+    operator: str
+    operands: tuple[float, ...]
+    result: float
+    inside: str
+
+
+class NonFiniteOrigins:
+    """Observes every float that is computed."""
+
+    def __init__(self, here: ExecutionPosition) -> None:
+        self._here = here
+        self._values: list[_Origin] = []
+        self._gradients: list[_Origin] = []
+
+    def on_result(self, operator: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
+        """An operation gave a float."""
+        assert isinstance(result, torch.Tensor)
+        value = result.item()
+        if not math.isfinite(value):
+            numbers = _numbers(operands)
+            if all(map(math.isfinite, numbers)):
+                self._values.append(self._origin(operator, numbers, value, line))
+        elif result.grad_fn is not None:
+            self._follow(result.grad_fn, operator, operands, line)
+
+    def _origin(self, operator: str, numbers: tuple[float, ...], value: float, line: int) -> _Origin:
+        here = self._here
+        return _Origin(here.kernel.path, line, operator, numbers, value, here.inside(line))
+
+    def _follow(self, node: torch.autograd.graph.Node, operator: str, operands: tuple[Number, ...], line: int) -> None:
+        """See what the backward pass of an operation makes of a finite gradient."""
+        here, spot = self._here, self._here.spot(line)
+
+        def check_gradients(given: Sequence[torch.Tensor | None], incoming: Sequence[torch.Tensor | None]) -> None:
+            wrong = _first_infinite(given)
+            if wrong is not None and _first_infinite(incoming) is None:
+                inside = here.within(spot)
+                self._gradients.append(_Origin(spot.kernel.path, line, operator, _numbers(operands), wrong, inside))
+
+        node.register_hook(check_gradients)
+
+    def log_origins(
+        self, log: Log, columns: Columns, outputs: Sequence[torch.Tensor], gradient: Sequence[torch.Tensor]
+    ) -> None:
+        """Log what was seen, by whether outputs and the gradient of inputs have it."""
+        has_nan = any(bool(one.isnan().any()) for one in outputs)
+        has_infinite = has_nan or any(bool(one.isinf().any()) for one in outputs)
+        is_smooth = all(bool(one.isfinite().all()) for one in gradient)
+        breaks_gradient = not is_smooth and not self._gradients
+        severity: Severity = "error" if has_nan or breaks_gradient else "warning"
+        for origin in self._values:
+            reaches = has_nan if math.isnan(origin.result) else has_infinite
+            words = _describe_origin(origin)
+            words += (
+                "; no output has it" * (not reaches) + "; the gradient of the inputs is not finite" * breaks_gradient
+            )
+            _note(log, columns, origin, "value", severity, words)
+        if is_smooth:
+            return
+        for origin in self._gradients:
+            words = f"the derivative of {_operation(origin)} is {_infinite(origin.result)}{origin.inside}: "
+            words += "the value is finite, the gradient of the inputs is not"
+            _note(log, columns, origin, "gradient", "error", words)
+
+    @property
+    def has_values(self) -> bool:
+        """Whether a value was not finite."""
+        return bool(self._values)
+
+    @property
+    def has_gradients(self) -> bool:
+        """Whether the gradient stopped being finite at an operation that was seen."""
+        return bool(self._gradients)
+
+
+def _note(log: Log, columns: Columns, origin: _Origin, about: str, severity: Severity, words: str) -> None:
+    def finding() -> Finding:
+        place = columns.operation(origin.path, origin.line, origin.operator)
+        remedy = _REMEDIES.get(origin.operator, "")
+        return Finding("TS606", severity, origin.path, *place, words, remedy)
+
+    log.note("TS606", severity, origin.path, origin.line, about, finding)
+
+
+_REMEDIES = {
+    "sqrt": "keep its operand above zero: `sqrt(max(v, 1e-12))`, or a branch for zero",
+    "rsqrt": "keep its operand above zero: `rsqrt(max(v, 1e-12))`",
+    "norm": "keep the square above zero: `sqrt(v.dot(v) + 1e-12)`",
+    "log": "keep its operand above zero: `log(max(v, 1e-12))`",
+    "/": "keep the divisor away from zero: a branch, or `a / max(b, 1e-12)`",
+    "exp": "subtract the greatest exponent first, or clamp the operand",
+    "pow": "keep the base above zero: `max(v, 1e-12) ** p`",
+    "acos": "clamp its operand to -1..1, and away from both ends where it is differentiated",
+    "asin": "clamp its operand to -1..1, and away from both ends where it is differentiated",
+}
+
+
+def _describe_origin(origin: _Origin) -> str:
+    return f"{_infinite(origin.result)} is born{origin.inside}: {_operation(origin)}, of finite operands"
+
+
+def _operation(origin: _Origin) -> str:
+    numbers = [f"{one:g}" for one in origin.operands]
+    if origin.operator == "cast":
+        return f"{numbers[0]} cast to a narrower float"
+    if len(numbers) == 2 and not origin.operator.isalnum():
+        return f"{numbers[0]} {origin.operator} {numbers[1]}"
+    return f"{origin.operator}({', '.join(numbers)})"
+
+
+def _infinite(value: float) -> str:
+    return "NaN" if math.isnan(value) else "infinity" if value > 0 else "minus infinity"
+
+
+def _numbers(operands: tuple[Number, ...]) -> tuple[float, ...]:
+    return tuple([one.item() if isinstance(one, torch.Tensor) else float(one) for one in operands])
+
+
+def _first_infinite(tensors: Sequence[torch.Tensor | None]) -> float | None:
+    for one in tensors:
+        if one is not None and not math.isfinite(one.item()):
+            return one.item()
+    return None

@@ -1,0 +1,105 @@
+"""The operation of one step that first made a number that is not finite.
+
+The step is run once more, and every call of an op and of a function of torch is looked at. Of an op the sanitizer then
+names the line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ..._errors import TinsmithError
+from ..._user_warnings import find_place_of_user
+from ...bridge import Op, watch_calls
+from ...time import Step
+from .._excerpt import shown_path
+from ..sanitize import sanitize
+
+Row = tuple[str, str]
+
+_UNFILLED = frozenset({"empty_like", "new_empty", "new_empty_strided"})
+
+
+class _Born(Exception):
+    """The first number that is not finite was made: by a function of torch, `where`, or by the last call of an op."""
+
+    def __init__(self, where: str = "") -> None:
+        self.where = where
+
+
+class _Watch(TorchFunctionMode):
+    """Looks at what ops and functions of torch make, until one makes what is not finite of what is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_inside_op = False
+        self.calls: list[tuple[Op[Any], Sequence[Any], dict[str, Any]]] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "").strip("_")
+        if not self._is_inside_op and name not in _UNFILLED and _has_odd([made]):
+            given = [*args, *(kwargs or {}).values()]
+            if any(isinstance(one, Tensor) for one in given) and not _has_odd(given):
+                raise _Born(f"torch's `{name}`, called at {shown_path(find_place_of_user())}")
+        return made
+
+    def look_at_call(self, op: Op[Any], run: Callable[[], Any], given: Sequence[Any], named: dict[str, Any]) -> Any:
+        """Run a call of an op, and look at its results."""
+        before = [one.clone() if isinstance(one, Tensor) else one for one in given]  # it may change them
+        self.calls.append((op, before, named))
+        self._is_inside_op = True
+        try:
+            made = run()
+        finally:
+            self._is_inside_op = False
+        results = [made] if isinstance(made, Tensor) else list(made)
+        updated = given if op.functional is not op else ()
+        if _has_odd([*results, *updated]) and not _has_odd([*before, *named.values()]):
+            raise _Born
+        return made
+
+
+def describe_origin(
+    step: Step, state: Sequence[Any], inputs: Sequence[Any], parameters: Sequence[Any], *, in_gradient: bool = False
+) -> list[Row]:
+    """Rows of a message: which op and line, or which function of torch, made a step's numbers not finite.
+
+    Empty where nobody can tell: where a layer made them, or what the step was given was not finite either; and for a
+    gradient where it was a function of torch.
+    """
+    watch = _Watch()
+    try:
+        with torch.no_grad(), watch_calls(watch.look_at_call), watch:
+            step([one.clone() for one in state], inputs, parameters)
+    except _Born as born:
+        if born.where:
+            return [("made by", born.where)]
+        op, given, named = watch.calls[-1]
+        return [("made by", f"op `{op.name}`"), *_lines_of(op, given, named)]
+    for op, given, named in reversed(watch.calls) if in_gradient else ():
+        lines = _lines_of(op, given, named)
+        if lines:
+            return [("made by", f"the derivative of op `{op.name}`"), *lines]
+    return []
+
+
+def _lines_of(op: Op[Any], given: Sequence[Any], named: dict[str, Any]) -> list[Row]:
+    """Where in a kernel it happened, as the sanitizer sees it."""
+    try:
+        findings = [one for one in sanitize(op, *given, **named) if one.rule == "TS606"]
+    except TinsmithError as error:
+        return [("line", f"not known: {str(error).splitlines()[0]}")]
+    return [("line", f"{shown_path(one.path)}:{one.line}: {one.message}") for one in findings[:1]]
+
+
+def _has_odd(values: Iterable[Any]) -> bool:
+    """Whether one of them is a tensor with infinities or NaN."""
+    tensors = [one for one in values if isinstance(one, Tensor) and (one.is_floating_point() or one.is_complex())]
+    with torch.no_grad():
+        return not all(bool(one.isfinite().all()) for one in tensors)

@@ -1,0 +1,53 @@
+"""Noted fields: what a call of a layer on fields depends on besides its tensors, for whoever runs it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..._errors import GradientError, refusal
+from ...bridge import outside_transforms
+from ._layer_field import LayerField
+from ._roles import Launch
+from ._transfer import read
+
+
+class NotedFields(NamedTuple):
+    """The Python values that a layer's kernels bake in, and the contents of fields that it begins a call with."""
+
+    layer: str
+    launches: Sequence[Launch]
+    fingerprints: tuple[Any, ...]
+    fields: Sequence[LayerField]
+    contents: Sequence[torch.Tensor]
+
+    @classmethod
+    def of(cls, layer: str, launches: Sequence[Launch], fields: Sequence[LayerField]) -> NotedFields:
+        """What these are now."""
+        return cls(layer, launches, fingerprints_of(launches), fields, _contents(fields, layer))
+
+    def check(self) -> None:
+        """Raise GradientError where they are others by now."""
+        if fingerprints_of(self.launches) != self.fingerprints:
+            words = f"a Python value that {self.layer} uses changed since the call that is now run again"
+            raise GradientError(refusal(words, remedy="Change it after the backward pass."))
+        for one, now, before in zip(self.fields, _contents(self.fields, self.layer), self.contents, strict=True):
+            if not torch.equal(now, before):
+                words = f"{self.layer} is run again, and its field `{one.name}` does not hold what it held at first"
+                remedy = (
+                    "Change it after the backward pass. If kernels keep a state there from call to call, "
+                    "make it an input and an output."
+                )
+                raise GradientError(refusal(words, [("field", str(one))], remedy))
+
+
+def fingerprints_of(launches: Iterable[Launch]) -> tuple[Any, ...]:
+    """Of the Python values that each launch bakes in now."""
+    return tuple([launch.launcher.fingerprint(launch.bound) for launch in launches])
+
+
+def _contents(fields: Sequence[LayerField], layer: str) -> list[torch.Tensor]:
+    with outside_transforms():
+        return [read(one, layer) for one in fields]

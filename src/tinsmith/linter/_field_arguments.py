@@ -1,0 +1,169 @@
+"""Field arguments: functions are given the fields that they name themselves, so that rules see them there."""
+
+from __future__ import annotations
+
+import ast
+import functools
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+from .._errors import KernelError
+from ..engines import Engine
+from ..source import (
+    Hands,
+    Scope,
+    Source,
+    Unrun,
+    free,
+    is_plain_object,
+    parse_expression,
+    pass_fields_as_arrays,
+    read,
+    rebuild_function,
+    remade_function,
+    walk,
+)
+from ._subject import Subject, lists_in
+from ._unrun import UnrunSource
+
+
+def with_fields_handed(subject: Subject) -> Subject:
+    """A kernel whose functions are given the fields that they use. Fields of objects have one name each already."""
+    if not subject.is_kernel:
+        return subject
+    live = subject.engine if isinstance(subject.engine, Engine) else None
+    hands = _InAFile(subject) if live is None else _Live(subject, live)
+    objects = {name: subject.owner for name, one in subject.declared.items() if one.kind == "object"}
+    rewritten = pass_fields_as_arrays(subject.source, objects, hands)
+    if not rewritten.names:
+        return subject
+    calls: dict[str, str] = {}
+    for name, (text, arrays) in rewritten.texts.items():
+        start = f"{name}({', '.join(arrays)}"
+        calls |= {f"{start}, ": f"{text}(", f"{start})": f"{text}()"}
+    used = frozenset(array for _, arrays in rewritten.texts.values() for array in arrays)
+    labels = {**calls, **subject.labels, **{name: hands.labels[name] for name in used & hands.labels.keys()}}
+    source = hands.seeing(rewritten.tree, rewritten.names)
+    return replace(subject, source=source, labels=labels, handed=used)
+
+
+class _Names(Hands):
+    """Fields known by their names. Those that only functions use get one in the kernel."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.engine = subject.engine
+        self.kernel = subject
+        self.labels: dict[str, str] = {}
+        self._taken = {node.id for node in subject.source.nodes if isinstance(node, ast.Name)} | {*subject.declared}
+        self._subscripted: dict[Source, frozenset[str]] = {}
+
+    def array(self, scope: Scope, node: ast.expr) -> str:
+        if scope.source is self.kernel.source:
+            return ""
+        if scope.source not in self._subscripted:
+            self._subscripted[scope.source] = _find_subscripted(scope.source.tree)
+        text = ast.unparse(node)
+        return self.field(scope, node, text) if text in self._subscripted[scope.source] else ""
+
+    @abstractmethod
+    def field(self, scope: Scope, node: ast.expr, text: str) -> str:
+        """What a name of elements is called in the kernel; "" where it is no field's."""
+
+    @abstractmethod
+    def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
+        """The kernel's source with another tree, which sees some more names."""
+
+
+class _Live(_Names):
+    """What is a field, Python's values tell."""
+
+    def __init__(self, subject: Subject, engine: Engine) -> None:
+        super().__init__(subject)
+        self.live = engine
+        self._read = functools.cache(read)
+        objects = {name: subject.owner for name, one in subject.declared.items() if one.kind == "object"}
+        scope = Scope(subject.source, objects)
+        texts = {name: subject.labels.get(name, name) for name in self._taken - subject.source.assigned}
+        values = ((name, scope.value(parse_expression(text))) for name, text in texts.items())
+        self._known: dict[int, str] = {id(value): name for name, value in values if engine.is_field(value)}
+
+    def field(self, scope: Scope, node: ast.expr, text: str) -> str:
+        value = scope.value(node)
+        if not self.live.is_field(value):
+            return ""
+        if id(value) not in self._known:
+            name = self._known[id(value)] = free(text.replace(".", "__"), self._taken)
+            self.labels[name] = text
+        return self._known[id(value)]
+
+    def is_object(self, value: Any) -> bool:
+        return is_plain_object(value, self.live) and not self.live.is_field(value)
+
+    def source_of(self, callee: Any) -> Source | None:
+        function = self.live.inner_function(callee)
+        try:
+            return None if function is None else self._read(function)
+        except KernelError:
+            return None
+
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+        return remade_function(self.live, source, tree, names)
+
+    def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
+        source = self.kernel.source
+        return replace(source, function=rebuild_function(source, tree, names), tree=tree)
+
+
+class _InAFile(_Names):
+    """What is a field, nobody knows: whatever has elements and is no local. Two of one text are one."""
+
+    def field(self, scope: Scope, node: ast.expr, text: str) -> str:
+        root: ast.expr = node
+        while isinstance(root, ast.Attribute):
+            root = root.value
+        if not isinstance(root, ast.Name) or not scope.source.is_constant(root.id):
+            return ""
+        if root.id in scope.objects:
+            own = scope.objects[root.id] is self.kernel.owner
+            text = f"{self.kernel.source.parameters[0]}{text[len(root.id) :]}" if own else ""
+        elif root.id in scope.source.parameters or _is_known(scope, root.id):
+            return ""
+        name = text.replace(".", "__")
+        if not name or name in self.kernel.source.assigned or name in self.kernel.declared:
+            return ""
+        self.labels[name] = text
+        return name
+
+    def is_object(self, value: Any) -> bool:
+        return isinstance(value, SimpleNamespace)
+
+    def source_of(self, callee: Any) -> Source | None:
+        return callee.source if isinstance(callee, Unrun) else None
+
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+        return Unrun(self._with(source, tree, names))
+
+    def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
+        return self._with(self.kernel.source, tree, names)
+
+    def _with(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
+        assert isinstance(source, UnrunSource)
+        return replace(source, tree=tree, names={**source.names, **names})
+
+
+def _is_known(scope: Scope, name: str) -> bool:
+    """Whether a file tells what a name is: a number, a function, an engine's."""
+    try:
+        return scope.source.lookup(name) is not None
+    except KeyError:
+        return False
+
+
+def _find_subscripted(tree: ast.FunctionDef) -> frozenset[str]:
+    """What stands before brackets: `x`, `self.x`."""
+    nodes = (node.value for node in walk(tree) if isinstance(node, ast.Subscript))
+    texts = frozenset(ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute))
+    return texts - lists_in(walk(tree))

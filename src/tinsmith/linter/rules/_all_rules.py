@@ -1,0 +1,57 @@
+"""Every rule, in the order in which they are asked."""
+
+from collections.abc import Callable, Iterator
+
+from .._finding import Finding
+from .._subject import Subject
+from . import (
+    _control,
+    _divisions,
+    _engines,
+    _hygiene,
+    _index_bounds,
+    _inner_loops,
+    _lost_iterations,
+    _memory,
+    _numbers,
+    _shared_locals,
+    _slips,
+)
+
+Rule = Callable[[Subject], Iterator[Finding]]
+"""Looks at a kernel, and says what it finds."""
+
+RULES: tuple[Rule, ...] = (
+    _memory.find_overwritten_reads,
+    _memory.inputs_written,
+    _memory.read_too_early,
+    _memory.races,
+    _shared_locals.racing_locals,
+    _index_bounds.outside,
+    _memory.state_of_the_outermost_loop,
+    _memory.find_overwritten_conditions,
+    _control.mixed_top_level,
+    _control.early_ends,
+    _control.deep_loops,
+    _numbers.find_truncated_values,
+    _numbers.through_integers,
+    _numbers.singular,
+    _numbers.half_sums,
+    _numbers.narrow_literals,
+    _divisions.known_divisions,
+    _engines.atomics,
+    _engines.randoms,
+    _inner_loops.results,
+    _inner_loops.operands,
+    _inner_loops.decisions,
+    _engines.carried_vectors,
+    _engines.without_rule,
+    _engines.find_returned_values,
+    _engines.baked_in,
+    _engines.scalars,
+    _lost_iterations.lost_iterations,
+    _hygiene.unused_parameters,
+    _slips.hidden_globals,
+    _slips.dropped_arithmetic,
+    _hygiene.not_followed,
+)

@@ -1,0 +1,309 @@
+"""Field arguments: fields that an engine function names itself become arguments of its calls.
+
+Whoever follows a kernel's arrays follows them into functions that are given them. A function that names a field
+itself, `s` or `self.s`, is made anew with a parameter in its place, and so are those between it and the kernel. The
+objects that it belongs to, or is given, are names that it captures then: what it reads off them it still reads there.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import CellType
+from typing import Any, NamedTuple
+
+from .._lazy import lazy
+from ._calls import Followed
+from ._field_uses import is_item
+from ._fingerprints import MISSING
+from ._parsing import parse_expression
+from ._read import Source
+from ._walk import copy_node
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """A kernel or function, and what its parameters stand for, where that is a Python object."""
+
+    source: Source
+    objects: Mapping[str, Any]
+
+    def value(self, node: ast.AST) -> Any:
+        """The Python value of `name`, `name.attribute` or `name[0]`; MISSING where it has none before the run."""
+        if is_item(node):
+            assert isinstance(node.slice, ast.Constant)
+            held: Any = self.value(node.value)
+            key: Any = node.slice.value
+            try:
+                return held[key] if isinstance(held, list | tuple | dict) else MISSING
+            except LookupError:
+                return MISSING
+        if isinstance(node, ast.Attribute):
+            value = self.value(node.value)
+            return MISSING if value is MISSING else getattr(value, node.attr, MISSING)
+        if not isinstance(node, ast.Name):
+            return MISSING
+        if node.id in self.objects:
+            return self.objects[node.id]
+        if node.id in self.source.parameters or not self.source.is_constant(node.id):
+            return MISSING
+        try:
+            return self.source.lookup(node.id)
+        except KeyError:
+            return MISSING
+
+    @lazy
+    def names(self) -> set[str]:
+        """Every name in it."""
+        used = {node.id for node in self.source.nodes if isinstance(node, ast.Name)}
+        return used | set(self.source.parameters) | self.objects.keys()
+
+
+class Hands(ABC):
+    """What handing asks of whoever knows the fields and functions."""
+
+    engine: Followed
+
+    @abstractmethod
+    def array(self, scope: Scope, node: ast.expr) -> str:
+        """The kernel's name of the array that stands for the field which a name means; "" for other names."""
+
+    def members(self, scope: Scope, node: ast.expr) -> Sequence[str]:
+        """The kernel's names of the arrays that stand for members of a field of structs; none for other names."""
+        return ()
+
+    @abstractmethod
+    def is_object(self, value: Any) -> bool:
+        """Whether a value is an object that may hold fields or functions."""
+
+    @abstractmethod
+    def source_of(self, callee: Any) -> Source | None:
+        """The source of an engine function that may be made anew; None for other things."""
+
+    @abstractmethod
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+        """An engine function from a changed tree. `names` are those that it sees besides its own.
+
+        A cell among their values is one of a function that calls itself: the name means what will be in it.
+        """
+
+
+class Handed(NamedTuple):
+    """A kernel whose functions are handed their fields.
+
+    `names` are the functions made for it, and what it calls them; `texts` what the source calls these, and the arrays
+    that each is handed.
+    """
+
+    tree: ast.FunctionDef
+    names: Mapping[str, Any]
+    texts: Mapping[str, tuple[str, tuple[str, ...]]]
+
+
+class _Callee(NamedTuple):
+    """A called function: its scope, the parameters that objects stand for, and how many of its own it is not given."""
+
+    scope: Scope
+    dropped: frozenset[str]
+    first: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        objects = tuple(sorted((name, id(value)) for name, value in self.scope.objects.items()))
+        return (self.scope.source.identity, objects)
+
+
+def pass_fields_as_arrays(source: Source, objects: Mapping[str, Any], hands: Hands) -> Handed:
+    """A kernel in which fields are named as arrays, and handed to the functions that use them.
+
+    Args:
+        source: the kernel.
+        objects: what its parameters stand for, where that is a Python object: `self`, template arguments.
+        hands: which fields become arrays, and which functions can be made anew.
+    """
+    return _Hander(hands).rewrite(Scope(source, objects), None)
+
+
+class _Hander:
+    def __init__(self, hands: Hands) -> None:
+        self.hands = hands
+        self._used: dict[tuple[Any, ...], tuple[str, ...]] = {}
+        self._made: dict[tuple[Any, ...], Any] = {}
+        self._kept: list[_Callee] = []  # as long as keys are compared by `id`
+
+    def rewrite(self, scope: Scope, own: Mapping[str, str] | None) -> Handed:
+        """`own` says what arrays are called in this scope; None where they keep their names."""
+        tree = copy_node(scope.source.tree)
+        hand = _Hand(self, scope, own)
+        tree.body = [hand.visit(statement) for statement in tree.body]
+        return Handed(tree, hand.names, hand.texts)
+
+    def callee(self, scope: Scope, call: ast.Call) -> _Callee | None:
+        """The function that a call calls, if it can be made anew."""
+        value = scope.value(call.func)
+        source = None if value is MISSING else self.hands.source_of(value)
+        if source is None:
+            return None
+        is_bound = self.hands.engine.is_bound(value) and isinstance(call.func, ast.Attribute)
+        objects: dict[str, Any] = {}
+        if is_bound and isinstance(call.func, ast.Attribute):
+            objects[source.parameters[0]] = scope.value(call.func.value)
+        objects |= dict(self._find_passed_fields(scope, source, call, int(is_bound)))
+        return _Callee(Scope(source, objects), frozenset(objects), int(is_bound))
+
+    def _find_passed_fields(
+        self, scope: Scope, source: Source, call: ast.Call, first: int
+    ) -> Iterator[tuple[str, Any]]:
+        """Parameters that are given fields, or Python's objects: what a function does with these is seen through.
+
+        A field may be given to a parameter that is no template, and an array may not.
+        """
+        names = source.parameters[first : len(source.parameters) - len(source.tree.args.defaults)]
+        known = [*zip(names, call.args, strict=False)]
+        known += [(word.arg, word.value) for word in call.keywords if word.arg in names]
+        if any(isinstance(argument, ast.Starred) for argument in call.args):
+            return
+        for name, argument in known:
+            value = scope.value(argument)
+            is_object = source.is_template(name) and self.hands.is_object(value)
+            if source.is_constant(name) and (is_object or self.hands.array(scope, argument)):
+                yield name, value
+
+    def find_used_arrays(self, callee: _Callee) -> tuple[str, ...]:
+        """Arrays that stand for fields which a function uses, itself or by one that it calls."""
+        key = callee.key
+        if key not in self._used:
+            self._kept.append(callee)
+            self._used[key] = tuple(dict.fromkeys(self._uses(callee.scope, {key})))
+        return self._used[key]
+
+    def _uses(self, scope: Scope, seen: set[tuple[Any, ...]]) -> Iterator[str]:
+        """`seen` are keys of functions on the way: one may call itself, and end while the kernel is compiled."""
+        for node in scope.source.nodes:
+            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and (array := self.hands.array(scope, node)):
+                yield array
+            if isinstance(node, ast.Attribute) and (member := _member_of_element(node)) is not None:
+                array = self.hands.array(scope, member)
+                yield from [array] if array else []
+            if isinstance(node, ast.For):
+                yield from self.hands.members(scope, node.iter)[:1]
+            callee = self.callee(scope, node) if isinstance(node, ast.Call) else None
+            if callee is not None and callee.key not in seen:
+                self._kept.append(callee)
+                seen.add(callee.key)
+                yield from self._uses(callee.scope, seen)
+
+    def specialize(self, callee: _Callee) -> Any:
+        """The function with a parameter for each array, before its own. Inside of itself, the cell that it comes to."""
+        if callee.key not in self._made:
+            cell = self._made[callee.key] = CellType()
+            scope, taken = callee.scope, set(callee.scope.names)
+            own = {array: free(array, taken) for array in self.find_used_arrays(callee)}
+            rewritten = self.rewrite(scope, own)
+            tree = rewritten.tree
+            mine = [argument for argument in tree.args.args if argument.arg not in callee.dropped]
+            tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
+            names = {**rewritten.names, **{name: scope.objects[name] for name in callee.dropped}}
+            function = self.hands.rebuild(scope.source, ast.fix_missing_locations(tree), names)
+            self._made[callee.key] = cell.cell_contents = function
+        return self._made[callee.key]
+
+
+class _Hand(ast.NodeTransformer):
+    """Puts arrays in place of fields, and calls of functions made anew in place of others."""
+
+    def __init__(self, hander: _Hander, scope: Scope, own: Mapping[str, str] | None) -> None:
+        self.hander = hander
+        self.scope = scope
+        self.own = own
+        self.names: dict[str, Any] = {}
+        self.texts: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._called: dict[tuple[Any, ...], str] = {}
+        self._taken = scope.names | set((own or {}).values())
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._field(node) or node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return self._field(node) or self._member(node) or self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        """A loop over a field of structs is one over a member of it."""
+        members = self.hander.hands.members(self.scope, node.iter)
+        if members:
+            node.iter = ast.copy_location(ast.Name(self._name(members[0]), ast.Load()), node.iter)
+        return self.generic_visit(node)  # type: ignore[return-value]  # a statement
+
+    def _member(self, node: ast.Attribute) -> ast.expr | None:
+        """`p[i].a` of a field of structs: the element `[i]` of the array that stands for `p.a`."""
+        member = _member_of_element(node)
+        array = "" if member is None else self.hander.hands.array(self.scope, member)
+        if not array:
+            return None
+        element = node.value
+        while isinstance(element, ast.Attribute):
+            element = element.value
+        assert isinstance(element, ast.Subscript)
+        name = ast.copy_location(ast.Name(self._name(array), ast.Load()), node)
+        return ast.copy_location(ast.Subscript(name, self.visit(element.slice), node.ctx), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return self._field(node) or self.generic_visit(node)  # type: ignore[return-value]  # an expression
+
+    def _field(self, node: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr | None:
+        array = self.hander.hands.array(self.scope, node)
+        return ast.copy_location(ast.Name(self._name(array), node.ctx), node) if array else None
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        callee = self.hander.callee(self.scope, node)
+        arrays = self.hander.find_used_arrays(callee) if callee is not None else ()
+        if callee is None or not arrays:
+            return self.generic_visit(node)  # type: ignore[return-value]  # an expression
+        dropped = callee.dropped
+        parameters = callee.scope.source.parameters[callee.first :]
+        given = [a for place, a in enumerate(node.args) if place >= len(parameters) or parameters[place] not in dropped]
+        name = self._name_of(callee, node.func, arrays)
+        first = [ast.copy_location(ast.Name(self._name(array), ast.Load()), node) for array in arrays]
+        words = [ast.keyword(word.arg, self.visit(word.value)) for word in node.keywords if word.arg not in dropped]
+        function = ast.copy_location(ast.Name(name, ast.Load()), node.func)
+        return ast.copy_location(ast.Call(function, [*first, *(self.visit(one) for one in given)], words), node)
+
+    def _name(self, array: str) -> str:
+        return array if self.own is None else self.own[array]
+
+    def _name_of(self, callee: _Callee, node: ast.expr, arrays: tuple[str, ...]) -> str:
+        if callee.key not in self._called:
+            name = self._called[callee.key] = free(callee.scope.source.name, self._taken)
+            self.names[name] = self.hander.specialize(callee)
+            self.texts[name] = ast.unparse(node), tuple(map(self._name, arrays))
+        return self._called[callee.key]
+
+
+def _member_of_element(node: ast.Attribute) -> ast.expr | None:
+    """`p.a.b` for `p[i].a.b`; None for anything else."""
+    names = [node.attr]
+    inner = node.value
+    while isinstance(inner, ast.Attribute):
+        names.append(inner.attr)
+        inner = inner.value
+    if not isinstance(inner, ast.Subscript):
+        return None
+    member: ast.expr = inner.value
+    for name in reversed(names):
+        member = ast.Attribute(member, name, ast.Load())
+    return member
+
+
+def free(wish: str, taken: set[str]) -> str:
+    """A name like `wish` that nothing else has. It is taken from then on."""
+    name = wish
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _template() -> ast.expr:
+    return parse_expression("_lang.template()")

@@ -1,0 +1,187 @@
+"""Fingerprints: a hashable stand-in for a Python value, equal as long as a kernel made with the value is.
+
+A value's fingerprint covers what it holds, because lists, dicts and objects change in
+place. Fields, modules and classes are themselves: what a field holds is not baked in. A tensor is
+itself and the number of its changes in place, since `ti.static(float(w))` bakes in what it holds.
+
+A description is a fingerprint that another process can compare with its own: what is the same only within a process is
+described by its type and name instead.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from types import BuiltinMethodType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..engines import Engine
+
+MISSING = object()
+"""Stands for a value that is not there."""
+_PLAIN = (int, bool, str, bytes, complex, range, type(None))
+_DEEPEST = 5
+"""Objects in objects that are looked into; nothing that a kernel uses lies deeper."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A step to what stands in brackets."""
+
+    key: Any
+
+
+class _Same:
+    """A hashable stand-in for a value that is the same only if it is the same object."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
+    """A fingerprint of a value as it is now.
+
+    Args:
+        value: anything that a kernel's source can name.
+        engine: whose fields, vectors and functions are recognised.
+        depth: how many objects and containers it was found in.
+    """
+    kind = type(value)
+    if kind in _PLAIN:
+        return (kind, value)
+    if kind is float:
+        return (kind, repr(value))  # tells -0.0 from 0.0, and nan equals nan
+    if isinstance(value, np.ndarray | np.generic):
+        return (kind, value.dtype.str, value.shape, value.tobytes())
+    if depth > _DEEPEST or isinstance(value, type | ModuleType) or engine.is_field(value):
+        return _Same(value)
+    if isinstance(value, list | tuple | AbstractSet | Mapping):
+        return _container(value, engine, depth + 1)
+    function = engine.inner_function(value)
+    if function is not None:  # followed by its path; a bound one is another object each time it is looked up
+        return (_Same(function), _Same(_owner(value) if engine.is_bound(value) else None))
+    if isinstance(value, FunctionType | MethodType):
+        return _python_function(value, engine, depth + 1)
+    if _is_tensor(value):
+        return (_Same(value), None if value.is_inference() else value._version)
+    if isinstance(value, BuiltinMethodType) and _is_tensor(value.__self__):
+        # `w.sum` is another object each time it is looked up.
+        return (kind, value.__name__, fingerprint(value.__self__, engine, depth + 1))
+    entries = engine.matrix_entries(value)
+    if entries is not None:
+        return (kind, *entries)
+    return _object(value, engine, depth + 1)
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # lint reads files without it
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def _container(value: Any, engine: Engine, depth: int) -> Any:
+    kind = type(value)
+    if isinstance(value, Mapping):
+        items = [(fingerprint(key, engine, depth), fingerprint(value[key], engine, depth)) for key in value]
+        return (kind, *items)
+    parts = [fingerprint(part, engine, depth) for part in value]
+    return (kind, frozenset(parts)) if isinstance(value, AbstractSet) else (kind, *parts)
+
+
+def _python_function(value: Any, engine: Engine, depth: int) -> Any:
+    """A plain function runs while the kernel is compiled: what it captured and the globals that it names count."""
+    function = value.__func__ if isinstance(value, MethodType) else value
+    owner = fingerprint(value.__self__, engine, depth) if isinstance(value, MethodType) else None
+    if not isinstance(function, FunctionType) or engine.owns(function) or _is_steady(function):
+        return (_Same(function), owner)
+    captured = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+    named = [function.__globals__.get(name, MISSING) for name in function.__code__.co_names]
+    return (_Same(function), owner, *[fingerprint(part, engine, depth + 1) for part in [*captured, *named]])
+
+
+def _object(value: Any, engine: Engine, depth: int) -> Any:
+    """An object and its attributes; those of the engine's own objects and of tensors are left alone."""
+    if engine.owns(value) and hasattr(value, "to_dict"):
+        return (type(value), fingerprint(value.to_dict(), engine, depth))
+    if engine.owns(value) or _is_steady(type(value)):
+        return _Same(value)
+    held = getattr(value, "__dict__", {})
+    # Quadrants keeps a method in its object once it has been looked up: the class had it before
+    names = [name for name in list(held) if not _is_own_method(value, name, held[name], engine)]
+    return (_Same(value), *[(name, fingerprint(held[name], engine, depth)) for name in names])
+
+
+def _is_own_method(value: Any, name: str, held: Any, engine: Engine) -> bool:
+    return hasattr(type(value), name) and engine.is_bound(held) and _owner(held) is value
+
+
+def _is_steady(value: Any) -> bool:
+    """Whether a function or class belongs to a library whose own state no kernel depends on."""
+    return (value.__module__ or "").partition(".")[0] in ("builtins", "math", "numpy", "torch")
+
+
+def is_plain_object(value: Any, engine: Engine) -> bool:
+    """Whether a value is an object of a user's class, with attributes to look into."""
+    if isinstance(value, type | ModuleType | FunctionType | MethodType) or engine.owns(value):
+        return False
+    return hasattr(value, "__dict__") and not _is_steady(type(value))
+
+
+def owner_step(bound: Any) -> str:
+    """The attribute under which a bound function keeps its object."""
+    return "__self__" if hasattr(bound, "__self__") else "instance"
+
+
+def _owner(value: Any) -> Any:
+    return getattr(value, owner_step(value), None)
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not MISSING
+    except ValueError:  # the enclosing function has not assigned it yet
+        return False
+
+
+def describe(part: Any) -> str:
+    """A fingerprint, or a part of one, as text that is the same in every process of one Python version.
+
+    Of an object that is the same only within a process the text has its kind, and of a function its code.
+    """
+    if isinstance(part, _Same):
+        return _describe_object(part.value)
+    if isinstance(part, type):
+        return f"{part.__module__}.{part.__qualname__}"
+    if isinstance(part, frozenset):
+        return f"{{{', '.join(sorted(map(describe, part)))}}}"
+    if isinstance(part, tuple):
+        return f"({', '.join(map(describe, part))})"
+    return repr(part)
+
+
+def _describe_object(value: Any) -> str:
+    if isinstance(value, FunctionType):
+        return _describe_code(value.__code__)
+    if isinstance(value, ModuleType):
+        return f"module {value.__name__}"
+    if isinstance(value, type):
+        return describe(value)
+    kind = describe(type(value))
+    # an engine's dtypes are objects that only this tells apart; `str` of a field would launch a kernel
+    return f"{kind} {value.to_string()}" if hasattr(value, "to_string") else kind
+
+
+def _describe_code(code: CodeType) -> str:
+    constants = [_describe_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    return f"{code.co_name} {code.co_code.hex()} {code.co_names} {code.co_freevars} {constants}"

@@ -1,0 +1,306 @@
+"""Which arrays' values a reverse pass over the kernel reads, and so must be saved for it.
+
+The adjoint of `y[i] = a[i] * x[i]` reads `a` for x's gradient and `x` for a's; that of
+`y[i] = 2 * x[i]` reads nothing. The analysis walks expressions in one of two moods: the
+*value* of the expression is needed, or only its *slope*. It errs on the side of needing.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ._calls import Followed
+from ._definitions import make_load
+from ._effects import changes_of, indices_of, shaping_name
+from ._nodes import is_size, names_in, resolve_callee, root
+from ._read import Source, called_function
+from ._roles import Roles
+
+_LINEAR_CALLS = frozenset({"cast", "float", "f16", "f32", "f64", "Vector", "Matrix", "vec2", "vec3", "vec4", "static"})
+_LINEAR_METHODS = frozenset({"sum", "cast", "transpose"})
+
+
+@dataclass(frozen=True)
+class SavedValues:
+    """What the reverse of a kernel reads.
+
+    Attributes:
+        values: arrays.
+        locals: locals.
+        returns: arrays for which it needs what an atomic on them returned.
+        active: no need: locals whose values vary with an array that has a gradient.
+        reads: places of those reads of an array whose values it needs, by the array's name.
+    """
+
+    values: frozenset[str]
+    locals: frozenset[str]
+    returns: frozenset[str]
+    active: frozenset[str]
+    reads: Mapping[str, frozenset[str]]
+
+
+def find_saved_values(
+    source: Source, roles: Mapping[str, Roles], active: Iterable[str], engine: Followed
+) -> SavedValues:
+    """What the reverse of a kernel reads.
+
+    Args:
+        source: the kernel.
+        roles: how it uses its arrays.
+        active: arrays that have a gradient buffer in the reverse pass.
+        engine: whose own functions are known.
+    """
+    walker = _Walker(source, roles, frozenset(active), engine)
+    while walker.sweep(source.tree.body):
+        pass  # each sweep adds to what is needed; the last one adds nothing
+    escaped = {name for name, role in roles.items() if role.escapes}
+    return SavedValues(
+        values=frozenset(walker.needed_arrays | escaped),
+        locals=frozenset(walker.needed_locals),
+        returns=frozenset(walker.needed_returns),
+        active=frozenset(walker.active_locals),
+        reads={name: walker.reads_of(name) for name in roles},
+    )
+
+
+class _Walker:
+    """Repeats a sweep over all statements until nothing more is found to be needed."""
+
+    def __init__(self, source: Source, roles: Mapping[str, Roles], active: frozenset[str], engine: Followed) -> None:
+        self.source = source
+        self.roles = roles
+        self.active = active
+        self.engine = engine
+        self.needed_arrays: set[str] = set()
+        self.needed_places: dict[str, set[str]] = {name: set() for name in roles}
+        self.needed_whole: set[str] = set()
+        self.needed_locals: set[str] = set()
+        self.needed_returns: set[str] = set()
+        self.active_locals: set[str] = set()
+        self._bound: frozenset[str] = frozenset()
+
+    def sweep(self, body: list[ast.stmt]) -> bool:
+        """One pass; whether it found anything new."""
+        before = self._size()
+        for statement in body:
+            self._statement(statement)
+        return self._size() > before
+
+    def reads_of(self, array: str) -> frozenset[str]:
+        """Places of those reads of an array whose values are needed."""
+        reads = frozenset(access.place for access in self.roles[array].of("read"))
+        return reads if array in self.needed_whole else reads & self.needed_places[array]
+
+    def _size(self) -> int:
+        return len(self.needed_arrays) + len(self.needed_locals) + len(self.active_locals)
+
+    # Statements ---------------------------------------------------------------------------
+    def _statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Assign(targets=targets, value=value):
+                for target in targets:
+                    self._assign(target, value)
+            case ast.AnnAssign(target=target, value=ast.expr() as value):
+                self._assign(target, value)
+            case ast.AugAssign(target=target, op=op, value=value):
+                (change,) = changes_of(node)
+                self._assign(target, ast.BinOp(make_load(target), op, value) if change.reads else value)
+            case ast.For(target=target, iter=iterator, body=body):
+                self._iterator(iterator)
+                outer, self._bound = self._bound, self._bound | names_in(target)
+                self._statements(body)
+                self._bound = outer
+            case ast.While(test=test, body=body):
+                self._visit(test, value=True)
+                self._statements(body)
+            case ast.If(test=test, body=body, orelse=orelse):
+                self._visit(test, value=True)
+                self._statements(body + orelse)
+            case ast.Expr(value=ast.Call(args=[target, value]) as call) if changes_of(call):
+                self._assign(target, value)
+                if any(change.reads for change in changes_of(call)):
+                    self._visit(target, value=True)
+                    self._visit(value, value=True)
+            case _:
+                for child in ast.iter_child_nodes(node):
+                    if isinstance(child, ast.expr):
+                        self._visit(child, value=True)
+
+    def _statements(self, body: list[ast.stmt]) -> None:
+        for statement in body:
+            self._statement(statement)
+
+    def _iterator(self, node: ast.expr) -> None:
+        """`for i in x` and `ti.grouped(x)` use an array for its shape alone."""
+        if not shaping_name(node):
+            is_grouped = isinstance(node, ast.Call) and resolve_callee(node) == "grouped" and node.args
+            self._visit(node.args[0] if is_grouped and isinstance(node, ast.Call) else node, value=True)
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple | ast.List):
+            parts = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+            is_matched = len(parts) == len(target.elts)
+            for part, its_value in zip(target.elts, parts if is_matched else [value] * len(target.elts), strict=True):
+                self._assign(part, its_value)
+            return
+        name = root(target)
+        self._indices(target)
+        if name in self.roles:
+            self._visit(value, value=name not in self.active)  # without an adjoint the store stays, and runs again
+            return
+        if self._is_active(value):
+            self.active_locals.add(name)
+        self._visit(value, value=name in self.needed_locals)
+
+    # Expressions --------------------------------------------------------------------------
+    def _visit(self, node: ast.expr, *, value: bool) -> None:
+        """Note what an expression needs when its value, or else only its slope, is needed."""
+        match node:
+            case ast.Name(id=name):
+                if value and name not in self.roles:
+                    self._need_local(name)
+            case ast.Subscript() | ast.Attribute():
+                self._element(node, value=value)
+            case ast.BinOp(left=left, op=op, right=right):
+                self._binary(left, op, right, value=value)
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+                self._visit(operand, value=value)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                self._visit(test, value=True)
+                self._visit(body, value=value)
+                self._visit(orelse, value=value)
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                for part in parts:
+                    self._visit(part, value=value)
+            case ast.Compare() | ast.BoolOp() | ast.UnaryOp():
+                self._all(node, value=value)
+            case ast.Call():
+                self._call(node, value=value)
+            case _:
+                self._binding(node, value=value)
+
+    def _binding(self, node: ast.expr, *, value: bool) -> None:
+        """An expression that gives names to values: `(v := x[i])`, `[v * v for v in ...]`."""
+        match node:
+            case ast.NamedExpr(target=target, value=inner):
+                self._assign(target, inner)
+                self._visit(inner, value=value)
+            case ast.ListComp(elt=part, generators=generators) | ast.GeneratorExp(elt=part, generators=generators):
+                for generator in generators:
+                    self._assign(generator.target, generator.iter)
+                    self._all(generator, value=True)
+                self._visit(part, value=value)
+            case _:
+                self._all(node, value=True)
+
+    def _all(self, node: ast.AST, *, value: bool) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self._visit(child, value=value)
+
+    def _element(self, node: ast.expr, *, value: bool) -> None:
+        self._indices(node)
+        if is_size(node):
+            return
+        name = root(node)
+        if name in self.roles:
+            if value:
+                self.needed_arrays.add(name)
+                self.needed_places[name].add(self.source.place(node))
+        elif name and value:
+            self._need_local(name)
+        elif not name:
+            self._all(node, value=True)
+
+    def _need_local(self, name: str) -> None:
+        if name not in self._bound:  # a loop's variable, though a local elsewhere may have its name
+            self.needed_locals.add(name)
+
+    def _indices(self, node: ast.expr) -> None:
+        for index in indices_of(node):
+            self._visit(index, value=True)
+
+    def _binary(self, left: ast.expr, op: ast.operator, right: ast.expr, *, value: bool) -> None:
+        if isinstance(op, ast.Add | ast.Sub):
+            self._visit(left, value=value)
+            self._visit(right, value=value)
+            return
+        varies_left, varies_right = self._is_active(left), self._is_active(right)
+        if isinstance(op, ast.Mult | ast.MatMult):
+            self._visit(left, value=value or varies_right)
+            self._visit(right, value=value or varies_left)
+        elif isinstance(op, ast.Div):
+            self._visit(left, value=value or varies_right)
+            self._visit(right, value=value or varies_left or varies_right)
+        else:
+            self._visit(left, value=value or varies_left or varies_right)
+            self._visit(right, value=value or varies_left or varies_right)
+
+    def _call(self, node: ast.Call, *, value: bool) -> None:
+        name, is_known = resolve_callee(node), self._is_known(node)
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if is_known and name == "select" and len(arguments) == 3:
+            self._visit(arguments[0], value=True)
+            self._visit(arguments[1], value=value)
+            self._visit(arguments[2], value=value)
+            return
+        is_method = isinstance(node.func, ast.Attribute) and not self._is_free(node.func.value)
+        if isinstance(node.func, ast.Attribute) and is_method:
+            arguments.append(node.func.value)
+        varies = any(self._is_active(argument) for argument in arguments)
+        if not is_known:
+            value = self._references(arguments, varies) or value
+        linear = name in (_LINEAR_METHODS if is_method else _LINEAR_CALLS) and (is_known or is_method)
+        wanted = value or (not linear and varies)
+        for argument in arguments:
+            self._visit(argument, value=wanted)
+        if wanted:
+            self._hand_over(arguments)
+            if name.startswith("atomic_"):
+                self.needed_returns.add(root(arguments[0]))
+
+    def _references(self, arguments: list[ast.expr], varies: bool) -> bool:
+        """What a user's function may do to variables that it is given by reference; whether one of them is needed."""
+        roots = {root(argument) for argument in arguments} - {""} - self.roles.keys()
+        if varies:
+            self.active_locals |= roots
+        return bool(roots & self.needed_locals)
+
+    def _is_known(self, node: ast.Call) -> bool:
+        """Whether a called function is the engine's own or Python's, so that its name says what it does."""
+        function = called_function(self.source, node.func)
+        is_builtin = function is not None and function is getattr(builtins, getattr(function, "__name__", ""), None)
+        return is_builtin or (function is not None and self.engine.owns(function))
+
+    def _is_free(self, node: ast.expr) -> bool:
+        """Whether `node` in `node.f(...)` leads to a module or a Python object, and `f` is no method of a local."""
+        name = root(node)
+        if not name or name in self.roles or name in self.source.assigned:
+            return False
+        return name in self.source.parameters or called_function(self.source, ast.Name(name, ast.Load())) is not None
+
+    def _hand_over(self, arguments: list[ast.expr]) -> None:
+        """Arrays that a call reads through its arguments."""
+        for argument in arguments:
+            name = root(argument)
+            if name in self.roles and isinstance(argument, ast.Name):
+                self.needed_arrays.add(name)
+                self.needed_whole.add(name)
+
+    def _is_active(self, node: ast.AST) -> bool:
+        """Whether an expression's value varies with an active array."""
+        match node:
+            case ast.Name(id=name):
+                return name in self.active_locals or name in self.active
+            case ast.Compare() | ast.BoolOp():
+                return False
+            case ast.Subscript() | ast.Attribute():
+                if is_size(node):
+                    return False
+                name = root(node)
+                if name:
+                    return name in self.active or name in self.active_locals
+        return any(self._is_active(child) for child in ast.iter_child_nodes(node))
