@@ -13,7 +13,7 @@ from ..analysis import expand
 from ._forward_copy import ForwardCopy, Renamed
 from ._reversal import Kept
 from ._ssa import Loop, Step, frame_steps, stores_in
-from ._tapes import Tape, tape_type
+from ._tapes import Tape, array_key, tape_type
 
 Block = list[nodes.Stmt]
 Need = dict[str, nodes.Expr]
@@ -64,7 +64,7 @@ class Formula:
             stores = self.stores(loop.body, array)
             if stores is None:
                 return None
-            counts[array] = stores
+            counts[array_key(array)] = stores
         if not counts:
             return {}
         trips = self.trips(loop)
@@ -115,13 +115,14 @@ class Counting:
     def count_frame(self, body: Sequence[Step]) -> tuple[Block, dict[str, str]]:
         """Statements that run a frame, and the locals that hold the entries it needs by the key of their tape."""
         self.need = self.fresh("need")
-        self.done = {key: self.names.fresh(f"changes_{key}", "i32") for key, tape in self.tapes.items() if tape.of}
+        logs = [tape for tape in self.tapes.values() if tape.of]
+        self.done = {tape.key: self.names.fresh(f"changes_{tape.label}", "i32") for tape in logs}
         total = dict(self.need)
         plain = _CountingPlain(self)
         return [*self.zeros(self.need), *self.zeros(self.done), *plain.block(body, {})], total
 
     def fresh(self, word: str) -> dict[str, str]:
-        return {key: self.names.fresh(f"{word}_{key}", "i32") for key in self.tapes}
+        return {key: self.names.fresh(f"{word}_{tape.label}", "i32") for key, tape in self.tapes.items()}
 
     def zeros(self, locals_: Mapping[str, str]) -> Block:
         return [nodes.Assign(name, constant(0, "i32")) for name in locals_.values()]
@@ -130,7 +131,7 @@ class Counting:
         """A change of memory, counted where it would be logged."""
         if store.array not in self.state:
             return []
-        done = self.done.get(store.array)
+        done = self.done.get(array_key(store.array))
         return [store] if done is None else [_more(done, constant(1, "i32")), store]
 
 
@@ -158,7 +159,7 @@ class _CountingPlain(ForwardCopy):
         counting.need = outer
         begun = [nodes.Assign(before[key], _i32(done)) for key, done in counting.done.items()]
         after = [_more(outer[key], _i32(most[key])) for key in outer]
-        logged = [key for key in kept.logged if key in counting.done]
+        logged = [key for key in map(array_key, kept.logged) if key in counting.done]
         after += [
             _more(outer[key], nodes.Binary("-", _i32(counting.done[key]), _i32(before[key]), "i32")) for key in logged
         ]

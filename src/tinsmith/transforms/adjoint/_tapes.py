@@ -22,6 +22,11 @@ def tape_type(kind: str) -> str:
     return "i64" if kind in ("i64", "u64", "u32") else "i32"
 
 
+def array_key(array: str) -> str:
+    """The key of the tape that keeps what an array held: no type, though an array may be called `f32`."""
+    return f"@{array}"
+
+
 @dataclass(frozen=True)
 class Tape:
     """A tape: an array, the local that says how far it is filled, and how many numbers an entry has.
@@ -45,6 +50,11 @@ class Tape:
 
     @property
     def key(self) -> str:
+        return array_key(self.of) if self.of else self.type
+
+    @property
+    def label(self) -> str:
+        """What locals and arrays about this tape are called after."""
         return self.of or self.type
 
     @property
@@ -64,23 +74,24 @@ class Tapes:
     """The tapes of one task."""
 
     names: Names
-    by_name: dict[str, Tape] = field(default_factory=dict)
+    by_key: dict[str, Tape] = field(default_factory=dict)
 
     def for_type(self, kind: str) -> Tape:
         """The tape for numbers of a type."""
         kept = tape_type(kind)
-        if kept not in self.by_name:
+        if kept not in self.by_key:
             top = self.names.fresh(f"top_{kept}", "i32")
-            self.by_name[kept] = Tape(self.names.reserve_shared(f"tape_{kept}"), top, kept)
-        return self.by_name[kept]
+            self.by_key[kept] = Tape(self.names.reserve_shared(f"tape_{kept}"), top, kept)
+        return self.by_key[kept]
 
     def for_array(self, array: nodes.Array) -> Tape:
         """The tape for overwritten values of an array."""
-        if array.name not in self.by_name:
+        key = array_key(array.name)
+        if key not in self.by_key:
             names = [self.names.reserve_shared(f"{array.name}_{word}") for word in ("was", "where")]
             top = self.names.fresh(f"top_{array.name}", "i32")
-            self.by_name[array.name] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
-        return self.by_name[array.name]
+            self.by_key[key] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
+        return self.by_key[key]
 
     def top_of(self, array: nodes.Array) -> nodes.Local:
         """The local that says how far the tape for an array's overwritten values is filled."""

@@ -27,7 +27,7 @@ from ._ssa import (
     steps_in,
     stores_in,
 )
-from ._tapes import Tape, tape_type
+from ._tapes import Tape, array_key, tape_type
 from ._tasks import kernel_of
 
 Block = list[nodes.Stmt]
@@ -134,7 +134,7 @@ class _Writing:
         names = () if self.parallel is None else self.parallel.names
         body = self.reversal.frame(self.steps, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
-        taped = {name for tape in self.reversal.tapes.by_name.values() for name in (tape.array, tape.where)}
+        taped = {name for tape in self.reversal.tapes.by_key.values() for name in (tape.array, tape.where)}
         body = list(eliminate_dead_code(body, private=self.state | taped))
         tapes = self.find_used_tapes(body)
         reserve = self.reserve(tapes, walk.reads(body)) if tapes else None
@@ -180,13 +180,13 @@ class _Writing:
                 root = self.names.root(name)
                 yield f"no tape: `{root}` {where} is worked out from that of the iteration after it"
             for array in kept.logged:
-                if array in used:
+                if array_key(array) in used:
                     places = "" if array in kept.regular else ", and where,"
                     yield f"tape: what stores to `{array}` overwrite{places} {where}"
 
     def find_used_tapes(self, body: Block) -> list[Tape]:
         read = walk.reads(body)
-        return [tape for tape in self.reversal.tapes.by_name.values() if tape.array in read]
+        return [tape for tape in self.reversal.tapes.by_key.values() if tape.array in read]
 
     def around(self, body: Block) -> nodes.Stmt:
         """The task's loop around the statements of one iteration; a serial task is a loop of one."""
@@ -237,7 +237,7 @@ class _Writing:
             if name not in arrays:
                 continue
             arrays[gradient] = replace(arrays[name], name=gradient, label="")
-        for tape in self.reversal.tapes.by_name.values():
+        for tape in self.reversal.tapes.by_key.values():
             arrays[tape.array] = nodes.Array(tape.array, tape.type, 1)
             if tape.where:
                 arrays[tape.where] = nodes.Array(tape.where, "i32", 1)
@@ -259,9 +259,10 @@ class _Writing:
             arrays += [(tape.where, "i32", tape.rank)] if tape.where in read and tape.rank else []
             depth = starts = None
             if formulas is not None and self.iterations is not None:
-                depth = self.names.reserve_shared(f"depth_{tape.key}"), formulas[tape.key]
+                depth = self.names.reserve_shared(f"depth_{tape.label}"), formulas[tape.key]
             else:
-                starts = self.names.reserve_shared(f"start_{tape.key}"), self.names.reserve_shared(f"count_{tape.key}")
+                start, count = (self.names.reserve_shared(f"{word}_{tape.label}") for word in ("start", "count"))
+                starts = start, count
             sizes.append(TapeSize(tuple(arrays), depth, starts))
         total = self.names.reserve_shared("iterations")
         plain = Reserve(tuple(sizes), ZERO, total, None)
