@@ -53,7 +53,8 @@ def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
         cotangent = cotangent.resolve_neg()
     if not cotangent.is_contiguous():
         return private(cotangent)
-    has_no_memory = cotangent.data_ptr() == 0  # one that torch knows to be zero; a copy has
+    # Torch's ZeroTensor, a cotangent that is known to be zero, has no memory to read; its clone has.
+    has_no_memory = cotangent.data_ptr() == 0
     return cotangent.clone() if is_spoiled or has_no_memory else cotangent
 
 

@@ -280,6 +280,7 @@ class PassWriter(PassText):
 
     def can_hold(self, step: Step) -> bool:
         """Whether a kernel keeps its arguments from launch to launch: on a GPU each launch has a context of its own."""
+        # What is held is one launch context. On a GPU the launch before may still read it, as launches return at once.
         return self.counts[step.launch] >= HELD_FROM and not is_split(step) and self.kind.device.type == "cpu"
 
     def launch_held(self, step: Step) -> None:

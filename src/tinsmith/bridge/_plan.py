@@ -45,7 +45,7 @@ class Plan:
         self._forward = Runner(lambda: layout, kind, paces)
         self._saved: dict[frozenset[str], tuple[tuple[int, ...], bool]] = {}
         self._backward: dict[Wish, Runner] = {}
-        self.prepared: dict[Any, Any] = {}  # kept by `_prepared.Stepping`
+        self.prepared: dict[Any, Any] = {}  # kept by `_prepared_passes.Stepping`
 
     def forward(self, inputs: Sequence[torch.Tensor], numbers: Numbers, scalars: Scalars) -> tuple[Any, ...]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
@@ -70,6 +70,9 @@ class Plan:
             self.reverse.check(active)
             read = self.reverse.reads(active & self.kind.floats)
             places = tuple(i for i, name in enumerate(self.names) if name in read)
+            # Compiled in the forward pass where it would be another kernel later, since a Python value may change, or
+            # where it may be refused: a stack that is too small crashes the process, so the call must raise before it
+            # runs.
             is_early = any(self.kind.case.fingerprints) or self.reverse.needs_stacks(active)
             saved = self._saved[active] = places, is_early
         return saved
@@ -98,6 +101,8 @@ class Plan:
         """Run the backward pass; from checkpoints where its tapes would be too long."""
         runner = self._backward_runner(active, given, numbers, scalars)
         result = runner.find(numbers, scalars)(saved, cotangents, numbers, scalars)
+        # An integer is the bytes of tapes that the run would take (`PassWriter`). It stopped before it launched
+        # anything that changes memory of the call, so it can be run again another way.
         if type(result) is not int:
             return result
         runner.longest_tape = max(runner.longest_tape, result)
@@ -115,7 +120,9 @@ class Plan:
     def _find_backward(self, wish: Wish) -> Runner:
         with COMPILING:
             if wish not in self._backward:
-                reverse, kind = self.reverse, self.kind  # no plan holds itself
+                # The function names no `self`: a plan that holds itself would keep its buffers until Python's garbage
+                # collector runs.
+                reverse, kind = self.reverse, self.kind
                 self._backward[wish] = Runner(lambda: reverse.backward(kind, wish), kind, self._paces)
             return self._backward[wish]
 
@@ -163,7 +170,8 @@ class Plan:
     ) -> Sequence[torch.Tensor | None]:
         """Gradients of the inputs, in their order; None for those that are not `active`."""
         moving = self._moving
-        if len(moving) < 2 or all([cotangents[number] is not None for number, _ in moving]):  # noqa: C419  # faster
+        # Nearly every call has a cotangent for each output. A list is faster than a generator here.
+        if len(moving) < 2 or all([cotangents[number] is not None for number, _ in moving]):  # noqa: C419
             return self._run_backward(saved, cotangents, active, None, numbers, scalars)
         given = frozenset([name for number, name in moving if cotangents[number] is not None])
         rows = []

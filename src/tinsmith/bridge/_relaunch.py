@@ -30,6 +30,8 @@ class Relaunch(Stage):
     """
 
     def __init__(self, first: Stage, names: Mapping[str, str]) -> None:
+        # A view of `first`, not a new stage: what that one compiles and learns later is in dictionaries which both
+        # share.
         vars(self).update(vars(first))
         self._first = first
         pairs = ((first.links.names.get(own, own), name) for own, name in names.items())

@@ -178,6 +178,7 @@ class Stage:
     def _ready(self, variant: Variant) -> Compiled | None:
         """What was compiled for a variant, where the engine has not been started anew since."""
         compiled = self._compiled.get(variant)
+        # After `ti.init()` or `ti.reset()` what an earlier runtime compiled points to freed memory.
         return compiled if compiled is not None and compiled.runtime is self.engine.runtime() else None
 
     def is_misread(self, variant: Variant, values: Mapping[str, Any]) -> bool:
@@ -268,6 +269,8 @@ class Stage:
     def tree(self, variant: Variant) -> ast.FunctionDef:
         """The kernel's source for a variant."""
         arrays = dict(variant.arrays)
+        # An engine's reverse kernel runs stores whose target has no adjoint once more, and would count statistics
+        # twice.
         idle = [n for n, a in arrays.items() if variant.adjoint and not a.has_gradient and self.roles[n].is_written]
         tree = annotate(drop_stores(self.source.tree, idle), self.annotations(arrays))
         ranks = {name: array.rank for name, array in arrays.items()}

@@ -113,4 +113,5 @@ def _write_function(kind: Kind, results: Iterable[str], names: Mapping[str, Any]
     ]
     known = dict(names)
     exec(compile("\n".join(lines), f"<threads of {kind.signature.op}>", "exec"), known)
-    return known.pop("work_out")  # a function in its own globals is let go by the collector alone
+    # Taken out of its own globals, or the cycle would keep it alive until the garbage collector runs.
+    return known.pop("work_out")

@@ -95,6 +95,7 @@ class FieldTree:
     def live_as_long_as(self, user: object) -> None:
         """Free the fields when `user` is gone, unless the engine was started anew: then they are gone already."""
         finalizer = weakref.finalize(user, _free, self._engine, self._engine.runtime(), self._tree)
+        # At the end of the process the engine frees its fields itself, perhaps before this would run.
         finalizer.atexit = False
 
 

@@ -117,6 +117,7 @@ class GeneratedKernel:
         function, text = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
         # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
         is_aliased = is_swept(self.kernel.body)
+        # Equal text is an equal kernel, unless it names fields: those are objects that two texts may call alike.
         key = None if fields else (engine.name, engine.options(), is_aliased, text)
         known = None if key is None else _COMPILED.get(key)
         if known is not None and known.runtime is engine.runtime():

@@ -220,6 +220,7 @@ class Operator:
             words = f"the gradient of op `{core.signature.op}` reads `{lost[0]}`, which the compiled graph did not keep"
             remedy = "A Python value that the kernel uses changed since: compile again, after torch.compiler.reset()."
             raise GradientError(refusal(words, remedy=remedy))
+        # A compiled graph may hand over tensors in another memory order. Kernels get addresses.
         values = {name: saved[name].contiguous() for name in needed}
         device = next(iter(cotangents.values())).device
         ready = {name: one.contiguous() for name, one in cotangents.items()}

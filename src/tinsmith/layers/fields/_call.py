@@ -59,18 +59,20 @@ def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.T
     versions = tuple([launch.versions for launch in launches])
     call = Call(program, launches, fingerprints, program.habits.saves, program.foresee(launches), versions)
     if is_plain():
-        results = _lean(call, *memory)
+        results = _call_eagerly(call, *memory)
         return results if isinstance(results, tuple) else (results,)
     return _Forward.apply(call, *memory)[: len(program.roles.outputs)]
 
 
-class _Lean(FieldFunction):
+class _EagerFunction(FieldFunction):
     """A call in plain eager mode, where nothing but autograd itself is active."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *memory: torch.Tensor) -> Any:
         program = call.program
         outputs, kept = program.forward(plain(memory), call.launches, call.fingerprints, saves=call.saves)
+        # A field that did not change since the last call is saved as the same tensor, so that a loop does not keep
+        # copies.
         kept = program.reuse_unchanged(kept)
         ctx.call, ctx.layer, ctx.number, ctx.settings = call, program.layer, program.calls, program.settings
         if call.saves:
@@ -84,7 +86,7 @@ class _Lean(FieldFunction):
         return _pull_back(ctx, cotangents)
 
 
-_lean = plain_apply(_Lean)
+_call_eagerly = plain_apply(_EagerFunction)
 
 
 def _pull_back(ctx: Any, cotangents: Sequence[torch.Tensor]) -> tuple[Any, ...]:

@@ -44,6 +44,8 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     for group in optimizer.param_groups:
         for parameter in group["params"]:
             reference, layer = _LAYERS.get(id(parameter), (None, None))
+            # Python gives the `id` of a parameter that is gone to a new object, so the parameter itself is compared
+            # too.
             owner = layer() if layer is not None and reference is not None and reference() is parameter else None
             if owner is not None:
                 layers[id(owner)] = owner
