@@ -261,8 +261,8 @@ class _Writing:
             if formulas is not None and self.iterations is not None:
                 depth = self.names.reserve_shared(f"depth_{tape.label}"), formulas[tape.key]
             else:
-                start, count = (self.names.reserve_shared(f"{word}_{tape.label}") for word in ("start", "count"))
-                starts = start, count
+                begin, need = (self.names.reserve_shared(f"{word}_{tape.label}") for word in ("start", "count"))
+                starts = begin, need
             sizes.append(TapeSize(tuple(arrays), depth, starts))
         total = self.names.reserve_shared("iterations")
         plain = Reserve(tuple(sizes), ZERO, total, None)
