@@ -128,7 +128,7 @@ def transforms_in_graph() -> Transforms:
 
 
 class SingleLevelFunction(torch.autograd.function._SingleLevelFunction):
-    """An autograd Function that is one level's gradient of an operator. Apply it inside `single_level`.
+    """An autograd Function that is one level's gradient of an operator. Apply it by `apply_at_one_level`.
 
     An operator meets the levels of `torch.func` one by one, innermost first, each time at its autograd
     key. A public Function refuses to be applied there, since it would go through all levels by itself,

@@ -23,7 +23,8 @@ def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple
     """
     text, path = _register_source(tree, label)
     scope = dict(namespace)
-    exec(compile(text, path, "exec", dont_inherit=True), scope)  # annotations are values to an engine: no __future__
+    # Not this file's `from __future__ import annotations`: engines read annotations as values.
+    exec(compile(text, path, "exec", dont_inherit=True), scope)
     return scope[tree.name], text
 
 
@@ -70,5 +71,6 @@ def _register_source(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
     text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     path = f"<tinsmith {label} {digest}>"
+    # Without a time of change (None), `linecache.checkcache` keeps the entry though there is no such file.
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
     return text, path

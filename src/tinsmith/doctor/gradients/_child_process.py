@@ -56,7 +56,8 @@ def pull_back_in_child(
 
 def _fork_quietly() -> int:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # of threads, from Python 3.12 on: none of them is needed
+        # Python 3.12 warns of a fork with threads. The child uses none of the parent's: its engine is started anew.
+        warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 

@@ -53,7 +53,7 @@ class State:
     """Everything that grows while a kernel is lowered.
 
     Beside a call that changes memory, what an expression reads is read where the statement uses it, after the call.
-    So a choice of which one side alone may be evaluated is left in the expression until then (`deferred`).
+    So a choice of which one side alone may be evaluated is left in the expression until then (`defer`).
 
     Attributes:
         body: the statements of the innermost block.

@@ -54,6 +54,8 @@ class _Scoping:
                 if name in seen or counts[name] < 2:
                     continue
                 seen |= {name}
+                # Engines scope a local to the block of its first assignment, as C does; Python has no blocks, so a
+                # local that is read outside is declared before.
                 if name not in walk.find_assigned(one) or isinstance(one, nodes.For):
                     declared.append(nodes.Assign(name, _zero(self.kinds[name])))
             inside = seen.union(walk.find_assigned(one))

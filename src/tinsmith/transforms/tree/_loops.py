@@ -125,7 +125,7 @@ def serialize_loops(tree: ast.FunctionDef) -> ast.FunctionDef:
     gradients that are generated. An engine's own reverse mode is given the loops as the user wrote them: it reverses
     a serial outermost loop in another way than a parallel one.
 
-    Engines do not serialise loops over an array or a field, and complain of each: `ranged` comes
+    Engines do not serialise loops over an array or a field, and complain of each: `loop_over_ranges` comes
     before, and leaves only those over a single element, and over fields that are sparse.
     """
     twin = copy_node(tree)
