@@ -9,10 +9,10 @@ import torch
 
 from tinsmith.engines import NAMES, Language, Parameter, array_text, of_kernel
 from tinsmith.source import build, read
-from tinsmith.source.ir import Lowered, lower, nodes, print_kernel, types
+from tinsmith.source.ir import LoweredKernel, lower, nodes, print_kernel, types
 
 
-def lowered(kernel: Any, *arguments: Any) -> Lowered:
+def lowered(kernel: Any, *arguments: Any) -> LoweredKernel:
     """A kernel as IR, for these arguments."""
     engine = of_kernel(kernel)
     arrays, scalars, templates = {}, {}, {}
@@ -47,7 +47,7 @@ def text(kernel: Any, *arguments: Any) -> str:
     return ast.unparse(_tree(kernel, lowered(kernel, *arguments), arguments))
 
 
-def _tree(kernel: Any, lowering: Lowered, arguments: tuple[Any, ...]) -> ast.FunctionDef:
+def _tree(kernel: Any, lowering: LoweredKernel, arguments: tuple[Any, ...]) -> ast.FunctionDef:
     annotations = {}
     for parameter, value in zip(of_kernel(kernel).parameters(kernel), arguments, strict=True):
         array = lowering.kernel.arrays.get(parameter.name)

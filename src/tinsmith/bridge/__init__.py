@@ -1,7 +1,7 @@
 """The bridge: from a spec and a kernel to an ordinary, differentiable torch operation."""
 
 from ._adjoint_source import adjoint_source, declared_spec
-from ._binding import Bound
+from ._binding import BoundArguments
 from ._cache import Cache
 from ._examination import Examinable, Examination, Origin
 from ._examples import example_inputs
@@ -37,7 +37,7 @@ from ._tracing import (
     transforms_in_graph,
 )
 from ._transfer import Copy, ManagedLoads, Transfer
-from ._watch import Noted, current_watch, note_values, show_call, watch_calls
+from ._watch import Note, current_watch, note_values, show_call, watch_calls
 from .backward import RACE, refuse_race
 from .operators import define_operator, is_distributed
 
@@ -45,7 +45,7 @@ __all__ = [
     "Adjoint",
     "Answer",
     "Backward",
-    "Bound",
+    "BoundArguments",
     "Cache",
     "Copy",
     "Cotangents",
@@ -57,7 +57,7 @@ __all__ = [
     "Links",
     "ManagedLoads",
     "NotPrepared",
-    "Noted",
+    "Note",
     "Op",
     "OpOptions",
     "Origin",

@@ -20,7 +20,7 @@ _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, tor
 _SUPPORTED = (*FLOATS, torch.bfloat16, *_INTEGERS, torch.bool)
 
 
-class Bound(NamedTuple):
+class BoundArguments(NamedTuple):
     """A call's arguments by kind.
 
     Attributes:
@@ -34,12 +34,12 @@ class Bound(NamedTuple):
     sizes: Mapping[str, int]
     of_numpy: tuple[int, ...] = ()
 
-    def with_tensors(self, tensors: tuple[Any, ...]) -> Bound:
+    def with_tensors(self, tensors: tuple[Any, ...]) -> BoundArguments:
         """The same with other tensors. Not by `_replace`, which torch 2.6's compiler cannot read."""
-        return Bound(tensors, self.scalars, self.templates, self.sizes)
+        return BoundArguments(tensors, self.scalars, self.templates, self.sizes)
 
 
-def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> Bound:
+def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> BoundArguments:
     """Sort a call's arguments. Raises ArgumentError for too many, too few, doubled or unknown ones."""
     order = signature.order
     if len(arguments) > len(order):
@@ -60,7 +60,7 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
             raise unexpected_keyword(signature.spec, name, order, signature.op)
     if len(values) < len(order):
         raise ArgumentError(_missing(signature, [name for name in order if name not in values]))
-    return Bound(
+    return BoundArguments(
         tuple([values[name] for name in signature.arrays]),
         {name: checked_scalar(signature, name, values[name]) for name in signature.scalars},
         {name: _checked_template(signature, name, values[name]) for name in signature.templates},
@@ -275,7 +275,7 @@ def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-def autocast(signature: Signature, bound: Bound) -> Bound:
+def autocast(signature: Signature, bound: BoundArguments) -> BoundArguments:
     """Under autocast an op runs in float32, as torch's `custom_fwd(cast_inputs=torch.float32)` has it.
 
     What takes nothing but half precision is left alone: it is computed in single in any case.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from .._errors import ShapeError, refusal
-from ..source.ir import Lowered, nodes
+from ..source.ir import LoweredKernel, nodes
 from ..spec import Numbers, Sizing, Symbol
 from ..transforms.adjoint import evaluate
 
@@ -19,7 +19,7 @@ LARGEST = 2**31 - 1
 """Numbers of one array: engines count elements in 32 bits."""
 
 
-def add_block_memory(sizing: Sizing, kernels: Sequence[Lowered], op: str) -> Sizing:
+def add_block_memory(sizing: Sizing, kernels: Sequence[LoweredKernel], op: str) -> Sizing:
     """The sizing of a call, with the memory of blocks that its kernels need.
 
     Args:
@@ -61,7 +61,7 @@ def add_block_memory(sizing: Sizing, kernels: Sequence[Lowered], op: str) -> Siz
 
 
 def _sizes(
-    kernels: Sequence[Lowered],
+    kernels: Sequence[LoweredKernel],
     arrays: Mapping[str, nodes.Array],
     shapes: Mapping[str, Sequence[int]],
     scalars: Mapping[str, Any],

@@ -11,7 +11,7 @@ from .._config import config
 from .._errors import DeviceError, DtypeError, refusal
 from .._lazy import lazy
 from ..engines import COMPILING, HALVES
-from ..source.ir import Lowered, NotCovered
+from ..source.ir import LoweredKernel, NotCovered
 from ..spec import Sizing, fixed_sizing, sizing, solve
 from ..transforms.adjoint import Copy
 from ._block_memory import add_block_memory
@@ -237,7 +237,7 @@ class Core:
         """The call that derivatives of a call are those of, and its inputs that the forward pass `made`."""
         return call, ()
 
-    def kernels(self, case: Specialization) -> list[Lowered]:
+    def kernels(self, case: Specialization) -> list[LoweredKernel]:
         """The kernels as IR, for a kind of call. Raises NotCovered."""
         return lower_stages(case)
 

@@ -15,7 +15,7 @@ import torch
 
 from ..spec import Numbers
 from ._batches import backward_over_batch
-from ._binding import Bound
+from ._binding import BoundArguments
 from ._call import BackwardCall, Call
 from ._gradients import no_forward_mode, saved_names
 from ._route import Route
@@ -28,7 +28,7 @@ class EagerFunction(torch.autograd.Function):
     """A call in plain eager mode."""
 
     @staticmethod
-    def forward(ctx: Any, route: Route, numbers: Numbers, others: Bound, *inputs: torch.Tensor) -> Any:
+    def forward(ctx: Any, route: Route, numbers: Numbers, others: BoundArguments, *inputs: torch.Tensor) -> Any:
         plan = route.plan
         active, scalars = route.active, others.scalars
         places, is_early = plan.get_saved(active)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import torch
 
 from ..linter import Finding
-from ..source.ir import Lowered
+from ..source.ir import LoweredKernel
 from ._oracle import Cotangents, Observer, by_output, check_shapes
 
 Tensors = Mapping[str, torch.Tensor]
@@ -82,7 +82,7 @@ class Examination(ABC):
 
     @property
     @abstractmethod
-    def kernels(self) -> list[Lowered]:
+    def kernels(self) -> list[LoweredKernel]:
         """The kernels as IR, in order, without batch dims; random numbers are statements."""
 
     @property

@@ -15,12 +15,12 @@ from ..transforms import batch_kernel, flat, has_elements_at_top, serialize_kern
 from ._compile_errors import reverse_remedy, telling
 
 if TYPE_CHECKING:
-    from ..source.ir import Lowered
+    from ..source.ir import LoweredKernel
     from ._stage import Stage
     from ._variant import Variant
 
 
-def lowered_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what: str, remedy: str) -> Lowered:
+def lowered_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what: str, remedy: str) -> LoweredKernel:
     """A kernel as IR that can be compiled.
 
     Raises KernelError where there is none: `what` says for which purpose ("op `f` cannot check its bounds"), and

@@ -19,7 +19,7 @@ from .._errors import ArgumentError, GradientError, refusal
 from ..engines import ArrayArgument, Compiled, Engine, of_kernel
 from ..spec import Spec
 from ._baked_values import FieldUse, changed_between
-from ._binding import Bound, bind
+from ._binding import BoundArguments, bind
 from ._elements import check_element
 from ._signature import Signature
 from ._stage import Stage
@@ -51,44 +51,50 @@ class Launcher:
         self.signature = _signature(layer, self.stage)
         self._ready: dict[Any, Ready] = {}
 
-    def bind_arguments(self, arguments: Sequence[Any]) -> Bound:
+    def bind_arguments(self, arguments: Sequence[Any]) -> BoundArguments:
         """A launch's arguments, checked. Raises ArgumentError."""
         bound = bind(self.signature, arguments, {})
         pairs = zip(self.signature.arrays, bound.tensors, strict=True)
         of_numpy = tuple(place for place, value in enumerate(bound.tensors) if isinstance(value, np.ndarray))
         return bound._replace(tensors=tuple(self._array(name, value) for name, value in pairs), of_numpy=of_numpy)
 
-    def fields(self, bound: Bound) -> list[FieldUse]:
+    def fields(self, bound: BoundArguments) -> list[FieldUse]:
         """Every field that a launch with these arguments uses."""
         self.stage.baked_values.survey(self.stage.templates(bound.templates))
         return self.stage.baked_values.field_uses()
 
-    def gradients(self, bound: Bound) -> tuple[frozenset[str], tuple[str, str] | None]:
+    def gradients(self, bound: BoundArguments) -> tuple[frozenset[str], tuple[str, str] | None]:
         """Gradients that the kernel stores to, `x.grad`; and one that it uses otherwise, with the place."""
         survey = self.stage.baked_values.survey(self.stage.templates(bound.templates))
         return survey.gradients, survey.gradient_use
 
-    def versions(self, bound: Bound) -> tuple[Any, ...]:
+    def versions(self, bound: BoundArguments) -> tuple[Any, ...]:
         """What tells each array from itself after a change: how often it was changed, or a digest of its contents."""
         versions: list[Any] = [tensor._version for tensor in bound.tensors]
         for place in bound.of_numpy:
             versions[place] = hashlib.blake2b(bound.tensors[place].numpy()).digest()
         return tuple(versions)
 
-    def check_unchanged(self, bound: Bound, versions: Sequence[Any]) -> None:
+    def check_unchanged(self, bound: BoundArguments, versions: Sequence[Any]) -> None:
         """Refuse a backward pass that would read other arrays than the forward pass."""
         for name, now, then in zip(self.signature.arrays, self.versions(bound), versions, strict=True):
             if now != then:
                 words = f"array `{name}` of `{self.signature.op}` changed between forward and backward pass"
                 raise GradientError(refusal(words, remedy="Change it after the backward pass, or pass a copy."))
 
-    def fingerprint(self, bound: Bound) -> tuple[Any, ...]:
+    def fingerprint(self, bound: BoundArguments) -> tuple[Any, ...]:
         """What a launch bakes in now: Python values. The fields that it names were settled when it was registered."""
         is_steady = not (self.signature.templates or self.stage.baked_values.bakes_numbers)
         return () if is_steady else self.stage.baked_values.fingerprint(bound.templates)
 
     def launch(
-        self, bound: Bound, fingerprint: tuple[Any, ...], *, adjoint: bool, is_serial: bool = False, stack: int = 0
+        self,
+        bound: BoundArguments,
+        fingerprint: tuple[Any, ...],
+        *,
+        adjoint: bool,
+        is_serial: bool = False,
+        stack: int = 0,
     ) -> None:
         """Run the kernel, or its reverse, which reads and adds to the gradient fields.
 
@@ -110,7 +116,7 @@ class Launcher:
         scalars = [(setter, slot, bound.scalars[name]) for setter, slot, name in ready.scalars]
         ready.compiled.launch(self._entries(ready.compiled, bound) if bound.tensors else (), scalars)
 
-    def _compile_variant(self, bound: Bound, key: tuple[Any, ...]) -> Ready:
+    def _compile_variant(self, bound: BoundArguments, key: tuple[Any, ...]) -> Ready:
         adjoint, is_serial, stack, _, fingerprint = key
         if fingerprint != self.fingerprint(bound):
             raise changed_between(self.signature.op)
@@ -121,7 +127,7 @@ class Launcher:
         ready = self._ready[key] = Ready(compiled, scalars)
         return ready
 
-    def variant(self, bound: Bound, stage: Stage) -> Variant:
+    def variant(self, bound: BoundArguments, stage: Stage) -> Variant:
         """What a stage of this kernel is lowered and compiled for with these arguments, forward and in parallel."""
         return Variant(self._types(bound), fingerprint=stage.baked_values.fingerprint(bound.templates))
 
@@ -146,14 +152,14 @@ class Launcher:
             raise ArgumentError(refusal(words, rows, remedy))
         return tensor
 
-    def _types(self, bound: Bound) -> tuple[tuple[str, ArrayType], ...]:
+    def _types(self, bound: BoundArguments) -> tuple[tuple[str, ArrayType], ...]:
         types = []
         for name, tensor in zip(self.signature.arrays, bound.tensors, strict=True):
             element = self.stage.parameters[name].element
             types.append((name, ArrayType(tensor.dtype, tensor.dim() - len(element), element)))
         return tuple(types)
 
-    def _entries(self, compiled: Compiled, bound: Bound) -> list[ArrayArgument]:
+    def _entries(self, compiled: Compiled, bound: BoundArguments) -> list[ArrayArgument]:
         entries: list[ArrayArgument] = []
         for name, tensor in zip(self.signature.arrays, bound.tensors, strict=True):
             rank = tensor.dim() - (0 if compiled.is_flat else len(self.stage.parameters[name].element))

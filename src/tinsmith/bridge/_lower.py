@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .._errors import KernelError, refusal
-from ..source.ir import Lowered, NotCovered
+from ..source.ir import LoweredKernel, NotCovered
 from ..transforms import Names, rename_arrays
 from ._specialization import Specialization
 from ._stage import Stage
 
 
-def lower_stages(case: Specialization) -> list[Lowered]:
+def lower_stages(case: Specialization) -> list[LoweredKernel]:
     """The kernels of an op as IR, in order. Raises NotCovered."""
     stages = case.signature.stages
     pairs = zip(stages, case.variants, strict=True)
@@ -20,7 +20,9 @@ def lower_stages(case: Specialization) -> list[Lowered]:
     return _with_memory_apart(case, [stage.first for stage in stages], kernels)
 
 
-def _with_memory_apart(case: Specialization, stages: Sequence[Stage], kernels: list[Lowered]) -> list[Lowered]:
+def _with_memory_apart(
+    case: Specialization, stages: Sequence[Stage], kernels: list[LoweredKernel]
+) -> list[LoweredKernel]:
     """Kernels of which no two have memory of blocks by one name: arrays of one name are one array.
 
     `stages` are those that they come from; launches of one have its memory.
@@ -34,28 +36,29 @@ def _with_memory_apart(case: Specialization, stages: Sequence[Stage], kernels: l
         if stage not in moved:
             moved[stage] = {name: names.fresh(name) for name in kernel.block_memory}
     return [
-        Lowered(rename_arrays(one, moved[stage]), fields) for stage, (one, fields) in zip(stages, kernels, strict=True)
+        LoweredKernel(rename_arrays(one, moved[stage]), fields)
+        for stage, (one, fields) in zip(stages, kernels, strict=True)
     ]
 
 
 @dataclass(frozen=True)
-class Launched:
+class KernelLaunches:
     """An op's kernels as IR, each once, and for each launch the number of its kernel."""
 
-    kernels: Sequence[Lowered]
+    kernels: Sequence[LoweredKernel]
     launches: Sequence[int]
 
 
-def lower_launches(case: Specialization) -> Launched:
+def lower_launches(case: Specialization) -> KernelLaunches:
     """The kernels of an op, each lowered once: arguments are named as in its first launch. Raises NotCovered."""
     stages = case.signature.stages
     places = {stage: place for place, stage in enumerate(case.signature.firsts)}
     variants = {stage: variant for stage, variant in zip(stages, case.variants, strict=True) if stage is stage.first}
     kernels = [stage.lower_variant(variants[stage], case.templates) for stage in places]
-    return Launched(_with_memory_apart(case, [*places], kernels), [places[stage.first] for stage in stages])
+    return KernelLaunches(_with_memory_apart(case, [*places], kernels), [places[stage.first] for stage in stages])
 
 
-def require_lowered(case: Specialization) -> list[Lowered]:
+def require_lowered(case: Specialization) -> list[LoweredKernel]:
     """The same for who cannot do without.
 
     Raises:

@@ -13,13 +13,13 @@ from typing import Any
 from ..engines import Language
 from ..source import Source, build
 from ..source.ir import nodes, print_kernel, types, walk
-from ._binding import Bound
+from ._binding import BoundArguments
 from ._launcher import Launcher
 from ._links import Links
 from ._stage import Stage
 
 
-def name_fields(launcher: Launcher, bound: Bound, gradients: frozenset[str]) -> Launcher:
+def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[str]) -> Launcher:
     """The kernel of a launch as one that names each of its fields, for arrays in their places.
 
     Python values and templates are written into it as they are now. It is never launched on the fields themselves.

@@ -17,7 +17,7 @@ from ..engines import of_kernel
 from ..linter import Finding, lint_kernels
 from ..spec import Numbers, Spec, parse
 from ._baked_values import FieldUse
-from ._binding import Bound, autocast, bind, check_tensors, checked_scalar
+from ._binding import BoundArguments, autocast, bind, check_tensors, checked_scalar
 from ._buffers import in_order
 from ._eager import make_eager_function
 from ._examples import register_example
@@ -37,7 +37,7 @@ from .derived import SeededCore, has_draws
 from .operators import call_distributed, is_distributed
 
 _NOTHING: Mapping[str, Any] = {}
-_NO_OTHERS = Bound((), _NOTHING, _NOTHING, _NOTHING)
+_NO_OTHERS = BoundArguments((), _NOTHING, _NOTHING, _NOTHING)
 _DEFAULTS = OpOptions()
 
 
@@ -197,39 +197,39 @@ class Op(Generic[Result]):
 
         def call(tensors: Mapping[str, torch.Tensor]) -> Sequence[torch.Tensor]:
             given = tuple([tensors[name] for name in self._signature.arrays])
-            return self._outputs(Bound(given, scalars, _NOTHING, _NOTHING))
+            return self._outputs(BoundArguments(given, scalars, _NOTHING, _NOTHING))
 
         return call
 
-    def _run_traced(self, bound: Bound) -> Sequence[torch.Tensor]:
+    def _run_traced(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
         """A call that a compiler reads instead of running it."""
         self._core.settle()
         bound = autocast(self._core.signature, bound)
         check_tensors(self._core.signature, bound.tensors)
         return self._dispatch(bound)
 
-    def _dispatch(self, bound: Bound) -> Sequence[torch.Tensor]:
+    def _dispatch(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
         """A call by the op's torch operator; by each process on its part, where processes share its tensors."""
         if is_distributed(bound.tensors):
             return call_distributed(self._core, bound, self._run_part)
         return self._core.operators.call(self._core, bound)
 
-    def _run_part(self, bound: Bound) -> Sequence[torch.Tensor]:
+    def _run_part(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
         return self._dispatch(bound) if is_tracing() else self._outputs(bound)
 
-    def _bind(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Bound:
+    def _bind(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> BoundArguments:
         if self._structs:
             bound = bind(self._signature, (), self._structs.take_apart(arguments, named))
         elif named or not self._takes_tensors_only or len(arguments) != self._count:
             bound = bind(self._signature, arguments, named)
         else:
-            bound = Bound(arguments, _NOTHING, _NOTHING, _NOTHING)
+            bound = BoundArguments(arguments, _NOTHING, _NOTHING, _NOTHING)
         if self._seeded is None:
             return bound
         check_tensors(self._signature, bound.tensors)
         return self._seeded.with_seed(bound)
 
-    def _outputs(self, bound: Bound) -> Sequence[torch.Tensor]:
+    def _outputs(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
         is_special = not is_plain()
         if is_special:
             self._refuse_jit_trace()
@@ -243,7 +243,7 @@ class Op(Generic[Result]):
         form = checked_form(self._core, bound)
         return form.finish(self._run(route, form.call.numbers, bound.with_tensors(tuple(form.prepare(bound.tensors)))))
 
-    def _run(self, route: Route, numbers: Numbers, bound: Bound) -> Sequence[torch.Tensor]:
+    def _run(self, route: Route, numbers: Numbers, bound: BoundArguments) -> Sequence[torch.Tensor]:
         tensors = bound.tensors if route.is_ordered else in_order(bound.tensors)
         if route.active and torch.is_grad_enabled():
             made: Any = self._eager(route, numbers, bound.with_tensors(()), *tensors)

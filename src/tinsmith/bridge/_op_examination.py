@@ -12,8 +12,8 @@ from .._errors import ArgumentError, TinsmithError, refusal
 from .._lazy import lazy
 from ..engines import Language
 from ..linter import Finding
-from ..source.ir import Lowered, NotCovered
-from ._binding import Bound
+from ..source.ir import LoweredKernel, NotCovered
+from ._binding import BoundArguments
 from ._examination import Examinable, Examination, Origin, Tensors
 from ._lower import lower_stages
 from ._op import Op
@@ -33,7 +33,7 @@ class OpExamination(Examination):
     """
 
     op: Op
-    bound: Bound
+    bound: BoundArguments
     form: Form
     kind: Literal["op", "layer"] = "op"
 
@@ -46,15 +46,15 @@ class OpExamination(Examination):
         return self.form.call.core.signature.stages[0].module_name
 
     @property
-    def kernels(self) -> list[Lowered]:
+    def kernels(self) -> list[LoweredKernel]:
         return self._plain_kernels
 
     @lazy
-    def _plain_kernels(self) -> list[Lowered]:
+    def _plain_kernels(self) -> list[LoweredKernel]:
         return lower_stages(self._case)
 
     @lazy
-    def seeded_kernels(self) -> list[Lowered]:
+    def seeded_kernels(self) -> list[LoweredKernel]:
         """The same, but random numbers follow from the seed that the call drew. Raises NotCovered."""
         return self.form.call.core.kernels(self._case)
 

@@ -15,9 +15,9 @@ import torch
 from .._errors import ArgumentError, ShapeError, refusal
 from ..engines import DTYPES
 from ..source.interpreter import Recorder, Watch, interpret
-from ..source.ir import Lowered, nodes
+from ..source.ir import LoweredKernel, nodes
 from ..transforms.adjoint import evaluate
-from ._binding import Bound
+from ._binding import BoundArguments
 from ._call import Call
 from ._lower import require_lowered
 from ._op import Op
@@ -105,7 +105,7 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
     return Answer({name: tensor.detach() for name, tensor in outputs.items()}, gradients)
 
 
-def bind_call(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Bound, Form]:
+def bind_call(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[BoundArguments, Form]:
     """A call's arguments by kind, and the form in which it is run. Raises what a call would."""
     bound = op._bind(inputs, dict(named))
     op._routes.find(bound)
@@ -113,12 +113,12 @@ def bind_call(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tupl
 
 
 def interpret_call(
-    bound: Bound,
+    bound: BoundArguments,
     form: Form,
     leaves: Mapping[str, Any],
     *,
     faithful: bool = False,
-    kernels: Sequence[Lowered] | None = None,
+    kernels: Sequence[LoweredKernel] | None = None,
     observer: Observer | None = None,
 ) -> _Tensors:
     """Outputs by name, connected in torch's autograd with `leaves`, which stand for inputs and scalars of their name.
@@ -150,7 +150,7 @@ class _Run:
         call: Call,
         scalars: Mapping[str, Any],
         faithful: bool,
-        kernels: Sequence[Lowered] | None,
+        kernels: Sequence[LoweredKernel] | None,
         observer: Observer | None,
     ) -> None:
         signature = call.core.signature
@@ -202,7 +202,7 @@ def _stack_samples(samples: list[torch.Tensor], run: _Run, name: str) -> torch.T
     return torch.stack(samples) if samples else torch.zeros(0, *run.made[name].shape, dtype=run.made[name].dtype)
 
 
-def _place_outputs(outputs: _Tensors, bound: Bound, form: Form, faithful: bool) -> _Tensors:
+def _place_outputs(outputs: _Tensors, bound: BoundArguments, form: Form, faithful: bool) -> _Tensors:
     """Outputs with the batch dims that the call had, on the device that it was on."""
     device = form.call.core.device(bound.tensors)
     inner = 0 if form.call.batch is None else 1
@@ -216,7 +216,7 @@ def _scalar(value: Any, element: tuple[int, ...]) -> Any:
     return torch.as_tensor(value).reshape(element) if element else value
 
 
-def leaves_of(bound: Bound, form: Form) -> _Tensors:
+def leaves_of(bound: BoundArguments, form: Form) -> _Tensors:
     """Floating inputs and scalars in float64, as new leaves of torch's autograd."""
     signature = form.call.core.signature
     values = {n: t for n, t in zip(signature.arrays, bound.tensors, strict=True) if t.is_floating_point()}

@@ -14,7 +14,7 @@ import torch
 from ..engines import HeldLaunch, Launch, hold
 from ..spec import Numbers
 from ..transforms.adjoint import Copy
-from ._binding import Bound
+from ._binding import BoundArguments
 from ._executor import PassWriter, is_split
 from ._kind import Kind
 from ._layout import Cotangent, Given, Layout, Make, Result, Saved, Tapes
@@ -266,7 +266,7 @@ def prepare_stepping(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, 
     is_special = op._seeded is not None or op._updates is not None or bool(op._structs) or core.signature.uses_blocks
     if is_special or not is_plain():
         return None
-    bound: Bound = op._bind(tuple(arguments), dict(named))
+    bound: BoundArguments = op._bind(tuple(arguments), dict(named))
     route = op._routes.find(bound)
     if not route.is_direct or core.has_state or route.device.type != "cpu":
         return None

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._config import config
 from ..engines import Compiled, of_kernel
-from ..source.ir import Lowered, nodes, walk
+from ..source.ir import LoweredKernel, nodes, walk
 from ..spec import Spec
 from ._linked_kernel import NO_NAMES
 from ._links import Links
@@ -53,14 +53,14 @@ class Relaunch(Stage):
     def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
         return self._first.batch_refusal(variant, values)
 
-    def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> Lowered:
+    def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> LoweredKernel:
         """The kernel as IR, its arguments named as they are in the op. Raises NotCovered."""
         kernel, fields = self._first.lower_variant(variant, values, in_blocks=in_blocks)
         # Statements of its own in any case: an op's kernels are distinguished by their stores.
         arguments = {self._renamed.get(name, name): kind for name, kind in kernel.arguments.items()}
         body = tuple(walk.transform(one, self._rename) for one in kernel.body)
         memory = {name: tuple(map(self._rename, sizes)) for name, sizes in kernel.block_memory.items()}
-        return Lowered(replace(kernel, arguments=arguments, body=body, block_memory=memory), fields)
+        return LoweredKernel(replace(kernel, arguments=arguments, body=body, block_memory=memory), fields)
 
     def _rename(self, expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Argument):

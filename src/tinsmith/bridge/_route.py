@@ -16,7 +16,7 @@ import torch
 from .._lazy import lazy
 from ..engines import HALVES
 from ..spec import Numbers, solve
-from ._binding import Bound, check_tensors
+from ._binding import BoundArguments, check_tensors
 from ._cache import Cache
 from ._call import Call
 from ._core import Core
@@ -59,7 +59,7 @@ class Conversion(NamedTuple):
         """Whether none is needed after."""
         return not (any(self.halves) or self.lead > 1)
 
-    def form(self, core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]]) -> Form | None:
+    def form(self, core: Core, bound: BoundArguments, shapes: Sequence[tuple[int, ...]]) -> Form | None:
         """The form of a call of this kind; None where sizes do not fit."""
         count, names = self.lead, core.signature.arrays
         pairs = list(zip(names, shapes, strict=True))
@@ -120,7 +120,9 @@ def as_it_is(call: Call) -> Form:
     return Form(ready, Conversion(casts, dtypes, 0, call.batched, ()), ())
 
 
-def form_of(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]) -> Form:
+def form_of(
+    core: Core, bound: BoundArguments, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]
+) -> Form:
     """The form of a call whose tensors have these shapes and dtypes. Raises for what does not fit the spec."""
     if is_tracing():
         return _first_form(core, bound, shapes, dtypes)
@@ -133,7 +135,9 @@ def form_of(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes:
     return form
 
 
-def _first_form(core: Core, bound: Bound, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]) -> Form:
+def _first_form(
+    core: Core, bound: BoundArguments, shapes: Sequence[tuple[int, ...]], dtypes: Sequence[torch.dtype]
+) -> Form:
     signature = core.signature
     names = signature.arrays
     values = signature.size_values(bound.scalars, bound.sizes)
@@ -202,15 +206,15 @@ class Route:
         """The numbers of a call's sizes, from its tensors' shapes and from values by name; None where these misfit."""
         return self.plan.kind.sizing.solve
 
-    def numbers(self, bound: Bound) -> Numbers:
+    def numbers(self, bound: BoundArguments) -> Numbers:
         """The numbers of a call's sizes. Raises where these misfit."""
         solution = self.solve([one.shape for one in bound.tensors], self._values(bound))
         return checked_form(self.core, bound).call.numbers if solution is None else solution
 
-    def _values(self, bound: Bound) -> dict[str, Any]:
+    def _values(self, bound: BoundArguments) -> dict[str, Any]:
         return self.core.signature.size_values(bound.scalars, bound.sizes)
 
-    def call(self, numbers: Numbers, others: Bound) -> Call:
+    def call(self, numbers: Numbers, others: BoundArguments) -> Call:
         """A call with these sizes; `others` are its arguments but tensors."""
         first, kind = self._first, self.plan.kind
         names, sizing = self.core.signature.arrays, kind.sizing
@@ -249,7 +253,7 @@ class Routes:
         self.is_simple = False
         self.get = self._known.get
 
-    def find(self, bound: Bound) -> Route:
+    def find(self, bound: BoundArguments) -> Route:
         """The route of a call; a new one where it has none."""
         tensors = key_of(bound.tensors)
         if tensors is None:
@@ -262,7 +266,7 @@ class Routes:
             self._known.keep(self._key(tensors, bound), known)
         return known
 
-    def _key(self, tensors: tuple[Any, ...], bound: Bound) -> tuple[Any, ...]:
+    def _key(self, tensors: tuple[Any, ...], bound: BoundArguments) -> tuple[Any, ...]:
         """What a route depends on."""
         if self.is_simple:
             return tensors
@@ -273,7 +277,7 @@ class Routes:
         return tensors, sizes, core.launch_numbers(bound.scalars), core.fingerprints(bound.templates)
 
 
-def route(core: Core, bound: Bound) -> Route:
+def route(core: Core, bound: BoundArguments) -> Route:
     """Check a call and find its route. Every refusal that depends on tensors comes from here."""
     form = checked_form(core, bound)
     tensors = bound.tensors
@@ -291,7 +295,7 @@ def route(core: Core, bound: Bound) -> Route:
     )
 
 
-def checked_form(core: Core, bound: Bound) -> Form:
+def checked_form(core: Core, bound: BoundArguments) -> Form:
     """The form of a call, with everything checked that can be said without the engine's state."""
     check_tensors(core.signature, bound.tensors)
     for stage in core.signature.stages:

@@ -27,7 +27,7 @@ from ..engines import (
     one_at_a_time,
 )
 from ..source import Roles, Source, divides, multiplies_atomically, roles_of, runs_in_blocks
-from ..source.ir import Lowered, NotCovered, lower, nodes, types
+from ..source.ir import LoweredKernel, NotCovered, lower, nodes, types
 from ..transforms import (
     NotBatchable,
     annotate,
@@ -106,7 +106,7 @@ class Stage:
         self.texts: dict[Variant, str] = {}
         self.given_warnings: set[tuple[str, str, int]] = set()
         self._compiled: dict[Variant, Compiled] = {}
-        self._lowered: dict[tuple[Variant, types.Defaults], Lowered] = {}
+        self._lowered: dict[tuple[Variant, types.Defaults], LoweredKernel] = {}
         self._misread: set[Variant] = set()
         self._batch_refusals: dict[Variant, str] = {}
 
@@ -195,7 +195,7 @@ class Stage:
             return False
         return forward in self._misread
 
-    def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> Lowered:
+    def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> LoweredKernel:
         """The kernel as IR, for a variant; with blocks of threads still in it where that is asked for.
 
         Raises NotCovered.
@@ -209,10 +209,10 @@ class Stage:
                 self._lowered[key] = self._lower(variant, values, defaults)
             return self._lowered[key]
 
-    def _lower(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> Lowered:
+    def _lower(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
         if variant.batched:
             one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
-            return Lowered(over_samples(one, variant), fields)
+            return LoweredKernel(over_samples(one, variant), fields)
         lowered = self._lower_in_blocks(variant, values, defaults)
         plain = run_blocks_in_order(lowered.kernel)
         exact = write_out_divisions(plain)
@@ -220,7 +220,7 @@ class Stage:
             self._misread.add(variant)
         return lowered._replace(kernel=write_out_products(exact))
 
-    def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> Lowered:
+    def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
         """The kernel as it was written."""
         given = dict(variant.arrays)
         arrays = {n: nodes.Array(n, NAMES[a.dtype], a.rank, a.element) for n, a in given.items()}

@@ -14,7 +14,7 @@ import torch
 
 from .._errors import ArgumentError, refusal
 from .._lazy import lazy
-from ._binding import Bound, check_tensors
+from ._binding import BoundArguments, check_tensors
 from ._core import Core
 from ._make_core import make_overwriting_core
 from ._options import OpOptions
@@ -22,7 +22,7 @@ from ._route import Routes
 from ._tracing import batch_levels, is_plain, is_tracing, is_transformed
 from .derived import SeededCore
 
-Run = Callable[[Bound], Sequence[torch.Tensor]]
+Run = Callable[[BoundArguments], Sequence[torch.Tensor]]
 """Runs the functional op."""
 
 
@@ -42,7 +42,7 @@ class Updates:
         count = len(self._names)
         self.results = signature.outputs[count:] or signature.outputs
 
-    def call(self, bound: Bound, run: Run) -> Sequence[torch.Tensor]:
+    def call(self, bound: BoundArguments, run: Run) -> Sequence[torch.Tensor]:
         """The outputs of a call; the updated arguments where the op has no other."""
         if not all([isinstance(one, torch.Tensor) for one in bound.tensors]):  # noqa: C419  # torch 2.6 traces lists
             check_tensors(self._core.signature, bound.tensors)
@@ -57,7 +57,7 @@ class Updates:
         return outputs or targets
 
     def _replace(
-        self, bound: Bound, targets: Sequence[torch.Tensor], run: Run, *, is_kept: bool
+        self, bound: BoundArguments, targets: Sequence[torch.Tensor], run: Run, *, is_kept: bool
     ) -> Sequence[torch.Tensor]:
         """Run the functional op, and copy new values into the arguments."""
         given = list(bound.tensors)
@@ -74,7 +74,7 @@ class Updates:
     def _routes(self) -> Routes:
         return Routes(make_overwriting_core(self._core, *self._made_of))
 
-    def _overwrite(self, bound: Bound, targets: Sequence[torch.Tensor]) -> Sequence[torch.Tensor] | None:
+    def _overwrite(self, bound: BoundArguments, targets: Sequence[torch.Tensor]) -> Sequence[torch.Tensor] | None:
         """Have the kernels change the arguments' memory; None where they cannot."""
         if isinstance(self._core, SeededCore) or any(_is_shared(one, bound.tensors) for one in targets):
             return None

@@ -23,7 +23,7 @@ Look = Callable[..., Any]
 """Stands for a call of an op: `look(op, run, arguments, named)`. Its `run()` runs the call."""
 
 
-class Noted(Protocol):
+class Note(Protocol):
     """What a call depends on besides its arguments."""
 
     def check(self) -> None:
@@ -35,7 +35,7 @@ class Watch(NamedTuple):
 
     thread: int
     look: Look
-    look_at_others: Callable[[Any, Callable[[], Noted]], None] | None
+    look_at_others: Callable[[Any, Callable[[], Note]], None] | None
 
 
 WATCHES: list[Watch] = []
@@ -43,9 +43,7 @@ WATCHES: list[Watch] = []
 
 
 @contextmanager
-def watch_calls(
-    look: Look, look_at_others: Callable[[Any, Callable[[], Noted]], None] | None = None
-) -> Generator[None]:
+def watch_calls(look: Look, look_at_others: Callable[[Any, Callable[[], Note]], None] | None = None) -> Generator[None]:
     """Within, `look(op, run, arguments, named)` stands for every call of an op in this thread; `run()` runs the call.
 
     `look_at_others(caller, note)` is called before each call of a layer on fields, and of an op in a compiled graph;
@@ -78,7 +76,7 @@ def call_watched(watch: Watch, op: Op[Any], arguments: Sequence[Any], named: Map
     return watch.look(op, run, arguments, named)
 
 
-def show_call(caller: Any, note: Callable[[], Noted]) -> None:
+def show_call(caller: Any, note: Callable[[], Note]) -> None:
     """Show a call to what looks at this thread's calls: of a layer on fields, or of an op in a compiled graph."""
     watch = current_watch()
     if watch is not None and watch.look_at_others is not None:

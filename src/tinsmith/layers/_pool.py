@@ -20,7 +20,7 @@ FIELDS_LOCK = threading.RLock()
 """Fields are one memory for all threads and layers, and a call is several launches."""
 
 
-class Recorded(threading.local):
+class RolloutRecording(threading.local):
     """The rollout whose function this thread runs, in order to record its kernels; "" for none.
 
     Fields do not hold yet what the kernels before would leave there, so no layer may run meanwhile.
@@ -44,7 +44,7 @@ class Recorded(threading.local):
             raise KernelError(refusal(words, remedy="Call the layer's kernels, or the layer before or after."))
 
 
-RECORDED = Recorded()
+RECORDED = RolloutRecording()
 
 
 def gradient_field(field: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 from .._errors import KernelError
 from ..engines import Engine
 from ..source import (
-    Hands,
+    FieldPasser,
     Scope,
     Source,
     Unrun,
@@ -50,7 +50,7 @@ def with_fields_handed(subject: Subject) -> Subject:
     return replace(subject, source=source, labels=labels, handed=used)
 
 
-class _Names(Hands):
+class _Names(FieldPasser):
     """Fields known by their names. Those that only functions use get one in the kernel."""
 
     def __init__(self, subject: Subject) -> None:

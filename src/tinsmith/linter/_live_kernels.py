@@ -11,7 +11,7 @@ from .._errors import EngineError
 from ..engines import NAMES, Engine, Language, Parameter, of_kernel
 from ..source import Source, find_reachable, read
 from ..spec import Spec
-from ._subject import Declared, Subject
+from ._subject import ParameterFacts, Subject
 
 
 def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
@@ -22,7 +22,7 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
         source = read(engine.function_of(kernel))
         declared = {one.name: _read_declaration(one) for one in engine.parameters(kernel)}
         if engine.is_method(kernel):
-            declared = {source.parameters[0]: Declared("object")} | declared
+            declared = {source.parameters[0]: ParameterFacts("object")} | declared
         owner = engine.owner_of(kernel)
         subject = replace(_subject(source, engine, "kernel", declared, owner, spec), written_before=written)
         yield subject
@@ -34,14 +34,14 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
                 function,
                 engine,
                 "func",
-                {name: Declared("object" if name == "self" else "any") for name in function.parameters},
+                {name: ParameterFacts("object" if name == "self" else "any") for name in function.parameters},
                 owner,
                 None,
             )
 
 
 def _subject(
-    source: Source, engine: Engine, kind: str, declared: dict[str, Declared], owner: Any, spec: Spec | None
+    source: Source, engine: Engine, kind: str, declared: dict[str, ParameterFacts], owner: Any, spec: Spec | None
 ) -> Subject:
     lines = tuple(linecache.getlines(source.path))
     return Subject(source, engine, kind, engine.name, declared, owner, spec, lines, _default_fp(engine))
@@ -55,8 +55,8 @@ def _default_fp(engine: Engine) -> str:
         return "f32"
 
 
-def _read_declaration(parameter: Parameter) -> Declared:
+def _read_declaration(parameter: Parameter) -> ParameterFacts:
     dtypes = parameter.dtypes or ()
     dtype = NAMES[dtypes[0]] if len(dtypes) == 1 else ""
     kind = "scalar" if parameter.kind == "matrix" else parameter.kind
-    return Declared(kind, dtype, parameter.ndim, parameter.element)
+    return ParameterFacts(kind, dtype, parameter.ndim, parameter.element)

@@ -13,7 +13,7 @@ from typing import Any
 from .._errors import SpecError
 from ..source import Unrun, parse_expression, parse_module, resolve_callee, resolve_calls, walk
 from ..spec import Spec, parse
-from ._subject import Declared, Subject
+from ._subject import ParameterFacts, Subject
 from ._unrun import EngineName, UnrunEngine, UnrunSource, owner_of
 
 _ENGINES = ("taichi", "quadrants")
@@ -32,7 +32,7 @@ _VECTORS = {
     },
     **{f"mat{size}": ("f32", None, (size, size)) for size in (2, 3, 4)},
 }
-"""Of the engines' `math`, as `Declared` has them."""
+"""Of the engines' `math`, as `ParameterFacts` has them."""
 
 
 @dataclass(frozen=True)
@@ -241,38 +241,42 @@ def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
     return specs
 
 
-def _read_parameters(node: ast.FunctionDef, names: Mapping[str, Any], *, is_method: bool) -> dict[str, Declared]:
+def _read_parameters(node: ast.FunctionDef, names: Mapping[str, Any], *, is_method: bool) -> dict[str, ParameterFacts]:
     """What annotations say of parameters."""
-    parameters: dict[str, Declared] = {}
+    parameters: dict[str, ParameterFacts] = {}
     for place, argument in enumerate(node.args.args):
         if is_method and place == 0:
-            parameters[argument.arg] = Declared("object")
+            parameters[argument.arg] = ParameterFacts("object")
         else:
             parameters[argument.arg] = _read_annotation(argument.annotation, names)
     return parameters
 
 
-def _read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> Declared:
+def _read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> ParameterFacts:
     if node is None:
-        return Declared("any")
+        return ParameterFacts("any")
     if isinstance(node, ast.Constant) and isinstance(node.value, str):  # from __future__ import annotations
         node = parse_expression(node.value)
     call = node if isinstance(node, ast.Call) else None
     text = _last(call.func if call else node)
     if text == "template" or text == "Template":
-        return Declared("template")
+        return ParameterFacts("template")
     if text in _ARRAYS:
         words = {word.arg: word.value for word in call.keywords} if call else {}
         dtype = words.get("dtype", call.args[0] if call and call.args else None)
         rank = words.get("ndim", call.args[1] if call and len(call.args) > 1 else None)
-        return Declared(
+        return ParameterFacts(
             "array",
             _last(dtype),
             rank.value if isinstance(rank, ast.Constant) and isinstance(rank.value, int) else None,
         )
     if isinstance(node, ast.Name) and text not in names:
-        return Declared("array")  # `array = lang.types.ndarray()`, a name that somebody gave an annotation
-    return Declared("scalar", *_VECTORS[text]) if text in _VECTORS else Declared("scalar", _SCALARS.get(text, text))
+        return ParameterFacts("array")  # `array = lang.types.ndarray()`, a name that somebody gave an annotation
+    return (
+        ParameterFacts("scalar", *_VECTORS[text])
+        if text in _VECTORS
+        else ParameterFacts("scalar", _SCALARS.get(text, text))
+    )
 
 
 def _last(node: ast.expr | None) -> str:

@@ -11,7 +11,7 @@ from .._lazy import lazy
 from ..engines import Engine, module_name, preferred_name
 from ..source import (
     MISSING,
-    Followed,
+    EngineFacts,
     Roles,
     SavedValues,
     Scope,
@@ -36,7 +36,7 @@ BOTH = "Taichi and Quadrants"
 
 
 @dataclass(frozen=True)
-class Declared:
+class ParameterFacts:
     """What is known of a parameter; an "object" is `self`, "" an unknown dtype, and a vector a scalar with dims."""
 
     kind: Literal["array", "scalar", "template", "object", "any"]
@@ -65,10 +65,10 @@ class Subject:
     """
 
     source: Source
-    engine: Followed
+    engine: EngineFacts
     kind: str
     engine_name: str
-    declared: Mapping[str, Declared]
+    declared: Mapping[str, ParameterFacts]
     owner: Any
     spec: Spec | None
     lines: tuple[str, ...]

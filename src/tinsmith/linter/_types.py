@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from .._lazy import lazy
 from ..source import called_function, is_size, root, walk
-from ._subject import Declared, Subject
+from ._subject import ParameterFacts, Subject
 
 FLOATS = frozenset(
     {"acos", "asin", "atan2", "ceil", "cos", "exp", "floor", "log", "normalize", "random", "randn", "round"}
@@ -34,7 +34,7 @@ FLOATS = frozenset(
 )
 _SAME = frozenset({"abs", "max", "min", "pow", "static"})
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
-_OPEN = Declared("any")
+_OPEN = ParameterFacts("any")
 _INTEGER_TYPES = frozenset({"int", "i8", "i16", "i32", "i64", "u1", "u8", "u16", "u32", "u64", "bool"})
 _FLOAT_TYPES = frozenset({"float", "f16", "f32", "f64"})
 

@@ -11,7 +11,7 @@ from ._arity import subscript_arity
 from ._build import build, rebuild_function, remade_function
 from ._calls import (
     ARITHMETIC_FUNCTIONS,
-    Followed,
+    EngineFacts,
     callee_of,
     divides,
     draws,
@@ -27,10 +27,10 @@ from ._calls import (
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, definitions, find_carried, sources
 from ._effects import changes_of
-from ._field_arguments import Handed, Hands, Scope, free, pass_fields_as_arrays
+from ._field_arguments import FieldPasser, KernelWithFields, Scope, free, pass_fields_as_arrays
 from ._fingerprints import MISSING, is_plain_object
 from ._indices import affine_of, bind_index
-from ._later_changes import Filed, LaterChanges
+from ._later_changes import LaterChanges, PartialIndexMap
 from ._loops import (
     Spot,
     dynamic,
@@ -60,10 +60,10 @@ __all__ = [
     "AffineIndex",
     "Constants",
     "EnclosingLoop",
-    "Filed",
-    "Followed",
-    "Handed",
-    "Hands",
+    "PartialIndexMap",
+    "EngineFacts",
+    "KernelWithFields",
+    "FieldPasser",
     "LaterChanges",
     "Loop",
     "MISSING",

@@ -26,7 +26,7 @@ ARITHMETIC_FUNCTIONS = ("cos", "exp", "log", "sin", "tanh")
 _ATOMIC = tuple(f"atomic_{word}" for word in ("add", "sub", "min", "max", "and", "or", "xor", "mul"))
 
 
-class Followed(Protocol):
+class EngineFacts(Protocol):
     """What the analyses of a kernel's tree ask of an engine: little enough to answer for a file that nobody runs."""
 
     def inner_function(self, candidate: object) -> Any:
@@ -49,18 +49,18 @@ class Callee(NamedTuple):
     arguments: dict[str, ast.expr]
 
 
-def callee_of(source: Source, call: ast.Call, engine: Followed, owner: Any = None) -> Callee | None:
+def callee_of(source: Source, call: ast.Call, engine: EngineFacts, owner: Any = None) -> Callee | None:
     """The engine function that a call in a kernel calls; None for other calls. `owner` is the kernel's `self`."""
     return _bind_callee(call, called_function(source, call.func, owner), engine)
 
 
-def lent_arguments(call: ast.Call, value: Any, engine: Followed) -> list[ast.expr]:
+def lent_arguments(call: ast.Call, value: Any, engine: EngineFacts) -> list[ast.expr]:
     """Arguments that a called function may change, those of template parameters; `value` is the function."""
     callee = _bind_callee(call, value, engine)
     return [a for name, a in callee.arguments.items() if callee.source.is_template(name)] if callee else []
 
 
-def _bind_callee(call: ast.Call, value: Any, engine: Followed) -> Callee | None:
+def _bind_callee(call: ast.Call, value: Any, engine: EngineFacts) -> Callee | None:
     function = engine.inner_function(value)
     if function is None:
         return None
@@ -70,7 +70,7 @@ def _bind_callee(call: ast.Call, value: Any, engine: Followed) -> Callee | None:
     return Callee(inner, dict(zip(names, call.args, strict=False)) | by_name)
 
 
-def find_reachable(source: Source, engine: Followed, owner: Any = None) -> Iterator[Source]:
+def find_reachable(source: Source, engine: EngineFacts, owner: Any = None) -> Iterator[Source]:
     """A kernel, and the engine functions that it calls, straight or through others, each once."""
     waiting = [source]
     seen = {source.function}
@@ -85,7 +85,7 @@ def find_reachable(source: Source, engine: Followed, owner: Any = None) -> Itera
 
 
 def engine_call(
-    source: Source, engine: Followed, names: Collection[str], owner: Any = None, *, is_used: bool = False
+    source: Source, engine: EngineFacts, names: Collection[str], owner: Any = None, *, is_used: bool = False
 ) -> str | None:
     """Where a kernel, or a function that it reaches, calls one of these functions of the engine's; None without one.
 
@@ -100,17 +100,17 @@ def engine_call(
     return None
 
 
-def draws(source: Source, engine: Followed) -> bool:
+def draws(source: Source, engine: EngineFacts) -> bool:
     """Whether `ti.random` or `ti.randn` is called anywhere in a kernel."""
     return engine_call(source, engine, ("random", "randn")) is not None
 
 
-def multiplies_atomically(source: Source, engine: Followed) -> bool:
+def multiplies_atomically(source: Source, engine: EngineFacts) -> bool:
     """Whether `ti.atomic_mul` is called anywhere in a kernel."""
     return engine_call(source, engine, ("atomic_mul",)) is not None
 
 
-def takes_functions(source: Source, engine: Followed) -> bool:
+def takes_functions(source: Source, engine: EngineFacts) -> bool:
     """Whether one of the functions that `kernels` has by arithmetic is called anywhere in a kernel."""
     return engine_call(source, engine, ARITHMETIC_FUNCTIONS) is not None
 
@@ -121,7 +121,7 @@ def has_plain_loop(source: Source) -> bool:
     return any(not any(isinstance(one, _CONTROL) for part in loop.body for one in ast.walk(part)) for loop in loops)
 
 
-def may_end_early(source: Source, engine: Followed) -> bool:
+def may_end_early(source: Source, engine: EngineFacts) -> bool:
     """Whether a loop of a kernel, or of a function that it calls, is a `while` or has a `break`."""
     return any(isinstance(node, ast.While | ast.Break) for one in find_reachable(source, engine) for node in one.nodes)
 
@@ -129,12 +129,12 @@ def may_end_early(source: Source, engine: Followed) -> bool:
 _CONTROL = (ast.For, ast.While, ast.If)
 
 
-def returns_from_atomics(source: Source, engine: Followed) -> bool:
+def returns_from_atomics(source: Source, engine: EngineFacts) -> bool:
     """Whether what an atomic returns is used anywhere in a kernel."""
     return engine_call(source, engine, _ATOMIC, is_used=True) is not None
 
 
-def divides(source: Source, engine: Followed) -> bool:
+def divides(source: Source, engine: EngineFacts) -> bool:
     """Whether a kernel has `//`, `%` or their functions anywhere, of integers or of floats."""
     operations = (node for one in find_reachable(source, engine) for node in one.nodes)
     signs = (node.op for node in operations if isinstance(node, ast.BinOp | ast.AugAssign))
@@ -142,6 +142,6 @@ def divides(source: Source, engine: Followed) -> bool:
     return is_sign or engine_call(source, engine, ("floordiv", "mod")) is not None
 
 
-def runs_in_blocks(source: Source, engine: Followed, owner: Any = None) -> str | None:
+def runs_in_blocks(source: Source, engine: EngineFacts, owner: Any = None) -> str | None:
     """Where a kernel first shares memory with the threads of a block, waits for them or counts them, `file:line`."""
     return engine_call(source, engine, _OF_BLOCKS, owner)

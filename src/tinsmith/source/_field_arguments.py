@@ -15,7 +15,7 @@ from types import CellType
 from typing import Any, NamedTuple
 
 from .._lazy import lazy
-from ._calls import Followed
+from ._calls import EngineFacts
 from ._field_uses import is_item
 from ._fingerprints import MISSING
 from ._parsing import parse_expression
@@ -61,10 +61,10 @@ class Scope:
         return used | set(self.source.parameters) | self.objects.keys()
 
 
-class Hands(ABC):
+class FieldPasser(ABC):
     """What handing asks of whoever knows the fields and functions."""
 
-    engine: Followed
+    engine: EngineFacts
 
     @abstractmethod
     def array(self, scope: Scope, node: ast.expr) -> str:
@@ -90,7 +90,7 @@ class Hands(ABC):
         """
 
 
-class Handed(NamedTuple):
+class KernelWithFields(NamedTuple):
     """A kernel whose functions are handed their fields.
 
     `names` are the functions made for it, and what it calls them; `texts` what the source calls these, and the arrays
@@ -115,7 +115,7 @@ class _Callee(NamedTuple):
         return (self.scope.source.identity, objects)
 
 
-def pass_fields_as_arrays(source: Source, objects: Mapping[str, Any], hands: Hands) -> Handed:
+def pass_fields_as_arrays(source: Source, objects: Mapping[str, Any], hands: FieldPasser) -> KernelWithFields:
     """A kernel in which fields are named as arrays, and handed to the functions that use them.
 
     Args:
@@ -127,18 +127,18 @@ def pass_fields_as_arrays(source: Source, objects: Mapping[str, Any], hands: Han
 
 
 class _Hander:
-    def __init__(self, hands: Hands) -> None:
+    def __init__(self, hands: FieldPasser) -> None:
         self.hands = hands
         self._used: dict[tuple[Any, ...], tuple[str, ...]] = {}
         self._made: dict[tuple[Any, ...], Any] = {}
         self._kept: list[_Callee] = []  # as long as keys are compared by `id`
 
-    def rewrite(self, scope: Scope, own: Mapping[str, str] | None) -> Handed:
+    def rewrite(self, scope: Scope, own: Mapping[str, str] | None) -> KernelWithFields:
         """`own` says what arrays are called in this scope; None where they keep their names."""
         tree = copy_node(scope.source.tree)
         hand = _Hand(self, scope, own)
         tree.body = [hand.visit(statement) for statement in tree.body]
-        return Handed(tree, hand.names, hand.texts)
+        return KernelWithFields(tree, hand.names, hand.texts)
 
     def callee(self, scope: Scope, call: ast.Call) -> _Callee | None:
         """The function that a call calls, if it can be made anew."""

@@ -19,7 +19,7 @@ Values = Mapping[str, "int | str"]
 """A launch's scalar arguments: numbers, or names of its own for what is not known."""
 
 
-class Filed:
+class PartialIndexMap:
     """Things under indices of which some axes are known; found again by an index that may be the same."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class LaterChanges:
     """
 
     def __init__(self) -> None:
-        self._filed = Filed()
+        self._filed = PartialIndexMap()
         self._unseen: Any = None
         self._any: _Change | None = None
         self.compared = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ._calls import Followed, callee_of, lent_arguments
+from ._calls import EngineFacts, callee_of, lent_arguments
 from ._effects import Kind, changes_of
 from ._nodes import root
 from ._read import Source, called_function
@@ -38,14 +38,14 @@ _READING_METHODS = frozenset(
 """Methods of vectors and matrices that leave them as they are."""
 
 
-def reference_kinds(source: Source, parameter: str, engine: Followed) -> tuple[Kind, ...]:
+def reference_kinds(source: Source, parameter: str, engine: EngineFacts) -> tuple[Kind, ...]:
     """What a function does with a parameter, a read first; () where it gets a copy of what it is given."""
     kinds = _reference_kinds(source, parameter, engine, set())
     order: tuple[Kind, ...] = ("read", "write", "add")
     return tuple(kind for kind in order if kind in kinds)
 
 
-def _reference_kinds(source: Source, parameter: str, engine: Followed, seen: set[tuple[Any, str]]) -> set[Kind]:
+def _reference_kinds(source: Source, parameter: str, engine: EngineFacts, seen: set[tuple[Any, str]]) -> set[Kind]:
     """`seen` are functions and parameters that were looked at: once is enough, also where a function calls itself."""
     if not source.is_template(parameter) or (source.identity, parameter) in seen:
         return set()
@@ -69,7 +69,7 @@ def _reference_kinds(source: Source, parameter: str, engine: Followed, seen: set
     return kinds
 
 
-def lent_names(source: Source, engine: Followed, owner: Any = None) -> frozenset[str]:
+def lent_names(source: Source, engine: EngineFacts, owner: Any = None) -> frozenset[str]:
     """Names that calls may change: what template parameters stand for, and objects of methods that change them.
 
     Args:

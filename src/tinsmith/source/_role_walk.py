@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from ._affine import EnclosingLoop
-from ._calls import Callee, Followed, callee_of
+from ._calls import Callee, EngineFacts, callee_of
 from ._effects import Change, Kind, changes_of, indices_of, possibly_changed, shaping_name
 from ._indices import IndexReader
 from ._loops import constant_extent, get_iterable, is_setting, tasks
@@ -22,7 +22,7 @@ from ._roles import Access, Roles
 def roles_of(
     source: Source,
     arrays: Iterable[str],
-    engine: Followed,
+    engine: EngineFacts,
     owner: Any = None,
     ranks: Mapping[str, int | None] = MappingProxyType({}),
 ) -> dict[str, Roles]:
@@ -50,7 +50,7 @@ class _Walker(ast.NodeVisitor):
     """Visits statements in program order, the right side of an assignment before its left."""
 
     def __init__(
-        self, source: Source, roles: dict[str, Roles], engine: Followed, owner: Any, caller: _Walker | None = None
+        self, source: Source, roles: dict[str, Roles], engine: EngineFacts, owner: Any, caller: _Walker | None = None
     ) -> None:
         self.source = source
         self.roles = roles

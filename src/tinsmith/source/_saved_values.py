@@ -12,7 +12,7 @@ import builtins
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ._calls import Followed
+from ._calls import EngineFacts
 from ._definitions import make_load
 from ._effects import changes_of, indices_of, shaping_name
 from ._nodes import is_size, names_in, resolve_callee, root
@@ -43,7 +43,7 @@ class SavedValues:
 
 
 def find_saved_values(
-    source: Source, roles: Mapping[str, Roles], active: Iterable[str], engine: Followed
+    source: Source, roles: Mapping[str, Roles], active: Iterable[str], engine: EngineFacts
 ) -> SavedValues:
     """What the reverse of a kernel reads.
 
@@ -69,7 +69,7 @@ def find_saved_values(
 class _Walker:
     """Repeats a sweep over all statements until nothing more is found to be needed."""
 
-    def __init__(self, source: Source, roles: Mapping[str, Roles], active: frozenset[str], engine: Followed) -> None:
+    def __init__(self, source: Source, roles: Mapping[str, Roles], active: frozenset[str], engine: EngineFacts) -> None:
         self.source = source
         self.roles = roles
         self.active = active

@@ -10,19 +10,19 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..bridge import Noted, Op, note_values, watch_calls
+from ..bridge import Note, Op, note_values, watch_calls
 
 
 class FirstCalls:
     """What was noted when step 0 ran for the first time: for each op and layer, at its first call there."""
 
     def __init__(self) -> None:
-        self._noted: dict[Any, Noted | None] = {}
+        self._noted: dict[Any, Note | None] = {}
 
     def note(self) -> Any:
         """Within, step 0 runs for the first time."""
 
-        def visit(caller: Any, note: Callable[[], Noted | None]) -> None:
+        def visit(caller: Any, note: Callable[[], Note | None]) -> None:
             if caller not in self._noted:
                 self._noted[caller] = note()
 
@@ -32,7 +32,7 @@ class FirstCalls:
         """Within, step 0 runs again. Raises GradientError where a call depends on other values by now."""
         left = dict(self._noted)
 
-        def visit(caller: Any, _: Callable[[], Noted | None]) -> None:
+        def visit(caller: Any, _: Callable[[], Note | None]) -> None:
             noted = left.pop(caller, None)
             if noted is not None:
                 noted.check()
@@ -41,7 +41,7 @@ class FirstCalls:
 
 
 @contextmanager
-def _visiting(visit: Callable[[Any, Callable[[], Noted | None]], None]) -> Generator[None]:
+def _visiting(visit: Callable[[Any, Callable[[], Note | None]], None]) -> Generator[None]:
     """Within, `visit(caller, note)` is called before each call of an op or of a layer on fields."""
 
     def look(op: Op[Any], run: Callable[[], Any], arguments: Sequence[Any], named: dict[str, Any]) -> Any:

@@ -20,7 +20,7 @@ ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 
 
 @dataclass(frozen=True)
-class Slotted:
+class SlotAssignment:
     """Statements of an iteration with a slot for each of some.
 
     Attributes:
@@ -34,11 +34,11 @@ class Slotted:
     slots: Mapping[int, nodes.Local]
 
 
-def assign_slots(body: Sequence[nodes.Stmt], wanted: Mapping[int, str], names: Names) -> Slotted:
+def assign_slots(body: Sequence[nodes.Stmt], wanted: Mapping[int, str], names: Names) -> SlotAssignment:
     """Give slots to the statements whose number is wanted. With each goes a word for what its slot is called after."""
     making = _Slotting(wanted, names)
     statements = making.flat(tuple(body), making.counter)[0] if making.is_flat(body) else making.block(tuple(body))
-    return Slotted(statements, making.counter.name, making.slots)
+    return SlotAssignment(statements, making.counter.name, making.slots)
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING, Language
-from ...source.ir import Lowered, NotCovered, Race, nodes, walk
+from ...source.ir import LoweredKernel, NotCovered, Race, nodes, walk
 from ...spec import Anything
 from ...transforms.adjoint import (
     Fresh,
@@ -23,14 +23,14 @@ from ...transforms.adjoint import (
 from .._determinism import fix_order
 from .._kind import Kind
 from .._layout import Layout
-from .._lower import Launched, lower_launches
+from .._lower import KernelLaunches, lower_launches
 from .._signature import Signature
 from .._specialization import Specialization
 from ._generated_kernel import GeneratedKernel
 from ._generated_layouts import backward_layout
 from ._reverse import Reverse, ReverseAt, Wish
 
-Kernels = Callable[[Specialization], list[Lowered]]
+Kernels = Callable[[Specialization], list[LoweredKernel]]
 """Gives an op's kernels as IR, for a kind of call."""
 RACE = "its result depends on the order in which iterations of a parallel loop run"
 """Why a kernel whose iterations race has no gradient."""
@@ -73,8 +73,8 @@ class SourceReverse(Reverse):
             return self._at[key]
 
 
-def _launched_once(kernels: Sequence[Lowered]) -> Launched:
-    return Launched(kernels, range(len(kernels)))
+def _launched_once(kernels: Sequence[LoweredKernel]) -> KernelLaunches:
+    return KernelLaunches(kernels, range(len(kernels)))
 
 
 class SourceAt(ReverseAt):
@@ -90,7 +90,7 @@ class SourceAt(ReverseAt):
     def __init__(
         self,
         case: Specialization,
-        kernels: Callable[[Specialization], Launched],
+        kernels: Callable[[Specialization], KernelLaunches],
         single: SourceAt | None,
         unchanged: frozenset[Unchanged] = frozenset(),
     ) -> None:
@@ -103,14 +103,14 @@ class SourceAt(ReverseAt):
         self._lower = kernels
         self.programs: dict[tuple[frozenset[str], bool], Program] = {}
         self._partial: dict[tuple[frozenset[str], frozenset[str], bool], Program | None] = {}
-        self._launched: Launched | None = None
+        self._launched: KernelLaunches | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[nodes.Kernel, GeneratedKernel] = {}
         self._forward: Program | None = None
         self._whole: dict[tuple[Any, ...], tuple[Program, frozenset[str]]] = {}
 
     @property
-    def launched(self) -> Launched:
+    def launched(self) -> KernelLaunches:
         """The op's kernels as IR, each once, and their launches."""
         launched = self._launched
         if launched is not None:
@@ -120,7 +120,7 @@ class SourceAt(ReverseAt):
         return launched
 
     @property
-    def kernels(self) -> Sequence[Lowered]:
+    def kernels(self) -> Sequence[LoweredKernel]:
         """The op's kernels as IR, each once."""
         return self.launched.kernels
 

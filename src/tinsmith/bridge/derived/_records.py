@@ -14,7 +14,7 @@ from typing import Any
 
 from ...engines import COMPILING, DTYPES
 from ...source import returns_from_atomics
-from ...source.ir import Lowered, NotCovered, nodes
+from ...source.ir import LoweredKernel, NotCovered, nodes
 from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec
 from ...transforms.adjoint import Records, records_of
 from .._buffers import Buffer
@@ -65,10 +65,12 @@ class ReplayedCore(DerivedCore):
         base = self.base.case(self.base_call(call))
         return _with_records(base, self, call.batched & frozenset(self.names.values()))
 
-    def kernels(self, case: Specialization) -> list[Lowered]:
+    def kernels(self, case: Specialization) -> list[LoweredKernel]:
         kernels, kept = _find_records(self.base, case)
         return [
-            Lowered(one.kernel if records is None else records.build_replaying_kernel(self.names[place]), one.fields)
+            LoweredKernel(
+                one.kernel if records is None else records.build_replaying_kernel(self.names[place]), one.fields
+            )
             for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
         ]
 
@@ -96,10 +98,12 @@ class RecordedCore(DerivedCore):
         base = self.base.case(self.base_call(call))
         return _with_records(base, self, frozenset() if call.batch is None else frozenset(self.names.values()))
 
-    def kernels(self, case: Specialization) -> list[Lowered]:
+    def kernels(self, case: Specialization) -> list[LoweredKernel]:
         kernels, kept = _find_records(self.base, case)
         return [
-            Lowered(one.kernel if records is None else records.build_recording_kernel(self.names[place]), one.fields)
+            LoweredKernel(
+                one.kernel if records is None else records.build_recording_kernel(self.names[place]), one.fields
+            )
             for place, (one, records) in enumerate(zip(kernels, kept, strict=True))
         ]
 
@@ -212,7 +216,7 @@ def _keeps_some(core: Core, case: Specialization) -> bool:
     return any(records_of(kernel) is not None for kernel, _ in kernels)
 
 
-def _find_records(core: Core, case: Specialization) -> tuple[list[Lowered], Kept]:
+def _find_records(core: Core, case: Specialization) -> tuple[list[LoweredKernel], Kept]:
     """The kernels of a core for one sample, and what has to be kept of each. Raises NotCovered."""
     single = replace(case, signature=core.signature, batched=frozenset(), numbers={})
     records = core.kept.get(single.variants)

@@ -12,10 +12,10 @@ import torch
 
 from ..._errors import KernelError, refusal
 from ...source import draws
-from ...source.ir import Lowered, NotCovered
+from ...source.ir import LoweredKernel, NotCovered
 from ...spec import Batch, Item, Spec, solve
 from ...transforms import seed_random
-from .._binding import Bound
+from .._binding import BoundArguments
 from .._call import Call
 from .._core import Core
 from .._kind import Kind
@@ -63,10 +63,10 @@ class SeededCore(DerivedCore):
             is_apart=True,
         )
 
-    def kernels(self, case: Specialization) -> list[Lowered]:
+    def kernels(self, case: Specialization) -> list[LoweredKernel]:
         lowered = self.base.kernels(replace(case, signature=self.base.signature, batched=case.batched - {self.seed}))
         return [
-            Lowered(seed_random(kernel, self.seed, number * APART), fields)
+            LoweredKernel(seed_random(kernel, self.seed, number * APART), fields)
             for number, (kernel, fields) in enumerate(lowered)
         ]
 
@@ -79,12 +79,12 @@ class SeededCore(DerivedCore):
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise KernelError(refusal(words, rows, remedy)) from None
 
-    def with_seed(self, bound: Bound) -> Bound:
+    def with_seed(self, bound: BoundArguments) -> BoundArguments:
         """A call's arguments, with a seed for it, or one for each sample of its batch."""
         seeds = torch.randint(0, 2**62, self._lead(bound), device=self.device(bound.tensors))
         return bound.with_tensors((*bound.tensors, seeds))
 
-    def _lead(self, bound: Bound) -> tuple[int, ...]:
+    def _lead(self, bound: BoundArguments) -> tuple[int, ...]:
         """Sizes of the spec's `*b`."""
         signature = self.base.signature
         if signature.spec.batch_name is None:

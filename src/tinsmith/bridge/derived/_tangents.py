@@ -13,7 +13,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING
-from ...source.ir import Lowered, NotCovered, nodes, walk
+from ...source.ir import LoweredKernel, NotCovered, nodes, walk
 from ...spec import Item, Sizing, Spec
 from ...transforms import declare_locals, eliminate_dead_code_of_tasks, rename_arrays
 from ...transforms.tangent import tangent
@@ -134,7 +134,7 @@ class TangentCore(DerivedCore):
 
     # Kernels ----------------------------------------------------------------------------------
 
-    def kernels(self, case: Specialization) -> list[Lowered]:
+    def kernels(self, case: Specialization) -> list[LoweredKernel]:
         """The tangents of the core's kernels. Raises NotCovered."""
         signature = self.base.signature
         moving = {*self.active} - signature.detached
@@ -153,16 +153,16 @@ class TangentCore(DerivedCore):
             self._beside |= {beside[name]: of for name, of in made.scratch.items()}
             room |= {beside[name]: (len(derived), size) for name, size in made.room.items()}
             moving |= made.companions.keys()
-            derived.append(Lowered(rename_arrays(made.kernel, names | beside), fields))
+            derived.append(LoweredKernel(rename_arrays(made.kernel, names | beside), fields))
         if room:
             self._room[_key(case)] = room
         return self._drop_unneeded(derived)
 
-    def _drop_unneeded(self, derived: list[Lowered]) -> list[Lowered]:
+    def _drop_unneeded(self, derived: list[LoweredKernel]) -> list[LoweredKernel]:
         """The kernels without what neither the results nor a later kernel reads."""
         results = {self.dots[name] for name in self.moving}
         needed: set[str] = set()
-        kept: list[Lowered] = []
+        kept: list[LoweredKernel] = []
         for kernel, fields in reversed(derived):
             idle = kernel.arrays.keys() - {*self.signature.arrays} - results - needed
             body = declare_locals(eliminate_dead_code_of_tasks(kernel.body, kernel.locals, private=idle), kernel.locals)
@@ -170,7 +170,7 @@ class TangentCore(DerivedCore):
             used = needed | walk.find_touched(body) | walk.find_sized(body)
             arrays = {name: array for name, array in kernel.arrays.items() if name in used}
             cells = tuple(name for name in kernel.cells if name in used)
-            kept.append(Lowered(replace(kernel, arrays=arrays, body=body, cells=cells), fields))
+            kept.append(LoweredKernel(replace(kernel, arrays=arrays, body=body, cells=cells), fields))
         return kept[::-1]
 
     def needs(self, call: Call) -> frozenset[str]:
@@ -178,7 +178,7 @@ class TangentCore(DerivedCore):
         kernels = self._kernels_of(call)
         return frozenset(self.signature.arrays) & {name for kernel, _ in kernels for name in walk.reads(kernel.body)}
 
-    def _kernels_of(self, call: Call) -> Sequence[Lowered]:
+    def _kernels_of(self, call: Call) -> Sequence[LoweredKernel]:
         """The kernels of a call, made once for its kind. Raises GradientError."""
         try:
             return self.at(call).kernels

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..._errors import ArgumentError, DeviceError, refusal
-from .._binding import Bound
+from .._binding import BoundArguments
 from .._core import Core
 from .._route import Form, checked_form
 from ..derived import SeededCore
@@ -22,7 +22,7 @@ from ..derived import SeededCore
 if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
-Run = Callable[[Bound], Sequence[torch.Tensor]]
+Run = Callable[[BoundArguments], Sequence[torch.Tensor]]
 """Runs the op on a process's own tensors."""
 
 
@@ -32,7 +32,7 @@ def is_distributed(tensors: Sequence[Any]) -> bool:
     return module is not None and any([isinstance(tensor, module.DTensor) for tensor in tensors])  # noqa: C419
 
 
-def call_distributed(core: Core, bound: Bound, run: Run) -> list[torch.Tensor]:
+def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.Tensor]:
     """The outputs of a call, as tensors that processes share; and what `run` gives besides them, scratch first."""
     from torch.distributed.tensor import DTensor
 

@@ -20,7 +20,7 @@ from torch.utils.flop_counter import register_flop_formula
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING
 from .._batches import backward_over_batch, forward_over_batch
-from .._binding import Bound, check_dtypes
+from .._binding import BoundArguments, check_dtypes
 from .._buffers import in_order
 from .._call import BackwardCall, Call
 from .._core import Core
@@ -95,7 +95,7 @@ class Operator:
         return self._shares[dtypes]
 
     # Calling it -------------------------------------------------------------------------------
-    def call(self, core: Core, bound: Bound) -> list[torch.Tensor]:
+    def call(self, core: Core, bound: BoundArguments) -> list[torch.Tensor]:
         """The outputs of a call as a caller writes it."""
         return self._run(core, bound)[: len(core.signature.outputs)]
 
@@ -128,10 +128,10 @@ class Operator:
         return results[0] if len(results) == 1 else tuple(results)
 
     # Forward ----------------------------------------------------------------------------------
-    def _read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Core, Bound]:
+    def _read(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[Core, BoundArguments]:
         return self.cores.find(), self.schema.bind_arguments(arguments, keywords)
 
-    def _form(self, core: Core, bound: Bound, keywords: Mapping[str, Any]) -> Form:
+    def _form(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> Form:
         """How a call becomes the form in which it is run, where it is not in that form already."""
         if keywords.get("_batch") is None:
             return checked_form(core, bound)
@@ -149,7 +149,7 @@ class Operator:
         made = call.plan(core.device(ready)).forward(ready, call.numbers, call.scalars)[len(ready) :]
         return self._for_torch([*form.finish(made), *state])
 
-    def _run(self, core: Core, bound: Bound) -> list[torch.Tensor]:
+    def _run(self, core: Core, bound: BoundArguments) -> list[torch.Tensor]:
         """Everything that the forward operator gives for a call as a caller writes it."""
         arguments, keywords = self.schema.pack(bound)
         return self._results(self.forward(*arguments, **keywords, **self._traced_values(core)))

@@ -16,7 +16,7 @@ import torch
 
 from ..._errors import ArgumentError, refusal
 from ...engines import SPEC_DTYPES
-from .._binding import Bound
+from .._binding import BoundArguments
 from .._call import BackwardCall, Call
 from .._core import Core
 from .._signature import Signature
@@ -111,7 +111,7 @@ class Schema:
         return f"({', '.join(arguments)}, *, {call}) -> Tensor[]"
 
     # Writing a call ---------------------------------------------------------------------------
-    def pack(self, bound: Bound) -> tuple[list[Any], dict[str, Any]]:
+    def pack(self, bound: BoundArguments) -> tuple[list[Any], dict[str, Any]]:
         """A call as a caller writes it, as arguments of the forward operator."""
         signature = self.signature
         keywords = {self._spelled[name]: bound.sizes[name] for name in signature.size_names}
@@ -148,7 +148,7 @@ class Schema:
 
     def pack_flat(self, call: Call, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
         """A call in the form in which it is run, as arguments of the forward operator."""
-        arguments, keywords = self.pack(Bound(tuple(tensors), call.scalars, call.templates, call.sizes))
+        arguments, keywords = self.pack(BoundArguments(tuple(tensors), call.scalars, call.templates, call.sizes))
         return arguments, keywords | self._batch_of(call)
 
     def _batch_of(self, call: Call) -> dict[str, Any]:
@@ -206,7 +206,7 @@ class Schema:
         """What stands in the places of the backward operator's tensors but the state."""
         return list(arguments[0] if self.lists_arrays else arguments[: len(self.owners)])
 
-    def bind_arguments(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Bound:
+    def bind_arguments(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> BoundArguments:
         """What the forward operator was given, as a call's arguments by kind."""
         signature = self.signature
         if self.lists_numbers:
@@ -215,12 +215,12 @@ class Schema:
             numbers = [arguments[signature.order.index(name)] for name in self.numbers]
         scalars, templates = self._unpack_numbers(numbers)
         sizes = {name: keywords[self._spelled[name]] for name in signature.size_names}
-        return Bound(tuple(self.tensors_in(arguments)), scalars, templates, sizes)
+        return BoundArguments(tuple(self.tensors_in(arguments)), scalars, templates, sizes)
 
     def call(
         self,
         core: Core,
-        bound: Bound,
+        bound: BoundArguments,
         shapes: Sequence[Any],
         dtypes: Sequence[torch.dtype],
         keywords: Mapping[str, Any],
@@ -246,7 +246,7 @@ class Schema:
             start += rank
         sizes = {name: keywords[self._spelled[name]] for name in signature.size_names}
         dtypes = [_DTYPES[code] for code in keywords["_dtypes"]]
-        call = self.call(core, Bound((), scalars, templates, sizes), shapes, dtypes, keywords)
+        call = self.call(core, BoundArguments((), scalars, templates, sizes), shapes, dtypes, keywords)
         active = frozenset(signature.arrays[place] for place in keywords["_wanted"])
         return BackwardCall(
             call,

@@ -25,7 +25,7 @@ Row = tuple[str, str]
 _UNFILLED = frozenset({"empty_like", "new_empty", "new_empty_strided"})
 
 
-class _Born(Exception):
+class _FirstNonFinite(Exception):
     """The first number that is not finite was made: by a function of torch, `where`, or by the last call of an op."""
 
     def __init__(self, where: str = "") -> None:
@@ -46,7 +46,7 @@ class _Watch(TorchFunctionMode):
         if not self._is_inside_op and name not in _UNFILLED and _has_odd([made]):
             given = [*args, *(kwargs or {}).values()]
             if any(isinstance(one, Tensor) for one in given) and not _has_odd(given):
-                raise _Born(f"torch's `{name}`, called at {shown_path(find_place_of_user())}")
+                raise _FirstNonFinite(f"torch's `{name}`, called at {shown_path(find_place_of_user())}")
         return made
 
     def look_at_call(self, op: Op[Any], run: Callable[[], Any], given: Sequence[Any], named: dict[str, Any]) -> Any:
@@ -61,7 +61,7 @@ class _Watch(TorchFunctionMode):
         results = [made] if isinstance(made, Tensor) else list(made)
         updated = given if op.functional is not op else ()
         if _has_odd([*results, *updated]) and not _has_odd([*before, *named.values()]):
-            raise _Born
+            raise _FirstNonFinite
         return made
 
 
@@ -77,7 +77,7 @@ def describe_origin(
     try:
         with torch.no_grad(), watch_calls(watch.look_at_call), watch:
             step([one.clone() for one in state], inputs, parameters)
-    except _Born as born:
+    except _FirstNonFinite as born:
         if born.where:
             return [("made by", born.where)]
         op, given, named = watch.calls[-1]

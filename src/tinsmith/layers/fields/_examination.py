@@ -17,7 +17,7 @@ import torch
 from ..._errors import GradientError, KernelError, TinsmithError, refusal
 from ...bridge import Examination, Origin
 from ...engines import Language
-from ...source.ir import Lowered, NotCovered
+from ...source.ir import LoweredKernel, NotCovered
 from ._as_op import OpProgram
 from ._call import run
 from ._managed_copies import ManagedCopies
@@ -181,7 +181,7 @@ class FieldsExamination(Examination):
         return self._op
 
     @property
-    def kernels(self) -> list[Lowered]:
+    def kernels(self) -> list[LoweredKernel]:
         return self._covered_op.kernels
 
     @property

@@ -148,7 +148,7 @@ class ManagedCall:
         filled, copies = list(memory), self.copies
         self._given = [memory[place] for place in copies.filled_places]
         if self._given:
-            arrays = _Filled.apply(self, *self._given) if _is_seen(self._given) else copies.fill(self._given)
+            arrays = _Fill.apply(self, *self._given) if _is_seen(self._given) else copies.fill(self._given)
             for place, one in zip(copies.filled_places, arrays, strict=True):
                 filled[place] = one
         return filled
@@ -161,7 +161,7 @@ class ManagedCall:
         if arrays:
             is_seen, is_written = _is_seen([*arrays, *given]), is_plain()
             tensors = (
-                _Shown.apply(self, is_written, *arrays, *given)
+                _Show.apply(self, is_written, *arrays, *given)
                 if is_seen
                 else copies.show(arrays, is_written=is_written)
             )
@@ -203,7 +203,7 @@ class _ManagedFunction(FieldFunction):
     moves_gradients = "a field manager moves its gradients, and only backwards"
 
 
-class _Filled(_ManagedFunction):
+class _Fill(_ManagedFunction):
     """From tensors to arrays, by managers."""
 
     @staticmethod
@@ -223,7 +223,9 @@ class _Filled(_ManagedFunction):
         wanted = [gradient for one, gradient in zip(copies.filled, cotangents, strict=True) if _has_gradient(one)]
         if not wanted:
             return (None, *[None for _ in copies.filled])
-        gradients = iter(_Pulled.apply(_Step(ctx.call, False, len(wanted), copies.active), *wanted, *ctx.saved_tensors))
+        gradients = iter(
+            _PullBack.apply(_Step(ctx.call, False, len(wanted), copies.active), *wanted, *ctx.saved_tensors)
+        )
         return (None, *[next(gradients) if _has_gradient(one) else None for one in copies.filled])
 
     @staticmethod
@@ -232,7 +234,7 @@ class _Filled(_ManagedFunction):
         return OneSample((call,), [one.unmanaged for one in call.copies.filled])
 
 
-class _Shown(_ManagedFunction):
+class _Show(_ManagedFunction):
     """From arrays to tensors, by managers. What fields were filled from comes last."""
 
     @staticmethod
@@ -254,7 +256,7 @@ class _Shown(_ManagedFunction):
         if not wanted:
             return (None, None, *[None for _ in copies.outputs], *rest)
         step = _Step(ctx.call, True, len(wanted), tuple([one.unmanaged for one in copies.differentiated]))
-        gradients = iter(_Pulled.apply(step, *wanted, *ctx.saved_tensors))
+        gradients = iter(_PullBack.apply(step, *wanted, *ctx.saved_tensors))
         return (None, None, *[next(gradients) if _has_gradient(one) else None for one in copies.outputs], *rest)
 
     @staticmethod
@@ -263,7 +265,7 @@ class _Shown(_ManagedFunction):
         return OneSample((call, False), call.copies.outputs)
 
 
-class _Pulled(_ManagedFunction):
+class _PullBack(_ManagedFunction):
     """A step of a backward pass. It has no derivative: no manager says what it would be."""
 
     @staticmethod

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..._errors import RegistrationError, refusal
-from ...bridge import Bound, Launcher
+from ...bridge import BoundArguments, Launcher
 from ._layer_field import LayerField, place_field
 
 
@@ -15,7 +15,7 @@ class Launch(NamedTuple):
     """One kernel with its arguments."""
 
     launcher: Launcher
-    bound: Bound
+    bound: BoundArguments
 
     @property
     def kind(self) -> tuple[Any, ...]:

@@ -1,7 +1,7 @@
 """Recording: the kernels that a Python function calls, in order, with their arguments; nothing runs.
 
-A simulation calls a few kernels thousands of times. What is known of a kernel is found out once (`Called`); a further
-call with numbers costs about a microsecond.
+A simulation calls a few kernels thousands of times. What is known of a kernel is found out once (`RecordedKernel`); a
+further call with numbers costs about a microsecond.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 
 from ..._errors import ArgumentError, GradientError, KernelError, refusal
 from ..._user_warnings import find_place_of_user
-from ...bridge import Bound, Launcher
+from ...bridge import BoundArguments, Launcher
 from ...engines import Engine, FieldFacts, Listener, get, list_loaded, module_name, of_field
 from ..fields import Launch
 from ._writes import element_writer, filler, loader
@@ -27,7 +27,7 @@ COPY = "tensor_to_tensor"
 """What both engines call the kernel under `x.copy_from(y)`, which is a kernel like those of users."""
 
 
-class Called:
+class RecordedKernel:
     """A kernel with what it is compiled for: its object, and its template arguments.
 
     Attributes:
@@ -38,7 +38,7 @@ class Called:
     def __init__(self, launcher: Launcher, templates: Mapping[str, Any]) -> None:
         self.launcher = launcher
         self.templates = templates
-        self._bound: dict[tuple[Any, ...], Bound] = {}
+        self._bound: dict[tuple[Any, ...], BoundArguments] = {}
         names = launcher.signature.order
         self._others = [name for name in names if name not in templates]
 
@@ -53,7 +53,7 @@ class Called:
                 self._bound[arguments] = bound
         return Launch(self.launcher, bound)
 
-    def _bind(self, arguments: tuple[Any, ...]) -> Bound:
+    def _bind(self, arguments: tuple[Any, ...]) -> BoundArguments:
         if len(arguments) > len(self._others):
             signature, name = self.launcher.signature, self.launcher.stage.name
             words = f"kernel `{name}` of {signature.op} was called with too many arguments"
@@ -63,12 +63,12 @@ class Called:
         return self.launcher.bind_arguments([values[name] for name in self.launcher.signature.order if name in values])
 
 
-Call = tuple[Called, tuple[Any, ...]]
+Call = tuple[RecordedKernel, tuple[Any, ...]]
 """What is called, and with which arguments: all but templates."""
 Calls = tuple[Call, ...]
 
 
-class Known(NamedTuple):
+class KernelFacts(NamedTuple):
     """What is known of a kernel, whatever it is called with.
 
     Attributes:
@@ -91,9 +91,9 @@ class Kernels:
     def __init__(self, name: str, engine: Engine) -> None:
         self.name = name
         self.engine = engine
-        self.plain: dict[Any, Called] = {}
-        self._known: dict[Any, Known] = {}
-        self._called: dict[Any, Called] = {}
+        self.plain: dict[Any, RecordedKernel] = {}
+        self._known: dict[Any, KernelFacts] = {}
+        self._called: dict[Any, RecordedKernel] = {}
         self._writers: dict[Any, Any] = {}
         self._alive: list[Any] = []  # what is known by its identity
 
@@ -111,7 +111,7 @@ class Kernels:
         if called is None:
             decorated = known.decorated if owner is None else self.engine.bind(known.decorated, owner)
             templates = {name: values[name] for name in known.templates if name in values}
-            called = self._called[key] = Called(Launcher(decorated, self.name), templates)
+            called = self._called[key] = RecordedKernel(Launcher(decorated, self.name), templates)
             self._alive += [owner, templates]
             if known.is_plain:
                 self.plain[kernel] = called
@@ -127,10 +127,10 @@ class Kernels:
         key = (make, facts.key, *map(id, templates.values()))
         if key not in self._called:
             fields = {"target": field, **templates}
-            self._called[key] = Called(Launcher(self._writers[kind], self.name), fields)
+            self._called[key] = RecordedKernel(Launcher(self._writers[kind], self.name), fields)
         return self._called[key], given
 
-    def _look(self, kernel: Any) -> Known:
+    def _look(self, kernel: Any) -> KernelFacts:
         engine = self.engine
         if not type(kernel).__module__.startswith(f"{engine.name}."):
             words = f"{self.name} runs on {engine.name}, and `{kernel.func.__name__}` is a kernel of another engine"
@@ -155,7 +155,7 @@ class Kernels:
         is_method = engine.is_method(decorated)
         is_plain = not (is_method or defaults) and all(one.kind == "scalar" for one in parameters)
         names = tuple(one.name for one in parameters)
-        known = self._known[kernel] = Known(decorated, names, templates, defaults, is_method, is_plain)
+        known = self._known[kernel] = KernelFacts(decorated, names, templates, defaults, is_method, is_plain)
         return known
 
     def _hashable(self, value: Any) -> Any:

@@ -35,7 +35,7 @@ def sizes_of(blueprint: Blueprint, shapes: Sequence[Shape]) -> Sizes:
     Raises:
         ShapeError: a shape does not fit its dims, or those of another input; or a calculated dim is none.
     """
-    shared: dict[DimID | None, _Known] = {}
+    shared: dict[DimID | None, _SharedSize] = {}
     for part, shape in zip(blueprint.inputs, shapes, strict=True):
         _learn(blueprint, part, shape, shared)
     matches = {dim_id: known.size for dim_id, known in shared.items() if dim_id is not None}
@@ -44,7 +44,7 @@ def sizes_of(blueprint: Blueprint, shapes: Sequence[Shape]) -> Sizes:
     return Sizes(batch, matches, made)
 
 
-class _Known(NamedTuple):
+class _SharedSize(NamedTuple):
     """A size that inputs share, and the input that it was learned from."""
 
     size: int
@@ -52,7 +52,7 @@ class _Known(NamedTuple):
     shape: Shape
 
 
-def _learn(blueprint: Blueprint, part: TensorPart, shape: Shape, shared: dict[DimID | None, _Known]) -> None:
+def _learn(blueprint: Blueprint, part: TensorPart, shape: Shape, shared: dict[DimID | None, _SharedSize]) -> None:
     """Hold one input's shape against its dims; learn sizes that are shared, by id (None: the batch), and from whom."""
     dims = part.dims or ()
     if len(shape) != len(dims):
@@ -63,7 +63,7 @@ def _learn(blueprint: Blueprint, part: TensorPart, shape: Shape, shared: dict[Di
                 raise ShapeError(_wrong_size(blueprint, part, shape, place))
         elif isinstance(dim, (Batch, MatchDim)):  # no `Batch | MatchDim`, which torch 2.6's compiler cannot read
             key = dim.dim_id if isinstance(dim, MatchDim) else None
-            before = shared.setdefault(key, _Known(size, part, shape))
+            before = shared.setdefault(key, _SharedSize(size, part, shape))
             if before.size != size:
                 raise ShapeError(_unequal(blueprint, part, shape, dim, before))
 
@@ -154,7 +154,7 @@ def _wrong_size(blueprint: Blueprint, part: TensorPart, shape: Shape, place: int
     return refusal(words, rows, "Pass that size, or register the dim as AnyDim or MatchDim(id).")
 
 
-def _unequal(blueprint: Blueprint, part: TensorPart, shape: Shape, dim: Any, before: _Known) -> str:
+def _unequal(blueprint: Blueprint, part: TensorPart, shape: Shape, dim: Any, before: _SharedSize) -> str:
     words = f"tensor `{part.name}` of {blueprint.label} does not fit `{before.part.name}`"
     rows: list[tuple[str, ...]] = [(before.part.name, f"{before.part.dims} = {tuple(before.shape)}")]
     rows.append((part.name, f"{part.dims} = {tuple(shape)}", f"{dim} was {before.size}"))

@@ -16,7 +16,7 @@ _CHOICES = frozenset({"abs", "max", "min"})
 
 def known_divisions(subject: Subject) -> Iterator[Finding]:
     """TS306: of locals that are given a known number once, and never of what Python itself divides."""
-    known = _Known(subject)
+    known = _KnownIntegers(subject)
     for spot in subject.spots:
         updates = [value for _, value in spot.assignments] if isinstance(spot.statement, ast.AugAssign) else []
         for node in (*spot.expressions, *updates):
@@ -29,7 +29,7 @@ def known_divisions(subject: Subject) -> Iterator[Finding]:
             yield subject.finding("TS306", "warning", node, words, remedy)
 
 
-class _Known:
+class _KnownIntegers:
     """Integers that an engine knows when it compiles.
 
     Attributes:

@@ -32,7 +32,7 @@ _INTEGERS = frozenset({"int", "i32", "i64", "u32", "u64"})
 
 def lost_iterations(subject: Subject) -> Iterator[Finding]:
     """TS411."""
-    lost = _Lost(subject)
+    lost = _LoopLocals(subject)
     if not any(len(dynamic(spot.loops)) > lost.depth for spot in subject.spots):
         return
     seen: set[tuple[str, int]] = set()
@@ -49,7 +49,7 @@ def lost_iterations(subject: Subject) -> Iterator[Finding]:
                 yield subject.finding("TS411", "warning", spot.statement, words, remedy, engines)
 
 
-class _Lost:
+class _LoopLocals:
     """What is known of the locals of one kernel or function."""
 
     def __init__(self, subject: Subject) -> None:

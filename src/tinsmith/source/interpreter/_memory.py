@@ -30,7 +30,7 @@ class Memory:
     tensor: torch.Tensor
     shape: tuple[int, ...]
     cells: list[Number]
-    tied: dict[int, Tied] = field(default_factory=dict)
+    tied: dict[int, Ties] = field(default_factory=dict)
 
     def back(self) -> torch.Tensor:
         """The array as a tensor again, with the shape and dtype of the one that was given."""
@@ -58,7 +58,7 @@ def remember(array: nodes.Array, tensor: torch.Tensor, precision: Precision) -> 
 
 
 @dataclass
-class Tied:
+class Ties:
     """Candidates of equal value for one element's maximum or minimum, and the number that stands for them."""
 
     operator: str
@@ -81,7 +81,7 @@ def with_candidate(memory: Memory, position: int, operator: str, value: torch.Te
         return value if (now > before) == (operator == "max") else old
     tied = memory.tied.get(position)
     if tied is None or tied.stands is not old or tied.operator != operator:
-        tied = memory.tied[position] = Tied(operator, [old], old)
+        tied = memory.tied[position] = Ties(operator, [old], old)
     tied.candidates.append(value)
     tied.stands = torch.stack(tied.candidates).amax(0)
     return tied.stands

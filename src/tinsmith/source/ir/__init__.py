@@ -7,13 +7,13 @@ from . import _walk as walk
 from ._blocks import BLOCK_SIZE, iteration_number
 from ._cells import with_cells
 from ._comments import add_comments
-from ._lower import Lowered, lower
+from ._lower import LoweredKernel, lower
 from ._print import print_kernel
 from ._refusals import NotCovered, Race
 
 __all__ = [
     "BLOCK_SIZE",
-    "Lowered",
+    "LoweredKernel",
     "NotCovered",
     "Race",
     "add_comments",

@@ -13,7 +13,7 @@ from ._lowering import Lowering
 from ._refusals import Misfit
 from ._state import is_place
 from ._targets import give, list_items
-from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number, map_numbers
+from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_number, map_numbers
 from ._walk import parts
 
 _OPERATORS = {
@@ -111,14 +111,14 @@ def _declare(low: Lowering, name: str, value: Any) -> None:
 
 def store(low: Lowering, place: Any, value: Any) -> None:
     """Store a value, entry by entry, as it was before the first entry was stored."""
-    if isinstance(place, Picked):
+    if isinstance(place, DynamicEntry):
         _store_picked(low, place, value)
         return
     for target, number in _flatten_places(low, place, value):
         _write(low, target, number)
 
 
-def _store_picked(low: Lowering, place: Picked, value: Any) -> None:
+def _store_picked(low: Lowering, place: DynamicEntry, value: Any) -> None:
     """Store to the entry that the run's index means: locals are selected, of memory nothing else may be touched."""
     number = low.state.bind("part", low.ops.scalar(value))
     place = _steady(low, place)
@@ -132,7 +132,7 @@ def _store_picked(low: Lowering, place: Picked, value: Any) -> None:
             _write(low, entry, nodes.Select(hit, low.ops.cast(number, entry.type), entry, entry.type))
 
 
-def _steady(low: Lowering, place: Picked) -> Picked:
+def _steady(low: Lowering, place: DynamicEntry) -> DynamicEntry:
     """A place whose index no store to the matrix itself can change: `v[v[0]] = 1`."""
     entries = place.matrix.entries
 
@@ -140,7 +140,7 @@ def _steady(low: Lowering, place: Picked) -> Picked:
         is_disturbed = is_expression(index) and any(_reads(index, entry) for entry in entries)
         return low.state.bind("part", index) if is_disturbed else index
 
-    return Picked(place.matrix, tuple(freeze(index) for index in place.index))
+    return DynamicEntry(place.matrix, tuple(freeze(index) for index in place.index))
 
 
 def _flatten_places(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]]:
@@ -214,7 +214,7 @@ def apply_atomic(low: Lowering, name: str, place: Any, value: Any, *, is_wanted:
     """Change a place by an atomic operation; what it held before is the result."""
     if not is_place(place) or isinstance(place, Struct):
         raise Misfit(f"an atomic `{name}` on what is no variable and no element")
-    if isinstance(place, Picked):
+    if isinstance(place, DynamicEntry):
         return _changed_picked(low, name, place, value, is_wanted)
     results = [
         _changed_one(low, name, target, low.ops.cast(number, target.type), is_wanted)
@@ -223,7 +223,7 @@ def apply_atomic(low: Lowering, name: str, place: Any, value: Any, *, is_wanted:
     return Matrix(place.shape, tuple(results)) if isinstance(place, Matrix) else results[0]
 
 
-def _changed_picked(low: Lowering, name: str, place: Picked, value: Any, is_wanted: bool) -> Any:
+def _changed_picked(low: Lowering, name: str, place: DynamicEntry, value: Any, is_wanted: bool) -> Any:
     """An atomic on the entry that the run's index means."""
     number = low.state.bind("part", low.ops.cast(low.ops.scalar(value), place.matrix.entries[0].type))
     place = _steady(low, place)

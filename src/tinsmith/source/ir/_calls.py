@@ -12,7 +12,7 @@ from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS
 from ._refusals import Misfit
 from ._targets import list_items, unpack_starred
-from ._values import ArrayValue, Bound, Matrix, Ranges, Struct, is_expression, plain
+from ._values import ArrayValue, BoundFunction, Matrix, Ranges, Struct, is_expression, plain
 
 
 def lower_call(low: Lowering, node: ast.Call) -> Any:
@@ -35,7 +35,7 @@ def lower_call(low: Lowering, node: ast.Call) -> Any:
 
 def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr) -> Any:
     """The value of a function for these arguments."""
-    if isinstance(function, Bound):
+    if isinstance(function, BoundFunction):
         if function.function == "get_shape":
             return function.owner.shape
         return apply(low, function.function, [function.owner, *positional], named, node)
@@ -106,7 +106,7 @@ def _depends_on_run(value: Any) -> bool:
         return any(_depends_on_run(item) for item in value)
     if isinstance(value, dict):
         return any(_depends_on_run(item) for item in value.values())
-    return is_expression(value) or isinstance(value, Matrix | Struct | ArrayValue | Bound | Ranges)
+    return is_expression(value) or isinstance(value, Matrix | Struct | ArrayValue | BoundFunction | Ranges)
 
 
 # Python's own functions, which the engines know ----------------------------------------------------

@@ -9,7 +9,7 @@ from .._parsing import parse_expression
 from . import _nodes as nodes
 from ._lowering import Lowering
 from ._refusals import Misfit
-from ._values import ArrayValue, Bound, Matrix, Picked, Scalar, Struct, is_expression, plain
+from ._values import ArrayValue, BoundFunction, DynamicEntry, Matrix, Scalar, Struct, is_expression, plain
 
 SWIZZLES = ("xyzw", "rgba", "stpq")
 UNKNOWN_SIZE = "an index that only the run knows"
@@ -90,7 +90,7 @@ def _of_matrix(low: Lowering, value: Matrix, indices: list[Any]) -> Any:
     if any(isinstance(index, slice) for index in indices):
         return _slice(value, indices)
     if any(is_expression(index) for index in indices):
-        return Picked(value, tuple(low.state.share(i) if is_expression(i) else i for i in indices))
+        return DynamicEntry(value, tuple(low.state.share(i) if is_expression(i) else i for i in indices))
     try:
         return value[tuple(indices)]
     except (IndexError, TypeError):
@@ -111,7 +111,7 @@ def _slice(value: Matrix, indices: list[Any]) -> Matrix:
 
 def read(low: Lowering, value: Any) -> Any:
     """The value of a place: an entry by an index that only the run knows is selected."""
-    if not isinstance(value, Picked):
+    if not isinstance(value, DynamicEntry):
         return value
     entries = value.matrix.indices
     result = value.matrix.entries[-1]
@@ -120,7 +120,7 @@ def read(low: Lowering, value: Any) -> Any:
     return result
 
 
-def hits(low: Lowering, picked: Picked, index: tuple[int, ...]) -> Scalar:
+def hits(low: Lowering, picked: DynamicEntry, index: tuple[int, ...]) -> Scalar:
     """Whether it is this entry that the run's index means."""
     tests = [low.ops.binary("==", wanted, k) for wanted, k in zip(picked.index, index, strict=True)]
     tests = [test for test in tests if test is not True]
@@ -154,7 +154,7 @@ def attribute(low: Lowering, value: Any, node: ast.Attribute) -> Any:
             return value.shape["nm".index(name)]
     operation = low.language.matrix_operation(name)
     if name == "get_shape" or operation is not None:
-        return Bound(name if operation is None else operation, value)
+        return BoundFunction(name if operation is None else operation, value)
     raise low.make_refusal(f"`{ast.unparse(node)}`", node)
 
 
@@ -162,7 +162,7 @@ def _of_struct(value: Struct, name: str) -> Any:
     if name in value.members:
         return value.members[name]
     if name in value.methods:
-        return Bound(value.methods[name], value)
+        return BoundFunction(value.methods[name], value)
     if name == "keys":
         return list(value.members)
     raise Misfit(f"`.{name}` of a struct with {', '.join(value.members)}")

@@ -13,7 +13,7 @@ from ...engines import Engine
 from .._read import Source
 from . import _early_returns, _expressions, _statements
 from . import _nodes as nodes
-from ._lowering import Handlers, Lowered, Lowering
+from ._lowering import Handlers, LoweredKernel, Lowering
 from ._types import Defaults
 
 _HANDLERS = Handlers(_expressions.value_of, _statements.run, _early_returns.nests, _early_returns.guard_rest)
@@ -28,7 +28,7 @@ def lower(
     templates: Mapping[str, Any] | None = None,
     owner: object | None = None,
     defaults: Defaults | None = None,
-) -> Lowered:
+) -> LoweredKernel:
     """A kernel as IR.
 
     Args:

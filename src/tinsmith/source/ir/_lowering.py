@@ -28,7 +28,7 @@ _Node = TypeVar("_Node", bound=ast.AST)
 _Fact = TypeVar("_Fact")
 
 
-class Lowered(NamedTuple):
+class LoweredKernel(NamedTuple):
     """A kernel as IR, and the fields that its arrays with a label stand for."""
 
     kernel: nodes.Kernel
@@ -76,7 +76,7 @@ class Lowering:
         self._sources: dict[Callable[..., Any], Source] = {}
         self._facts: dict[Any, Any] = {}
 
-    def kernel(self, source: Source, names: Mapping[str, Any]) -> Lowered:
+    def kernel(self, source: Source, names: Mapping[str, Any]) -> LoweredKernel:
         """Lower the kernel's body."""
         scope = self.state.frame.scopes[0]
         scope.update(names)
@@ -86,7 +86,7 @@ class Lowering:
         state = self.state
         kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, tuple(state.body))
         kernel = replace(with_cells(kernel, frozenset(state.cells)), block_memory=state.block_memory)
-        return Lowered(replace(kernel, body=walk.number_statements(kernel.body)), self.fields.objects)
+        return LoweredKernel(replace(kernel, body=walk.number_statements(kernel.body)), self.fields.objects)
 
     def value(self, node: ast.expr) -> Any:
         """The value of an expression."""

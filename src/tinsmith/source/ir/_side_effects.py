@@ -16,7 +16,7 @@ from .._nodes import resolve_callee
 from .._read import Source
 from .._walk import walk
 from ._lowering import Lowering
-from ._values import Bound, Struct
+from ._values import BoundFunction, Struct
 
 _CHANGING = ("atomic_", "random", "append", "activate", "fill", "sync")
 _UNKNOWN = object()
@@ -63,7 +63,7 @@ def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], 
     value = meaning(node.func)
     if value is _UNKNOWN:
         return low.language.matrix_operation(name) is not None or name == "get_shape"
-    function = low.engine.inner_function(value.function if isinstance(value, Bound) else value)
+    function = low.engine.inner_function(value.function if isinstance(value, BoundFunction) else value)
     if function is None:
         return (
             low.language.name_of(value) != "" or not callable(value) or hasattr(builtins, name) or _is_type(low, value)

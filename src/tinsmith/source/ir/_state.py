@@ -11,7 +11,7 @@ from .._read import Source
 from . import _nodes as nodes
 from . import _walk as walk
 from ._types import Defaults, zero
-from ._values import Matrix, Picked, Scalar, Struct, is_expression, is_number
+from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_number
 
 ENGINE = "_lang"
 """What rewritten trees, and what is printed, call the engine's module."""
@@ -216,4 +216,4 @@ def is_place(value: Any) -> bool:
     """Whether a value can be assigned to."""
     if isinstance(value, Matrix):
         return all(isinstance(entry, nodes.Local | nodes.Load) for entry in value.entries)
-    return isinstance(value, nodes.Local | nodes.Load | Struct | Picked)
+    return isinstance(value, nodes.Local | nodes.Load | Struct | DynamicEntry)

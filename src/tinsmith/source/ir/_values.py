@@ -73,7 +73,7 @@ class ArrayValue:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundFunction:
     """A function with its first argument: `v.norm`, `ray.at`."""
 
     function: Any
@@ -81,7 +81,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Picked:
+class DynamicEntry:
     """An entry of a matrix by an index that only the run knows."""
 
     matrix: Matrix

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...source.ir import nodes, walk
-from ._ssa import Branch, Carried, Loop, Step, locals_read, steps_in, stores_in
+from ._ssa import Branch, CarriedLocal, Loop, Step, locals_read, steps_in, stores_in
 
 
-def find_partial_sums(loop: Loop, carried: Carried) -> frozenset[str]:
+def find_partial_sums(loop: Loop, carried: CarriedLocal) -> frozenset[str]:
     """The partial sums of an accumulator in one iteration, its head among them; none where it is no accumulator.
 
     They are found forwards: whatever is worked out from the head must be it plus something. Then an adjoint of 1 is
@@ -23,7 +23,7 @@ def find_partial_sums(loop: Loop, carried: Carried) -> frozenset[str]:
     return frozenset(members) if weights == {carried.head: 1} else frozenset()
 
 
-def _reads_alone(loop: Loop, carried: Carried, members: set[str]) -> bool:
+def _reads_alone(loop: Loop, carried: CarriedLocal, members: set[str]) -> bool:
     """Whether an iteration hands on no partial sum but as the accumulator."""
     others = [one.next for one in loop.carried if one is not carried]
     return members.isdisjoint(walk.locals_in(others)) and loop.exit not in members
@@ -55,7 +55,7 @@ def _collect(body: Sequence[Step], members: set[str]) -> bool:
     return True
 
 
-def _inner_accumulators(loop: Loop, members: set[str]) -> Iterator[Carried]:
+def _inner_accumulators(loop: Loop, members: set[str]) -> Iterator[CarriedLocal]:
     """What an inner loop begins with a partial sum, and only adds to."""
     for one in loop.carried:
         if isinstance(one.first, nodes.Local) and one.first.name in members and find_partial_sums(loop, one):

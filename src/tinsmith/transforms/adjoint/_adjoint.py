@@ -19,10 +19,10 @@ from ._parallelize import parallelize
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._promises import NO_PROMISES, Promise
 from ._records import handing_out
-from ._reversible import Reversible, Wanted, adjoint_names, reversibles
+from ._reversible import Reversible, WantedGradients, adjoint_names, reversibles
 from ._split import split
 from ._ssa import number_steps, plain_steps
-from ._task import Given, Reversed, reversed_task
+from ._task import TaskInput, TaskReverse, reversed_task
 from ._tasks import kernel_of, parts_of
 
 
@@ -63,7 +63,7 @@ def adjoint(
     given = frozenset(outputs) - detached
     adjoints = adjoint_names([part.kernel for part in parts], arrays)
     order = range(len(kernels)) if launches is None else launches
-    wanted = Wanted(active, given, detached, order)
+    wanted = WantedGradients(active, given, detached, order)
     tasks = reversibles(parts, adjoints, wanted, promises)
     activities = wanted.activities([task.steps for task in tasks], [task.source for task in tasks])
     for task, activity in zip(tasks, activities, strict=True):
@@ -82,7 +82,7 @@ def adjoint(
     reverses = []
     for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
         own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
-        known = Given(task.kernel, number, task.steps, task.own, activity, task.names, own, once)
+        known = TaskInput(task.kernel, number, task.steps, task.own, activity, task.names, own, once)
         one = reversed_task(known)
         if has_checkpoints and one.taped:
             steps = split_into_blocks(task.steps, one.taped, activity, task.names, numbers)
@@ -128,14 +128,14 @@ class _Turn:
     number: int
     launch: int
     task: Reversible
-    reverse: Reversed
+    reverse: TaskReverse
     kept: frozenset[str]
     final: frozenset[str]
 
 
 def _turns(
     tasks: Sequence[Reversible],
-    reverses: Sequence[Reversed],
+    reverses: Sequence[TaskReverse],
     order: Sequence[int],
     unchanged: Collection[Unchanged],
 ) -> list[_Turn]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...source.ir import NotCovered, nodes, types, walk
 from .._names import Names
 from ._exits import structurize_exits
-from ._ssa import Branch, Carried, Loop, Step
+from ._ssa import Branch, CarriedLocal, Loop, Step
 
 Scope = dict[str, nodes.Expr]
 """What each of the kernel's locals is called now."""
@@ -172,7 +172,7 @@ class SsaBuilder:
         carried = []
         for name in handed:
             last, cell = self.make_local(heads[name], name), self.make_local(heads[name], name)
-            carried.append(Carried(scope[name], heads[name].name, inner[name], last.name, cell.name))
+            carried.append(CarriedLocal(scope[name], heads[name].name, inner[name], last.name, cell.name))
             scope[name] = last
         is_parallel = isinstance(one, nodes.For) and one.is_parallel
         self.steps.append(Loop(names, bounds, body, tuple(carried), exit_name, is_parallel, one.line))

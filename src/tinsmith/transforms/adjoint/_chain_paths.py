@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from ..analysis import Range, Ranges
-from ._ssa import Branch, Carried, Loop, Step, steps_in
+from ._ssa import Branch, CarriedLocal, Loop, Step, steps_in
 
 LEAST_FACTOR = 2.0**-10
 """A factor that is smaller takes too many of a number's digits."""
@@ -39,7 +39,7 @@ class _Path:
 
 
 def keeps_digits(
-    loop: Loop, carried: Carried, bound: frozenset[str], known: Mapping[str, Sequence[nodes.Expr]], kind: str
+    loop: Loop, carried: CarriedLocal, bound: frozenset[str], known: Mapping[str, Sequence[nodes.Expr]], kind: str
 ) -> bool:
     """Whether a positive chain of factors from `LEAST_FACTOR` to 1 stays above what its type can hold."""
     assert isinstance(carried.next, nodes.Local)

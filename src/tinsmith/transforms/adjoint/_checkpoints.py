@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...source.ir import nodes
 from .._names import Names
 from ..analysis import Activity
-from ._ssa import Carried, Loop, Step, with_bodies
+from ._ssa import CarriedLocal, Loop, Step, with_bodies
 
 SMALLEST, LARGEST = 8, 256
 """Iterations of a block."""
@@ -90,13 +90,13 @@ class _Splitting:
     def assign(self, local: nodes.Local, value: nodes.Expr, line: int) -> Step:
         return nodes.Assign(local.name, value, line, next(self.numbers))
 
-    def carry_over_blocks(self, one: Carried) -> tuple[Carried, Carried]:
+    def carry_over_blocks(self, one: CarriedLocal) -> tuple[CarriedLocal, CarriedLocal]:
         """What the loop over blocks hands on, and the loop of a block."""
         kind = self.names.types[one.head]
         head, cell = self.like(one.head), self.like(one.cell)
         last = self.like(one.last, one.head)  # which goes into the next block, too
-        outer = Carried(one.first, head, nodes.Local(last, kind), one.last, cell)
-        return outer, Carried(nodes.Local(head, kind), one.head, one.next, last, one.cell)
+        outer = CarriedLocal(one.first, head, nodes.Local(last, kind), one.last, cell)
+        return outer, CarriedLocal(nodes.Local(head, kind), one.head, one.next, last, one.cell)
 
     def like(self, local: str, *others: str) -> str:
         """A new local of another one's type, that has a gradient where this or one of the others has."""
@@ -105,10 +105,10 @@ class _Splitting:
             self.activity.add(name)
         return name
 
-    def ending(self, exit_name: str) -> Carried:
+    def ending(self, exit_name: str) -> CarriedLocal:
         """What the loop of a block hands out: whether the whole loop ended in it."""
         head, last, cell = (self.names.fresh("ended", "u1") for _ in range(3))
-        return Carried(nodes.Const(False, "u1"), head, nodes.Local(exit_name, "u1"), last, cell)
+        return CarriedLocal(nodes.Const(False, "u1"), head, nodes.Local(exit_name, "u1"), last, cell)
 
 
 def block_size(count: nodes.Expr) -> nodes.Expr:

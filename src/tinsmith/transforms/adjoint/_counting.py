@@ -11,7 +11,7 @@ from .._evaluate import can_evaluate, extent
 from .._names import Names
 from ..analysis import expand
 from ._forward_copy import ForwardCopy, Renamed
-from ._reversal import Kept
+from ._reversal import IterationRecord
 from ._ssa import Loop, Step, frame_steps, stores_in
 from ._tapes import Tape, array_key, tape_type
 
@@ -20,7 +20,7 @@ Need = dict[str, nodes.Expr]
 """Entries by the key of their tape."""
 
 
-def count_pushes(kept: Kept, names: Names) -> dict[str, int]:
+def count_pushes(kept: IterationRecord, names: Names) -> dict[str, int]:
     """Entries that each iteration of a loop puts on the tapes of numbers."""
     counts: dict[str, int] = {}
     for kind in (
@@ -40,7 +40,7 @@ class Formula:
     """Works out what an iteration of a task needs, from sizes and arguments alone."""
 
     names: Names
-    kept: Mapping[int, Kept]
+    kept: Mapping[int, IterationRecord]
     definitions: dict[str, nodes.Expr]
 
     def need(self, body: Sequence[Step]) -> Need | None:
@@ -106,7 +106,7 @@ class Counting:
     """Writes the statements that count what one iteration needs."""
 
     names: Names
-    kept: Mapping[int, Kept]
+    kept: Mapping[int, IterationRecord]
     tapes: Mapping[str, Tape]
     state: frozenset[str]
     need: dict[str, str] = field(default_factory=dict)

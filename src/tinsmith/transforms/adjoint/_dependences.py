@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...source import AffineIndex, EnclosingLoop, Filed, each_moves_an_axis, may_overwrite
+from ...source import AffineIndex, EnclosingLoop, PartialIndexMap, each_moves_an_axis, may_overwrite
 from ...source.ir import nodes, walk
 from ..analysis import affine, definitions, is_invariant, whole_definitions
 from ._ssa import Branch, Loop, Step, step_definitions
@@ -181,7 +181,7 @@ def unchanged_after(
         numbers: for each launch the values of the kernel's integer arguments.
     """
     tasks = [[_axes_by_array(task) for task in parts_of(kernel).tasks] for kernel in kernels]
-    later: dict[str, Filed] = {}
+    later: dict[str, PartialIndexMap] = {}
     unchanged: set[Unchanged] = set()
 
     def changes(array: str, known: Mapping[int, int]) -> bool:
@@ -196,7 +196,7 @@ def unchanged_after(
             kept = {array for array, _ in read} - {array for array, known in read if changes(array, known)}
             for array, axes in stores:
                 known = _evaluate_axes(axes, values)
-                later.setdefault(array, Filed()).add(tuple(known.items()), known, True)
+                later.setdefault(array, PartialIndexMap()).add(tuple(known.items()), known, True)
             own = {array for array, known in read if array in kept and changes(array, known)}
             unchanged |= {(place, part, array, array not in own) for array in kept}
     return frozenset(unchanged)

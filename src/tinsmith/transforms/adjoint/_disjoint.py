@@ -24,7 +24,7 @@ from ...source.ir import nodes, types, walk
 from ..analysis import affine, expand, find_reachable, is_invariant, moving_variables, sources, whole_definitions
 from ._ssa import (
     Branch,
-    Carried,
+    CarriedLocal,
     Loop,
     Step,
     collect_expressions,
@@ -253,7 +253,7 @@ class _Reading:
         return moving_variables(self.loop.names, self.loop.bounds)
 
     @lazy
-    def chains(self) -> list[Carried]:
+    def chains(self) -> list[CarriedLocal]:
         """What loops inside hand on."""
         return [one for step in steps_in(self.loop.body) if isinstance(step, Loop) for one in step.carried]
 

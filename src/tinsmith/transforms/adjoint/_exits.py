@@ -14,18 +14,18 @@ Block = tuple[nodes.Stmt, ...]
 
 
 @dataclass(frozen=True)
-class Structured:
+class StructuredLoop:
     """A loop's body without `break` and `continue`; `exit` is the local that says that the loop ends."""
 
     body: Block
     exit: str | None
 
 
-def structurize_exits(body: Sequence[nodes.Stmt], names: Names) -> Structured:
+def structurize_exits(body: Sequence[nodes.Stmt], names: Names) -> StructuredLoop:
     """A loop's body, in which a `break` has become a truth. Bodies of loops inside are left as they are."""
     own = list(_own(body))
     if not any(isinstance(one, nodes.Break | nodes.Continue) for one in own):
-        return Structured(tuple(body), None)
+        return StructuredLoop(tuple(body), None)
     has_break = any(isinstance(one, nodes.Break) for one in own)
     leave = names.fresh("leave", "u1") if has_break else None
     goes_on = names.fresh("goes_on", "u1")
@@ -33,7 +33,7 @@ def structurize_exits(body: Sequence[nodes.Stmt], names: Names) -> Structured:
     first = [nodes.Assign(goes_on, _truth(True))]
     if leave is not None:
         first.insert(0, nodes.Assign(leave, _truth(False)))
-    return Structured((*first, *inner), leave)
+    return StructuredLoop((*first, *inner), leave)
 
 
 def _own(body: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:

@@ -26,7 +26,7 @@ from ._sums import Frame, Sums
 Block = list[nodes.Stmt]
 
 
-class Turned(NamedTuple):
+class TurnedFrame(NamedTuple):
     """A frame run forward, and then backwards."""
 
     forward: Block
@@ -104,7 +104,7 @@ class FrameReversal(ABC):
 
     def frame(
         self, body: Sequence[Step], given: Iterable[str], handed: Sequence[tuple[str, nodes.Expr]] = ()
-    ) -> Turned:
+    ) -> TurnedFrame:
         """A frame run forward and then backwards.
 
         Args:
@@ -132,7 +132,7 @@ class FrameReversal(ABC):
         zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self.partial_sums]
         added = [step for total in frame.totals for step in self.add_total(total)]
         begun = [nodes.Assign(total.local, constant(0, total.load.type)) for total in frame.totals]
-        return Turned(forward, [*begun, *zeros, *backwards, *added])
+        return TurnedFrame(forward, [*begun, *zeros, *backwards, *added])
 
     def zero(self, local: str) -> nodes.Stmt:
         return nodes.Assign(self.adjoints[local], constant(0, self.names.types[local]))

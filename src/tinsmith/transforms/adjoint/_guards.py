@@ -16,7 +16,7 @@ from ...source.ir import nodes
 from ._ssa import Branch
 
 
-class Taken(NamedTuple):
+class BranchArm(NamedTuple):
     """An arm of a branch."""
 
     number: int
@@ -24,7 +24,7 @@ class Taken(NamedTuple):
     holds: bool
 
 
-Guard = tuple[Taken, ...]
+Guard = tuple[BranchArm, ...]
 """Arms that must all be taken, a branch before those inside it."""
 
 
@@ -68,7 +68,7 @@ class Guards:
     @contextlib.contextmanager
     def inside(self, branch: Branch, *, holds: bool) -> Iterator[None]:
         """While one arm of a branch is reversed."""
-        with self.under((Taken(branch.number, branch.condition, holds),)):
+        with self.under((BranchArm(branch.number, branch.condition, holds),)):
             yield
 
 

@@ -21,7 +21,7 @@ from ...source.ir import nodes, types, walk
 from .._algebra import minus, over, plus, times
 from .._names import Names
 from ._chain_paths import LEAST_VALUE, find_exit_conditions, keeps_digits, match_factor
-from ._ssa import Branch, Carried, Loop, Step, collect_locals, loads_in, locals_read, steps_in, stores_in
+from ._ssa import Branch, CarriedLocal, Loop, Step, collect_locals, loads_in, locals_read, steps_in, stores_in
 
 Block = list[nodes.Stmt]
 Values = Mapping[str, nodes.Expr]
@@ -41,7 +41,7 @@ class Inverse:
         statements: they give the head its value, from `now` and what does not depend on a head.
     """
 
-    carried: Carried
+    carried: CarriedLocal
     now: str
     type: str
     statements: tuple[nodes.Stmt, ...]
@@ -106,12 +106,12 @@ def plan_rerun(
 def _in_stages(
     loop: Loop,
     body: tuple[Step, ...],
-    chains: Sequence[Carried],
+    chains: Sequence[CarriedLocal],
     names: Names,
     known: Mapping[str, Sequence[nodes.Expr]],
-) -> tuple[list[Carried], tuple[Stage, ...], tuple[Step, ...]]:
+) -> tuple[list[CarriedLocal], tuple[Stage, ...], tuple[Step, ...]]:
     """Those of the chains that can be run backwards, in stages, and the steps that are left."""
-    waiting, done = [*chains], list[Carried]()
+    waiting, done = [*chains], list[CarriedLocal]()
     stages: list[Stage] = []
     rest = body
     while waiting:
@@ -186,7 +186,7 @@ def _changes_memory(step: Step) -> bool:
 def _invert(
     loop: Loop,
     body: Sequence[Step],
-    carried: Carried,
+    carried: CarriedLocal,
     bound: frozenset[str],
     names: Names,
     known: Mapping[str, Sequence[nodes.Expr]],

@@ -17,7 +17,7 @@ from .._algebra import cast, constant, plus, times
 from .._evaluate import extent
 from .._most_runs import most_runs
 from .._names import Names, names_of
-from .._slots import Slotted, assign_slots, place_of, replace_statements
+from .._slots import SlotAssignment, assign_slots, place_of, replace_statements
 from ..analysis import concurrent_loop, definitions, expand, find_owned, single_definitions
 from ._tapes import tape_type
 
@@ -76,7 +76,7 @@ class Records:
         self, name: str, loop: nodes.For, first: nodes.Expr, most: nodes.Expr, names: Names, change: Change
     ) -> tuple[nodes.Stmt, ...]:
         wanted = {one.number: one for one in _kept_of(self.kernel, loop)}
-        slotted: Slotted = assign_slots(loop.body, {key: one.result or "" for key, one in wanted.items()}, names)
+        slotted: SlotAssignment = assign_slots(loop.body, {key: one.result or "" for key, one in wanted.items()}, names)
 
         def change_atomic(one: nodes.Atomic) -> Sequence[nodes.Stmt]:
             return change(one, nodes.Load(name, (slotted.slots[one.number],), (), self.type))

@@ -18,12 +18,12 @@ from ._frame_reversal import Block, FrameReversal
 from ._inverses import Rerun, plan_rerun
 from ._order import overwrites
 from ._regular_logs import RegularLog, find_regular_log
-from ._ssa import Carried, Loop, collect_locals, loads_in, steps_in, stores_in
+from ._ssa import CarriedLocal, Loop, collect_locals, loads_in, steps_in, stores_in
 from ._tapes import Tape, Tapes
 
 
 @dataclass(frozen=True)
-class Kept:
+class IterationRecord:
     """What a loop keeps of each iteration.
 
     Attributes:
@@ -52,7 +52,7 @@ class Reversal(FrameReversal):
     """
 
     tapes: Tapes = field(init=False)
-    kept: dict[int, Kept] = field(default_factory=dict)
+    kept: dict[int, IterationRecord] = field(default_factory=dict)
     trips: dict[int, str] = field(default_factory=dict)
     ends: dict[int, Mapping[str, tuple[str, bool]]] = field(default_factory=dict)
     runs_back: bool = False
@@ -137,7 +137,9 @@ class Reversal(FrameReversal):
         inverted = tuple(one.carried.head for one in inverses)
         taped = tuple(name for name in heads if name not in inverted)
         logs = ((array, find_regular_log(loop, array)) for array in logged)
-        self.kept[loop.number] = Kept(taped, logged, {array: log for array, log in logs if log is not None}, inverted)
+        self.kept[loop.number] = IterationRecord(
+            taped, logged, {array: log for array, log in logs if log is not None}, inverted
+        )
         forward = self.rerun(rerun) if rerun else inner.forward
         self.ends[loop.number] = rerun.ends if rerun else {}
         last = [nodes.Assign(one.now, nodes.Local(one.carried.head, one.type)) for one in inverses]
@@ -168,7 +170,7 @@ class Reversal(FrameReversal):
         stores = (one for one in stores_in(loop.body) if one.number in self.sums_in_place and one.array not in read)
         return {one.number for one in stores}
 
-    def share_adjoint_of_sum(self, loop: Loop, carried: Carried) -> bool:
+    def share_adjoint_of_sum(self, loop: Loop, carried: CarriedLocal) -> bool:
         """Whether a loop only adds to what it hands on: then the sum's adjoint is that of each partial sum."""
         members = find_partial_sums(loop, carried)
         adjoint = self.adjoint(carried.last).name

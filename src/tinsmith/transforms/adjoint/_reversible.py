@@ -56,7 +56,7 @@ class Reversible:
         return frozenset(store.array for store in walk.stores(self.statements))
 
 
-class Wanted(NamedTuple):
+class WantedGradients(NamedTuple):
     """What a gradient is wanted of, and the numbers of the kernels in the order of their launches."""
 
     inputs: Collection[str]
@@ -80,7 +80,7 @@ def adjoint_names(kernels: Sequence[nodes.Kernel], arrays: Iterable[str]) -> dic
 
 
 def reversibles(
-    parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: Wanted, promises: Mapping[str, Promise]
+    parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: WantedGradients, promises: Mapping[str, Promise]
 ) -> list[Reversible]:
     """Everything that is reversed, in the order of the forward pass. `adjoints` are their names, by array."""
     plain = [(source, part.kernel, statements) for source, part in enumerate(parts) for statements in part.tasks]

@@ -17,7 +17,7 @@ from ..analysis import Definition, single_definitions
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class CarriedLocal:
     """A local that an iteration hands to the next.
 
     Attributes:
@@ -47,7 +47,7 @@ class Loop:
     names: tuple[str, ...]
     bounds: tuple[tuple[nodes.Expr, nodes.Expr], ...]
     body: tuple[Step, ...]
-    carried: tuple[Carried, ...] = ()
+    carried: tuple[CarriedLocal, ...] = ()
     exit: str | None = None
     is_parallel: bool = False
     line: int = 0

@@ -36,7 +36,7 @@ ZERO = constant(0, "i32")
 
 
 @dataclass(frozen=True)
-class Given:
+class TaskInput:
     """A task in form, and what its reverse is made from.
 
     Attributes:
@@ -68,7 +68,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Reversed:
+class TaskReverse:
     """A task's reverse: tapes to reserve, the launch; arrays that it changes for itself and puts back.
 
     `taped` are the loops whose tapes checkpoints make shorter.
@@ -82,7 +82,7 @@ class Reversed:
     taped: frozenset[int]
 
 
-def reversed_task(given: Given) -> Reversed:
+def reversed_task(given: TaskInput) -> TaskReverse:
     """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays."""
     changed = frozenset(store.array for store in stores_in(given.steps))
     both = frozenset(load.array for load in loads_in(given.steps)) & changed
@@ -100,7 +100,9 @@ def reversed_task(given: Given) -> Reversed:
 class _Writing:
     """Writes the reverse of a task that works on copies of the arrays in `state`."""
 
-    def __init__(self, given: Given, changed: frozenset[str], state: frozenset[str], steady: frozenset[str]) -> None:
+    def __init__(
+        self, given: TaskInput, changed: frozenset[str], state: frozenset[str], steady: frozenset[str]
+    ) -> None:
         self.given = given
         self.steady = steady
         names = given.names.copy()
@@ -130,7 +132,7 @@ class _Writing:
     def steps(self) -> tuple[Step, ...]:
         return self.given.body
 
-    def reverse(self) -> Reversed:
+    def reverse(self) -> TaskReverse:
         names = () if self.parallel is None else self.parallel.names
         body = self.reversal.frame(self.steps, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
@@ -142,7 +144,9 @@ class _Writing:
         whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state)
         kernel = self.kernel("adjoint", whole, reserve)
         used = {tape.key for tape in tapes}
-        return Reversed(reserve, kernel, self.state, self.steady, tuple(self.notes(used)), self.find_long_loops(used))
+        return TaskReverse(
+            reserve, kernel, self.state, self.steady, tuple(self.notes(used)), self.find_long_loops(used)
+        )
 
     def find_long_loops(self, used: set[str]) -> frozenset[int]:
         """Loops whose tapes would be shorter if they ran in blocks; not those that log what they overwrite.
@@ -301,7 +305,7 @@ class _Writing:
         return self.kernel("iterations", [total], reserve)
 
 
-def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: Given) -> tuple[nodes.Stmt, ...]:
+def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: TaskInput) -> tuple[nodes.Stmt, ...]:
     """Statements that ask a gradient for its sizes where they use an array for nothing else: it need not be handed."""
     touched, arrays = walk.find_touched(statements), given.kernel.arrays
     instead = {

@@ -17,7 +17,7 @@ from .._algebra import cast, compare, constant, minus, plus, times
 from .._names import Names, names_of
 from ..adjoint import can_evaluate
 from ..analysis import definitions, single_definitions
-from ._lanes import Handed, locals_across
+from ._lanes import RegionLocals, locals_across
 from ._layout import BlockLayout
 from ._regions import Item, Region, Uniform, regions_in, split_at_barriers
 from ._uniform import BlockLevel
@@ -189,11 +189,11 @@ class _Ordering:
         lanes = ((ZERO, constant(self.layout.size, "i32")),)
         return nodes.For((self.layout.lane.name,), lanes, body, line=self.loop.line)
 
-    def repeats(self, handed: Handed) -> list[nodes.Stmt]:
+    def repeats(self, handed: RegionLocals) -> list[nodes.Stmt]:
         values = ((name, self.layout.in_blocks(self.level.pure[name])) for name in handed.repeated)
         return [nodes.Assign(name, value, self.loop.line) for name, value in values]
 
-    def loads(self, handed: Handed) -> list[nodes.Stmt]:
+    def loads(self, handed: RegionLocals) -> list[nodes.Stmt]:
         statements: list[nodes.Stmt] = []
         for name in handed.loaded:
             array, kind = self.kept[name], self.kernel.locals[name]
@@ -202,7 +202,7 @@ class _Ordering:
             statements.append(nodes.Assign(name, cast(value, kind), self.loop.line))
         return statements
 
-    def stores(self, handed: Handed) -> list[nodes.Stmt]:
+    def stores(self, handed: RegionLocals) -> list[nodes.Stmt]:
         statements: list[nodes.Stmt] = []
         for name in handed.stored:
             array = self.kept[name]

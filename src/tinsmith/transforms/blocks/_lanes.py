@@ -14,7 +14,7 @@ Block = Sequence[nodes.Stmt]
 
 
 @dataclass(frozen=True)
-class Handed:
+class RegionLocals:
     """What a region does with locals that others use too, by name in the order of the text.
 
     Attributes:
@@ -28,7 +28,7 @@ class Handed:
     stored: tuple[str, ...]
 
 
-def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Region, Handed]:
+def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Region, RegionLocals]:
     """What each region does with locals that live across barriers."""
     own = {*level.locals, *level.layout.variables}
     uses = {region: find_mentioned(region.body) | _find_votes(region) for region in regions}
@@ -47,7 +47,7 @@ def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Regio
         stored = given[region] & kept
         loaded = (wanted[region] & kept) | (stored - _given_for_sure(region))
         repeated = _with_operands(wanted[region] & across & repeatable.keys(), repeatable, given[region])
-        by_region[region] = Handed(_in_order(repeated, repeatable), tuple(sorted(loaded)), tuple(sorted(stored)))
+        by_region[region] = RegionLocals(_in_order(repeated, repeatable), tuple(sorted(loaded)), tuple(sorted(stored)))
     return by_region
 
 

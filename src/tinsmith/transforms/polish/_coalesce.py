@@ -43,7 +43,7 @@ def _within(body: Block, kinds: Mapping[str, str], fixed: set[str]) -> Block:
     conflicts = _Interference(frozenset(name for pair in pairs for name in pair))
     conflicts.loop(body, frozenset(), frozenset())
     places = {name: place for place, name in enumerate(_in_order(body))}
-    merged = _Merged(conflicts.of, places)
+    merged = _MergedLocals(conflicts.of, places)
     for one, other in pairs:
         merged.join(one, other)
     return tuple(_rename(body, merged.name))
@@ -61,7 +61,7 @@ def _copies(body: Sequence[nodes.Stmt]) -> Iterator[tuple[str, str]]:
 
 
 @dataclass
-class _Merged:
+class _MergedLocals:
     """Which locals are one by now: by the name of the one that comes first in the text.
 
     Attributes:

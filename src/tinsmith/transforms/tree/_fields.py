@@ -10,7 +10,7 @@ from typing import Any
 
 from ...engines import Engine, Language
 from ...source import (
-    Hands,
+    FieldPasser,
     Scope,
     Source,
     is_plain_object,
@@ -38,7 +38,7 @@ def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arra
     return replace(source, function=function, tree=tree)
 
 
-class _Fields(Hands):
+class _Fields(FieldPasser):
     """Fields and functions that are there."""
 
     def __init__(self, engine: Engine, arrays: Mapping[int, str]) -> None:
