@@ -73,19 +73,19 @@ def _gradient(core: Core) -> Iterable[str]:
     source = reverse.source if isinstance(reverse, AutoReverse) else reverse
     assert isinstance(source, SourceReverse)
     yield f"gradient: {_ORIGINS[reverse.name]}"
-    if not source.seen and not core.recorded:
+    if not source.specializations and not core.recorded:
         yield "  what it takes is known after the first call that wants one"
     yield from _describe_requests(reverse, source)
     for recorded in core.recorded.values():
-        if any(at.asked for at in recorded.replay.source.seen):
+        if any(at.requests for at in recorded.replay.source.specializations):
             yield f"  with what atomics returned in the forward pass: {', '.join(recorded.names.values())}"
             yield from _describe_requests(recorded.replay.reverse, recorded.replay.source)
 
 
 def _describe_requests(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
     """What gradients were asked for, and what became of them."""
-    for at in source.seen:
-        for active, has_checkpoints in at.asked:
+    for at in source.specializations:
+        for active, has_checkpoints in at.requests:
             yield f"  for {', '.join(sorted(active))}" + (" from checkpoints" if has_checkpoints else "")
             reason = at.refusal(active)
             if reason is None:
@@ -117,7 +117,7 @@ def _describe_threads(core: Core) -> Iterable[str]:
     lines: dict[str, None] = {}
     for plan in core.plans.values():
         for words, runner in plan.runners:
-            for serial, counts in runner.seen.items():
+            for serial, counts in runner.choices.items():
                 for group, is_serial, count in zip(runner.threads.groups, serial, counts, strict=True):
                     below = f"{count:,} operations, {'below' if is_serial else 'not below'} {group.pace.serial_below:,}"
                     threads = "one thread" if is_serial else "several threads"

@@ -77,7 +77,7 @@ class Roles:
         return bool(self.escapes or self.repeats) or any(stem != stems[0] for stem in stems)
 
     @property
-    def fetched(self) -> Access | None:
+    def use_of_result(self) -> Access | None:
         """A use of what an atomic on the array returns, if there is one."""
         return next((access for access in self.accesses if access.is_fetched), None)
 

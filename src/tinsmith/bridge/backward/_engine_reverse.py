@@ -170,14 +170,14 @@ class EngineReverse(KernelReverse):
 
     def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
         """What an atomic returned is gone: run again it returns something else, and it has no slope."""
-        fetched = stage.roles[name].fetched
-        if fetched is None or (name in self._steady and name not in needed):
+        use = stage.roles[name].use_of_result
+        if use is None or (name in self._steady and name not in needed):
             return
         called = self._name_in_kernel(name)
         words = f"the gradient of op `{self.signature.op}` needs what an atomic on `{called}` returned"
         atomic = f"{stage.module_name}.atomic_add(...)"
         remedy = f"Store it in an integer array, `slot[i] = {atomic}`, and use it in a later loop."
-        raise GradientError(refusal(words, [("at", fetched.place)], remedy))
+        raise GradientError(refusal(words, [("at", use.place)], remedy))
 
     def _refuse_carried(self, stage: Stage, name: str) -> None:
         """An outermost serial loop runs forwards in reverse too: what its iterations hand on comes out wrong."""

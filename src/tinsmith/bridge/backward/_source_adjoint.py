@@ -49,7 +49,7 @@ class SourceReverse(Reverse):
         self._at: dict[Any, SourceAt] = {}
 
     @property
-    def seen(self) -> tuple[SourceAt, ...]:
+    def specializations(self) -> tuple[SourceAt, ...]:
         """The kinds of calls so far."""
         return tuple(self._at.values())
 
@@ -103,26 +103,26 @@ class SourceAt(ReverseAt):
         self._lower = kernels
         self.programs: dict[tuple[frozenset[str], bool], Program] = {}
         self._partial: dict[tuple[frozenset[str], frozenset[str], bool], Program | None] = {}
-        self._launched: KernelLaunches | None = None
+        self._launches: KernelLaunches | None = None
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[nodes.Kernel, GeneratedKernel] = {}
         self._forward: Program | None = None
         self._whole: dict[tuple[Any, ...], tuple[Program, frozenset[str]]] = {}
 
     @property
-    def launched(self) -> KernelLaunches:
+    def kernel_launches(self) -> KernelLaunches:
         """The op's kernels as IR, each once, and their launches."""
-        launched = self._launched
-        if launched is not None:
-            return launched
+        launches = self._launches
+        if launches is not None:
+            return launches
         with COMPILING:
-            launched = self._launched = self._launched or self._lower(self.case)
-        return launched
+            launches = self._launches = self._launches or self._lower(self.case)
+        return launches
 
     @property
     def kernels(self) -> Sequence[LoweredKernel]:
         """The op's kernels as IR, each once."""
-        return self.launched.kernels
+        return self.kernel_launches.kernels
 
     def find_unchanged(self, numbers: Mapping[str, int]) -> frozenset[Unchanged]:
         """What later launches leave alone, given integer arguments by name; nothing where no IR tells."""
@@ -137,7 +137,7 @@ class SourceAt(ReverseAt):
         for stage in self.case.signature.stages:
             names = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
             launch_numbers.append({name: numbers[called] for name, called in names if called in numbers})
-        unchanged = unchanged_after(kernels, self.launched.launches, launch_numbers)
+        unchanged = unchanged_after(kernels, self.kernel_launches.launches, launch_numbers)
         self._last_numbers = numbers, unchanged
         return unchanged
 
@@ -185,7 +185,7 @@ class SourceAt(ReverseAt):
             signature.outputs + signature.scratch,
             detached=signature.detached,
             private=self.own,
-            launches=self.launched.launches,
+            launches=self.kernel_launches.launches,
             unchanged=self._unchanged,
             promises=self._promises,
             has_checkpoints=has_checkpoints,
@@ -215,7 +215,9 @@ class SourceAt(ReverseAt):
         """A forward pass by the generated kernels alone."""
         if self._forward is None:
             arrays = self.arrays
-            launches = ((place, self.kernels[number].kernel) for place, number in enumerate(self.launched.launches))
+            launches = (
+                (place, self.kernels[number].kernel) for place, number in enumerate(self.kernel_launches.launches)
+            )
             runs = [Run(one, place, {}) for place, one in launches if any(True for _ in walk.stores(one.body))]
             actions = (*(Fresh(name, name) for name in sorted(self.own)), *runs)
             self._forward = Program(actions, arrays, {}, frozenset(arrays) - self.own, frozenset(), ())
@@ -231,7 +233,7 @@ class SourceAt(ReverseAt):
         return self._refused.get(active)
 
     @property
-    def asked(self) -> tuple[tuple[frozenset[str], bool], ...]:
+    def requests(self) -> tuple[tuple[frozenset[str], bool], ...]:
         """What was generated or refused so far: inputs that want a gradient, and whether it has checkpoints."""
         return (*self.programs, *((active, False) for active in self._refused))
 
@@ -244,7 +246,7 @@ class SourceAt(ReverseAt):
             return emitted
         with COMPILING:
             stage = self.case.signature.stages[run.source]
-            fields = self.kernels[self.launched.launches[run.source]].fields
+            fields = self.kernels[self.kernel_launches.launches[run.source]].fields
             signature = self.case.signature
             kernel = fix_order(run.kernel, stage, signature.op) if signature.is_deterministic else run.kernel
             emitted = self._emitted[run.kernel] = GeneratedKernel(kernel, stage, fields, signature.op)

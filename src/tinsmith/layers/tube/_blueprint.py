@@ -66,7 +66,7 @@ class Blueprint:
         """One tensor more. Raises RegistrationError where its name is taken."""
         before = self.tensors.get(part.name)
         if before is not None:
-            rows = [("before", before.shown), ("now", part.shown)]
+            rows = [("before", before.description), ("now", part.description)]
             words = f"the name `{part.name}` is registered twice in {self.label}"
             raise RegistrationError(refusal(words, rows, "Give each tensor and field a name of its own."))
         shelf = {"input tensor": "inputs", "output tensor": "outputs", "intermediate field": "intermediates"}[part.kind]
@@ -78,7 +78,7 @@ class Blueprint:
         if any(part.name == before.name for before in self.kernels):
             words = f"a kernel `{part.name}` is registered already in {self.label}"
             remedy = f'Register it under another name: `name="{part.name}_again"`.'
-            raise RegistrationError(refusal(words, [("now", part.shown)], remedy))
+            raise RegistrationError(refusal(words, [("now", part.description)], remedy))
         for name in part.tensors:
             if name not in self.tensors:
                 raise RegistrationError(self._unknown(part, name))

@@ -59,7 +59,7 @@ class TensorPart:
         return bool(self.dims) and isinstance(self.dims[0], Batch)
 
     @property
-    def shown(self) -> str:
+    def description(self) -> str:
         """One line for people: name, dims, dtype."""
         dims = f"calculated by {_name(self.calculator)}" if self.dims is None else str(self.dims)
         gradient = "" if self.requires_grad is not False else ", no gradient"
@@ -107,7 +107,7 @@ class KernelPart:
         return self.parameters[len(self.tensors) :]
 
     @property
-    def shown(self) -> str:
+    def description(self) -> str:
         """One line for people: name, tensors, other arguments."""
         called = "" if self.name == self.function.__name__ else f" ({self.function.__name__})"
         return f"{self.name}{called}: {', '.join([*self.tensors, *map(_brief, self.extra)])}"

@@ -262,7 +262,7 @@ class Tube(torch.nn.Module, Examinable):
             "intermediate": blueprint.intermediates,
             "kernel": blueprint.kernels,
         }
-        lines = [f"{label} {part.shown}" for label, parts in shelves.items() for part in parts]
+        lines = [f"{label} {part.description}" for label, parts in shelves.items() for part in parts]
         return "\n".join(lines + ([] if self._program is not None else ["not finished"]))
 
     def _build_unfinished_error(self, done: str) -> RegistrationError:

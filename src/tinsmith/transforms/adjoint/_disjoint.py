@@ -21,7 +21,16 @@ from dataclasses import dataclass, field
 from ..._lazy import lazy
 from ...source import each_moves_an_axis
 from ...source.ir import nodes, types, walk
-from ..analysis import affine, expand, find_reachable, is_invariant, moving_variables, sources, whole_definitions
+from ..analysis import (
+    affine,
+    expand_fully,
+    find_operands,
+    find_reachable,
+    is_invariant,
+    moving_variables,
+    sources,
+    whole_definitions,
+)
 from ._ssa import (
     Branch,
     CarriedLocal,
@@ -199,19 +208,7 @@ class _Reading:
 
     def steady(self, expr: nodes.Expr, names: Mapping[str, nodes.Expr]) -> nodes.Expr:
         """An expression as far as it can be worked out from memory that does not change."""
-        known = {name for name in self._locals(expr) if name not in self.definitions}
-        expanded = expand(expr, known, self.definitions)
-        return walk.substitute(expr if expanded is None else expanded, names)
-
-    def _locals(self, expr: nodes.Expr) -> set[str]:
-        """Locals that an expression is made of, those behind definitions too."""
-        reached, waiting = set[str](), walk.locals_in([expr])
-        while waiting:
-            name = waiting.pop()
-            if name not in reached:
-                reached.add(name)
-                waiting |= walk.locals_in([self.definitions[name]]) if name in self.definitions else set()
-        return reached
+        return walk.substitute(expand_fully(expr, self.definitions), names)
 
     def place(self, index: Sequence[nodes.Expr], names: Mapping[str, nodes.Expr]) -> Place:
         return tuple(_in_order(self.steady(one, names)) for one in index)
@@ -232,7 +229,7 @@ class _Reading:
             begins: where the variables of the loops around it begin.
         """
         begin = [self.steady(one, begins) for one in store.index]
-        named = {name for one in store.index for name in self._locals(one)}
+        named = {name for one in store.index for name in find_operands(one, self.definitions)}
         # Two segments that overlap have the first place of one of them in both. The one that begins there has gone
         # through nothing, the other one has.
         loops = [one for one in steps_in(self.loop.body) if isinstance(one, Loop) and not named.isdisjoint(one.names)]

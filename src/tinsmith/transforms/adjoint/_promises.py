@@ -18,7 +18,7 @@ from typing import TypeGuard
 from ..._lazy import lazy
 from ...source import AffineIndex
 from ...source.ir import nodes, walk
-from ..analysis import affine, expand, is_invariant, moving_variables
+from ..analysis import affine, expand_fully, is_invariant, moving_variables
 from ._ssa import Loop, Step, loads_in, repeatable_definitions, steps_in, stores_in
 
 Index = tuple[nodes.Expr, ...]
@@ -205,19 +205,7 @@ class _Proof:
 
         Promised numbers are different as numbers of 32 bits, and indices are such numbers.
         """
-        known = {name for name in self._locals(expr) if name not in self.definitions}
-        expanded = expand(expr, known, self.definitions)
-        return _without_casts(expr if expanded is None else expanded)
-
-    def _locals(self, expr: nodes.Expr) -> set[str]:
-        """Locals that an expression is made of, those behind definitions too."""
-        reached, waiting = set[str](), walk.locals_in([expr])
-        while waiting:
-            name = waiting.pop()
-            if name not in reached:
-                reached.add(name)
-                waiting |= walk.locals_in([self.definitions[name]]) if name in self.definitions else set()
-        return reached
+        return _without_casts(expand_fully(expr, self.definitions))
 
 
 def _without_casts(expr: nodes.Expr) -> nodes.Expr:

@@ -53,6 +53,23 @@ def find_mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
     return mentioned
 
 
+def find_operands(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> set[str]:
+    """Locals that an expression is made of, those behind definitions too."""
+    operands, waiting = set[str](), walk.locals_in([expr])
+    while waiting:
+        name = waiting.pop()
+        if name not in operands:
+            operands.add(name)
+            waiting |= walk.locals_in([definitions[name]]) if name in definitions else set()
+    return operands
+
+
+def expand_fully(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> nodes.Expr:
+    """An expression in terms of locals without a definition; itself where that cannot be."""
+    expanded = expand(expr, find_operands(expr, definitions) - definitions.keys(), definitions)
+    return expr if expanded is None else expanded
+
+
 def expand(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
     """An expression in terms of locals that are known; None where that cannot be."""
     if isinstance(expr, nodes.Local):
