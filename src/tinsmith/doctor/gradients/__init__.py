@@ -19,9 +19,9 @@ from ._proposal import Proposal, propose
 from ._verdict import Tolerance
 
 __all__ = [
-    "InputDerivatives",
     "Comparison",
     "Function",
+    "InputDerivatives",
     "Mode",
     "Modes",
     "Proposal",

@@ -4,4 +4,12 @@ from ._columns import Columns
 from ._dry_run import HAZARDS, DryRun, describe_lines, dry_run, is_hazard
 from ._sanitize import sanitize
 
-__all__ = ["Columns", "HAZARDS", "DryRun", "describe_lines", "is_hazard", "dry_run", "sanitize"]
+__all__ = [
+    "Columns",
+    "DryRun",
+    "HAZARDS",
+    "describe_lines",
+    "dry_run",
+    "is_hazard",
+    "sanitize",
+]
