@@ -96,7 +96,7 @@ class AutoAt(ReverseAt):
             return self.choose(wish.active).backward(kind, wish)
 
 
-def _check_compiles(case: Case) -> None:
+def _check_compiles(case: Specialization) -> None:
     """Compile the kernels forward: what an engine cannot compile at all is refused for that, not for its gradient."""
     for stage, variant in zip(case.signature.stages, case.variants, strict=True):
         stage.ensure_compiled(variant, case.templates, case.signature.op)
