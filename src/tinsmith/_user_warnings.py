@@ -14,6 +14,10 @@ _NOT_THEIRS = tuple(str(Path(file).parent) + "/" for file in (__file__, torch.__
 """Folders of this library and of torch, through which calls come."""
 
 
+class TruncationWarning(UserWarning):
+    """A kernel gives a float to an integer, and nobody wrote a cast."""
+
+
 def warn(words: str, category: type[Warning] = UserWarning) -> None:
     """Warn, at the line of the innermost caller that is neither this library's nor torch's.
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._errors import refusal
+from .._user_warnings import TruncationWarning
 from ..linter import Cuts, Finding, drop_suppressed
 from ..source.ir import NotCovered, nodes, types, walk
 
@@ -39,7 +40,7 @@ def warn_of_truncations(stage: Stage, variant: Variant, values: Mapping[str, Any
         if drop_suppressed([Finding("TS301", "warning", kernel.path, cut.line, cut.column, "")]):
             words = f"`{cut.target}` holds integers in op `{op}`: a float is cut to a whole number, without a gradient"
             remedy = "Begin it with a float, `0.0`, or make it an array of floats; write `int(...)` if it is meant."
-            warnings.warn_explicit(refusal(words, remedy=remedy), UserWarning, kernel.path, cut.line)
+            warnings.warn_explicit(refusal(words, remedy=remedy), TruncationWarning, kernel.path, cut.line)
 
 
 def _find_cut_lines(kernel: nodes.Kernel) -> Iterator[int]:

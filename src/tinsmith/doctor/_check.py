@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tokenize
+import warnings
 from pathlib import Path
 from types import FunctionType
 from typing import Any, overload
 
 from .._errors import KernelError, TinsmithError, refusal
+from .._user_warnings import TruncationWarning
 from ..bridge import Examinable, Examination, Op, examine_call, example_inputs
 from ..engines import init, list_running, of_kernel
 from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file
@@ -105,7 +107,9 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
         harmful = next(filter(is_hazard, findings_by_part.get("sanitizer", [])), None)
         if harmful:
             return [_left_out(title, harmful)]
-        gradients[label] = gradcheck(op, *inputs, **named)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TruncationWarning)  # the sanitizer has it, with the numbers
+            gradients[label] = gradcheck(op, *inputs, **named)
         return gradients[label].findings
 
     findings_by_part: dict[str, list[Finding]] = {}
