@@ -57,6 +57,21 @@ def test_functions_written_in_the_language(language, lang):
     assert language.function_of(len) is None
 
 
+def test_an_object_that_is_false_owns_its_functions_too(language, lang):
+    @lang.data_oriented
+    class Empty:
+        def __len__(self):
+            return 0
+
+        @lang.func
+        def theirs(self, a):
+            return a
+
+    owner = Empty()
+    assert not owner
+    assert language.owner_of(owner.theirs) is owner
+
+
 def test_real_functions(language, lang):
     @lang.real_func
     def real(v: lang.f32) -> lang.f32:

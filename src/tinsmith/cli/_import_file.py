@@ -29,6 +29,7 @@ def import_file(path: Path) -> ModuleType:
         sys.path.insert(0, str(folder))
     if not _is_importable(name, path):
         return _alone(path)
+    # Finders remember what a folder holds, and the file may be newer than that.
     importlib.invalidate_caches()
     module = importlib.import_module(name)
     if not _is_of(module, path):
@@ -73,6 +74,7 @@ def _alone(path: Path) -> ModuleType:
     name = f"_tinsmith_checks_{path.stem}_{abs(hash(path)):x}"
     spec = importlib.util.spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
     assert spec is not None and spec.loader is not None
+    # Registered before it runs: dataclasses and pickle look a module up by its name.
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)

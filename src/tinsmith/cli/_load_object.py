@@ -49,6 +49,7 @@ def _run(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise InputError(refusal("the file is not Python", [("file", str(path))], "Name a file that ends in `.py`."))
     module = importlib.util.module_from_spec(spec)
+    # Registered before it runs: dataclasses and pickle look a module up by its name.
     sys.modules[path.stem] = module
     sys.path.insert(0, str(path.parent.resolve()))
     try:
@@ -66,6 +67,7 @@ def _run(path: Path) -> ModuleType:
 def keep_stdout_clean() -> Generator[None]:
     """What is written to standard output meanwhile, by engines too, goes to the errors: our own output is alone."""
     sys.stdout.flush()
+    # The descriptor and not `sys.stdout`: the C++ of engines writes to it.
     kept = os.dup(1)
     os.dup2(2, 1)
     try:

@@ -127,6 +127,7 @@ def stand_ins(
         elif isinstance(annotation, lang.types.ndarray):
             values.append(_stand_in_array(annotation, matrix_type))
         else:
+            # A number, vector or struct: engines specialise on its annotation, and never look at its value.
             values.append(0)
     return values
 
@@ -135,6 +136,7 @@ def _stand_in_array(annotation: Any, matrix_type: type) -> torch.Tensor:
     declared = annotation.dtype
     element = element_of(declared) if isinstance(declared, matrix_type) else ()
     scalar = declared.dtype if element else declared
+    # Without elements: what is compiled depends on dtype and rank alone, and nothing is launched.
     return torch.empty((0,) * annotation.ndim + element, dtype=DTYPES[scalar.to_string()])
 
 

@@ -115,13 +115,19 @@ def launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
     free: list[Any] = []
 
     def launch(arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument] = ()) -> None:
-        context = free.pop() if free else make_context()
+        # One step under the interpreter's lock: of threads that launch at once, two never get one context, and none
+        # finds the list empty that it has just seen filled.
+        try:
+            context = free.pop() if is_reused else make_context()
+        except IndexError:
+            context = make_context()
         put = context.set_arg_external_array_with_shape
         for array in arrays:
             put(*array)
         if scalars:
             _set_scalars(context, scalars)
         start(data, context)
+        # Not reached where the launch raised: what it left in the context is unknown.
         if is_reused:
             free.append(context)
 

@@ -20,7 +20,7 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
     """What a field is, read off the engine's own object."""
     kind = f"{type(field).__name__} of {type(field).__module__.partition('.')[0]}"
     if not engine.is_field(field):
-        raise KernelError(refusal(f"`{name}` is no field of {engine.name}", [("came", kind)]))
+        raise KernelError(refusal(f"`{name}` is not a field of {engine.name}", [("came", kind)]))
     if not hasattr(field, "vars"):
         remedy = "Register its members one by one: `field.get_member_field('x')`, or `field.x`."
         raise KernelError(refusal(f"field `{name}` holds structs, which no tensor can fill", [("came", kind)], remedy))
@@ -32,7 +32,7 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
     dtype = _annotations.DTYPES.get(field.dtype.to_string())
     if dtype is None:
         rows = [("dtype", str(field.dtype)), ("known", ", ".join(_annotations.DTYPES))]
-        raise KernelError(refusal(f"field `{name}` holds numbers that torch has not", rows))
+        raise KernelError(refusal(f"torch has no dtype for the numbers of field `{name}`", rows))
     rows, columns = (field.n, field.m) if hasattr(field, "n") else (0, 1)
     element = () if not rows else (rows,) if columns == 1 else (rows, columns)
     shape = tuple(field.shape)
@@ -54,6 +54,7 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
 def is_awaited(field: Any, runtime: Any) -> bool:
     """Whether an engine will run nothing before this field, or gradient, is placed."""
     declared = (*runtime.global_vars, *runtime.grad_vars)
+    # `is`, since `==` of two of an engine's expressions makes a third one, not a bool.
     return any(one is part and one.ptr.snode() is None for one in declared for part in field.vars)
 
 
@@ -87,6 +88,7 @@ def _check_divisions(nodes: list[tuple[str, int]], name: str) -> None:
     sizes = [(kind, cells // above) for (kind, cells), (_, above) in below_first]
     odd = [(kind, f"{size} cells in each cell above") for kind, size in sizes if size & (size - 1)]
     if odd:
-        words = f"a loop over field `{name}` would visit wrong elements: it is sparse, and divided by no power of two"
+        reason = "it is sparse, and its divisions are not powers of two"
+        words = f"a loop over field `{name}` would visit wrong elements: {reason}"
         remedy = "Use powers of two in every division but the first, or place it dense."
         raise KernelError(refusal(words, odd, remedy))

@@ -55,7 +55,8 @@ class Language:
         """The object that a bound function is called on."""
         if not self.engine.is_bound(function):
             return None
-        return getattr(function, "__self__", None) or getattr(function, "instance", None)
+        owner = getattr(function, "__self__", None)
+        return getattr(function, "instance", None) if owner is None else owner
 
     def is_method(self, value: object) -> bool:
         """Whether a function was written inside a class: then its first parameter is the very object."""

@@ -48,6 +48,7 @@ def require_placed(engine: Engine) -> None:
     waiting = _waiting(runtime)
     if not waiting:
         return
+    # `is`, since `==` of two of an engine's expressions makes a third one, not a bool.
     gradients = [one for one in waiting if any(one is other for other in runtime.grad_vars)]
     what, place = ("its gradient", "x, x.grad") if gradients else ("it", "x")
     asked = " with needs_grad=True" if gradients else ""

@@ -110,6 +110,7 @@ class Replay:
         job, before = self._job, self._state
         is_needed = self._is_kept or job.checks
         given = [one.clone() for one in before] if job.changes_state and is_needed else before
+        # torch counts changes in place in `_version`. A state that is kept must not change: it is needed again.
         versions = [one._version for one in before] if self._is_kept else ()
         state, outputs = job.run(number, given, self._rows[number], self._given.parameters)
         if versions and [one._version for one in before] != versions:

@@ -70,6 +70,7 @@ class Grid(Encoder):
             return self.scales.to(device), self.cells.to(device)
         levels = self._there.get(device)
         if levels is None:
+            # Kept for later calls, so it must not belong to a transform or a fake mode that ends with this one.
             with outside_transforms():
                 levels = self._there[device] = (self.scales.to(device), self.cells.to(device))
         return levels

@@ -174,6 +174,7 @@ class NetworkArray(torch.nn.Module):
         rows = self.rows(at)
         params = own_rows(self.params.detach())
         chosen = params if rows is None else params[rows]
+        # Without `__init__`, which would draw parameters that nobody wants.
         array = NetworkArray.__new__(NetworkArray)
         torch.nn.Module.__init__(array)
         array.grid_shape, array.config, array.engine, array.way = (len(chosen),), self.config, self.engine, self.way

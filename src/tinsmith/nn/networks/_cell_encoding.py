@@ -78,6 +78,7 @@ class CellEncoding(torch.nn.Module):
 
     def part(self, rows: torch.Tensor | None) -> CellEncoding:
         """Those of some cells, with a copy of their parameters."""
+        # Without `__init__`, which would draw parameters that nobody wants.
         encoding = CellEncoding.__new__(CellEncoding)
         torch.nn.Module.__init__(encoding)
         encoding.section, encoding.encoder, encoding.engine = self.section, self.encoder, self.engine

@@ -188,6 +188,8 @@ def _keys(tiles: Tensor, depths: Tensor, n_tiles: int) -> Tensor:
     del image
     keys.bitwise_left_shift_(n_tiles.bit_length()).bitwise_or_(tiles)
     keys.bitwise_left_shift_(_DEPTH_BITS)
+    # Of positive floats the bits ascend as the numbers do. The mask is for negative ones, whose sign `long()` would
+    # spread over the bits of image and tile.
     return keys.bitwise_or_(depths.view(torch.int32).long().bitwise_and_(0xFFFFFFFF))
 
 
