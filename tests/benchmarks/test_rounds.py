@@ -1,0 +1,48 @@
+"""benchmarks/rounds.py runs, says how often the field is asked, and stops where a way sees something else."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+WITH_A_WRONG_WAY = """\
+import runpy, sys
+from tinsmith import render
+right = render.render_in_rounds
+render.render_in_rounds = lambda *given, **options: right(*given, **options, max_steps=3)
+sys.argv[:] = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def run(*command):
+    return subprocess.run(
+        [sys.executable, *command], cwd=BENCHMARKS, capture_output=True, text=True, timeout=400, check=False
+    )
+
+
+@pytest.mark.slow
+def test_a_quick_run_writes_a_page(tmp_path):
+    done = run("rounds.py", "--quick", "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "rounds-cpu.md").read_text(encoding="utf-8").splitlines()
+    for engine in ("taichi", "quadrants"):
+        assert any(f"| an opaque ball, 8 x 8, on {engine} | in rounds | at once |" in line for line in lines)
+        _, in_rounds, one_sample = shares(lines, f"an opaque ball, 8 x 8, on {engine}")
+        assert one_sample < in_rounds < 50
+        assert shares(lines, f"a ball of cloud, 8 x 8, on {engine}") == [100, 100, 100]
+
+
+def shares(lines, picture):
+    """Per cent of the samples that the field is asked for: at once, in rounds, and with one sample at a time."""
+    return [int(line.split("|")[-2].strip(" %")) for line in lines if line.startswith(f"| {picture}") and "% |" in line]
+
+
+@pytest.mark.slow
+def test_a_way_that_sees_something_else_ends_the_run(tmp_path):
+    done = run("-c", WITH_A_WRONG_WAY, "rounds.py", "--quick", "--out", tmp_path)
+    assert done.returncode == 1
+    assert "in rounds sees something else" in done.stderr
+    assert not list(tmp_path.iterdir())
