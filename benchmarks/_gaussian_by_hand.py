@@ -5,6 +5,9 @@ Each is a backward kernel as a person writes it, for a forward kernel of `tinsmi
     back to front   the forward kernel also says where a pixel ended; from there back, each alpha divided out again
     front to back   what is behind a Gaussian is the image less what was in front of it; nothing else is stored
 
+The forward kernel takes alpha from `build_alpha_at_pixel`, as ours does. The backward kernels work it out themselves:
+they need exp(-power) by itself too, and a division to get it back would slow down a rival.
+
 Annotations here are values that the engines read: this file must not say `from __future__ import annotations`.
 """
 
@@ -13,7 +16,7 @@ Annotations here are values that the engines read: this file must not say `from 
 from types import ModuleType
 from typing import Any
 
-from tinsmith.kernels._gaussian_blend import FAINTEST, MOST, OPAQUE
+from tinsmith.kernels._gaussian_blend import FAINTEST, MOST, OPAQUE, build_alpha_at_pixel
 from tinsmith.kernels._gaussian_covariance import quaternion_rotation
 from tinsmith.kernels._gaussian_projection import projection_functions
 
@@ -22,7 +25,8 @@ def blend_to_an_end(lang: ModuleType, *, fp: str, channels: int, tile_size: int)
     """As `kernels.gaussian_blend`; `last` is the end of the part of the tile's list that the pixel saw."""
     array = lang.types.ndarray()
     real = getattr(lang, fp)
-    most, faintest, opaque = MOST, FAINTEST, OPAQUE
+    most, opaque = MOST, OPAQUE
+    at_pixel = build_alpha_at_pixel(lang, fp=fp)
 
     @lang.kernel
     def blend_to_an_end(
@@ -44,10 +48,9 @@ def blend_to_an_end(lang: ModuleType, *, fp: str, channels: int, tile_size: int)
             end = starts[tile]
             for k in range(starts[tile], starts[tile + 1]):
                 i = ids[k]
-                dx, dy = means2d[i, 0] - (x + real(0.5)), means2d[i, 1] - (y + real(0.5))
-                power = real(0.5) * (conics[i, 0] * dx * dx + conics[i, 2] * dy * dy) + conics[i, 1] * dx * dy
-                alpha = lang.min(real(most), opacities[i] * lang.exp(-power))
-                if power >= real(0.0) and alpha >= real(faintest):
+                _dx, _dy, peak, is_seen = at_pixel(means2d, conics, opacities, i, x, y)
+                alpha = lang.min(real(most), peak)
+                if is_seen:
                     after = through * (real(1.0) - alpha)
                     if after <= real(opaque):
                         break
