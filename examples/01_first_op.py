@@ -79,13 +79,15 @@ if __name__ == "__main__":
     scores = torch.zeros(WIDTH * WIDTH, requires_grad=True)
     optimizer = torch.optim.Adam([scores], lr=0.3)
     for step in range(40 if options.quick else 150):
-        found = scores.softmax(0).reshape(WIDTH, WIDTH)
-        loss = (blur(sharp, found) - blurred).square().mean()
+        weights = scores.softmax(0).reshape(WIDTH, WIDTH)
+        loss = (blur(sharp, weights) - blurred).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         if step % 10 == 0:
-            print(f"step {step:3}  loss {loss.item():.2e}  weights off by {(found - true).abs().sum().item() / 2:.1%}")
+            print(
+                f"step {step:3}  loss {loss.item():.2e}  weights off by {(weights - true).abs().sum().item() / 2:.1%}"
+            )
 
 
 # %% What it looks like
@@ -101,6 +103,6 @@ if __name__ == "__main__":
     show(panels[0], sharp, "photograph")
     show(panels[1], blurred, "blurred photograph")
     show(panels[2], true, f"true blur, {WIDTH} x {WIDTH} weights")
-    show(panels[3], found, "blur found by gradient descent")
+    show(panels[3], weights, "blur found by gradient descent")
     figure.savefig(options.out / "blur.png", dpi=100)
     print(f"blur.png is in {options.out}")

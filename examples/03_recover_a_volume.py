@@ -181,15 +181,15 @@ def plot_table(axes, table, title):
 
 if __name__ == "__main__":
     with torch.no_grad():
-        found = guess()
+        estimate = guess()
     titles = [f"view {number}" for number in range(1, 9)]
     show(pictures[:8], titles, "views.png", columns=4)
     every = STEPS // 20
     titles = [*(f"after {number * every} steps" for number in range(4)), f"after {STEPS} steps", "truth"]
     show([*sights[:4], sights[-1], pictures[8]], titles, "left_out.png", columns=6)
     figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
-    plot_table(left, found[1], "transfer function that was found")
+    plot_table(left, estimate[1], "transfer function that was found")
     plot_table(right, true_table(), "true transfer function")
     figure.savefig(options.out / "tables.png", dpi=100)
-    print(f"densities agree: correlation {agreement(*found, true_volume(), true_table()):.3f}")
+    print(f"densities agree: correlation {agreement(*estimate, true_volume(), true_table()):.3f}")
     print(f"views.png, left_out.png and tables.png are in {options.out}")

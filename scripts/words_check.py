@@ -33,6 +33,8 @@ VERBS = {"embed", "feed", "need", "seed", "shed", "speed", "succeed", "bed", "se
 
 # Locals of these names do not say what they hold: `found` is a list, a name, an operator.
 LOCALS = {"found", "told", "came"}
+LOCALS_ONLY = ("benchmarks", "examples", "scripts", "tests")
+"""Folders whose functions may be named as they like: fixtures and helpers are read beside their uses."""
 
 # What to write instead of a phrase. The keys are regular expressions.
 PHRASES = {
@@ -69,10 +71,11 @@ def is_participle(name: str) -> bool:
 
 
 def check_source(path: str, text: str) -> Iterator[Breach]:
-    """Names of functions and locals in a file of Python."""
+    """Names of functions and locals in a file of Python; of a test or a script those of locals alone."""
+    names_functions = not path.startswith(tuple(f"{folder}/" for folder in LOCALS_ONLY))
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if is_participle(node.name) and not _is_property(node):
+            if names_functions and is_participle(node.name) and not _is_property(node):
                 yield Breach(path, node.lineno, "function", f"`{node.name}`: begin with a verb in its plain form")
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in LOCALS:
             yield Breach(path, node.lineno, "local", f"`{node.id}`: say what it holds")
@@ -87,7 +90,7 @@ def check_text(path: str, text: str) -> Iterator[Breach]:
 
 
 def check_all(root: Path = ROOT) -> list[Breach]:
-    """Everything that breaks a rule in the package, its pages and its examples."""
+    """Everything that breaks a rule in the package, its pages and examples; and locals of tests and scripts."""
     files = [root / "README.md", root / "CONTRIBUTING.md"]
     for folder, endings in (("src", {".py"}), ("docs", {".md"}), ("examples", {".py", ".md"})):
         files += sorted(one for one in (root / folder).rglob("*") if one.suffix in endings)
@@ -97,6 +100,9 @@ def check_all(root: Path = ROOT) -> list[Breach]:
         breaches += check_text(name, text)
         if name.startswith("src/"):
             breaches += check_source(name, text)
+    for folder in LOCALS_ONLY:
+        for file in sorted((root / folder).rglob("*.py")):
+            breaches += check_source(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))
     return breaches
 
 

@@ -152,10 +152,10 @@ SWAPPED = {
 
 @pytest.mark.parametrize("case", SWAPPED)
 def test_swapped_arguments_are_named(swappable, case):
-    arguments, came = SWAPPED[case]
+    arguments, names = SWAPPED[case]
     with pytest.raises(ts.TinsmithError) as refused:
         swappable(*arguments)
-    hint = f"Are arguments swapped? They fit as ({came}), and the call is `sample(image, points, scale)`."
+    hint = f"Are arguments swapped? They fit as ({names}), and the call is `sample(image, points, scale)`."
     assert str(refused.value).splitlines()[-2] == hint
 
 

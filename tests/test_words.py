@@ -49,6 +49,15 @@ SOURCES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("path", "rules"),
+    [("src/f.py", ["function", "local"]), ("tests/f.py", ["local"]), ("scripts/pages/f.py", ["local"])],
+)
+def test_functions_of_tests_and_scripts_may_be_named_as_they_like(path, rules):
+    text = "def told(x):\n    found = x\n    return found"
+    assert [one.rule for one in words_check.check_source(path, text)] == rules
+
+
 @pytest.mark.parametrize("case", SOURCES)
 def test_names_in_a_file(case):
     text, rules = SOURCES[case]

@@ -66,10 +66,10 @@ def test_a_float_that_is_cut_is_warned_of_once(lang, make, gradient):
         op(x)
         op(x.double())
     words = f"`{target}` holds integers in op `kernel`: a float is cut to a whole number, without a gradient"
-    told = [one for one in caught if words in str(one.message)]
-    assert len(told) == 1
-    with open(told[0].filename) as file:
-        assert file.readlines()[told[0].lineno - 1].endswith("# here\n")
+    warned = [one for one in caught if words in str(one.message)]
+    assert len(warned) == 1
+    with open(warned[0].filename) as file:
+        assert file.readlines()[warned[0].lineno - 1].endswith("# here\n")
 
 
 def cast(lang):

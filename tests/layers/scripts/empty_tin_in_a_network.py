@@ -52,8 +52,8 @@ for step in range(4):
     if step == 2:
         tin.set_kernel_args(norm, 1.0)
     optimizer.zero_grad()
-    found, places = network(x)
-    loss = (found - target).square().sum()
+    y, places = network(x)
+    loss = (y - target).square().sum()
     loss.backward()
     optimizer.step()
     print(step, loss.item(), places.tolist(), network.scale.item(), network.first.weight.tolist())
