@@ -4,6 +4,7 @@ from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
 from ._batch import NotBatchable, batch_kernel, serialize_kernel
 from ._bounds_checks import ENTRIES, RECORD, Site, insert_bounds_checks
 from ._divisions import write_out_divisions
+from ._exchanges import exchange_values
 from ._names import Names
 from ._products import write_out_products
 from ._rename_arrays import rename_arrays
@@ -72,5 +73,6 @@ __all__ = [
     "strip_functions",
     "tangent",
     "write_out_divisions",
+    "exchange_values",
     "write_out_products",
 ]

@@ -14,6 +14,7 @@ from ...source import build
 from ...source.ir import add_comments, nodes, print_kernel, types, walk
 from ...transforms import (
     RECORD,
+    exchange_values,
     flat,
     has_aliases,
     has_elements_at_top,
@@ -71,13 +72,15 @@ class GeneratedKernel:
     @property
     def text(self) -> str:
         """Its source, as the engine gets it."""
-        return ast.unparse(self._tree(self.kernel)) + "\n"
+        return ast.unparse(self._tree(exchange_values(self.kernel))) + "\n"
 
     @property
     def readable(self) -> list[str]:
         """Its source for people, in lines: above each group of statements the line that it comes from."""
         path, name = self.kernel.path, _SHORT[self.stage.engine.name]
-        lines = add_comments(self._tree(self.kernel), lambda number: linecache.getline(path, number).strip())
+        lines = add_comments(
+            self._tree(exchange_values(self.kernel)), lambda number: linecache.getline(path, number).strip()
+        )
         return [line.replace("_lang.", f"{name}.").replace(", needs_grad=False", "") for line in lines]
 
     def _tree(self, kernel: nodes.Kernel) -> ast.FunctionDef:
@@ -108,7 +111,7 @@ class GeneratedKernel:
         engine = self.stage.engine
         engine.require_ready(self.op)
         self.stage.baked_values.check_fields(self.op)
-        plain = flat(self.kernel) if self._is_flat else self.kernel
+        plain = exchange_values(flat(self.kernel) if self._is_flat else self.kernel)
         kernel, sites = insert_bounds_checks(plain) if self.stage.is_checked else (plain, ())
         kernel = spread_blocks(kernel) if engine.device_type() == "cpu" else kernel
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)

@@ -148,17 +148,3 @@ def pull_back(
         roots = [outputs[name] for name in ends]
         gradients = torch.autograd.grad(roots, wanted, seeds, allow_unused=True, materialize_grads=True)
     return {name: one.detach().double() for name, one in zip(leaves, gradients, strict=True)}
-
-
-def is_repeatable(first: Mapping[str, torch.Tensor], second: Mapping[str, torch.Tensor]) -> bool:
-    """Whether two runs gave the same, but for the order of sums."""
-    pairs = ((first[name].double(), second[name].double(), torch.finfo(first[name].dtype).eps) for name in first)
-    return all(
-        bool(torch.isclose(one, two, rtol=1e3 * eps, atol=1e3 * eps * _scale(one), equal_nan=True).all())
-        for one, two, eps in pairs
-    )
-
-
-def _scale(tensor: torch.Tensor) -> float:
-    finite = tensor[tensor.isfinite()].abs()
-    return finite.max().item() if finite.numel() else 0.0

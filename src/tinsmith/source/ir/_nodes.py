@@ -165,7 +165,11 @@ class LocalArray:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Give an element of an array a value, cast to the array's type."""
+    """Give an element of an array a value, cast to the array's type.
+
+    `takes` says that an iteration takes the element's value with it, which others may want too: the load of it before
+    the store and the store are one step (`transforms.exchange_values`).
+    """
 
     array: str
     index: tuple[Expr, ...]
@@ -173,6 +177,7 @@ class Store:
     value: Expr
     line: int = 0
     number: int = NUMBER
+    takes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

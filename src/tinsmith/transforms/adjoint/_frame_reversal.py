@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ...source.ir import NotCovered, nodes, types
@@ -72,6 +72,7 @@ class FrameReversal(ABC):
         partial_sums: locals whose adjoint is that of a sum which a loop adds to.
         sums_in_place: numbers of stores that add to what they overwrite, with the local that was loaded.
         read_later: for each frame, arrays that its later steps read, or their reverse.
+        runs_back: whether the task's loop runs from its last iteration to its first.
     """
 
     task: Task
@@ -83,6 +84,7 @@ class FrameReversal(ABC):
     sums_in_place: Mapping[int, str] = field(default_factory=dict)
     read_later: list[set[str]] = field(default_factory=list)
     task_steps: Sequence[Step] = ()
+    runs_back: bool = False
     _guards: list[Guards] = field(default_factory=list)
     _summands: frozenset[str] = frozenset()
     _old: dict[int, str] = field(default_factory=dict)
@@ -294,14 +296,35 @@ class FrameReversal(ABC):
         statements: Block = []
         gradient = self.task.gradients.get(store.array)
         if gradient is not None and types.is_float(store.value.type):
-            load = nodes.Load(gradient, store.index, store.entry, store.value.type)
-            statements += self.propagate_stored(store, load)
-            if store.number not in self.task.once and store.number not in self.sums_in_place:
-                zero = constant(0, store.value.type)
-                statements.append(nodes.Store(gradient, store.index, store.entry, zero, store.line))
+            if store.number in self.task.once or store.number in self.sums_in_place:
+                statements += self.propagate_stored(store, self.load_adjoint(gradient, store))
+            else:
+                statements += self.take_adjoint(gradient, store)
         if store.array in self.task.state and self.task.restores and store.number not in self._unread:
             statements.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
         return statements
+
+    def load_adjoint(self, gradient: str, store: nodes.Store) -> nodes.Load:
+        return nodes.Load(gradient, store.index, store.entry, store.value.type)
+
+    def take_adjoint(self, gradient: str, store: nodes.Store) -> Block:
+        """The adjoint of an element that a store replaces: handed to what was stored, and 0 from there on.
+
+        Two iterations of a parallel loop may store the same value to one element, which is no race:
+        `y[s[i]] = w[s[i]]`. So where they may meet, one of them takes the adjoint in one step with the zero. A load
+        and a store would let both have it.
+        """
+        zero = constant(0, store.value.type)
+        clear = nodes.Store(gradient, store.index, store.entry, zero, store.line)
+        load = self.load_adjoint(gradient, store)
+        if store.array in self.task.own:
+            return [*self.propagate_stored(store, load), clear]
+        taken = self.names.fresh(f"{gradient}_new", load.type)
+        handed = self.propagate_stored(store, nodes.Local(taken, load.type))
+        if not handed:
+            return [clear]
+        self.runs_back = True  # on one thread it was the last iteration whose value stayed
+        return [nodes.Assign(taken, load, store.line), replace(clear, takes=True), *handed]
 
     def old_of(self, store: nodes.Store) -> nodes.Local:
         """The local that keeps what a store to a copy overwrites."""

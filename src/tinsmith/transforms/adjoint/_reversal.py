@@ -47,7 +47,6 @@ class Reversal(FrameReversal):
         kept: what loops keep, by their numbers.
         trips: locals that count how often loops ran, where only a run can tell.
         ends: by loop, conditions that end it, with the local that says whether it did, and the truth that ends it.
-        runs_back: whether a loop inside runs from its last iteration to its first.
         idle: numbers of loops that need not change memory when they run forward.
     """
 
@@ -55,7 +54,6 @@ class Reversal(FrameReversal):
     kept: dict[int, IterationRecord] = field(default_factory=dict)
     trips: dict[int, str] = field(default_factory=dict)
     ends: dict[int, Mapping[str, tuple[str, bool]]] = field(default_factory=dict)
-    runs_back: bool = False
     idle: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:

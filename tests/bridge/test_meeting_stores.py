@@ -1,0 +1,82 @@
+"""Parallel iterations that store to one element, at an index that memory holds: one of them has its gradient."""
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.written import written
+
+D = torch.float64
+VALUES = {  # what is stored to y[s[i]], in an engine's words and in torch's
+    "the same for all that meet": ("w[s[i]] * w[s[i]]", lambda w, v, s: w[s] ** 2),
+    "each its own": ("w[s[i]] * v[i]", lambda w, v, s: w[s] * v),
+    "by functions": ("lang.exp(w[s[i]]) * lang.sin(v[i])", lambda w, v, s: w[s].exp() * v.sin()),
+}
+
+
+def make_op(lang, value, before="", options=""):
+    kernel = written(
+        lang,
+        f"""
+def kernel(w: lang.types.ndarray(ndim=1), v: lang.types.ndarray(ndim=1), s: lang.types.ndarray(dtype=lang.i32, ndim=1),
+           y: lang.types.ndarray(ndim=1)):
+    for i in range(s.shape[0]):
+        {before}
+        y[s[i]] = {value}
+""",
+    )
+    return ts.op("w[m], v[n], s[n]: i32 -> y[m]", adjoint="source")(kernel)
+
+
+def last_of(places, size):
+    """The last iteration at each place."""
+    return torch.tensor([max(i for i, place in enumerate(places) if place == k) for k in range(size)])
+
+
+@pytest.mark.parametrize("value", VALUES)
+def test_on_one_thread_the_last_store_has_the_gradient(lang64, value):
+    text, twin = VALUES[value]
+    op = make_op(lang64, text)
+    places = [0, 1, 1, 2, 0, 3, 3, 3]
+    s, w = torch.tensor(places, dtype=torch.int32), torch.rand(4, dtype=D, requires_grad=True)
+    v, seed = torch.rand(8, dtype=D, requires_grad=True), torch.rand(4, dtype=D)
+    last = last_of(places, 4)
+    wanted = twin(w, v, s.long())[last]
+    found = op(w, v, s)
+    torch.testing.assert_close(found, wanted)
+    ours, theirs = (torch.autograd.grad(one, (w, v), seed, materialize_grads=True) for one in (found, wanted))
+    torch.testing.assert_close(ours, theirs)
+    assert torch.autograd.gradgradcheck(lambda w, v: op(w, v, s), (w, v))
+    assert torch.autograd.gradcheck(lambda w, v: op(w, v, s), (w, v), check_forward_ad=True)
+
+
+def test_a_store_in_each_row_and_one_that_memory_places(lang64):
+    """Neither engine compiles an atomic product that it finds no use for."""
+    op = make_op(lang64, "w[s[i]] * v[i]", before="y[i] = v[i] * v[i]")
+    s = torch.tensor([3, 2, 2, 3], dtype=torch.int32)
+    w, v = (torch.rand(4, dtype=D, requires_grad=True) for _ in range(2))
+    seed = torch.rand(4, dtype=D)
+    rows = [v[k] ** 2 for k in range(4)]  # in order, row 2 and row 3 are stored to after memory's places were
+    wanted = torch.stack([rows[0], rows[1], w[2] * v[2], w[3] * v[3]])
+    found = op(w, v, s)
+    torch.testing.assert_close(found, wanted)
+    ours, theirs = (torch.autograd.grad(one, (w, v), seed) for one in (found, wanted))
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("count", [8, 200_000])
+def test_no_adjoint_is_taken_twice(lang64, count):
+    """Many threads store the same value to an element: there is no race, and the gradient is that of one store."""
+    op = make_op(lang64, "w[s[i]] * w[s[i]] + 0 * v[i] if s[i] < 0 else w[s[i]] * w[s[i]]")
+    w = torch.rand(3, dtype=D, requires_grad=True)
+    s, v = torch.arange(count, dtype=torch.int32) % 3, torch.rand(count, dtype=D)
+    for _ in range(5):
+        (found,) = torch.autograd.grad(op(w, v, s).sum(), w)
+        torch.testing.assert_close(found, 2 * w.detach())
+
+
+def test_the_adjoint_is_taken_in_one_step(lang64):
+    op = make_op(lang64, "w[s[i]] * w[s[i]]")
+    s, w = torch.tensor([0, 0], dtype=torch.int32), torch.rand(1, dtype=D, requires_grad=True)
+    op(w, torch.rand(2, dtype=D), s).sum().backward()
+    assert "atomic_mul(grad_y[s_at], 0.0)" in op.explain()
