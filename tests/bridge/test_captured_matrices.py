@@ -36,3 +36,17 @@ def test_functions_of_the_class(lang64):
         return norm + x[:, 0] / (norm + 1e-9)
 
     cases.assert_same_values_and_gradients(used, expected, (torch.rand(5, 3, dtype=torch.float64) + 0.2,))
+
+
+def test_conversions_of_captured_vectors(lang64):
+    """Python's own conversions: engines apply them to each number."""
+    links = [lang64.Vector(pair) for pair in ((1, 0), (0, 2), (3, 4))]
+
+    @ts.op("x[n] -> y[n]", adjoint="source")
+    @lang64.kernel
+    def used(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            for link in lang64.static(links):
+                y[i] += x[i] * x[i] * float(link).norm() + int(link).sum()
+
+    cases.assert_same_values_and_gradients(used, lambda x: 8 * x**2 + 10, (torch.rand(5, dtype=torch.float64),))

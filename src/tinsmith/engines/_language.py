@@ -31,6 +31,9 @@ class Language:
         self._matrix_operations = importlib.import_module(f"{engine.name}.lang.matrix_ops")
         self._matrix_type = importlib.import_module(f"{engine.name}.lang.matrix").MatrixType
         self._structs = importlib.import_module(f"{engine.name}.lang.struct")
+        functions = importlib.import_module(f"{engine.name}._funcs")
+        self.field_filler: object = getattr(functions, f"field_fill_{engine.name}_scope")
+        """The function that `x.fill(value)` of a field is in a kernel."""
 
     @property
     def default_types(self) -> tuple[str, str]:

@@ -276,3 +276,34 @@ def test_only_what_is_overwritten_is_run_again(lang64, monkeypatch):
     again = {name.partition("_again_")[0] for name in names if "_again_" in name}
     assert {"clear", "give", "level"} <= again
     assert "take" not in again
+
+
+def test_fields_that_a_kernel_fills(lang64):
+    """`x.fill(value)` inside a kernel, of a field of numbers and of vectors, named or handed to a function."""
+    x, y, total = (lang64.field(lang64.f64, shape=N) for _ in range(3))
+    v = lang64.Vector.field(2, lang64.f64, shape=N)
+
+    @lang64.func
+    def clear(field: lang64.template(), value):
+        field.fill(value)
+
+    @lang64.kernel
+    def step(into: lang64.template()):
+        v.fill(2.0)
+        y.fill(x[0] * x[1])
+        clear(into, 1.0)
+        for i in x:
+            into[i] += y[i] * x[i] * v[i][1]
+        x.fill(0.0)
+
+    def twin(x):
+        return 1 + x[0] * x[1] * x * 2, torch.zeros(N, dtype=D), torch.full((N, 2), 2.0, dtype=D)
+
+    run = ts.rollout(lambda: step(total), {"start": x}, {"total": total, "x": x, "v": v})
+    start = drawn(N)
+    for ours, theirs in zip(run(start), twin(start), strict=True):
+        torch.testing.assert_close(ours, theirs)
+    seed = torch.randn(N, dtype=D)
+    (found,) = torch.autograd.grad(run(start).total, start, seed)
+    (wanted,) = torch.autograd.grad(twin(start)[0], start, seed)
+    torch.testing.assert_close(found, wanted)

@@ -121,6 +121,8 @@ def _extreme(name: str) -> Callable[[Lowering, list[Any]], Any]:
 
 def _build_conversion(python: type, kind: Callable[[Lowering], str]) -> Callable[[Lowering, list[Any]], Any]:
     def convert(low: Lowering, values: list[Any]) -> Any:
+        if len(values) == 1 and low.engine.matrix_entries(values[0]) is not None:
+            values = [low.ops.tensor(values[0])]  # captured: engines convert each number
         if len(values) != 1 or not low.ops.is_run_time(values[0]):
             return python(*values)
         return low.ops.cast(values[0], kind(low))
