@@ -138,7 +138,7 @@ def attribute(low: Lowering, value: Any, node: ast.Attribute) -> Any:
     if isinstance(value, Struct):
         return _of_struct(value, name)
     if name == "fill" and (isinstance(value, ArrayValue) or low.engine.is_field(value)):
-        return Bound(low.language.field_filler, value)
+        return BoundFunction(low.language.field_filler, value)
     if isinstance(value, ArrayValue):
         return _of_whole_array(value, name)
     if not low.state.is_static and low.engine.matrix_entries(value) is not None:
