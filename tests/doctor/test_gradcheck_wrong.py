@@ -13,7 +13,7 @@ from support.findings import pointed
 from tinsmith.doctor._gradcheck import gradcheck
 from tinsmith.doctor.gradients import _child_process
 from tinsmith.doctor.gradients._differences import Slope
-from tinsmith.doctor.gradients._verdict import Kind, Point, Tolerance, judged_point
+from tinsmith.doctor.gradients._verdict import Kind, Point, Tolerance, judge_point
 from tinsmith.source.interpreter import _rules
 
 
@@ -349,7 +349,7 @@ JUMP = Slope(1e6, 0.0, 1e6, 1e-9, "jump")
     ],
 )
 def test_who_is_right(op, oracle, slope, kind):
-    assert judged_point(Point(op, oracle, slope), Tolerance(1e-6, 1e-8), Tolerance(1e-4, 1e-6), 1.0) is kind
+    assert judge_point(Point(op, oracle, slope), Tolerance(1e-6, 1e-8), Tolerance(1e-4, 1e-6), 1.0) is kind
 
 
 def test_a_gradient_by_hand_that_leaves_out_what_was_not_zeroed(lang):

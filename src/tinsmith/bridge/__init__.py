@@ -1,6 +1,6 @@
 """The bridge: from a spec and a kernel to an ordinary, differentiable torch operation."""
 
-from ._adjoint_source import adjoint_source, declared_spec
+from ._adjoint_source import adjoint_source, derive_spec
 from ._binding import BoundArguments
 from ._cache import Cache
 from ._examination import Examinable, Examination, Origin
@@ -12,7 +12,7 @@ from ._links import FieldArray, Links
 from ._make_op import chain, op
 from ._named_fields import name_fields
 from ._op import Op, Prepared
-from ._op_examination import examine_call, examined_layer, lint_subject
+from ._op_examination import examine_call, examine_layer, lint_subject
 from ._options import Adjoint, OpOptions
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
@@ -73,10 +73,10 @@ __all__ = [
     "chain",
     "constant_when_traced",
     "current_watch",
-    "declared_spec",
     "define_operator",
+    "derive_spec",
     "examine_call",
-    "examined_layer",
+    "examine_layer",
     "example_inputs",
     "has_forward_mode",
     "has_modes",

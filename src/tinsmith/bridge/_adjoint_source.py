@@ -17,7 +17,7 @@ from ._signature import Signature, fitting_dtypes
 from ._specialization import Specialization
 from ._stage import Stage
 from .backward import SourceReverse
-from .derived import recorded_at
+from .derived import find_recorded_at
 
 
 @one_at_a_time
@@ -40,7 +40,7 @@ def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = No
     signature = op._core.signature
     case = _case(signature, op)
     active = _active(signature, case, wanted)
-    recorded = recorded_at(op._core, case)
+    recorded = find_recorded_at(op._core, case)
     at = SourceReverse(signature).at(case) if recorded is None else recorded.replay_at(case)
     at.check(active)
     lines = [
@@ -96,7 +96,7 @@ def _active(signature: Signature, case: Specialization, wanted: Collection[str])
 
 
 @one_at_a_time
-def declared_spec(kernel: Any) -> str:
+def derive_spec(kernel: Any) -> str:
     """A spec for a bare kernel, of its annotations: what it writes is an output, each dim has a name of its own.
 
     Raises:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import torch
 
 from ._call import BackwardCall, Call
-from ._gradients import saved_names
+from ._gradients import find_saved_names
 
 
 def forward_over_batch(
@@ -43,7 +43,7 @@ def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | Non
     made = frozenset(signature.outputs + signature.scratch)
     moved = frozenset(owner for owner, dim in zip(owners, dims, strict=True) if dim is not None)
     wide = _wide(size, call, (moved & frozenset(signature.arrays)) | active)
-    if not asked.saved.keys() >= {*saved_names(wide, active)}:
+    if not asked.saved.keys() >= {*find_saved_names(wide, active)}:
         # The kernel that runs the whole batch reads what the call has not kept; that of one sample does not.
         wide = replace(wide, is_apart=True)
     tensors = (*asked.saved.values(), *asked.cotangents.values())
@@ -52,7 +52,7 @@ def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | Non
         for tensor, dim, owner in zip(tensors, dims, owners, strict=True)
     ]
     values = dict(zip(asked.saved, widened[: len(asked.saved)], strict=True))
-    read = {name: values[name] for name in saved_names(wide, active)}
+    read = {name: values[name] for name in find_saved_names(wide, active)}
     cotangents = dict(zip(asked.cotangents, widened[len(asked.saved) :], strict=True))
     gradients = call.core.operators.launch_backward(BackwardCall(wide, active, read, cotangents, asked.state))
     return _split(size, call, gradients)

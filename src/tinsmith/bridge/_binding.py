@@ -55,20 +55,20 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
         if name in order:
             values[name] = value
         elif name in signature.size_names:
-            sizes[name] = _checked_size(signature, name, value)
+            sizes[name] = _check_size(signature, name, value)
         else:
             raise unexpected_keyword(signature.spec, name, order, signature.op)
     if len(values) < len(order):
         raise ArgumentError(_missing(signature, [name for name in order if name not in values]))
     return BoundArguments(
         tuple([values[name] for name in signature.arrays]),
-        {name: checked_scalar(signature, name, values[name]) for name in signature.scalars},
-        {name: _checked_template(signature, name, values[name]) for name in signature.templates},
+        {name: check_scalar(signature, name, values[name]) for name in signature.scalars},
+        {name: _check_template(signature, name, values[name]) for name in signature.templates},
         sizes,
     )
 
 
-def checked_scalar(signature: Signature, name: str, value: Any) -> Any:
+def check_scalar(signature: Signature, name: str, value: Any) -> Any:
     """A scalar argument as the engine takes it: a float, an int, or a vector's numbers."""
     parameter = signature.parameters(name)[0]
     if isinstance(value, torch.Tensor):  # also where it needs no gradient now: one day it does
@@ -110,7 +110,7 @@ def _check_range(signature: Signature, name: str, value: Any) -> None:
         raise ArgumentError(refusal(words, rows, f"Annotate `{name}` with a wider integer."))
 
 
-def _checked_size(signature: Signature, name: str, value: Any) -> Any:
+def _check_size(signature: Signature, name: str, value: Any) -> Any:
     """A dim given by keyword. 5.0 is none, though it equals 5."""
     if isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool)):
         return value
@@ -120,7 +120,7 @@ def _checked_size(signature: Signature, name: str, value: Any) -> Any:
     raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r}")], f"Pass {name}=int(...)."))
 
 
-def _checked_template(signature: Signature, name: str, value: Any) -> Any:
+def _check_template(signature: Signature, name: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         words = f"template argument `{name}` of op `{signature.op}` is a tensor"
         remedy = f"Pass a Python value, `{name}.item()`; or write `{name}[...]` into the spec if it is an array."

@@ -17,7 +17,7 @@ from .._errors import BoundsError, refusal
 from ..engines import Compiled, Engine, Launch
 from ..source.ir import nodes
 from ..transforms import ENTRIES, RECORD, Site, insert_bounds_checks
-from ._from_ir import compile_ir, lowered_for, over_samples
+from ._from_ir import compile_ir, lower_for, over_samples
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -89,7 +89,7 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     """
     remedy = "leave out `check_bounds`"
     one = replace(variant.single, is_serial=False) if variant.batched else variant
-    plain, fields = lowered_for(stage, one, values, f"op `{op}` cannot check its bounds", remedy)
+    plain, fields = lower_for(stage, one, values, f"op `{op}` cannot check its bounds", remedy)
     # Tested before it becomes a kernel for a batch: messages count axes as the source does.
     kernel, sites = insert_bounds_checks(plain)
     kernel = over_samples(kernel, variant) if variant.batched else kernel

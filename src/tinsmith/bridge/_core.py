@@ -79,7 +79,7 @@ class Core:
         self.signature = signature
         self.reverse = reverse
         self.tangents: dict[frozenset[str], Any] = {}
-        self.recorded: dict[Any, Any] = {}  # both kept by `derived.recorded_of`
+        self.recorded: dict[Any, Any] = {}  # both kept by `derived.find_recorded`
         self.kept: dict[Any, Any] = {}
         self.plans: Cache[Any, Plan] = Cache()
         self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`

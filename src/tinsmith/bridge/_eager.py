@@ -17,7 +17,7 @@ from ..spec import Numbers
 from ._batches import backward_over_batch
 from ._binding import BoundArguments
 from ._call import BackwardCall, Call
-from ._gradients import no_forward_mode, saved_names
+from ._gradients import find_saved_names, no_forward_mode
 from ._route import Route
 from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches, plain_apply
 
@@ -90,7 +90,7 @@ def _backward_call(
 ) -> BackwardCall:
     pairs = zip(call.core.signature.outputs, cotangents, strict=True)
     given = {name: one for name, one in pairs if one is not None}
-    return BackwardCall(call, active, {name: saved[name] for name in saved_names(call, active)}, given)
+    return BackwardCall(call, active, {name: saved[name] for name in find_saved_names(call, active)}, given)
 
 
 def _older_batch(

@@ -120,7 +120,7 @@ class Examination(ABC):
         """What to do where the engine's gradient is taken, and wrong."""
 
     @abstractmethod
-    def stored_by_hand(self, name: str) -> tuple[str, int] | None:
+    def find_hand_written_store(self, name: str) -> tuple[str, int] | None:
         """File and line of what stores an input's gradient, where a kernel written by hand does."""
 
     @property

@@ -46,7 +46,7 @@ class Contents(NamedTuple):
 
     def check(self) -> None:
         """Raise GradientError where a field holds something else by now."""
-        name = self.look.changed_since(self.values)
+        name = self.look.find_changed_since(self.values)
         if name:
             raise field_changed_between(self.look.op, name)
 
@@ -102,7 +102,7 @@ class Look:
         parts = [ours[start:end] for start, end in itertools.pairwise(self._ends)]
         return [(one.name, hash(held)) for one, held in zip(self._ours + self._others, [*parts, *others], strict=True)]
 
-    def changed_since(self, before: tuple[bytes, ...]) -> str:
+    def find_changed_since(self, before: tuple[bytes, ...]) -> str:
         """The name of the first field that holds something else than it did; "" if none does."""
         now = self.contents().values
         if now is before:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ._variant import Variant
 
 
-def lowered_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what: str, remedy: str) -> LoweredKernel:
+def lower_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what: str, remedy: str) -> LoweredKernel:
     """A kernel as IR that can be compiled.
 
     Raises KernelError where there is none: `what` says for which purpose ("op `f` cannot check its bounds"), and
@@ -107,7 +107,7 @@ def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], o
         KernelError: the engine does not compile it.
     """
     remedy = "loop over the samples in Python"
-    kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot run a batch", remedy)
+    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot run a batch", remedy)
     words = f"the kernel of op `{op}` does not compile for a batch"
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
 
@@ -119,7 +119,7 @@ def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op
         KernelError: the engine does not compile it.
     """
     remedy = "take `exp` and its like in a function of Python instead"
-    kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot work out its functions ahead", remedy)
+    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot work out its functions ahead", remedy)
     words = f"the kernel of op `{op}` does not compile with its functions worked out ahead"
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy), is_same=True)
 
@@ -133,7 +133,7 @@ def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], 
         KernelError: it uses what the IR does not know, or the engine does not compile it.
     """
     remedy = "write `a[i] *= v` instead of `atomic_mul` where nobody else touches the element"
-    kernel, fields = lowered_for(stage, variant, values, f"op `{op}` cannot run `atomic_mul`", remedy)
+    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot run `atomic_mul`", remedy)
     words = f"the kernel of op `{op}` does not compile with its atomic products written out"
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
 
@@ -149,7 +149,7 @@ def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op:
     """
     moved = f"the kernel of op `{op}` cannot be moved from {stage.home.name} to {stage.engine.name}"
     remedy = f"write the kernel for {stage.engine.name}"
-    kernel, fields = lowered_for(stage, variant, values, moved, remedy)
+    kernel, fields = lower_for(stage, variant, values, moved, remedy)
     if fields:
         name = next(array.label for array in kernel.arrays.values() if array.label)
         rows = [(f"`{name}`", f"is a field of {stage.home.name}, whose memory is its own")]
@@ -174,7 +174,7 @@ def compile_divisions(stage: Stage, variant: Variant, values: Mapping[str, Any],
     """
     remedy = _division_remedy(stage)
     what = f"op `{op}` cannot divide by Python's rule"
-    kernel, fields = lowered_for(stage, variant, values, what, remedy)
+    kernel, fields = lower_for(stage, variant, values, what, remedy)
     words = f"the kernel of op `{op}` does not compile with its divisions of known integers written out"
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
 

@@ -16,7 +16,7 @@ def all_names(call: Call) -> tuple[str, ...]:
     return signature.arrays + signature.outputs + signature.scratch
 
 
-def saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
+def find_saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
     """Arrays whose values the backward pass reads, in the order of all arrays."""
     if not active:
         return ()

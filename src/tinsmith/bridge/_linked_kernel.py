@@ -14,7 +14,7 @@ from typing import Any
 from .._errors import KernelError, refusal
 from .._lazy import lazy
 from ..engines import Engine, Parameter, of_kernel
-from ..source import Source, lent_names, subscript_arity
+from ..source import Source, find_lent_names, subscript_arity
 from ..transforms import (
     NotRewritable,
     begin_with_copies,
@@ -104,7 +104,7 @@ def link_kernel(
     by_name = {new.name: new for one in parameters for new in _with_original(one, copies)}
     names = tuple(name for name in by_name if name in arrays)
     scalars = [name for name in names if by_name[name].kind in ("scalar", "matrix")]
-    lent = lent_names(source, home, owner)
+    lent = find_lent_names(source, home, owner)
     plain = simplify_tree(source.tree, [name for name in names if name not in scalars], lent)
     source = replace(source, tree=lift_scalars(plain, scalars))
     if drops_results:

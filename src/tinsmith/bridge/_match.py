@@ -58,7 +58,7 @@ def match(
         tuple(name for name in order if kinds[name] == "array"),
         tuple(name for name in order if kinds[name] in ("scalar", "matrix")),
         tuple(name for name in order if kinds[name] == "template"),
-        _checked_init(op, spec, init or {}),
+        _check_init(op, spec, init or {}),
         frozenset(detached),
         updates=updates or {},
         overwrites=overwrites,
@@ -137,7 +137,7 @@ def _describe_unlisted(op: str, name: str, spec: Spec) -> str:
     )
 
 
-def _checked_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str]:
+def _check_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str]:
     outputs, scratch = ([item.name for item in side] for side in (spec.outputs, spec.scratch))
     known = [*outputs, *scratch, *(f"grad_{item.name}" for item in spec.inputs)]
     for name, how in init.items():

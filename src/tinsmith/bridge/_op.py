@@ -17,16 +17,16 @@ from ..engines import of_kernel
 from ..linter import Finding, lint_kernels
 from ..spec import Numbers, Spec, parse
 from ._baked_values import FieldUse
-from ._binding import BoundArguments, autocast, bind, check_tensors, checked_scalar
+from ._binding import BoundArguments, autocast, bind, check_scalar, check_tensors
 from ._buffers import in_order
 from ._eager import make_eager_function
 from ._examples import register_example
 from ._explain import explain
 from ._make_core import make_core
 from ._options import OpOptions, result_type
-from ._pickling import Reference, reference_to, written_options
+from ._pickling import Reference, reference_to, write_options
 from ._python_signature import python_signature
-from ._route import Route, Routes, checked_form, key_of
+from ._route import Route, Routes, key_of, make_checked_form
 from ._signature import Signature
 from ._structs import Structs
 from ._swapped import suggest_order
@@ -138,12 +138,12 @@ class Op(Generic[Result]):
             bound = Op(
                 [_bind_kernel(kernel, instance) for kernel in self._kernels],
                 self._text,
-                self._bound_options(instance),
+                self._bind_options(instance),
             )
             kept[self] = bound
         return bound
 
-    def _bound_options(self, instance: Any) -> OpOptions:
+    def _bind_options(self, instance: Any) -> OpOptions:
         backward = self._options.backward
         bound = None if backward is None else _bind_kernel(backward, instance)
         return replace(self._options, backward=bound, examples=self._examples)
@@ -193,7 +193,7 @@ class Op(Generic[Result]):
         """
         if self._seeded is not None or self._structs or self._updates is not None or self._signature.templates:
             return None
-        scalars = {name: checked_scalar(self._signature, name, numbers[name]) for name in self._signature.scalars}
+        scalars = {name: check_scalar(self._signature, name, numbers[name]) for name in self._signature.scalars}
 
         def call(tensors: Mapping[str, torch.Tensor]) -> Sequence[torch.Tensor]:
             given = tuple([tensors[name] for name in self._signature.arrays])
@@ -240,7 +240,7 @@ class Op(Generic[Result]):
             return self._dispatch(bound)
         if not route.is_converted:
             return self._run(route, route.numbers(bound), bound)
-        form = checked_form(self._core, bound)
+        form = make_checked_form(self._core, bound)
         return form.finish(self._run(route, form.call.numbers, bound.with_tensors(tuple(form.prepare(bound.tensors)))))
 
     def _run(self, route: Route, numbers: Numbers, bound: BoundArguments) -> Sequence[torch.Tensor]:
@@ -392,7 +392,7 @@ class Op(Generic[Result]):
         return f"<table><caption>op <code>{escape(self.name)}</code></caption>{cells}</table>"
 
     def __reduce__(self) -> Any:
-        written = written_options(self.name, replace(self._options, examples=_NOTHING))
+        written = write_options(self.name, replace(self._options, examples=_NOTHING))
         return _remake, (tuple(map(reference_to, self._kernels)), self._text, written)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Op:
@@ -401,7 +401,7 @@ class Op(Generic[Result]):
         if owner is None:
             return self.__copy__()
         kernels = [_bind_kernel(kernel, owner) for kernel in self._kernels]
-        return Op(kernels, self._text, self._bound_options(owner))
+        return Op(kernels, self._text, self._bind_options(owner))
 
     def __copy__(self) -> Op:
         return Op(self._kernels, self._text, replace(self._options, examples=self._examples))

@@ -22,7 +22,7 @@ from ._route import Form
 from ._specialization import Specialization
 from ._tracing import is_transformed
 from .backward import AutoAt, HandWritten, SourceAt
-from .derived import recorded_of
+from .derived import find_recorded
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class OpExamination(Examination):
     def refusal(self, active: frozenset[str]) -> NotCovered | None:
         """Why no gradient by these inputs is generated; None where one is, or none is wanted."""
         call = self.form.call
-        recorded = recorded_of(call.core, call)
+        recorded = find_recorded(call.core, call)
         at = call.reverse if recorded is None else recorded.replay_at(call.core.case(call))
         source = at.source if isinstance(at, AutoAt) else at
         return source.refusal(active) if isinstance(source, SourceAt) else None
@@ -135,7 +135,7 @@ class OpExamination(Examination):
     def engine_remedy(self) -> str:
         return 'leave out adjoint="engine": tinsmith generates a gradient from the kernel\'s source'
 
-    def stored_by_hand(self, name: str) -> tuple[str, int] | None:
+    def find_hand_written_store(self, name: str) -> tuple[str, int] | None:
         reverse = self.form.call.core.reverse
         return reverse.place(name) if isinstance(reverse, HandWritten) else None
 
@@ -220,7 +220,7 @@ def examine_call(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any]
     return OpExamination(op, *bind_call(op, inputs, named))
 
 
-def examined_layer(op: Op, inputs: Sequence[Any], named: Mapping[str, Any]) -> OpExamination:
+def examine_layer(op: Op, inputs: Sequence[Any], named: Mapping[str, Any]) -> OpExamination:
     """Lay open a call of the op that a layer runs as."""
     return OpExamination(op, *bind_call(op, tuple(inputs), named), "layer")
 

@@ -21,7 +21,7 @@ from ._binding import BoundArguments
 from ._call import Call
 from ._lower import require_lowered
 from ._op import Op
-from ._route import Form, checked_form
+from ._route import Form, make_checked_form
 from ._tracing import is_transformed
 
 Cotangents: TypeAlias = "torch.Tensor | Mapping[str, torch.Tensor] | Sequence[torch.Tensor | None]"
@@ -109,7 +109,7 @@ def bind_call(op: Op, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tupl
     """A call's arguments by kind, and the form in which it is run. Raises what a call would."""
     bound = op._bind(inputs, dict(named))
     op._routes.find(bound)
-    return bound, checked_form(op._core, bound)
+    return bound, make_checked_form(op._core, bound)
 
 
 def interpret_call(

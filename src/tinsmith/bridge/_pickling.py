@@ -39,7 +39,7 @@ def reference_to(kernel: Any) -> Reference:
     return Reference(function.__module__, function.__qualname__, engine.owner_of(kernel))
 
 
-def written_options(op: str, options: OpOptions) -> dict[str, Any]:
+def write_options(op: str, options: OpOptions) -> dict[str, Any]:
     """An op's options, its `backward` written down. Raises pickle.PicklingError where it is not a kernel of its own."""
     if options.replaces_gradient:
         words = f"op `{op}` is of a function whose gradient `grad_for` replaces, so it cannot be pickled"

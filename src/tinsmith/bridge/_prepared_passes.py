@@ -22,7 +22,7 @@ from ._op import Op
 from ._plan import Plan
 from ._steps import Entry, Step
 from ._tracing import is_plain
-from .derived import recorded_of
+from .derived import find_recorded
 
 _ADDRESS, _GRADIENT = 1, 4
 """Places in an `ArrayArgument`."""
@@ -271,6 +271,6 @@ def prepare_stepping(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, 
     if not route.is_direct or core.has_state or route.device.type != "cpu":
         return None
     numbers = route.numbers(bound)
-    if recorded_of(core, route.call(numbers, bound)) is not None:
+    if find_recorded(core, route.call(numbers, bound)) is not None:
         return None
     return Stepping(route.plan, numbers, bound.scalars)

@@ -12,7 +12,7 @@ from typing import Any
 
 from .._errors import ArgumentError, KernelError, refusal
 from ..engines import find_replaced, is_kernel, of_kernel
-from ..source import Source, called_function, read
+from ..source import Source, find_called_function, read
 from ._options import OpOptions
 
 
@@ -61,7 +61,7 @@ def _kernel_in(function: Callable[..., Any], owner: Any) -> Any:
     wanted = source.parameters if owner is None else source.parameters[1:]
     if owner is None and source.parameters[:1] == ("self",):
         raise _unbound(source.name)
-    kernel = called_function(source, call.func, owner)
+    kernel = find_called_function(source, call.func, owner)
     given = [one.id if isinstance(one, ast.Name) else "" for one in call.args]
     if call.keywords or not is_kernel(kernel) or tuple(given) != wanted:
         raise _does_more(source, call)

@@ -22,7 +22,7 @@ from ._call import Call
 from ._core import Core
 from ._plan import Plan
 from ._tracing import is_tracing
-from .derived import recorded_of
+from .derived import find_recorded
 
 _NATIVE = (torch.Tensor, torch.nn.Parameter)
 
@@ -184,7 +184,7 @@ class Route:
         self.is_ordered, self.is_native = is_ordered, is_native
         self.is_converted = not (form.conversion.is_prepared and form.conversion.is_finished)
         # Where the gradient needs what the forward pass kept, the op's operators know what that is.
-        self.is_recorded = bool(active) and is_native and recorded_of(self.core, form.call) is not None
+        self.is_recorded = bool(active) and is_native and find_recorded(self.core, form.call) is not None
         self.is_direct = is_ordered and is_native and not self.is_converted and not self.is_recorded
         self._first = form.call
         self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
@@ -209,7 +209,7 @@ class Route:
     def numbers(self, bound: BoundArguments) -> Numbers:
         """The numbers of a call's sizes. Raises where these misfit."""
         solution = self.solve([one.shape for one in bound.tensors], self._values(bound))
-        return checked_form(self.core, bound).call.numbers if solution is None else solution
+        return make_checked_form(self.core, bound).call.numbers if solution is None else solution
 
     def _values(self, bound: BoundArguments) -> dict[str, Any]:
         return self.core.signature.size_values(bound.scalars, bound.sizes)
@@ -279,7 +279,7 @@ class Routes:
 
 def route(core: Core, bound: BoundArguments) -> Route:
     """Check a call and find its route. Every refusal that depends on tensors comes from here."""
-    form = checked_form(core, bound)
+    form = make_checked_form(core, bound)
     tensors = bound.tensors
     device = core.device(tensors)
     has_memory = device.type != "meta"
@@ -295,7 +295,7 @@ def route(core: Core, bound: BoundArguments) -> Route:
     )
 
 
-def checked_form(core: Core, bound: BoundArguments) -> Form:
+def make_checked_form(core: Core, bound: BoundArguments) -> Form:
     """The form of a call, with everything checked that can be said without the engine's state."""
     check_tensors(core.signature, bound.tensors)
     for stage in core.signature.stages:

@@ -58,10 +58,10 @@ def _require_kernel(target: Any, file: str, name: str) -> None:
 
 def _op(target: Any, spec: str | None) -> Op:
     """A kernel as an op, by a spec that is given or follows from its annotations."""
-    from ..bridge import Op, declared_spec, op
+    from ..bridge import Op, derive_spec, op
 
     if not isinstance(target, Op):
-        return op(spec or declared_spec(target))(target)
+        return op(spec or derive_spec(target))(target)
     if spec is not None:
         words = f"op `{target.name}` has a spec already"
         raise InputError(refusal(words, [("its own", str(target.spec)), ("--spec", spec)], "Leave --spec out."))

@@ -14,7 +14,7 @@ from ..bridge import Examinable, Examination, Op, examine_call, example_inputs
 from ..engines import init, list_running, of_kernel
 from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file
 from ..time import scan
-from ._excerpt import ignore_syntax_warnings, shown_path
+from ._excerpt import ignore_syntax_warnings, shorten_path
 from ._gradcheck import gradcheck
 from ._gradcheck_result import Gradcheck
 from ._lint import lint
@@ -93,7 +93,7 @@ def check_file(path: Path) -> Report:
     except Exception as error:  # noqa: BLE001  # one odd file among many: it is named, and the others are looked at
         findings = [not_run("lint of the file", error, str(path), 1)]
     counts = {"kernels": contents.kernels, "without_examples": contents.ops_without_examples}
-    return Report(shown_path(str(path)), in_order(findings), looked=("lint",), **counts)
+    return Report(shorten_path(str(path)), in_order(findings), looked=("lint",), **counts)
 
 
 def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:

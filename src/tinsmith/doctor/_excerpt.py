@@ -42,7 +42,7 @@ def ignore_syntax_warnings() -> Generator[None]:
         yield
 
 
-def shown_path(path: str) -> str:
+def shorten_path(path: str) -> str:
     """A path as people read it: from the working directory down where it is below, else in full."""
     try:
         short = os.path.relpath(path)

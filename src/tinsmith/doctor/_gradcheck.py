@@ -39,7 +39,7 @@ from .gradients import (
     pull_back_in_child,
     random_cotangents,
     same_numbers,
-    skipped_modes,
+    skip_modes,
     values_that_differ,
 )
 from .sanitize import DryRun, describe_lines, dry_run
@@ -213,7 +213,7 @@ class _Check:
         }
         reason = next((words for words, holds in reasons.items() if holds), "")
         if reason:
-            return skipped_modes(self.call, reason)
+            return skip_modes(self.call, reason)
         return Modes(self.call, values, cotangents, self.exact, self.is_double).compare()
 
     def _describe_untested(self, compared: list[InputDerivatives], values: Tensors, cotangents: Tensors) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .._errors import sentence
 from .._version import __version__
 from ..linter import RULES, SEVERITIES, Finding
-from ._excerpt import excerpts, lines_of, shown_path
+from ._excerpt import excerpts, lines_of
 from ._heat import heat_map, relative_errors
 from ._style import STYLE
 from ._terminal import causes, describe_engine_findings, describe_followers
@@ -57,7 +57,7 @@ def _list(findings: Mapping[Finding, list[Finding]]) -> Iterator[str]:
     yield '<table class="list">'
     for place, one in sorted(enumerate(findings), key=lambda pair: SEVERITIES.index(pair[1].severity)):
         more = f'<br><span class="faint">{describe_followers(findings[one])}</span>' if findings[one] else ""
-        link = f'<a class="mono" href="#finding-{place}">{escape(shown_path(one.path))}:{one.line}</a>'
+        link = f'<a class="mono" href="#finding-{place}">{escape(shorten_path(one.path))}:{one.line}</a>'
         yield f'<tr class="{one.severity}"><td><b class="{one.severity}">{one.severity}</b></td>'
         yield f'<td class="mono">{_link(one.rule)}</td><td>{link}</td><td>{_words(one.message)}{more}</td></tr>'
     yield "</table>"
@@ -70,7 +70,7 @@ def _sources(report: Report) -> Iterator[str]:
         own = [_Card(place, one, shown[one]) for place, one in enumerate(shown) if one.path == path]
         followers = [one for several in shown.values() for one in several if one.path == path]
         starts = [line for other, line in report.places if other == path]
-        yield f'<h2 class="mono">{escape(shown_path(path))}</h2>'
+        yield f'<h2 class="mono">{escape(shorten_path(path))}</h2>'
         yield from _source(path, own, followers, starts)
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..linter import RULES, Finding
-from ._excerpt import lines_of, shown_path
+from ._excerpt import lines_of, shorten_path
 from .sanitize import describe_lines
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def render_report(report: Report, width: int) -> Iterator[RenderableType]:
     yield _heading(f"check of {report.name}")
     shown = causes(report.findings)
     for path, findings in groupby(shown, key=lambda one: one.path):
-        yield Text(f"\n{shown_path(path)}", style="bold", overflow="fold")
+        yield Text(f"\n{shorten_path(path)}", style="bold", overflow="fold")
         lines = lines_of(path)
         for finding in findings:
             yield from _finding(finding, lines, width)

@@ -14,7 +14,7 @@ OURS = frozenset({"self", "_lang", "_batch"})
 """What rewritten kernels call things of the bridge."""
 
 
-def used_names(function: Callable[..., Any]) -> set[str]:
+def find_used_names(function: Callable[..., Any]) -> set[str]:
     """Every name in a kernel's source."""
     tree = read(function).tree
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}

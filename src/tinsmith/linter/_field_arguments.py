@@ -22,8 +22,8 @@ from ..source import (
     parse_expression,
     pass_fields_as_arrays,
     read,
+    rebuild_engine_function,
     rebuild_function,
-    remade_function,
     walk,
 )
 from ._subject import Subject, lists_in
@@ -110,7 +110,7 @@ class _Live(_Names):
             return None
 
     def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
-        return remade_function(self.live, source, tree, names)
+        return rebuild_engine_function(self.live, source, tree, names)
 
     def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
         source = self.kernel.source

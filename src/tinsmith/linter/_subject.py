@@ -17,8 +17,8 @@ from ..source import (
     Scope,
     Source,
     Spot,
-    called_function,
     copy_node,
+    find_called_function,
     find_saved_values,
     names_in,
     resolve_callee,
@@ -117,7 +117,7 @@ class Subject:
         captured = set()
         for node in self.source.nodes:
             if isinstance(node, ast.Name) and node.id not in self.declared:
-                value = called_function(self.source, node)
+                value = find_called_function(self.source, node)
                 is_field = isinstance(self.engine, Engine) and self.engine.is_field(value)
                 if isinstance(value, list | tuple | dict | str) or (self.engine.owns(value) and not is_field):
                     captured.add(node.id)
@@ -167,7 +167,7 @@ class Subject:
             return ""
         if isinstance(node.func, ast.Name) and node.func.id in _BUILTINS and node.func.id not in self.source.assigned:
             return node.func.id
-        value = called_function(self.source, node.func)
+        value = find_called_function(self.source, node.func)
         if value is None or not self.engine.owns(value):
             return ""
         return resolve_callee(node)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from .._lazy import lazy
-from ..source import called_function, is_size, root, walk
+from ..source import find_called_function, is_size, root, walk
 from ._subject import ParameterFacts, Subject
 
 FLOATS = frozenset(
@@ -108,7 +108,7 @@ class Types:
         one = self.subject.declared.get(name)
         if one is not None and one.kind == "scalar":
             return "vector" if one.element else _of_dtype(one.dtype)
-        value = None if one is not None else called_function(self.subject.source, ast.Name(name, ast.Load()))
+        value = None if one is not None else find_called_function(self.subject.source, ast.Name(name, ast.Load()))
         return "int" if isinstance(value, int) else "float" if isinstance(value, float) else ""
 
     def dtype_of(self, array: str) -> str:

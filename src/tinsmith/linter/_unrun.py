@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import CellType, SimpleNamespace
 from typing import Any
 
-from ..source import Source, Unrun, called_function
+from ..source import Source, Unrun, find_called_function
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class UnrunSource(Source):
 
     def is_template(self, parameter: str) -> bool:
         note = self.annotation(parameter)
-        meant = called_function(self, note.func if isinstance(note, ast.Call) else note) if note else None
+        meant = find_called_function(self, note.func if isinstance(note, ast.Call) else note) if note else None
         return (isinstance(meant, EngineName) and meant.last == "template") or super().is_template(parameter)
 
 

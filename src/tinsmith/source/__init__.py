@@ -8,7 +8,7 @@ from ._affine import (
     may_overwrite,
 )
 from ._arity import subscript_arity
-from ._build import build, rebuild_function, remade_function
+from ._build import build, rebuild_engine_function, rebuild_function
 from ._calls import (
     ARITHMETIC_FUNCTIONS,
     EngineFacts,
@@ -45,8 +45,8 @@ from ._loops import (
 )
 from ._nodes import is_size, names_in, resolve_callee, root
 from ._parsing import column_of, parse_expression, parse_module, parse_statement
-from ._read import Source, Unrun, called_function, read, resolve_calls
-from ._references import lent_names
+from ._read import Source, Unrun, find_called_function, read, resolve_calls
+from ._references import find_lent_names
 from ._role_walk import roles_of
 from ._roles import Access, Roles
 from ._saved_values import SavedValues, find_saved_values
@@ -78,7 +78,6 @@ __all__ = [
     "assignments",
     "bind_index",
     "build",
-    "called_function",
     "callee_of",
     "carrying_nests",
     "changes_of",
@@ -92,7 +91,9 @@ __all__ = [
     "dynamic",
     "each_moves_an_axis",
     "engine_call",
+    "find_called_function",
     "find_carried",
+    "find_lent_names",
     "find_reachable",
     "find_saved_values",
     "free",
@@ -103,7 +104,6 @@ __all__ = [
     "is_setting",
     "is_size",
     "is_static",
-    "lent_names",
     "may_end_early",
     "may_overwrite",
     "multiplies_atomically",
@@ -114,8 +114,8 @@ __all__ = [
     "pass_fields_as_arrays",
     "range_bounds",
     "read",
+    "rebuild_engine_function",
     "rebuild_function",
-    "remade_function",
     "resolve_callee",
     "resolve_calls",
     "returns_from_atomics",

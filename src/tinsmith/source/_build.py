@@ -53,7 +53,7 @@ def rebuild_function(source: Source, tree: ast.FunctionDef, names: Mapping[str, 
     return made
 
 
-def remade_function(engine: Engine, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+def rebuild_engine_function(engine: Engine, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
     """The same of an engine function. Parameters that the old one had not are templates."""
     lang: Any = engine.lang
     function = rebuild_function(source, tree, names)

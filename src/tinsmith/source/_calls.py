@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple, Protocol
 
 from ._nodes import resolve_callee
-from ._read import Source, called_function, read
+from ._read import Source, find_called_function, read
 
 _OF_BLOCKS = (
     "SharedArray",
@@ -51,10 +51,10 @@ class Callee(NamedTuple):
 
 def callee_of(source: Source, call: ast.Call, engine: EngineFacts, owner: Any = None) -> Callee | None:
     """The engine function that a call in a kernel calls; None for other calls. `owner` is the kernel's `self`."""
-    return _bind_callee(call, called_function(source, call.func, owner), engine)
+    return _bind_callee(call, find_called_function(source, call.func, owner), engine)
 
 
-def lent_arguments(call: ast.Call, value: Any, engine: EngineFacts) -> list[ast.expr]:
+def find_lent_arguments(call: ast.Call, value: Any, engine: EngineFacts) -> list[ast.expr]:
     """Arguments that a called function may change, those of template parameters; `value` is the function."""
     callee = _bind_callee(call, value, engine)
     return [a for name, a in callee.arguments.items() if callee.source.is_template(name)] if callee else []
@@ -78,7 +78,7 @@ def find_reachable(source: Source, engine: EngineFacts, owner: Any = None) -> It
         one = waiting.pop()
         yield one
         for call in one.calls:
-            function = engine.inner_function(called_function(one, call.func, owner))
+            function = engine.inner_function(find_called_function(one, call.func, owner))
             if function is not None and function not in seen:
                 seen.add(function)
                 waiting.append(read(function))
@@ -95,7 +95,7 @@ def engine_call(
         idle = {node.value for node in one.nodes if isinstance(node, ast.Expr)} if is_used else set()
         for call in one.calls:
             is_meant = resolve_callee(call) in names and call not in idle
-            if is_meant and engine.owns(called_function(one, call.func, owner)):
+            if is_meant and engine.owns(find_called_function(one, call.func, owner)):
                 return one.place(call)
     return None
 

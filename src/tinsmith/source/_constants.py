@@ -19,7 +19,7 @@ import numpy as np
 from .._errors import KernelError, refusal
 from .._lazy import lazy
 from ..engines import Engine, Language, module_name
-from ._calls import lent_arguments
+from ._calls import find_lent_arguments
 from ._field_uses import FieldUses, field_uses, is_item
 from ._fingerprints import MISSING, Item, describe, fingerprint, is_plain_object, owner_step
 from ._nodes import resolve_callee
@@ -234,7 +234,7 @@ class _Finder:
         for call in source.calls:
             for name, *attributes in _chains_in(call.func)[:1]:
                 path = roots[name] if name in roots else _Path(source, name)
-                lent = lent_arguments(call, self._value(path.then(*attributes)), self.engine)
+                lent = find_lent_arguments(call, self._value(path.then(*attributes)), self.engine)
                 changeable |= {_text_of(chain) for argument in lent for chain in _chains_in(argument)}
         return changeable
 

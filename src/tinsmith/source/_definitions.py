@@ -53,7 +53,7 @@ def make_load(target: ast.expr) -> ast.expr:
     return ast.copy_location(read, target)
 
 
-def assigned_names(statement: ast.stmt) -> set[str]:
+def find_assigned_names(statement: ast.stmt) -> set[str]:
     """Locals that a statement itself may change, not those inside it: a function may change what it is given."""
     if isinstance(statement, ast.For | ast.While | ast.If):
         return set()

@@ -50,16 +50,16 @@ def bind_index(index: AffineIndex, values: Mapping[str, int | str]) -> AffineInd
     """An index in one launch: arguments replaced by their values, or by names of that launch's own."""
     if not values or not index.terms:
         return index
-    bound = AffineIndex(constant=index.constant, wide=frozenset(_bound_atom(str(atom), values) for atom in index.wide))
+    bound = AffineIndex(constant=index.constant, wide=frozenset(_bind_atom(str(atom), values) for atom in index.wide))
     for atom, factor in index.terms.items():
         value = values.get(atom)
         is_number = isinstance(value, int)
-        one = AffineIndex(constant=value) if is_number else AffineIndex({_bound_atom(atom, values): 1})
+        one = AffineIndex(constant=value) if is_number else AffineIndex({_bind_atom(atom, values): 1})
         bound = bound.plus(one, factor)
     return bound
 
 
-def _bound_atom(atom: str, values: Mapping[str, int | str]) -> str:
+def _bind_atom(atom: str, values: Mapping[str, int | str]) -> str:
     """An atom with names in it replaced. One that holds a name holds its value's text: equal values, equal atoms."""
     return _NAME.sub(lambda match: str(values.get(match[0], match[0])), atom)
 

@@ -83,7 +83,7 @@ class LaterChanges:
                 access.kind,
                 *((tuple(sorted(part.terms.items())), part.constant, part.wide) for part in index),
             )
-            self._filed.add(key, known_axes(index), change)
+            self._filed.add(key, find_known_axes(index), change)
             self._any = change
             self._unseen = self._unseen or (change if roles.escapes else None)
 
@@ -96,7 +96,7 @@ class LaterChanges:
         for access in reads:
             index = tuple(bind_index(part, values) for part in access.index)
             read = replace(access, index=index)
-            for change in self._filed.meeting(known_axes(index)):
+            for change in self._filed.meeting(find_known_axes(index)):
                 self.compared += 1
                 is_invariant = invariant_without(roles.changing | change.changing)
                 query = DependenceQuery((), None, is_invariant, extents(change.access, read))
@@ -105,7 +105,7 @@ class LaterChanges:
         return None
 
 
-def known_axes(index: Sequence[AffineIndex]) -> dict[int, int]:
+def find_known_axes(index: Sequence[AffineIndex]) -> dict[int, int]:
     """Numbers in an index by their axis: from the front 0, 1, ..., from the back -1, -2, ..., as far as parts are one
     axis each.
     """

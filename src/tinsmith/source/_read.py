@@ -162,15 +162,15 @@ def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> None:
     inside = {*source.parameters, *source.assigned}
     for node in source.calls:
         if isinstance(node.func, ast.Name | ast.Attribute):
-            name = None if root(node.func) in inside else name_of(called_function(source, node.func))
+            name = None if root(node.func) in inside else name_of(find_called_function(source, node.func))
             if name is not None:
                 note_name(node, name)
 
 
-def called_function(source: Source, node: ast.expr, owner: Any = None) -> Any:
+def find_called_function(source: Source, node: ast.expr, owner: Any = None) -> Any:
     """The Python value of `name` or `name.attribute...` in a function, None if it has none. `owner` is its `self`."""
     if isinstance(node, ast.Attribute):
-        return getattr(called_function(source, node.value, owner), node.attr, None)
+        return getattr(find_called_function(source, node.value, owner), node.attr, None)
     if not isinstance(node, ast.Name):
         return None
     if node.id == "self" and node.id in source.parameters:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ._calls import EngineFacts, callee_of, lent_arguments
+from ._calls import EngineFacts, callee_of, find_lent_arguments
 from ._effects import Kind, changes_of
 from ._nodes import root
-from ._read import Source, called_function
+from ._read import Source, find_called_function
 from ._walk import walk
 
 _READING_METHODS = frozenset(
@@ -69,7 +69,7 @@ def _reference_kinds(source: Source, parameter: str, engine: EngineFacts, seen: 
     return kinds
 
 
-def lent_names(source: Source, engine: EngineFacts, owner: Any = None) -> frozenset[str]:
+def find_lent_names(source: Source, engine: EngineFacts, owner: Any = None) -> frozenset[str]:
     """Names that calls may change: what template parameters stand for, and objects of methods that change them.
 
     Args:
@@ -79,8 +79,8 @@ def lent_names(source: Source, engine: EngineFacts, owner: Any = None) -> frozen
     """
     names: set[str] = set()
     for node in source.calls:
-        callee = called_function(source, node.func, owner)
-        lent = lent_arguments(node, callee, engine)
+        callee = find_called_function(source, node.func, owner)
+        lent = find_lent_arguments(node, callee, engine)
         if callee is None and isinstance(node.func, ast.Attribute) and node.func.attr not in _READING_METHODS:
             lent = [node.func.value, *node.args]  # a method of a local, or of a template argument: it may do anything
         names |= {root(argument) for argument in lent}

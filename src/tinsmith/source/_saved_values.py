@@ -16,7 +16,7 @@ from ._calls import EngineFacts
 from ._definitions import make_load
 from ._effects import changes_of, indices_of, shaping_name
 from ._nodes import is_size, names_in, resolve_callee, root
-from ._read import Source, called_function
+from ._read import Source, find_called_function
 from ._roles import Roles
 
 _LINEAR_CALLS = frozenset({"cast", "float", "f16", "f32", "f64", "Vector", "Matrix", "vec2", "vec3", "vec4", "static"})
@@ -271,7 +271,7 @@ class _Walker:
 
     def _is_known(self, node: ast.Call) -> bool:
         """Whether a called function is the engine's own or Python's, so that its name says what it does."""
-        function = called_function(self.source, node.func)
+        function = find_called_function(self.source, node.func)
         is_builtin = function is not None and function is getattr(builtins, getattr(function, "__name__", ""), None)
         return is_builtin or (function is not None and self.engine.owns(function))
 
@@ -280,7 +280,9 @@ class _Walker:
         name = root(node)
         if not name or name in self.roles or name in self.source.assigned:
             return False
-        return name in self.source.parameters or called_function(self.source, ast.Name(name, ast.Load())) is not None
+        return (
+            name in self.source.parameters or find_called_function(self.source, ast.Name(name, ast.Load())) is not None
+        )
 
     def _hand_over(self, arguments: list[ast.expr]) -> None:
         """Arrays that a call reads through its arguments."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ._bounds import Bounds
-from ._definitions import Loop, assigned_names
+from ._definitions import Loop, find_assigned_names
 from ._effects import changes_of
 from ._loops import is_static
 from ._nodes import names_in, root
@@ -73,7 +73,7 @@ def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
     """
     sites: dict[str, list[Loops]] = {}
     for loops, statement, is_kept in _assignments(source.tree.body, (), is_top=True):
-        for name in sorted(assigned_names(statement) & needed):  # in an order that does not change from run to run
+        for name in sorted(find_assigned_names(statement) & needed):  # in an order that does not change from run to run
             if is_kept or _is_carried(name, loops):
                 sites.setdefault(name, []).append(loops)
     nests = [Nest(source, name, tuple(group)) for name, group in sites.items() if any(map(_has_loop, group))]
@@ -88,7 +88,7 @@ def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
 def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
     """Inner loops of a task that use a local from outside, each with such a local and the loops around it."""
     assignments = _assignments([task], (), is_top=True)
-    given = [(name, around) for around, statement, _ in assignments for name in sorted(assigned_names(statement))]
+    given = [(name, around) for around, statement, _ in assignments for name in sorted(find_assigned_names(statement))]
     for around, loop, _ in assignments:
         if not isinstance(loop, ast.For) or is_static(loop) or loop is task:
             continue

@@ -156,9 +156,9 @@ class _Writer:
         if all(self.values.is_natural(part) for part in walk.operands(expr)):
             return changed
         self.is_changed = True
-        return self._rounded_down(changed, line)
+        return self._round_down(changed, line)
 
-    def _rounded_down(self, one: nodes.Binary, line: int) -> nodes.Expr:
+    def _round_down(self, one: nodes.Binary, line: int) -> nodes.Expr:
         """A division by Python's rule, whoever works it out."""
         kind = one.type
         left, right = self._simple(one.left, "number", line), cast(self._simple(one.right, "divisor", line), kind)

@@ -8,7 +8,7 @@ import torch
 import cases
 from support import random_kernels
 from support.roundtrip import assert_same, lowered, text
-from tinsmith.bridge._route import checked_form
+from tinsmith.bridge._route import make_checked_form
 from tinsmith.kernels import splat
 from tinsmith.source.ir import nodes
 
@@ -41,7 +41,7 @@ def test_random_kernels(lang64, seed):
 def test_the_table_of_ops(case, lang):
     op = case.raw_op(lang, torch.float32)
     bound = op._bind(case.inputs(torch.float32), dict(case.keywords))
-    core, call = op._core, checked_form(op._core, bound).call
+    core, call = op._core, make_checked_form(op._core, bound).call
     values = dict(zip(core.signature.arrays, bound.tensors, strict=True)) | bound.scalars | bound.templates
     values |= {made.name: torch.zeros(made.shape, dtype=made.dtype) for made in core.plan_buffers(call)}
     for stage in core.signature.stages:

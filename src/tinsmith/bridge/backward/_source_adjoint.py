@@ -17,8 +17,8 @@ from ...transforms.adjoint import (
     Run,
     Unchanged,
     adjoint,
+    find_unchanged_after,
     store_whole_gradients,
-    unchanged_after,
 )
 from .._determinism import fix_order
 from .._kind import Kind
@@ -45,7 +45,7 @@ class SourceReverse(Reverse):
 
     def __init__(self, signature: Signature, kernels: Kernels | None = None) -> None:
         self.signature = signature
-        self._kernels = lower_launches if kernels is None else lambda case: _launched_once(kernels(case))
+        self._kernels = lower_launches if kernels is None else lambda case: _launch_each_once(kernels(case))
         self._at: dict[Any, SourceAt] = {}
 
     @property
@@ -73,7 +73,7 @@ class SourceReverse(Reverse):
             return self._at[key]
 
 
-def _launched_once(kernels: Sequence[LoweredKernel]) -> KernelLaunches:
+def _launch_each_once(kernels: Sequence[LoweredKernel]) -> KernelLaunches:
     return KernelLaunches(kernels, range(len(kernels)))
 
 
@@ -137,7 +137,7 @@ class SourceAt(ReverseAt):
         for stage in self.case.signature.stages:
             names = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
             launch_numbers.append({name: numbers[called] for name, called in names if called in numbers})
-        unchanged = unchanged_after(kernels, self.kernel_launches.launches, launch_numbers)
+        unchanged = find_unchanged_after(kernels, self.kernel_launches.launches, launch_numbers)
         self._last_numbers = numbers, unchanged
         return unchanged
 
@@ -279,10 +279,10 @@ class SourceAt(ReverseAt):
         # Samples that run one by one add to the gradient of an input that they share.
         alone = active & kind.batched if self.case.is_looped else active
         alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
-        program, whole = self.launched_program(active, given, alone, has_checkpoints=has_checkpoints)
+        program, whole = self.prepare_program(active, given, alone, has_checkpoints=has_checkpoints)
         return backward_layout(self.case, self.emit, program, kind, active, whole)
 
-    def launched_program(
+    def prepare_program(
         self,
         active: frozenset[str],
         given: frozenset[str] | None,

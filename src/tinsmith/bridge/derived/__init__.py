@@ -1,8 +1,8 @@
 """Ops that were generated from an op: its tangent, the one that follows from a seed, those that keep records."""
 
 from ._block_core import BlockedCore
-from ._higher import SecondOrder, pushed_forward
-from ._records import RecordedCore, recorded_at, recorded_of
+from ._higher import SecondOrder, push_forward
+from ._records import RecordedCore, find_recorded, find_recorded_at
 from ._seeds import SeededCore, has_draws
 
 __all__ = [
@@ -10,8 +10,8 @@ __all__ = [
     "RecordedCore",
     "SecondOrder",
     "SeededCore",
+    "find_recorded",
+    "find_recorded_at",
     "has_draws",
-    "pushed_forward",
-    "recorded_at",
-    "recorded_of",
+    "push_forward",
 ]

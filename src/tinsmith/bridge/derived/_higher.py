@@ -19,14 +19,14 @@ import torch
 
 from ..._errors import GradientError, internal_error, refusal
 from .._call import BackwardCall, Call
-from .._gradients import saved_names
+from .._gradients import find_saved_names
 from ..backward import HandWritten
 from ._tangents import TangentCore, tangent_of
 
 Tensors = Sequence["torch.Tensor | None"]
 
 
-def pushed_forward(call: Call, inputs: Sequence[torch.Tensor], tangents: Tensors) -> list[torch.Tensor | None]:
+def push_forward(call: Call, inputs: Sequence[torch.Tensor], tangents: Tensors) -> list[torch.Tensor | None]:
     """Tangents of outputs and scratch, None where they have none, from those of the inputs."""
     signature = call.core.signature
     made = signature.outputs + signature.scratch
@@ -66,7 +66,7 @@ class SecondOrder:
             *(moved.get(name) if name in others else None for name in self.cotangents),
         ]
 
-    def pushed_forward(self, saved: Tensors, cotangents: Tensors) -> list[torch.Tensor | None]:
+    def push_forward(self, saved: Tensors, cotangents: Tensors) -> list[torch.Tensor | None]:
         """Tangents of the gradients, from those of what was saved and of the cotangents."""
         total: dict[str, torch.Tensor] = {}
         if any(tangent is not None for tangent in cotangents):
@@ -144,7 +144,7 @@ class _Step:
 
     def gradients(self, wanted: frozenset[str], cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Gradients of inputs, for cotangents of the outputs' tangents."""
-        names = saved_names(self.call, wanted)
+        names = find_saved_names(self.call, wanted)
         # Of what only the tangents themselves read, as for a store that nothing differentiates, no value is needed.
         self._require(frozenset(names))
         values = dict(self.inputs)

@@ -158,15 +158,15 @@ def _with_records(base: Specialization, core: ReplayedCore | RecordedCore, batch
     )
 
 
-def recorded_of(core: Core, call: Call) -> RecordedCore | None:
+def find_recorded(core: Core, call: Call) -> RecordedCore | None:
     """The core that keeps what the atomics of a call return; None where none has to be kept, or nobody can tell."""
     if core.hands_out is None:
         stages = core.signature.firsts if isinstance(core.reverse, AutoReverse | SourceReverse) else ()
         core.hands_out = any(returns_from_atomics(stage.source, stage.home) for stage in stages)
-    return recorded_at(core, core.case(call)) if core.hands_out else None
+    return find_recorded_at(core, core.case(call)) if core.hands_out else None
 
 
-def recorded_at(core: Core, case: Specialization) -> RecordedCore | None:
+def find_recorded_at(core: Core, case: Specialization) -> RecordedCore | None:
     """The same, for a kind of call."""
     try:
         kept = _find_records(core, case)[1] if _keeps_some(core, case) else ()

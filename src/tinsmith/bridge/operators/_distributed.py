@@ -16,7 +16,7 @@ import torch
 from ..._errors import ArgumentError, DeviceError, refusal
 from .._binding import BoundArguments
 from .._core import Core
-from .._route import Form, checked_form
+from .._route import Form, make_checked_form
 from ..derived import SeededCore
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.
     from torch.distributed.tensor import DTensor
 
     _check(core, bound.tensors)
-    form = checked_form(core, bound)
+    form = make_checked_form(core, bound)
     axes = _axes(form, core.operators.shares(form.call.dtypes))
     mesh = bound.tensors[0].device_mesh
     chosen = [_choose_dim(core, bound.tensors, axes, number) for number in range(mesh.ndim)]

@@ -9,9 +9,9 @@ import torch
 
 from ..._errors import GradientError, refusal
 from .._call import BackwardCall, Call
-from .._gradients import all_names, saved_names, select_nondifferentiable
+from .._gradients import all_names, find_saved_names, select_nondifferentiable
 from .._tracing import SingleLevelFunction, has_modes, is_transformed, one_level_down
-from ..derived import SecondOrder, pushed_forward
+from ..derived import SecondOrder, push_forward
 
 Run = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
 """An operator with all of its arguments but the tensors."""
@@ -30,7 +30,7 @@ class Launch(SingleLevelFunction):
         ctx.mark_non_differentiable(*select_nondifferentiable(call, results[:count]), *state)
         call, more = core.get_derivative_call(call, results[:count])
         needs = (*ctx.needs_input_grad[2:], *[False] * len(more))
-        names = saved_names(call, call.select_active(needs))
+        names = find_saved_names(call, call.select_active(needs))
         values = (*inputs, *more, *results[: count - len(more)])
         arrays = dict(zip(all_names(call), values, strict=True))
         ctx.call, ctx.names, ctx.states, ctx.more = call, names, len(state), len(more)
@@ -53,7 +53,7 @@ class Launch(SingleLevelFunction):
         kept = ctx.saved_tensors
         values = dict(zip(ctx.names, kept[: len(ctx.names)], strict=True))
         _check_records(call, ctx.records, values)
-        saved = {name: values[name] for name in saved_names(call, active)}
+        saved = {name: values[name] for name in find_saved_names(call, active)}
         state = kept[-1] if ctx.states else None
         gradients = call.core.operators.launch_backward(BackwardCall(call, active, saved, given, state))
         return (None, None, *call.by_input(active, gradients)[: len(ctx.needs_input_grad) - 2])
@@ -61,7 +61,7 @@ class Launch(SingleLevelFunction):
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         none = [None] * ctx.more
-        moved = pushed_forward(ctx.call, ctx.saved_tensors, (*tangents[2:], *none))
+        moved = push_forward(ctx.call, ctx.saved_tensors, (*tangents[2:], *none))
         return (*moved, *none, *[None] * ctx.states)
 
 
@@ -112,4 +112,4 @@ class LaunchBackward(SingleLevelFunction):
     def jvp(ctx: Any, *tangents: Any) -> Any:
         moved = tangents[2:]
         count = len(ctx.asked.saved)
-        return tuple(LaunchBackward._second(ctx).pushed_forward(moved[:count], moved[count:]))
+        return tuple(LaunchBackward._second(ctx).push_forward(moved[:count], moved[count:]))

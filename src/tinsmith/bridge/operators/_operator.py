@@ -24,11 +24,11 @@ from .._binding import BoundArguments, check_dtypes
 from .._buffers import in_order
 from .._call import BackwardCall, Call
 from .._core import Core
-from .._gradients import saved_names
-from .._route import Form, as_it_is, checked_form, form_of
+from .._gradients import find_saved_names
+from .._route import Form, as_it_is, form_of, make_checked_form
 from .._tracing import answer_missing, apply_at_one_level, constant_when_traced, may_be_differentiated
 from .._watch import WATCHES, note_core, show_call
-from ..derived import recorded_of
+from ..derived import find_recorded
 from ._cores import Cores
 from ._distributed import call_distributed, is_distributed
 from ._flops import backward_flops, forward_flops
@@ -134,7 +134,7 @@ class Operator:
     def _form(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> Form:
         """How a call becomes the form in which it is run, where it is not in that form already."""
         if keywords.get("_batch") is None:
-            return checked_form(core, bound)
+            return make_checked_form(core, bound)
         shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
         return as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
 
@@ -171,7 +171,7 @@ class Operator:
             results = self.results(form.call, form.prepare(bound.tensors))
             return self._for_torch([*form.finish(results[: self._made]), *results[self._made :]])
 
-        recorded = recorded_of(core, form.call) if may_be_differentiated(bound.tensors) else None
+        recorded = find_recorded(core, form.call) if may_be_differentiated(bound.tensors) else None
         if recorded is not None:
             results = recorded.operators.results(recorded.call(form.call), bound.tensors)
             return self._for_torch([*results[: self._made], *results[self._made + len(recorded.names) :]])
@@ -214,7 +214,7 @@ class Operator:
         core = call.core
         if state is not None:
             check_state(core, call.templates, state)
-        needed = saved_names(call, active)
+        needed = find_saved_names(call, active)
         lost = [name for name in needed if name not in saved]
         if lost:
             words = f"the gradient of op `{core.signature.op}` reads `{lost[0]}`, which the compiled graph did not keep"

@@ -14,7 +14,7 @@ from ._function import (
     random_cotangents,
     same_numbers,
 )
-from ._modes import Mode, Modes, describe_modes, skipped_modes
+from ._modes import Mode, Modes, describe_modes, skip_modes
 from ._proposal import Proposal, propose
 from ._verdict import Tolerance
 
@@ -39,6 +39,6 @@ __all__ = [
     "pull_back_in_child",
     "random_cotangents",
     "same_numbers",
-    "skipped_modes",
+    "skip_modes",
     "values_that_differ",
 ]

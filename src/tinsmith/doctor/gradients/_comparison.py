@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ._differences import Slope, Steps, closer, slope_along
-from ._verdict import Kind, Point, Tolerance, judged_point
+from ._verdict import Kind, Point, Tolerance, judge_point
 
 LOOKS = 64
 """Elements of one input that are looked at more closely because something disagrees."""
@@ -139,15 +139,15 @@ class Comparison:
         if self.is_rough:
             slope = self.steps.slope(name, direction, self.steps.eps * max(1.0, size))
             point = Point(op, oracle, slope._replace(noise=slope.noise + slope.gap))
-            return judged_point(point, self.exact, self.rough, scale), point
+            return judge_point(point, self.exact, self.rough, scale), point
         slope = slope_along(self.steps, name, direction, size, 1e-3 * scale)
         point = Point(op, oracle, slope)
-        kind = judged_point(point, self.exact, self.rough, scale)
+        kind = judge_point(point, self.exact, self.rough, scale)
         if kind is Kind.RIGHT or slope.kind != "smooth" or self._looks >= LOOKS:
             return kind, point
         self._looks += 1
         point = Point(op, oracle, self._closer(name, direction, size, slope))
-        return judged_point(point, self.exact, self.rough, scale), point
+        return judge_point(point, self.exact, self.rough, scale), point
 
     def _closer(self, name: str, direction: torch.Tensor, size: float, slope: Slope) -> Slope:
         return closer(self.steps, name, direction, self.steps.eps * max(1.0, size), slope)

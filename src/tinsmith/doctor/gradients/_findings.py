@@ -113,7 +113,7 @@ def _places(call: Examination, name: str) -> tuple[_Place, _Place]:
     columns = Columns()
     path, line = _place(call, name)
     read = (path, *columns.element(path, line, name, is_read=True))
-    by_hand = call.stored_by_hand(name)
+    by_hand = call.find_hand_written_store(name)
     if by_hand is None:
         return read, read
     return read, (by_hand[0], *columns.element(*by_hand, f"grad_{name}", is_read=False))

@@ -60,7 +60,7 @@ class _NotCompared(Exception):
     """There is nothing to hold a mode against."""
 
 
-def skipped_modes(call: Examination, reason: str) -> tuple[Mode, ...]:
+def skip_modes(call: Examination, reason: str) -> tuple[Mode, ...]:
     """All modes of an op, not compared for one reason."""
     return tuple(Mode(name, "not compared", reason) for name in _names(call))
 

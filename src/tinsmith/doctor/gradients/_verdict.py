@@ -44,7 +44,7 @@ class Point:
     slope: Slope | None
 
 
-def judged_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) -> Kind:
+def judge_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) -> Kind:
     """Who is right about one number.
 
     Args:

@@ -17,7 +17,7 @@ from ..._errors import TinsmithError
 from ..._user_warnings import find_place_of_user
 from ...bridge import Op, watch_calls
 from ...time import Step
-from .._excerpt import shown_path
+from .._excerpt import shorten_path
 from ..sanitize import sanitize
 
 Row = tuple[str, str]
@@ -46,7 +46,7 @@ class _Watch(TorchFunctionMode):
         if not self._is_inside_op and name not in _UNFILLED and _has_odd([made]):
             given = [*args, *(kwargs or {}).values()]
             if any(isinstance(one, Tensor) for one in given) and not _has_odd(given):
-                raise _FirstNonFinite(f"torch's `{name}`, called at {shown_path(find_place_of_user())}")
+                raise _FirstNonFinite(f"torch's `{name}`, called at {shorten_path(find_place_of_user())}")
         return made
 
     def look_at_call(self, op: Op[Any], run: Callable[[], Any], given: Sequence[Any], named: dict[str, Any]) -> Any:
@@ -95,7 +95,7 @@ def _lines_of(op: Op[Any], given: Sequence[Any], named: dict[str, Any]) -> list[
         findings = [one for one in sanitize(op, *given, **named) if one.rule == "TS606"]
     except TinsmithError as error:
         return [("line", f"not known: {str(error).splitlines()[0]}")]
-    return [("line", f"{shown_path(one.path)}:{one.line}: {one.message}") for one in findings[:1]]
+    return [("line", f"{shorten_path(one.path)}:{one.line}: {one.message}") for one in findings[:1]]
 
 
 def _has_odd(values: Iterable[Any]) -> bool:

@@ -23,13 +23,13 @@ from ...bridge import (
     OpOptions,
     Prepared,
     current_watch,
-    examined_layer,
+    examine_layer,
     is_tracing,
 )
 from ...engines import NAMES
 from ...source import build, parse_statement
 from ...source.ir import NotCovered
-from .._identifiers import OURS, identifier, used_names
+from .._identifiers import OURS, find_used_names, identifier
 from .._pool import RECORDED
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField, place_field
@@ -108,7 +108,7 @@ class OpProgram:
         ]
         sources: dict[Callable[..., Any], set[str]] = {}
         for function in (launch.launcher.stage.source.function for launch in launches):
-            sources[function] = sources.get(function) or used_names(function)
+            sources[function] = sources.get(function) or find_used_names(function)
         taken = set(OURS)
         for launch, one in zip(launches, labels, strict=True):
             taken |= sources[launch.launcher.stage.source.function] - one.keys()
@@ -127,7 +127,7 @@ class OpProgram:
         arrays = shown | by_key(self._between)
         links = self._link_launches(launches, labels, arrays.keys(), taken)
         self._arguments = [link.names for link in links]
-        handed = self._handed_arrays(launches)
+        handed = self._collect_handed_arrays(launches)
         kernels = [launch.launcher.stage.kernel for launch in launches]
         begun = self._find_initial_fields(launches, uses_of_launches) if runs else []
         starts = [start_kernel(one, self._names[one.facts.key]) for one in begun]
@@ -189,7 +189,7 @@ class OpProgram:
 
     def examine(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Examination:
         """The op's call, laid open for who checks it."""
-        return examined_layer(self.op, self._list_arguments(launches, memory), {})
+        return examine_layer(self.op, self._list_arguments(launches, memory), {})
 
     def refusal(
         self, launches: Sequence[Launch], memory: Sequence[torch.Tensor], active: Sequence[LayerField]
@@ -197,7 +197,7 @@ class OpProgram:
         """Why no gradient by these filled fields is generated; None where one is."""
         names = frozenset(self._filled_name(one) for one in active if one.facts.dtype.is_floating_point)
         with torch.random.fork_rng(devices=[]):  # to look is not to draw
-            return examined_layer(self.op, self._list_arguments(launches, memory), {}).refusal(names)
+            return examine_layer(self.op, self._list_arguments(launches, memory), {}).refusal(names)
 
     def _list_arguments(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:
         """The op's arguments, in their order."""
@@ -259,7 +259,7 @@ class OpProgram:
         """Shapes of all arrays, by the op's names."""
         shapes = {self._names[key]: one.memory_shape for key, one in self._registered.items()}
         shapes |= {self._before[one.facts.key]: one.memory_shape for one in self._overwritten}
-        return shapes | {name: tuple(one.shape) for name, (one, _) in self._handed_arrays(launches).items()}
+        return shapes | {name: tuple(one.shape) for name, (one, _) in self._collect_handed_arrays(launches).items()}
 
     def _values(self, launches: Sequence[Launch]) -> dict[str, Any]:
         """Arguments that are no arrays, by the op's names for them."""
@@ -269,7 +269,7 @@ class OpProgram:
             values |= {names[name]: value for name, value in given.items() if names[name] not in self._names.values()}
         return values
 
-    def _handed_arrays(self, launches: Sequence[Launch]) -> dict[str, tuple[torch.Tensor, tuple[int, ...]]]:
+    def _collect_handed_arrays(self, launches: Sequence[Launch]) -> dict[str, tuple[torch.Tensor, tuple[int, ...]]]:
         """Arrays among the launches' arguments, with dims of their elements, by the op's names for them."""
         arrays = {}
         for launch, names in zip(launches, self._arguments, strict=True):

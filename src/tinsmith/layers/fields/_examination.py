@@ -58,7 +58,7 @@ class FieldsExamination(Examination):
         roles = program.roles
         try:
             self._check_managers(memory)
-            compared, cleared = _without_lost_gradients(roles, launches), program.cleared_fields(launches)
+            compared, cleared = _without_lost_gradients(roles, launches), program.find_cleared_fields(launches)
             op = OpProgram(program.layer, compared, launches, cleared=cleared)
             self._op = op.examine(launches, memory)
             self._filled, self._outputs = op.filled_names, op.output_names
@@ -196,7 +196,7 @@ class FieldsExamination(Examination):
     def uninitialised(self) -> frozenset[str]:
         return self._covered_op.uninitialised
 
-    def stored_by_hand(self, name: str) -> tuple[str, int] | None:
+    def find_hand_written_store(self, name: str) -> tuple[str, int] | None:
         return None
 
     def leaves(self) -> dict[str, torch.Tensor]:

@@ -175,7 +175,7 @@ class Program:
             self.layer, self.roles, launches, replace(self.habits, saves=True), self.reset, is_wished=self._is_wished
         )
 
-    def cleared_fields(self, launches: Sequence[Launch]) -> tuple[LayerField, ...]:
+    def find_cleared_fields(self, launches: Sequence[Launch]) -> tuple[LayerField, ...]:
         """Those that start each call at zero."""
         return Starts(self.roles, launches, self.habits).cleared
 

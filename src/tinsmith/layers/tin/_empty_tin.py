@@ -29,7 +29,7 @@ from ..fields import (
 )
 from ._field_state import FieldState
 from ._kernels import Kernels, unknown
-from ._place import check_place, checked_device
+from ._place import check_place, resolve_device
 from ._weights import follow
 
 FieldLike = Any
@@ -85,7 +85,7 @@ class EmptyTin(FieldState, Examinable):
         super().__init__()
         self._on_tensors = on_tensors
         self._adjoint: Adjoint = OpOptions(adjoint=adjoint).adjoint  # checked
-        self.device = checked_device(device, type(self).__name__)
+        self.device = resolve_device(device, type(self).__name__)
         self.auto_clear_grad = auto_clear_grad
         self.finished = False
         self._habits = Habits(clears_outputs=_auto_clear, clears_gradients=auto_clear_grad, saves=save)

@@ -39,7 +39,7 @@ class FieldState(torch.nn.Module):
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         """Parameters, and the content of every persistent internal field."""
         super()._save_to_state_dict(destination, prefix, keep_vars)
-        for name in self._saved_internals():
+        for name in self._find_saved_internals():
             destination[prefix + name] = read(self._internals[name], self._label)
 
     def _load_from_state_dict(
@@ -52,7 +52,7 @@ class FieldState(torch.nn.Module):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        for name in self._saved_internals():
+        for name in self._find_saved_internals():
             tensor = state_dict.pop(prefix + name, None)
             if tensor is None:
                 missing_keys.append(prefix + name)
@@ -67,7 +67,7 @@ class FieldState(torch.nn.Module):
         follow(self, self.parameters())  # `assign=True` makes other parameters
         self.write_weights()
 
-    def _saved_internals(self) -> list[str]:
+    def _find_saved_internals(self) -> list[str]:
         return [name for name in self._internals if name in self._persistent]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
@@ -76,9 +76,9 @@ class FieldState(torch.nn.Module):
         Raises:
             CheckpointError: an internal field holds what both layers would share.
         """
-        if self._saved_internals():
+        if self._find_saved_internals():
             words = f"{self._label} cannot be copied: its internal fields are one memory, which the copy would share"
-            rows = [("fields", ", ".join(self._saved_internals()))]
+            rows = [("fields", ", ".join(self._find_saved_internals()))]
             remedy = (
                 "Register weights by register_weight_field, and what is only used in between with persistent=False."
             )

@@ -118,7 +118,7 @@ def kernel(marked: Any = None, *, order: int = 0) -> Any:
     return marked
 
 
-def registered_by_marks(tin: EmptyTin, owner: Any) -> bool:
+def register_by_marks(tin: EmptyTin, owner: Any) -> bool:
     """Register what an object's class marks. Whether that is enough to finish: an input, an output and a kernel."""
     members: dict[str, Any] = {}
     for klass in reversed(type(owner).__mro__):

@@ -11,7 +11,7 @@ from ..._errors import ArgumentError, DeviceError, RegistrationError, refusal
 from ..fields import LayerField
 
 
-def checked_device(device: Any, layer: str) -> torch.device | None:
+def resolve_device(device: Any, layer: str) -> torch.device | None:
     """What a user calls a device, as torch's; None stays None. Raises ArgumentError."""
     try:
         return None if device is None else torch.device(device)

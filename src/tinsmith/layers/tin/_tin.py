@@ -9,7 +9,7 @@ import torch
 from ..._errors import ArgumentError, RegistrationError, nearest, refusal
 from ...bridge import Adjoint
 from ._empty_tin import EmptyTin
-from ._marks import registered_by_marks
+from ._marks import register_by_marks
 
 
 class Tin(EmptyTin):
@@ -71,7 +71,7 @@ class Tin(EmptyTin):
             remedy = "Decorate its class with @ti.data_oriented (or @qd.data_oriented), or use ts.EmptyTin."
             raise ArgumentError(refusal("Tin takes an object of a data-oriented class", rows, remedy))
         self.data_oriented = data_oriented
-        if registered_by_marks(self, data_oriented):
+        if register_by_marks(self, data_oriented):
             self.finish()
 
     @property

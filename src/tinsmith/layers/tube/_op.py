@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import torch
 
-from ...bridge import Cache, Examination, Links, Op, OpOptions, constant_when_traced, examined_layer
+from ...bridge import Cache, Examination, Links, Op, OpOptions, constant_when_traced, examine_layer
 from ...engines import NAMES
 from ._blueprint import Blueprint
 from ._checks import check_tensors
@@ -114,7 +114,7 @@ class TensorProgram:
     def examine(self, tensors: Sequence[torch.Tensor]) -> Examination:
         """A call of the op, laid open for who checks it."""
         recipe = self._recipe(tensors)
-        return examined_layer(recipe.op, self._list_arguments(recipe, tensors), recipe.sizes)
+        return examine_layer(recipe.op, self._list_arguments(recipe, tensors), recipe.sizes)
 
     def _view_as_complex(self, result: Any) -> Any:
         if isinstance(result, torch.Tensor):
@@ -142,7 +142,7 @@ class TensorProgram:
         check_tensors(blueprint, tensors)
         sizes = sizes_of(blueprint, [tensor.shape for tensor in tensors])
         op = self._op(tuple([len(sizes.made[part.name]) for part in blueprint.calculated]))
-        known = self._known_sizes(sizes)
+        known = self._collect_known_sizes(sizes)
         free_sizes = {name: known[name] for name in op.spec.free_dims}
         order, changes = self._order(op), self._changes(tensors)
         is_plain = not (changes or free_sizes or True in self._complex) and order == tuple(range(len(tensors)))
@@ -166,7 +166,7 @@ class TensorProgram:
                 places[names[parameter.name]] = len(places)
         return tuple([places[name] for name in op.arguments])
 
-    def _known_sizes(self, sizes: Sizes) -> dict[str, int]:
+    def _collect_known_sizes(self, sizes: Sizes) -> dict[str, int]:
         """Everything that an op can ask by keyword: MatchDims, and the dims of calculated shapes."""
         sizes_by_name = {self._names.matches[dim_id]: size for dim_id, size in sizes.matches.items()}
         for part in self._blueprint.calculated:

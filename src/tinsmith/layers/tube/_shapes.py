@@ -40,7 +40,7 @@ def sizes_of(blueprint: Blueprint, shapes: Sequence[Shape]) -> Sizes:
         _learn(blueprint, part, shape, shared)
     matches = {dim_id: known.size for dim_id, known in shared.items() if dim_id is not None}
     batch = shared[None].size if None in shared else None
-    made = {part.name: _made_shape(blueprint, part, shapes, batch, matches) for part in blueprint.made}
+    made = {part.name: _compute_made_shape(blueprint, part, shapes, batch, matches) for part in blueprint.made}
     return Sizes(batch, matches, made)
 
 
@@ -68,7 +68,7 @@ def _learn(blueprint: Blueprint, part: TensorPart, shape: Shape, shared: dict[Di
                 raise ShapeError(_unequal(blueprint, part, shape, dim, before))
 
 
-def _made_shape(
+def _compute_made_shape(
     blueprint: Blueprint, part: TensorPart, shapes: Sequence[Shape], batch: int | None, matches: dict[DimID, int]
 ) -> Shape:
     dims = _calculate_dims(blueprint, part, shapes) if part.dims is None else part.dims

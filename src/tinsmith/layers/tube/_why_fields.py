@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..._errors import KernelError, RegistrationError, refusal
-from ...source import Roles, constants_of, lent_names, read, roles_of, static_size
+from ...source import Roles, constants_of, find_lent_names, read, roles_of, static_size
 from ...transforms import simplify_tree
 from ._blueprint import Blueprint
 from ._parts import KernelPart
@@ -75,7 +75,7 @@ def _roles(kernel: KernelPart) -> dict[str, Roles]:
     kinds = {parameter.name: parameter.kind for parameter in kernel.parameters}
     arrays = [name for name in kernel.linked if kinds[name] not in ("scalar", "matrix")]
     source = read(kernel.function)
-    lent = lent_names(source, kernel.engine, kernel.owner)
+    lent = find_lent_names(source, kernel.engine, kernel.owner)
     plain = replace(source, tree=simplify_tree(source.tree, arrays, lent))
     return roles_of(plain, arrays, kernel.engine, kernel.owner)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from ...source import called_function, definitions, walk
+from ...source import definitions, find_called_function, walk
 from .._finding import Finding
 from .._subject import BOTH, Subject
 
@@ -96,5 +96,5 @@ class _KnownIntegers:
         """Python's integer of a name that is none of the kernel's own."""
         if node.id in self.subject.source.assigned or node.id in self.subject.declared:
             return None
-        value = called_function(self.subject.source, node)
+        value = find_called_function(self.subject.source, node)
         return value if isinstance(value, int) and not isinstance(value, bool) else None

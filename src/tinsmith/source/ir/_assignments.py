@@ -215,29 +215,29 @@ def apply_atomic(low: Lowering, name: str, place: Any, value: Any, *, is_wanted:
     if not is_place(place) or isinstance(place, Struct):
         raise Misfit(f"an atomic `{name}` on what is no variable and no element")
     if isinstance(place, DynamicEntry):
-        return _changed_picked(low, name, place, value, is_wanted)
+        return _change_dynamic_entry(low, name, place, value, is_wanted)
     results = [
-        _changed_one(low, name, target, low.ops.cast(number, target.type), is_wanted)
+        _change_entry(low, name, target, low.ops.cast(number, target.type), is_wanted)
         for target, number in _flatten_places(low, place, value)
     ]
     return Matrix(place.shape, tuple(results)) if isinstance(place, Matrix) else results[0]
 
 
-def _changed_picked(low: Lowering, name: str, place: DynamicEntry, value: Any, is_wanted: bool) -> Any:
+def _change_dynamic_entry(low: Lowering, name: str, place: DynamicEntry, value: Any, is_wanted: bool) -> Any:
     """An atomic on the entry that the run's index means."""
     number = low.state.bind("part", low.ops.cast(low.ops.scalar(value), place.matrix.entries[0].type))
     place = _steady(low, place)
     before = low.state.bind("before", _elements.read(low, place)) if is_wanted else None
     for index in place.matrix.indices:
         with low.state.block() as written:
-            result = _changed_one(low, name, place.matrix[index], number, is_wanted)
+            result = _change_entry(low, name, place.matrix[index], number, is_wanted)
             if before is not None:
                 _write(low, before, result)
         low.state.emit(nodes.If(_elements.hits(low, place, index), tuple(written), (), low.state.line))
     return before
 
 
-def _changed_one(low: Lowering, name: str, target: Any, number: Scalar, is_wanted: bool) -> Scalar:
+def _change_entry(low: Lowering, name: str, target: Any, number: Scalar, is_wanted: bool) -> Scalar:
     state = low.state
     if isinstance(target, nodes.Load) or state.is_cell(target):
         result = state.local("before", target.type) if is_wanted else None

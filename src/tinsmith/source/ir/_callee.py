@@ -10,10 +10,10 @@ from ._state import ENGINE
 
 def is_static(low: Lowering, node: ast.expr) -> bool:
     """Whether an expression is a call of `ti.static`."""
-    return called_name(low, node) == "lang.impl.static"
+    return find_callee_name(low, node) == "lang.impl.static"
 
 
-def called_name(low: Lowering, node: ast.expr) -> str:
+def find_callee_name(low: Lowering, node: ast.expr) -> str:
     """What the engine calls the function that an expression calls; "" for any other expression."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
         return ""

@@ -162,7 +162,7 @@ def _slice(low: Lowering, node: ast.Slice) -> Any:
     return slice(*(None if part is None else low.value(part) for part in (node.lower, node.upper, node.step)))
 
 
-def _joined_text(_low: Lowering, _node: ast.JoinedStr) -> Any:
+def _join_text(_low: Lowering, _node: ast.JoinedStr) -> Any:
     return ""  # only prints and assertions take one, and they are left out
 
 
@@ -183,5 +183,5 @@ _KINDS: dict[type[ast.expr], Callable[[Lowering, Any], Any]] = {
     ast.DictComp: _dict_comprehension,
     ast.Call: _call,
     ast.Slice: _slice,
-    ast.JoinedStr: _joined_text,
+    ast.JoinedStr: _join_text,
 }

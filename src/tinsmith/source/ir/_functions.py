@@ -103,7 +103,7 @@ def _convert_argument(
     if kind is not None:
         value = low.ops.cast(value, kind)
     is_steady = frame.is_library or low.state.is_quiet
-    if _needs_no_copy(value, is_steady) and name not in low.fact(stored_names, source.tree):
+    if _needs_no_copy(value, is_steady) and name not in low.fact(find_stored_names, source.tree):
         return value
     return low.state.bind_named(name, _constructors.convert_python_value(low, value), low.ops.scalar)
 
@@ -122,7 +122,7 @@ def _needs_no_copy(value: Any, is_steady: bool) -> bool:
     return isinstance(value, nodes.Const | nodes.Argument | nodes.Size)
 
 
-def stored_names(block: ast.FunctionDef | ast.For) -> frozenset[str]:
+def find_stored_names(block: ast.FunctionDef | ast.For) -> frozenset[str]:
     """Names that the body of a function or loop stores to, or to a part of what they mean."""
     inside = (node for statement in block.body for node in walk(statement))
     stored = (node for node in inside if isinstance(node, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))

@@ -9,8 +9,8 @@ from typing import Any
 
 from . import _elements
 from . import _nodes as nodes
-from ._callee import called_name, is_static
-from ._functions import stored_names
+from ._callee import find_callee_name, is_static
+from ._functions import find_stored_names
 from ._lowering import Lowering
 from ._refusals import Misfit
 from ._targets import give, list_items
@@ -40,7 +40,7 @@ def over(low: Lowering, loop: ast.For) -> None:
         assert isinstance(loop.iter, ast.Call)
         _over_range(low, loop, loop.iter.args)
     else:
-        name = called_name(low, loop.iter)
+        name = find_callee_name(low, loop.iter)
         value = low.value(loop.iter)
         if isinstance(value, Ranges):
             _over_ranges(low, loop, value)
@@ -100,7 +100,7 @@ def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
         for s, (_, end) in zip(starts, ranges.bounds, strict=True)
     )
     names = _names(low, loop, len(bounds), is_grouped=ranges.is_grouped)
-    changed = low.fact(stored_names, loop)
+    changed = low.fact(find_stored_names, loop)
     if ranges.is_grouped:
         own: list[str | None] = ["i32" if ast.unparse(loop.target) in changed else None] * len(names)
     else:

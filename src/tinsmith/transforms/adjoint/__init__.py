@@ -2,7 +2,7 @@
 
 from .._evaluate import can_evaluate, evaluate, formula_text
 from ._adjoint import adjoint
-from ._dependences import Unchanged, unchanged_after
+from ._dependences import Unchanged, find_unchanged_after
 from ._flops import count_flops, count_operations, count_parallel_loops
 from ._one_thread import on_one_thread, serial_twin
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
@@ -27,10 +27,10 @@ __all__ = [
     "count_operations",
     "count_parallel_loops",
     "evaluate",
+    "find_unchanged_after",
     "formula_text",
     "on_one_thread",
     "records_of",
     "serial_twin",
     "store_whole_gradients",
-    "unchanged_after",
 ]

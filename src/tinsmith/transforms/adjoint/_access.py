@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ...source.ir import NotCovered, nodes, types
 from .._names import Names
-from ..analysis import owned_by, whole_definitions
+from ..analysis import find_owned_by, whole_definitions
 from ._ssa import Loop, Step, frame_steps, loads_in, step_definitions, stores_in, with_bodies
 
 
@@ -18,7 +18,7 @@ def find_owned(steps: Sequence[Step]) -> frozenset[str]:
     parallel = steps[-1] if steps else None
     if not isinstance(parallel, Loop) or not parallel.is_parallel:
         return frozenset(one.array for one in accesses)
-    return owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(step_definitions(steps)))
+    return find_owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(step_definitions(steps)))
 
 
 class InOrder(NamedTuple):
@@ -46,11 +46,11 @@ def sequential(
         NotCovered: one whose value has a gradient changes what other parallel iterations change too.
     """
     loaded = frozenset(load.array for load in loads_in(steps))
-    ordering = _Sequential(loaded, _used_in_order(steps), arrays, own, names, path, races)
+    ordering = _Sequential(loaded, _find_used_in_order(steps), arrays, own, names, path, races)
     return InOrder(ordering.block(steps), ordering.unknown)
 
 
-def _used_in_order(steps: Sequence[Step]) -> frozenset[str]:
+def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
     """Arrays of which a step uses an element's present value: a load, or an atomic that is no mere sum.
 
     All changes of such an array must be seen in their order, sums too.

@@ -14,7 +14,7 @@ from .._bits import Part, check_bits
 from ..analysis import Activity, concurrent_loop
 from ..polish import declare_locals, eliminate_dead_code
 from ._checkpoints import split_into_blocks
-from ._dependences import Unchanged, written_once
+from ._dependences import Unchanged, find_written_once
 from ._parallelize import parallelize
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._promises import NO_PROMISES, Promise
@@ -22,7 +22,7 @@ from ._records import handing_out
 from ._reversible import Reversible, WantedGradients, adjoint_names, reversibles
 from ._split import split
 from ._ssa import number_steps, plain_steps
-from ._task import TaskInput, TaskReverse, reversed_task
+from ._task import TaskInput, TaskReverse, reverse_task
 from ._tasks import kernel_of, parts_of
 
 
@@ -49,7 +49,7 @@ def adjoint(
         detached: those of them that get no gradient and let none through.
         private: other arrays that start at zero, and that nobody kept.
         launches: for each launch the number of its kernel; left out, each kernel is launched once.
-        unchanged: what `unchanged_after` gives for them.
+        unchanged: what `find_unchanged_after` gives for them.
         promises: what the spec says of the numbers in inputs, by name.
         has_checkpoints: whether loops run in blocks, so that their tapes are short.
 
@@ -78,15 +78,15 @@ def adjoint(
     gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
     counts = Counter(order)
     repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
-    once = written_once([task.steps for task in tasks], [task.own for task in tasks], active, repeated)
+    once = find_written_once([task.steps for task in tasks], [task.own for task in tasks], active, repeated)
     reverses = []
     for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
         own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
         known = TaskInput(task.kernel, number, task.steps, task.own, activity, task.names, own, once)
-        one = reversed_task(known)
+        one = reverse_task(known)
         if has_checkpoints and one.taped:
             steps = split_into_blocks(task.steps, one.taped, activity, task.names, numbers)
-            one = replace(reversed_task(replace(known, steps=steps)), taped=frozenset())
+            one = replace(reverse_task(replace(known, steps=steps)), taped=frozenset())
         reverses.append(one)
     turns = _turns(tasks, reverses, order, unchanged)
     program = _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
@@ -334,13 +334,13 @@ class _Assembly:
         while True:
             more = set(arrays)
             for number, task in tasks.items():
-                body = self.wanted_of(task, number, arrays)
+                body = self.find_wanted(task, number, arrays)
                 more |= walk.reads(body) & self.made - self.final[number]
             if more == arrays:
                 return arrays
             arrays = more
 
-    def wanted_of(self, task: Reversible, number: int, needed: AbstractSet[str]) -> tuple[nodes.Stmt, ...]:
+    def find_wanted(self, task: Reversible, number: int, needed: AbstractSet[str]) -> tuple[nodes.Stmt, ...]:
         """The statements of a task that change what is `needed`."""
         unread = self.final[number] - needed
         return eliminate_dead_code(task.statements, private=self.made - needed - unread, unread=unread)
@@ -356,7 +356,7 @@ class _Assembly:
 
     def rerun(self, task: Reversible, number: int, needed: AbstractSet[str]) -> nodes.Kernel | None:
         """The kernel that runs a task of the forward pass again; None where nothing of it is needed."""
-        body = declare_locals(self.wanted_of(task, number, needed), task.kernel.locals)
+        body = declare_locals(self.find_wanted(task, number, needed), task.kernel.locals)
         if not any(True for _ in walk.stores(body)):
             return None
         kept = self.made - self.final[number] | needed

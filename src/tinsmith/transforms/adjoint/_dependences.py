@@ -125,7 +125,7 @@ def _without(
 # Written once -----------------------------------------------------------------------------------------
 
 
-def written_once(
+def find_written_once(
     tasks: Sequence[Sequence[Step]],
     own: Sequence[Collection[str]],
     kept: Collection[str] = (),
@@ -161,12 +161,12 @@ def _firsts(uses: Sequence[_Use], repeated: Collection[int]) -> Iterator[int]:
 # Over many launches -----------------------------------------------------------------------------------
 
 Unchanged = tuple[int, int, str, bool]
-"""What `unchanged_after` finds."""
+"""What `find_unchanged_after` finds."""
 _Axes = Mapping[int, AffineIndex]
 """Of an index, the axes that constants and arguments alone decide."""
 
 
-def unchanged_after(
+def find_unchanged_after(
     kernels: Sequence[nodes.Kernel], launches: Sequence[int], numbers: Sequence[Mapping[str, int]]
 ) -> frozenset[Unchanged]:
     """Places of launches, numbers of their tasks, arrays of which no later task changes what this one reads, and

@@ -73,10 +73,10 @@ class _Proof:
         axes = list(zip(*indices, strict=True))
         for _ in axes:  # what one axis tells may be what another one needs
             for axis in axes:
-                variables |= self._fixed_by_axis(axis, variables)
+                variables |= self._find_fixed_by_axis(axis, variables)
         return variables
 
-    def _fixed_by_axis(self, axis: Sequence[nodes.Expr], known: set[str]) -> set[str]:
+    def _find_fixed_by_axis(self, axis: Sequence[nodes.Expr], known: set[str]) -> set[str]:
         sums = [affine(one, {}) for one in axis]
         variables = {
             name
@@ -91,10 +91,10 @@ class _Proof:
             else:
                 rows = [row for one in sums for row in self._rows(one, array)]
             if len(rows) == len(sums):
-                variables |= self._fixed_by_rows(rows, promise, known)
+                variables |= self._find_fixed_by_rows(rows, promise, known)
         return variables
 
-    def _fixed_by_rows(self, rows: Sequence[Index], promise: Promise, known: set[str]) -> set[str]:
+    def _find_fixed_by_rows(self, rows: Sequence[Index], promise: Promise, known: set[str]) -> set[str]:
         """What equal rows of a promised array tell."""
         if not promise.is_by_sample:
             return self.find_fixed_variables(rows)

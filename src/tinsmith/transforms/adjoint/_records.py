@@ -75,7 +75,7 @@ class Records:
     def _iteration(
         self, name: str, loop: nodes.For, first: nodes.Expr, most: nodes.Expr, names: Names, change: Change
     ) -> tuple[nodes.Stmt, ...]:
-        wanted = {one.number: one for one in _kept_of(self.kernel, loop)}
+        wanted = {one.number: one for one in _find_kept(self.kernel, loop)}
         slotted: SlotAssignment = assign_slots(loop.body, {key: one.result or "" for key, one in wanted.items()}, names)
 
         def change_atomic(one: nodes.Atomic) -> Sequence[nodes.Stmt]:
@@ -94,7 +94,7 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
     kinds: set[str] = set()
     for place, task in enumerate(kernel.body):
         loop = concurrent_loop(task)
-        wanted = [] if loop is None else [*_kept_of(kernel, loop)]
+        wanted = [] if loop is None else [*_find_kept(kernel, loop)]
         if loop is None or not wanted:
             continue
         iterations = extent([(expand(a, set(), known), expand(b, set(), known)) for a, b in loop.bounds])
@@ -107,7 +107,7 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
     return Records(kernel, tasks, total, "i64" if "i64" in kinds else "i32") if tasks else None
 
 
-def _kept_of(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:
+def _find_kept(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:
     """Atomics whose results are kept: what one on floats returns has a derivative, which depends on the order too."""
     return (one for one in handing_out(loop) if not types.is_float(kernel.arrays[one.array].type))
 

@@ -141,7 +141,7 @@ class Reversal(FrameReversal):
         forward = self.rerun(rerun) if rerun else inner.forward
         self.ends[loop.number] = rerun.ends if rerun else {}
         last = [nodes.Assign(one.now, nodes.Local(one.carried.head, one.type)) for one in inverses]
-        body = [*self.given_back(loop), *forward, *inner.backwards, *last]
+        body = [*self.restore_kept(loop), *forward, *inner.backwards, *last]
         is_ordered = bool(heads or logged or moved)
         is_ordered |= overwrites(loop, self.task.gradients, self.task.once | self.find_unordered_sums(loop))
         statements: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
@@ -218,7 +218,7 @@ class Reversal(FrameReversal):
         adjoints = {adjoint for local, adjoint in self.adjoints.items() if local not in own}
         return adjoints | {total.local for frame in self.sums.frames for total in frame.totals}
 
-    def given_back(self, loop: Loop) -> Block:
+    def restore_kept(self, loop: Loop) -> Block:
         """The head of a reversed iteration: what was kept, the latest first, and memory as it was."""
         kept = self.kept[loop.number]
         statements: Block = []

@@ -82,7 +82,7 @@ class TaskReverse:
     taped: frozenset[int]
 
 
-def reversed_task(given: TaskInput) -> TaskReverse:
+def reverse_task(given: TaskInput) -> TaskReverse:
     """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays."""
     changed = frozenset(store.array for store in stores_in(given.steps))
     both = frozenset(load.array for load in loads_in(given.steps)) & changed
@@ -220,7 +220,7 @@ class _Writing:
         before = self.before() if self.parallel is not None else ()
         kinds = dict(self.names.types)
         written = simplify((*before, *body), kinds, {*given.gradients.values()})
-        statements = _sized_by_gradients(written, given)
+        statements = _size_by_gradients(written, given)
         arguments = dict(given.kernel.arguments)
         if reserve is not None:
             arguments |= {size.depth[0]: ("i32", ()) for size in reserve.tapes if size.depth}
@@ -305,7 +305,7 @@ class _Writing:
         return self.kernel("iterations", [total], reserve)
 
 
-def _sized_by_gradients(statements: tuple[nodes.Stmt, ...], given: TaskInput) -> tuple[nodes.Stmt, ...]:
+def _size_by_gradients(statements: tuple[nodes.Stmt, ...], given: TaskInput) -> tuple[nodes.Stmt, ...]:
     """Statements that ask a gradient for its sizes where they use an array for nothing else: it need not be handed."""
     touched, arrays = walk.find_touched(statements), given.kernel.arrays
     instead = {

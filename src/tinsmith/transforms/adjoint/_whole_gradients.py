@@ -14,7 +14,7 @@ from math import prod
 from ...source import AffineIndex
 from ...source.ir import nodes, walk
 from ..analysis import affine, definitions, whole_definitions
-from ..polish import added_value
+from ..polish import find_added_value
 from ._program import Program, Run
 
 Extent = Callable[[str, int], object]
@@ -108,7 +108,7 @@ def _additions(body: Sequence[nodes.Stmt], gradient: str, loops: tuple[nodes.For
     """Additions to elements of an adjoint that are made in every iteration of the loops around them."""
     for one in body:
         match one:
-            case nodes.Store() if one.array == gradient and added_value(one) is not None:
+            case nodes.Store() if one.array == gradient and find_added_value(one) is not None:
                 yield _Addition(one, loops)
             case nodes.For() if not walk.has_jumps(one.body):
                 yield from _additions(one.body, gradient, (*loops, one))
@@ -118,7 +118,7 @@ def _additions(body: Sequence[nodes.Stmt], gradient: str, loops: tuple[nodes.For
 
 def _without_sum(one: nodes.Stmt, stores: Collection[nodes.Store]) -> nodes.Stmt:
     def change(part: nodes.Stmt) -> nodes.Stmt:
-        value = added_value(part) if isinstance(part, nodes.Store) and part in stores else None
+        value = find_added_value(part) if isinstance(part, nodes.Store) and part in stores else None
         return part if value is None else replace(part, value=value)
 
     return walk.transform(one, lambda expr: expr, change)

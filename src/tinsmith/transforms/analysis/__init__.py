@@ -1,6 +1,6 @@
 """What is known of a kernel without running it: each question in a file of its own."""
 
-from ._activity import Activity, Edge, along, edges_of, find_reachable, sources, varied_in
+from ._activity import Activity, Edge, along, edges_of, find_reachable, find_varied, sources
 from ._definitions import (
     Definition,
     DefinitionsAndUses,
@@ -13,7 +13,7 @@ from ._definitions import (
     single_definitions,
     whole_definitions,
 )
-from ._indices import affine, concurrent_loop, find_owned, is_invariant, moving_variables, owned_by
+from ._indices import affine, concurrent_loop, find_owned, find_owned_by, is_invariant, moving_variables
 from ._liveness import Live, Liveness
 from ._order import find_ordered_atomic
 from ._ranges import Range, Ranges
@@ -40,13 +40,13 @@ __all__ = [
     "find_operands",
     "find_ordered_atomic",
     "find_owned",
+    "find_owned_by",
     "find_reachable",
+    "find_varied",
     "is_invariant",
     "moving_variables",
-    "owned_by",
     "single_definitions",
     "sources",
     "tasks_of",
-    "varied_in",
     "whole_definitions",
 ]

@@ -101,7 +101,7 @@ class Activity:
         return not self._varied.isdisjoint(sources(expr))
 
 
-def varied_in(kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str] = ()) -> Activity:
+def find_varied(kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str] = ()) -> Activity:
     """What varies in a kernel.
 
     Args:

@@ -52,10 +52,10 @@ def concurrent_loop(task: nodes.Stmt) -> nodes.For | None:
 def find_owned(loop: nodes.For) -> frozenset[str]:
     """Arrays of which no two iterations of a loop touch one element."""
     accesses = (*walk.loads(loop.body), *walk.stores(loop.body))
-    return owned_by(loop.names, loop.bounds, accesses, whole_definitions(definitions([loop])))
+    return find_owned_by(loop.names, loop.bounds, accesses, whole_definitions(definitions([loop])))
 
 
-def owned_by(
+def find_owned_by(
     names: Sequence[str], bounds: Bounds, accesses: Iterable[Access], known: Mapping[str, nodes.Expr]
 ) -> frozenset[str]:
     """The same for a loop's names and bounds, and accesses to arrays in it, with the locals' `whole_definitions`."""

@@ -45,7 +45,7 @@ def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Regio
     by_region = {}
     for region in regions:
         stored = given[region] & kept
-        loaded = (wanted[region] & kept) | (stored - _given_for_sure(region))
+        loaded = (wanted[region] & kept) | (stored - _find_surely_given(region))
         repeated = _with_operands(wanted[region] & across & repeatable.keys(), repeatable, given[region])
         by_region[region] = RegionLocals(_in_order(repeated, repeatable), tuple(sorted(loaded)), tuple(sorted(stored)))
     return by_region
@@ -92,7 +92,7 @@ def _read_before_given(region: Region) -> set[str]:
     return names
 
 
-def _given_for_sure(region: Region) -> frozenset[str]:
+def _find_surely_given(region: Region) -> frozenset[str]:
     """Locals that have a value from a region at its end, whichever way a lane goes."""
     return frozenset() if region.is_left_early else _scan(region.body, frozenset(), set())
 

@@ -166,7 +166,7 @@ class BlockLevel:
             if isinstance(one, nodes.If | nodes.For | nodes.While) and self.has(one):
                 culprits = (self._culprit(expr, differing) for expr in _deciding(one))
                 culprit = next(filter(None, culprits), "")
-                if culprit and self._held_up(one) is not None:
+                if culprit and self._find_held_up(one) is not None:
                     raise self._make_refusal(one, culprit)
         if differing:
             first = next(one for one in self._find_marked() if differing.intersection(walk.find_assigned(one)))
@@ -199,7 +199,7 @@ class BlockLevel:
         names = (name for name in sorted(wanted) if self.form(nodes.Local(name, "i32")) is None)
         return next(names, self.layout.loop.names[-1])
 
-    def _held_up(self, one: Compound) -> nodes.Barrier | nodes.Break | nodes.Continue | None:
+    def _find_held_up(self, one: Compound) -> nodes.Barrier | nodes.Break | nodes.Continue | None:
         """What inside a statement all lanes of a block have to reach together."""
         inside = [other for other in walk.statements([one]) if self.has(other)]
         waiting = (other for other in inside if isinstance(other, nodes.Barrier))
@@ -207,7 +207,7 @@ class BlockLevel:
         return next(waiting, None) or next(leaving, None)
 
     def _make_refusal(self, one: Compound, culprit: str) -> NotCovered:
-        held = self._held_up(one)
+        held = self._find_held_up(one)
         leaving = {nodes.Break: "`break` before a `sync()`", nodes.Continue: "`continue` before a `sync()`"}
         what = leaving.get(type(held), "`sync()`")
         where = f"under the `if` of line {one.line}" if isinstance(one, nodes.If) else f"in the loop of line {one.line}"

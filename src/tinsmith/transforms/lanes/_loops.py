@@ -14,7 +14,7 @@ _FUNCTION, _POWER, _BRANCH = 10, 40, 6
 """Operations that a function counts as, a power, and a branch that lanes take the one way or the other."""
 
 
-def ended_by_data(body: Sequence[nodes.Stmt]) -> Iterator[nodes.For | nodes.While]:
+def find_loops_ended_by_data(body: Sequence[nodes.Stmt]) -> Iterator[nodes.For | nodes.While]:
     """Loops in statements of which the data tell where they end."""
     for one in walk.statements(body):
         if isinstance(one, nodes.While) or (isinstance(one, nodes.For) and leaves(one.body, nodes.Break)):

@@ -34,7 +34,7 @@ from .._names import Names
 from .._strip_parts import assign, integer, number, run_lanes
 from ..analysis import find_defined, find_mentioned
 from ._arrays import Remade, with_arrays
-from ._loops import ended_by_data, operations, with_named_bounds
+from ._loops import find_loops_ended_by_data, operations, with_named_bounds
 from ._masks import FALSE, TRUE, conjunction
 from ._sharing import Sharing
 from ._statements import Block, Writer
@@ -63,7 +63,7 @@ def run_in_lanes(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> nodes.
 
 def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
     """Whether iterations rely on nothing but plain arrays of a launch, and a loop ends by data."""
-    if not task.is_parallel or task.block_size or not any(ended_by_data(task.body)):
+    if not task.is_parallel or task.block_size or not any(find_loops_ended_by_data(task.body)):
         return False
     refused = (nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.LocalArray)
     arrays = [kernel.arrays[name] for name in walk.find_touched(task.body)]
@@ -91,7 +91,9 @@ def _loses_digits(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
 
 def _is_worthwhile(sharing: Sharing) -> bool:
     """Whether machines have vectors for the loops that end by data, and these do more than fetch and store."""
-    return operations(sharing.body) <= _MOST and all(_is_quick(loop, sharing) for loop in ended_by_data(sharing.body))
+    return operations(sharing.body) <= _MOST and all(
+        _is_quick(loop, sharing) for loop in find_loops_ended_by_data(sharing.body)
+    )
 
 
 def _is_quick(loop: nodes.For | nodes.While, sharing: Sharing) -> bool:

@@ -86,9 +86,9 @@ class Writer:
             case nodes.For() | nodes.While() if not self.sharing.has_loop_vectors(one):
                 self.run_one_by_one(one, mask)
             case nodes.For() if self.sharing.is_shared_loop(one):
-                self.shared_loop(one, mask)
+                self.write_shared_loop(one, mask)
             case nodes.For():
-                self.own_loop(one, mask)
+                self.write_own_loop(one, mask)
             case nodes.While():
                 self.repeat(one.body, mask)
             case nodes.Assign():
@@ -284,7 +284,7 @@ class Writer:
         turns = run_lanes(self.names.local("turn", "i32"), number(0), number(2**30), self.inside(write))
         self.block.statements.append(nodes.While((turns, _leave_without(alive))))
 
-    def own_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
+    def write_own_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
         """A loop of which each lane has an index of its own."""
         # A fresh one: another loop of this name may run as it is written, for one lane after the other.
         index, (begin, end) = self.names.local(one.names[0], "i32"), one.bounds[0]
@@ -294,7 +294,7 @@ class Writer:
         self.give(index, self.guard_expression(begin, mask))
         self.repeat(body, mask, index, last)
 
-    def shared_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
+    def write_shared_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
         """A loop by one index. Lanes of which it ends earlier, or that left it, are inactive in what is left."""
         begin, end = one.bounds[0]
         place = nodes.Local(one.names[0], "i32")

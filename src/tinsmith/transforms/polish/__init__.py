@@ -1,16 +1,16 @@
 """Passes over generated statements that change no result: what is not needed goes, what is left reads as if written."""
 
-from ._additions import added_value
+from ._additions import find_added_value
 from ._dead_code import eliminate_dead_code, eliminate_dead_code_of_tasks, live_before
 from ._declarations import declare_locals, name_locals
 from ._inline_sizes import inline_sizes
 from ._simplify import simplify
 
 __all__ = [
-    "added_value",
     "declare_locals",
     "eliminate_dead_code",
     "eliminate_dead_code_of_tasks",
+    "find_added_value",
     "inline_sizes",
     "live_before",
     "name_locals",

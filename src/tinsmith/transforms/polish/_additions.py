@@ -36,7 +36,7 @@ def combine_additions(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> Bl
         if element is None or element[0] not in arrays:
             one = walk.with_bodies(one, lambda inner: combine_additions(inner, arrays))
             _forget(waiting, one)
-        elif (value := added_value(one)) is not None:
+        elif (value := find_added_value(one)) is not None:
             # Additions to other elements of the array may come before or after this one.
             before = waiting.get(element)
             if before is not None:
@@ -48,7 +48,7 @@ def combine_additions(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> Bl
     return tuple(one for one in statements if one is not None)
 
 
-def added_value(one: nodes.Stmt) -> nodes.Expr | None:
+def find_added_value(one: nodes.Stmt) -> nodes.Expr | None:
     """What a statement adds to the element that it changes; None if it does something else."""
     match one:
         case nodes.Atomic("add", value=value, result=None):
@@ -61,7 +61,7 @@ def added_value(one: nodes.Stmt) -> nodes.Expr | None:
 
 def _element(one: nodes.Stmt) -> Element | None:
     """The element that a statement adds to; None if it does something else."""
-    value = added_value(one)
+    value = find_added_value(one)
     if value is None or not isinstance(one, nodes.Store | nodes.Atomic):
         return None
     # What is added, and where, must still be known at the last addition.

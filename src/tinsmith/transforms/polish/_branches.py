@@ -62,7 +62,7 @@ def _mentions(body: Sequence[nodes.Stmt]) -> Counter[str]:
 
 def merge_branches(body: Sequence[nodes.Stmt]) -> Block:
     """Statements in which an `if` goes into one before it that asks the same; what lies between goes before both."""
-    statements = [walk.with_bodies(_asked_plainly(one), merge_branches) for one in body]
+    statements = [walk.with_bodies(_normalize_condition(one), merge_branches) for one in body]
     place = 0
     while place < len(statements):
         other = _partner(statements, place)
@@ -77,7 +77,7 @@ def merge_branches(body: Sequence[nodes.Stmt]) -> Block:
     return tuple(statements)
 
 
-def _asked_plainly(one: nodes.Stmt) -> nodes.Stmt:
+def _normalize_condition(one: nodes.Stmt) -> nodes.Stmt:
     """A branch on `not c` as one on `c`, so that it finds its partner."""
     match one:
         case nodes.If(nodes.Unary("not", nodes.Local() as condition), body, orelse):

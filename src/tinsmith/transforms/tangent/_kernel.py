@@ -18,7 +18,7 @@ from types import MappingProxyType
 from ...source.ir import NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
 from .._names import Names, names_of
-from ..analysis import concurrent_loop, find_owned, varied_in
+from ..analysis import concurrent_loop, find_owned, find_varied
 from ._extremes import write_out_extremes
 from ._order import find_order_dependent, first_refused
 from ._statements import Block, Statements
@@ -91,12 +91,12 @@ class _Pass:
     def __init__(self, kernel: nodes.Kernel, active: frozenset[str], inert: frozenset[str]) -> None:
         self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
         self.names = Names(names_of(kernel))
-        self.activity = activity = varied_in(kernel, active, inert)
+        self.activity = activity = find_varied(kernel, active, inert)
         check_bits(Part([*walk.statements(kernel.body)], activity.depends, kernel.path))
         moving = [name for name in kernel.arrays if activity.has_array(name)]
         self.written = write_out_extremes(kernel, moving, self.names)
         self.given, self.kernel = kernel, self.written.kernel
-        self.activity = activity = varied_in(self.kernel, active, inert)
+        self.activity = activity = find_varied(self.kernel, active, inert)
         self.arrays = [array for array in self.kernel.arrays.values() if activity.has_array(array.name)]
         self.arguments = {name: one for name, one in kernel.arguments.items() if activity.has_argument(name)}
         self.locals = {name: kind for name, kind in self.kernel.locals.items() if name in activity}

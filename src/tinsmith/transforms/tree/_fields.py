@@ -16,8 +16,8 @@ from ...source import (
     is_plain_object,
     pass_fields_as_arrays,
     read,
+    rebuild_engine_function,
     rebuild_function,
-    remade_function,
 )
 
 
@@ -73,4 +73,4 @@ class _Fields(FieldPasser):
         return None if function is None or Language(self._engine).is_real(callee) else self._read(function)
 
     def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
-        return remade_function(self._engine, source, tree, names)
+        return rebuild_engine_function(self._engine, source, tree, names)

@@ -41,7 +41,7 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
     counts = _stores(twin)
     aliases = {n: v for n, v in _pairs(ast.walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
     twin.body = _replace_names(twin.body, aliases)
-    changed = changed_in_place(twin).union(lent)
+    changed = find_changed_in_place(twin).union(lent)
     sizes: dict[str, ast.expr] = {}
     for name, value in _pairs(twin.body):
         if counts.get(name) == 1 and name not in changed and _is_steady(value, known, counts, sizes):
@@ -150,7 +150,7 @@ def _stores(tree: ast.FunctionDef) -> dict[str, int]:
     return counts
 
 
-def changed_in_place(tree: ast.AST) -> frozenset[str]:
+def find_changed_in_place(tree: ast.AST) -> frozenset[str]:
     """Names that are changed without being given a value: by `atomic_add(n, 1)`, or in a part, `v[0] = 1`."""
     pairs = ((node, one.target) for node in ast.walk(tree) for one in changes_of(node))
     return frozenset(
