@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .._errors import sentence
 from .._version import __version__
 from ..linter import RULES, SEVERITIES, Finding
-from ._excerpt import excerpts, lines_of
+from ._excerpt import excerpts, lines_of, shorten_path
 from ._heat import heat_map, relative_errors
 from ._style import STYLE
 from ._terminal import causes, describe_engine_findings, describe_followers
