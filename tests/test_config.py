@@ -34,7 +34,7 @@ REFUSED = {
     "near a setting": (
         {"TINSMITH_SERIAL_BELLOW": "1"},
         [
-            "The environment sets TINSMITH_SERIAL_BELLOW, which is no setting of tinsmith.",
+            "The environment sets TINSMITH_SERIAL_BELLOW, which is not a setting of tinsmith.",
             *KNOWN,
             "Did you mean TINSMITH_SERIAL_BELOW?",
         ],
@@ -42,7 +42,7 @@ REFUSED = {
     "near none": (
         {"TINSMITH_HOME": "/tmp"},
         [
-            "The environment sets TINSMITH_HOME, which is no setting of tinsmith.",
+            "The environment sets TINSMITH_HOME, which is not a setting of tinsmith.",
             *KNOWN,
             "Unset TINSMITH_HOME: names with TINSMITH_ are tinsmith's alone.",
         ],

@@ -124,11 +124,11 @@ def test_arguments_reach_the_model(device):
 
 
 REFUSED = [
-    ({"netwerk": {}}, "`netwerk` is no part of a configuration.\n  known  loss, optimizer, encoding, network\n"),
+    ({"netwerk": {}}, "`netwerk` is not a part of a configuration.\n  known  loss, optimizer, encoding, network\n"),
     ({"netwerk": {}}, "Did you mean `network`?"),
-    ({"network": {"n_neuron": 3}}, "`network.n_neuron` is no key of CutlassMLP"),
+    ({"network": {"n_neuron": 3}}, "`network.n_neuron` is not a key of CutlassMLP"),
     ({"loss": {"otype": "L3"}}, "`loss.otype` is not a known loss"),
-    ({"encoding": 3}, "`encoding` is no encoding"),
+    ({"encoding": 3}, "`encoding` is not an encoding"),
     ({"optimizer": {"otype": "EMA", "nested": {"otype": "Adum"}}}, "`optimizer.nested.otype`"),
 ]
 

@@ -430,7 +430,7 @@ def test_broken_checkpoints(damage, tmp_path):
 
 
 def test_a_state_of_something_else():
-    with pytest.raises(CheckpointError, match="This is no state of a Trainer"):
+    with pytest.raises(CheckpointError, match="This is not the state of a Trainer"):
         Trainer(mlp(), ADAM).load_state_dict({"model": {}})
 
 

@@ -132,7 +132,7 @@ REFUSED = [
     (
         ts.DtypeError,
         {"cameras": torch.tensor([0.0, 1.0, 1.0])},
-        "`cameras` has no whole numbers in pinhole_rays\n  expected  torch.int32 or torch.int64\n"
+        "`cameras` does not hold integers in pinhole_rays\n  expected  torch.int32 or torch.int64\n"
         "  came      torch.float32\nPass indices into poses.",
     ),
     (

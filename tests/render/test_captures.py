@@ -135,7 +135,7 @@ WRONG = {
     "no number": (_camera(0, 3, "PINHOLE", 64, 48, (50.0, 50.0, math.nan, 24.0)), ("camera 3", "nan, 24")),
     "another size": (_camera(0, 3, "PINHOLE", 65, 48, (50.0, 50.0, 32.0, 24.0)), ("image 5", "the image has 64")),
     "a camera twice": (_camera(0, 7, "PINHOLE", 64, 48, (50.0, 50.0, 32.0, 24.0)), ("twice", "cameras", "7")),
-    "no camera": (_image(camera=1), ("image 5, b view.png", "a camera that is not there", "3, 7, 8, 9")),
+    "no camera": (_image(camera=1), ("image 5, b view.png", "a missing camera", "3, 7, 8, 9")),
     "an image twice": (_image(number=2), ("twice", "images", "2")),
     "no picture": (_image(name="none.png"), ("image 5, none.png", "missing", "none.png")),
     "no rotation": (_image(quaternion=(0.0, 0.0, 0.0, 0.0)), ("image 5", "no pose", "of length 0, expected 1")),
@@ -204,7 +204,7 @@ def test_other_binary_nonsense(folder):
     (folder / "cameras.bin").write_bytes(whole)
     whole = (folder / "images.bin").read_bytes()
     (folder / "images.bin").write_bytes(whole.replace(b"b view", b"\xff\xfe view"[:6]))
-    with pytest.raises(ts.InputError, match="a name is no text"):
+    with pytest.raises(ts.InputError, match="a name is not valid text"):
         load_colmap(folder)
 
 

@@ -111,7 +111,7 @@ def test_refusals():
     with pytest.raises(ts.ArgumentError) as caught:
         ray_aabb_intersect(*ray, (0, 0, 0, 1, 1, 1), near=2, far=1)
     assert str(caught.value).splitlines()[:2] == [
-        "`near` and `far` are no range in ray_aabb_intersect",
+        "`near` and `far` are not a range in ray_aabb_intersect",
         "  near  2",
     ]
     with pytest.raises(ts.ShapeError, match="aabb"):

@@ -308,7 +308,7 @@ def test_numbers_out_of_range_are_refused(name):
 
 
 def test_tensors_that_do_not_fit_are_refused():
-    with pytest.raises(ts.ArgumentError, match="`near` and `far` are no range in march"):
+    with pytest.raises(ts.ArgumentError, match="`near` and `far` are not a range in march"):
         march(torch.zeros(1, 3), torch.ones(1, 3), CUBE, step=0.1, near=1, far=0)
     with pytest.raises(ts.ArgumentError, match=r"`max_step` is out of range in march(?s:.)*0.1 \(the step\) or more"):
         march(torch.zeros(1, 3), torch.ones(1, 3), CUBE, step=0.1, max_step=0.05)

@@ -342,7 +342,7 @@ REFUSED = {
     "two dtypes": ({"table": torch.rand(5, 4).double()}, DtypeError, "table.*torch.float64"),
     "half": (dict.fromkeys(NAMES[:4]), DtypeError, "works in float32 or float64"),
     "two devices": ({"volume": torch.rand(3, 3, 3, device="meta")}, DeviceError, "volume.*meta"),
-    "no step": ({"step": 0.0}, ArgumentError, "`step` of `volume_render` cannot be"),
+    "no step": ({"step": 0.0}, ArgumentError, "`step` of `volume_render` is out of range"),
     "threshold of 1": ({"threshold": 1.0}, ArgumentError, "0 or more, and less than 1"),
     "box of 4": ({"aabb": [0, 0, 1, 1]}, ArgumentError, "min x, y, z, max x, y, z"),
     "box inside out": ({"aabb": [0, 0, 1, 1, 1, 0]}, ArgumentError, "each min below its max"),

@@ -195,7 +195,7 @@ MISFITS = {
     "a fraction": (
         ("-> y[h, w]", {}, {"h": 2.0, "w": 3}),
         [
-            "ArgumentError: `h` is a size in op `f`, and 2.0 is no whole number.",
+            "ArgumentError: `h` is a size in op `f`, and 2.0 is not an integer.",
             "  y  [h, w]",
             "Pass h=... as an int, not as a float.",
         ],
@@ -203,7 +203,7 @@ MISFITS = {
     "a boolean": (
         ("-> y[h]", {}, {"h": True}),
         [
-            "ArgumentError: `h` is a size in op `f`, and True is no whole number.",
+            "ArgumentError: `h` is a size in op `f`, and True is not an integer.",
             "  y  [h]",
             "Pass h=... as an int, not as a bool.",
         ],
@@ -211,7 +211,7 @@ MISFITS = {
     "text": (
         ("-> y[h + 1]", {}, {"h": "12"}),
         [
-            "ArgumentError: `h` is a size in op `f`, and '12' is no whole number.",
+            "ArgumentError: `h` is a size in op `f`, and '12' is not an integer.",
             "  y  [h + 1]",
             "Pass h=... as an int, not as a str.",
         ],
@@ -219,7 +219,7 @@ MISFITS = {
     "a tensor of many": (
         ("-> y[h]", {}, {"h": torch.tensor([1, 2])}),
         [
-            "ArgumentError: `h` is a size in op `f`, and tensor([1, 2]) is no whole number.",
+            "ArgumentError: `h` is a size in op `f`, and tensor([1, 2]) is not an integer.",
             "  y  [h]",
             "Pass h=... as an int, not as a Tensor.",
         ],

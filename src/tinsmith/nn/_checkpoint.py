@@ -113,7 +113,7 @@ def _encode(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     rows = [("at", name), ("came", type(value).__name__), ("known", "tensors, numbers, texts, dicts, lists, tuples")]
-    raise ArgumentError(refusal("the state holds what a checkpoint cannot", rows))
+    raise ArgumentError(refusal("the state holds a value that a checkpoint cannot store", rows))
 
 
 def _below(name: str, key: object) -> str:

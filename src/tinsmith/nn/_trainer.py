@@ -262,7 +262,7 @@ class Trainer:
         """
         if state.get("format") != _FORMAT:
             rows = [("expected", repr(_FORMAT)), ("came", repr(state.get("format")))]
-            raise CheckpointError(refusal("This is no state of a Trainer.", rows))
+            raise CheckpointError(refusal("This is not the state of a Trainer.", rows))
         _require_same_tensors(self.model.state_dict(), state["model"])
         try:
             self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # torch's share what they load

@@ -67,7 +67,7 @@ def pinhole_rays(
 
     Raises:
         ShapeError: a tensor has another shape.
-        DtypeError: `cameras` has no whole numbers, or the others are neither float32 nor float64.
+        DtypeError: `cameras` does not hold integers, or the others are neither float32 nor float64.
         ArgumentError: an unknown convention; there are several cameras, and `cameras` is left out; on the CPU, one of
             `cameras` is none of them.
 
@@ -170,7 +170,7 @@ def _resolve_cameras(cameras: Tensor | None, count: int, pixels: Tensor) -> Tens
         return torch.zeros(pixels.shape[0], dtype=torch.int32, device=pixels.device)
     if cameras.dtype not in (torch.int32, torch.int64):
         rows = [("expected", "torch.int32 or torch.int64"), ("came", str(cameras.dtype))]
-        raise DtypeError(refusal("`cameras` has no whole numbers in pinhole_rays", rows, "Pass indices into poses."))
+        raise DtypeError(refusal("`cameras` does not hold integers in pinhole_rays", rows, "Pass indices into poses."))
     if is_plain() and not torch.compiler.is_compiling() and cameras.device.type == "cpu" and cameras.numel():
         _refuse_strangers(cameras, count)
     return cameras.to(torch.int32)

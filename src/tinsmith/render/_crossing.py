@@ -108,5 +108,5 @@ def refuse_range(near: float, far: float, function: str) -> None:
     if not near <= far or math.isinf(near):
         rows = [("near", repr(near)), ("far", repr(far))]
         raise ArgumentError(
-            refusal(f"`near` and `far` are no range in {function}", rows, "Give near <= far, near finite.")
+            refusal(f"`near` and `far` are not a range in {function}", rows, "Give near <= far, near finite.")
         )

@@ -113,12 +113,12 @@ def _require_sorted(ray_index: Tensor, n_rays: int) -> None:
     if len(falls):
         at = int(falls[0]) + 1
         rows = [(f"ray_index[{i}]", str(int(ray_index[i]))) for i in (at - 1, at)]
-        raise ArgumentError(refusal("`ray_index` of `pack` falls.", rows, "Sort the samples by their ray first."))
+        raise ArgumentError(
+            refusal("`ray_index` of `pack` is not sorted.", rows, "Sort the samples by their ray first.")
+        )
     if low < 0 or high >= n_rays:
         rows = [("came", f"{low} to {high}"), ("expected", f"0 to {n_rays - 1}")]
-        raise ArgumentError(
-            refusal("`ray_index` of `pack` names rays that are not there.", rows, "Pass more `n_rays`.")
-        )
+        raise ArgumentError(refusal("`ray_index` of `pack` has an index out of range.", rows, "Pass more `n_rays`."))
 
 
 def _may_look(tensor: Tensor) -> bool:

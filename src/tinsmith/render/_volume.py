@@ -220,10 +220,14 @@ def _settings(step: float, threshold: float, shading: Shading | None) -> tuple[f
     """The numbers of a call, as the kernel wants them."""
     if not 0 < step < math.inf:
         rows = [("step", repr(step)), ("expected", "a length above 0")]
-        raise ArgumentError(refusal("`step` of `volume_render` cannot be", rows, "A cell's side is a good start."))
+        raise ArgumentError(
+            refusal("`step` of `volume_render` is out of range", rows, "A cell's side is a good start.")
+        )
     if not 0 <= threshold < 1:
         rows = [("threshold", repr(threshold)), ("expected", "0 or more, and less than 1")]
-        raise ArgumentError(refusal("`threshold` of `volume_render` cannot be", rows, "0.001 is not to be seen."))
+        raise ArgumentError(
+            refusal("`threshold` of `volume_render` is out of range", rows, "0.001 makes no visible difference.")
+        )
     lit = Shading() if shading is None else shading
     light = (0.0, 0.0, 0.0) if lit.light is None else tuple(float(part) for part in lit.light)
     size = math.hypot(*light)
@@ -232,7 +236,11 @@ def _settings(step: float, threshold: float, shading: Shading | None) -> tuple[f
         raise ArgumentError(refusal("`shading` of `volume_render` has no light", rows, "None is a light at the eye."))
     if lit.shininess < 1 or lit.softness <= 0:
         rows = [("shininess", f"{lit.shininess}", "1 or more"), ("softness", f"{lit.softness}", "above 0")]
-        raise ArgumentError(refusal("`shading` of `volume_render` cannot be", rows, "Shading() has what suits most."))
+        raise ArgumentError(
+            refusal(
+                "`shading` of `volume_render` is out of range", rows, "Shading() has values that suit most volumes."
+            )
+        )
     numbers = (lit.ambient, lit.diffuse, lit.specular, lit.shininess, lit.softness)
     return (float(step), float(threshold), *map(float, numbers), *(part / (size or 1.0) for part in light))
 

@@ -109,7 +109,7 @@ def _segments_have_two_numbers(spec: Spec) -> _Complaints:
 def _offsets_have_one_dim(spec: Spec) -> _Complaints:
     for item in spec.inputs:
         if item.promise == "offsets" and len(item.dims) - (item.batch_name is not None) != 1:
-            headline = f"`{item.name}` is `offsets`, and has not one dim."
+            headline = f"`{item.name}` is `offsets`, and does not have exactly one dim."
             yield item, headline, f"Write `offsets {item.name}[r]`: a segment goes from one number to the next."
 
 

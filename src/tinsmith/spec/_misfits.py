@@ -104,7 +104,7 @@ def missing_value(call: Call) -> ArgumentError:
 def not_an_integer(call: Call, name: str) -> ArgumentError:
     """The size passed for a dim is not an integer."""
     value = call.values[name]
-    headline = f"`{name}` is a size in op `{call.op}`, and {reprlib.repr(value)} is no whole number."
+    headline = f"`{name}` is a size in op `{call.op}`, and {reprlib.repr(value)} is not an integer."
     rows = [(item.name, item.brackets) for item in call.spec.made if name in item.names]
     return ArgumentError(refusal(headline, rows, f"Pass {name}=... as an int, not as a {type(value).__name__}."))
 

@@ -46,7 +46,7 @@ def solve(spec: Spec, shapes: Mapping[str, Sizes], values: Mapping[str, int], op
 
     Raises:
         ShapeError: ranks or sizes do not fit the spec or each other, or a computed size is none.
-        ArgumentError: nothing gives the size of a dim, or something that is no whole number.
+        ArgumentError: nothing gives the size of a dim, or something that is not an integer.
 
     Example:
         >>> from tinsmith.spec import parse

@@ -64,7 +64,7 @@ class Tokens:
         """The next token; refused when it is none of the language."""
         token = self._tokens[self._position]
         if token.kind == "fraction":
-            self.refuse(f"{token} is no whole number.", "Write sizes as whole numbers.")
+            self.refuse(f"{token} is not an integer.", "Write sizes as whole numbers.")
         if token.kind in ("stranger", "unknown"):
             self.refuse(
                 f"{token} has no meaning in a spec.", _REMEDIES.get(token.text, f"Write a spec as in `{EXAMPLE}`.")

@@ -207,17 +207,17 @@ REFUSED = [
     (
         "encoding",
         {"otype": "HashGrid", "log2_hash_map_size": 15},
-        ["`encoding.log2_hash_map_size` is no key of HashGrid.", "known", "Did you mean `log2_hashmap_size`?"],
+        ["`encoding.log2_hash_map_size` is not a key of HashGrid.", "known", "Did you mean `log2_hashmap_size`?"],
     ),
     (
         "encoding",
         {"n_neurons": 16},
-        ["`encoding.n_neurons` is no key of OneBlob.", "OneBlob, the default", "`n_neurons` belongs to `network`."],
+        ["`encoding.n_neurons` is not a key of OneBlob.", "OneBlob, the default", "`n_neurons` belongs to `network`."],
     ),
     ("network", {"otype": "HashGrid"}, ["`network.otype` is not a known network", "It belongs to `encoding`."]),
     ("encoding", "HashGrid", ["`encoding` is the name of an encoding", 'Write {"otype": "HashGrid"}']),
     ("network", "cutlasmlp", ["`network` is the name of a network", 'Write {"otype": "CutlassMLP"}']),
-    ("network", {"n_neuron": 1}, ["`network.n_neuron` is no key of CutlassMLP", "Did you mean `n_neurons`?"]),
+    ("network", {"n_neuron": 1}, ["`network.n_neuron` is not a key of CutlassMLP", "Did you mean `n_neurons`?"]),
     ("network", {"zzz": 1}, ["`network.zzz` is no key", "Leave it out."]),
     (
         "encoding",
@@ -243,7 +243,7 @@ REFUSED = [
     ("encoding", {"n_dims_to_encode": 3}, ["of OneBlob would do nothing", "nested in a Composite", "Leave it out."]),
     ("encoding", {"otype": "Composite"}, ["`encoding.nested` of Composite does not fit", "came      nothing"]),
     ("encoding", {"otype": "Composite", "nested": {}}, ["came      {}", "a list of one encoding or more"]),
-    ("encoding", {"otype": "Composite", "nested": [3]}, ["`encoding.nested[0]` is no encoding", "came      3"]),
+    ("encoding", {"otype": "Composite", "nested": [3]}, ["`encoding.nested[0]` is not an encoding", "came      3"]),
     (
         "encoding",
         {"otype": "Composite", "nested": [{"otype": "Identity"}, {"otype": "Empty"}]},
@@ -257,7 +257,7 @@ REFUSED = [
     (
         "encoding",
         {"otype": "Composite", "nested": [{"otype": "Composite", "nested": [{"otype": "OneBlob", "bins": 3}]}]},
-        ["`encoding.nested[0].nested[0].bins` is no key of OneBlob", "Did you mean `n_bins`?"],
+        ["`encoding.nested[0].nested[0].bins` is not a key of OneBlob", "Did you mean `n_bins`?"],
     ),
     ("network", {"feedback_alignment": False}, ["would do nothing: the backward pass is the exact gradient"]),
     ("network", {"jit": True}, ["`network.jit` of CutlassMLP would do nothing", "always compiled"]),
@@ -270,7 +270,7 @@ REFUSED = [
     ("encoding", {"n_bins": 10**400}, ["a whole number, 1 or more"]),
     ("encoding", {"n_bins": np.True_}, ["a whole number, 1 or more"]),
     ("optimizer", {"adabound": 1}, ["came      1", "true or false"]),
-    ("optimizer", {"nested": {"otype": "SGD"}}, ["`optimizer.nested` is no key of Adam"]),
+    ("optimizer", {"nested": {"otype": "SGD"}}, ["`optimizer.nested` is not a key of Adam"]),
     ("optimizer", {"otype": "EMA", "nested": {"otype": "Adm"}}, ["`optimizer.nested.otype`", "Did you mean `Adam`?"]),
     (
         "optimizer",
@@ -280,7 +280,7 @@ REFUSED = [
     ("optimizer", {"otype": "Shampoo", "relative_decay": 0.1}, ["0.0, the default: no decay is part of"]),
     ("optimizer", {"otype": "Lookahead", "alpha": 1.5}, ["a number, 0 or more, at most 1"]),
     ("optimizer", {"n_params_to_optimize": 3}, ["would do nothing", "nested in a Composite"]),
-    ("optimizer", [], ["`optimizer` is no optimizer", "an object such as {'otype': 'Adam'}"]),
+    ("optimizer", [], ["`optimizer` is not an optimizer", "an object such as {'otype': 'Adam'}"]),
 ]
 
 

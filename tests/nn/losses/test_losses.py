@@ -99,7 +99,7 @@ def _zeros(*shape: int) -> torch.Tensor:
     ("call", "error", "words"),
     [
         (lambda: Loss("mse"), ConfigError, ["is not a known loss", '"mse"', "RelativeL2Luminance"]),
-        (lambda: make_loss({"otype": "L2", "eps": 1}), ConfigError, ["`loss.eps` is no key of L2"]),
+        (lambda: make_loss({"otype": "L2", "eps": 1}), ConfigError, ["`loss.eps` is not a key of L2"]),
         (
             lambda: Loss("L2")(_zeros(4, 3), _zeros(4)),
             ShapeError,

@@ -212,7 +212,7 @@ def test_grids_of_numpy_and_of_nonsense():
         assert NetworkArray(given, 3, 2, SMALL).grid_shape == (2, 3)
     assert NetworkArray(np.int64(4), 3, 2, SMALL).grid_shape == (4,)
     for given in (True, "23", None, 2.5, (2, 0), ()):
-        with pytest.raises(ts.ArgumentError, match="no shape of a grid"):
+        with pytest.raises(ts.ArgumentError, match="not the shape of a grid"):
             NetworkArray(given, 3, 2, SMALL)
 
 

@@ -211,7 +211,7 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, at):
         (lambda o: o.step([-1]), ShapeError, ["A row index is out of range"]),
         (lambda o: o.step([1, 2, 1]), ArgumentError, ["named more than once", "Name each row once"]),
         (lambda o: o.step(torch.ones(4, dtype=torch.bool)), ShapeError, ["mask of rows", "(5,)", "(4,)"]),
-        (lambda o: o.step([[1, 2]]), ShapeError, ["named by one number each", "(1, 2)", "NetworkArray.rows"]),
+        (lambda o: o.step([[1, 2]]), ShapeError, ["Row indices must have one dim", "(1, 2)", "NetworkArray.rows"]),
         (lambda o: o.step([1], [None]), ArgumentError, ["not as many gradients", "parameters  2", "gradients   1"]),
         (
             lambda o: o.step([1, 2], [torch.ones(5, 3, 2), None]),

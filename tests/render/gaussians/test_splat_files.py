@@ -167,8 +167,8 @@ def test_a_folder_that_is_not_there(tmp_path, save):
 
 
 BROKEN = {
-    "no PLY": (lambda b: b"solid" + b, "it is no PLY"),
-    "no header": (lambda b: b[:40], "it is no PLY"),
+    "no PLY": (lambda b: b"solid" + b, "it is not a PLY file"),
+    "no header": (lambda b: b[:40], "it is not a PLY file"),
     "text": (lambda b: b.replace(b"binary_little_endian", b"ascii"), "its format is ascii, not binary_little_endian"),
     "no format": (lambda b: b.replace(b"format binary_little_endian 1.0\n", b""), "its format is missing"),
     "cut": (lambda b: b[:-1], "2 vertices of 104 bytes, but 207 bytes are left"),

@@ -45,7 +45,7 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
         return _parse_json(_text_of(Path(source)), f"The configuration {source}")
     raise ConfigError(
         refusal(
-            "This is no configuration.",
+            "This is not a configuration.",
             [("came", type(source).__name__), ("expected", "a path to a JSON file, a JSON text, or a mapping")],
         )
     )

@@ -50,9 +50,14 @@ def _refuse_otype(kind: str, given: str, where: str) -> None:
     guess = "" if given.lstrip().startswith("{") else _nearest(given, names)  # a JSON text may look like one
     if guess and not Path(given).exists() and (Path(given).suffix, Path(given).name) == ("", given):
         rows = [("came", _format_value(given)), ("expected", "a mapping, a JSON text or the path of a JSON file")]
-        article = "an" if kind[0] in "aeiou" else "a"
         remedy = f'Write {{"otype": "{guess}"}}, with its other keys beside it.'
-        raise ConfigError(refusal(f"`{where}` is the name of {article} {kind}, no configuration.", rows, remedy))
+        raise ConfigError(
+            refusal(f"`{where}` is the name of {_with_article(kind)}, not a configuration.", rows, remedy)
+        )
+
+
+def _with_article(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"
 
 
 def _otypes(catalog: Catalog) -> list[str]:
@@ -62,7 +67,7 @@ def _otypes(catalog: Catalog) -> list[str]:
 def _section(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[Key, ...]) -> Section:
     if not isinstance(config, Mapping):
         rows = [("came", _format_value(config)), ("expected", f"an object such as {{'otype': '{catalog.default}'}}")]
-        raise ConfigError(refusal(f"`{where}` is no {kind}.", rows))
+        raise ConfigError(refusal(f"`{where}` is not {_with_article(kind)}.", rows))
     component, called, preset = _component(catalog, kind, config.get("otype", catalog.default), where)
     nests = {"nested"} if component.nests != "none" else set[str]()
     given = {key: value for key, value in config.items() if key not in {"otype"} | nests}
@@ -175,7 +180,7 @@ def _refuse_key(
     others = [kind for kind, other in CATALOGS.items() if other is not catalog and name in _keys(other)]
     if others:
         remedy = f"`{name}` belongs to " + " or ".join(f"`{kind}`" for kind in others) + "."
-    raise ConfigError(refusal(f"`{where}.{name}` is no key of {called}.", rows, remedy))
+    raise ConfigError(refusal(f"`{where}.{name}` is not a key of {called}.", rows, remedy))
 
 
 def _keys(catalog: Catalog) -> set[str]:

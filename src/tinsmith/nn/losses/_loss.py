@@ -91,7 +91,7 @@ class Loss(torch.nn.Module):
             raise ShapeError(refusal(f"The densities do not fit the target in loss {self.otype}.", rows, remedy))
         if self.otype == "RelativeL2Luminance" and (prediction.ndim == 0 or prediction.shape[-1] < 3):
             headline = "RelativeL2Luminance needs red, green and blue as the last axis."
-            raise ShapeError(refusal(headline, rows[:1], "Use RelativeL2 for what is no colour."))
+            raise ShapeError(refusal(headline, rows[:1], "Use RelativeL2 for values that are not colours."))
 
     def extra_repr(self) -> str:
         """The name, for print."""

@@ -316,7 +316,7 @@ class NetworkArray(torch.nn.Module):
             rows.append(("came", f"{tuple(points.shape)} and {tuple(cells.shape)}"))
             raise ShapeError(refusal("`points` and `cells` do not fit the NetworkArray", rows))
         if cells.is_floating_point() or cells.dtype == torch.bool:
-            raise DtypeError(refusal("`cells` are no integers", [("came", str(cells.dtype))]))
+            raise DtypeError(refusal("`cells` are not integers", [("came", str(cells.dtype))]))
         low, high = torch.aminmax(cells.long()) if len(cells) else (0, 0)
         if not 0 <= int(low) <= int(high) < self.cells:
             rows = [("came", f"{int(low)} to {int(high)}"), ("expected", f"0 to {self.cells - 1}")]
@@ -358,7 +358,7 @@ def _loss(otype: str) -> str:
 
 def _known_way(way: str) -> str:
     if way not in WAYS:
-        raise ArgumentError(refusal(f"there is no way {way!r} to run networks", [("ways", ", ".join(WAYS))]))
+        raise ArgumentError(refusal(f"unknown way {way!r} to run networks", [("ways", ", ".join(WAYS))]))
     return way
 
 

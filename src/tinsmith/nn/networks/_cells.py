@@ -62,7 +62,7 @@ def grid_of(given: int | Sequence[int]) -> tuple[int, ...]:
     sizes = _integers(given)
     if not sizes or min(sizes) < 1:
         rows = [("came", repr(given)), ("expected", "(8, 8), or 64")]
-        raise ArgumentError(refusal("`grid_shape` is no shape of a grid", rows))
+        raise ArgumentError(refusal("`grid_shape` is not the shape of a grid", rows))
     return sizes
 
 

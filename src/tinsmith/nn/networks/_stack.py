@@ -113,7 +113,7 @@ def _plan(number: int, network: nn.Sequential) -> _Plan:
     """Sizes of the layers, activations, whether there are biases, and the dtype."""
     if not isinstance(network, nn.Sequential):
         rows = [("came", type(network).__name__)]
-        raise ArgumentError(refusal(f"network {number} is no nn.Sequential", rows, "Pass a list of them."))
+        raise ArgumentError(refusal(f"network {number} is not an nn.Sequential", rows, "Pass a list of them."))
     linears = _linears(network)
     acts = _activations(number, network)
     hidden, out = set(acts[:-1]), acts[-1]

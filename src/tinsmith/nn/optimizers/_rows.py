@@ -298,11 +298,11 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
         return given.nonzero().squeeze(1)
     if given.numel() and (given.is_floating_point() or given.is_complex()):
         table = [("came", str(given.dtype)), ("expected", "a mask, or whole numbers")]
-        raise ArgumentError(refusal("Rows are not named by such numbers.", table))
+        raise ArgumentError(refusal("Row indices must be integers.", table))
     if given.ndim > 1:
         table = [("expected", "(k,)"), ("came", str(tuple(given.shape)))]
         remedy = "Count rows from 0: of places in a grid, `NetworkArray.rows` makes such numbers."
-        raise ShapeError(refusal("Rows are named by one number each.", table, remedy))
+        raise ShapeError(refusal("Row indices must have one dim.", table, remedy))
     index = given.to(torch.int64).reshape(-1)
     if bool(((index < 0) | (index >= n_rows)).any()):
         table = [("rows", f"0 to {n_rows - 1}"), ("came", f"{int(index.min())} to {int(index.max())}")]

@@ -109,7 +109,7 @@ def _frame(image: ImageRecord, records: Records, pictures: Path) -> Frame:
     camera = records.cameras.get(image.camera)
     if camera is None:
         rows = [("camera", str(image.camera)), ("cameras", ", ".join(map(str, sorted(records.cameras))) or "none")]
-        raise entry.make_error("an image of the reconstruction has a camera that is not there", rows)
+        raise entry.make_error("an image of the reconstruction refers to a missing camera", rows)
     path = pictures / image.name
     if not path.is_file():
         raise entry.make_error("a picture of the reconstruction is missing", [("image", str(path), "there is none")])
@@ -139,7 +139,7 @@ def _intrinsics(camera: CameraRecord, file: Path) -> dict[str, float]:
     entry = Entry(file, f"camera {camera.number}")
     focals = _PERSPECTIVE.get(camera.model)
     if focals is None:
-        raise entry.make_error("the camera is no pinhole", [("model", camera.model)], _UNDISTORT)
+        raise entry.make_error("the camera is not a pinhole", [("model", camera.model)], _UNDISTORT)
     distortion = camera.parameters[focals + 2 :]
     if any(distortion):
         rows = [("model", camera.model), ("distortion", ", ".join(f"{value:g}" for value in distortion))]
@@ -149,5 +149,5 @@ def _intrinsics(camera: CameraRecord, file: Path) -> dict[str, float]:
     if not is_finite or min(fl_x, fl_y, camera.width, camera.height) <= 0:
         rows = [("size", f"{camera.width} x {camera.height}"), ("focal lengths", f"{fl_x:g}, {fl_y:g}")]
         rows += [("principal point", f"{cx:g}, {cy:g}")]
-        raise entry.make_error("the camera's numbers make no camera", rows)
+        raise entry.make_error("the camera's numbers are not those of a camera", rows)
     return {"fl_x": fl_x, "fl_y": fl_y, "cx": cx, "cy": cy, "w": camera.width, "h": camera.height}

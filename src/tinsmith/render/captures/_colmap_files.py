@@ -88,7 +88,7 @@ def read_records(folder: Path, suffix: str) -> Records:
         twice = [number for number, times in Counter(record.number for record in records).items() if times > 1]
         if twice:
             rows = [("file", str(path)), ("number", str(twice[0]))]
-            raise InputError(refusal("a number of the reconstruction is there twice", rows))
+            raise InputError(refusal("a number of the reconstruction occurs twice", rows))
     return Records(by_number, images, points, cameras_file, images_file, points_file)
 
 
@@ -185,7 +185,7 @@ class _Bytes:
         try:
             return self.held[begin:end].decode("utf-8")
         except UnicodeDecodeError as cause:
-            raise self.make_error("a name is no text") from cause
+            raise self.make_error("a name is not valid text") from cause
 
     def make_error(self, reason: str) -> InputError:
         """What is wrong at this place."""

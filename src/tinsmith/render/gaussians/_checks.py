@@ -27,7 +27,7 @@ def require_choice(function: str, name: str, given: object, choices: Any) -> Non
 
 
 def require_positive(function: str, **sizes: object) -> None:
-    """Refuses sizes that are no whole numbers above 0."""
+    """Refuses sizes that are not integers above 0."""
     for name, given in sizes.items():
         if not isinstance(given, int) or given < 1:
             rows = [("came", repr(given)), ("expected", "a whole number above 0")]

@@ -219,7 +219,7 @@ def check_scene(
     how.check(function)
     if covars is None and (quats is None or scales is None):
         rows = [("covars", "None"), ("quats", str(type(quats).__name__)), ("scales", str(type(scales).__name__))]
-        raise ArgumentError(refusal(f"`{function}` knows no shape of Gaussians.", rows, "Pass quats and scales."))
+        raise ArgumentError(refusal(f"`{function}` has no shape of the Gaussians.", rows, "Pass quats and scales."))
     given = {"means": means, "covars": covars, "opacities": opacities, "viewmats": viewmats, "Ks": intrinsics}
     if covars is None:
         given |= {"quats": quats, "scales": scales}

@@ -272,7 +272,7 @@ def _header(path: Path, whole: bytes) -> _Header:
     end = whole.find(b"end_header", 0, _LONGEST_HEADER)
     after = whole.find(b"\n", end)
     if not whole.startswith(b"ply") or end < 0 or after < 0:
-        raise make_read_error(path, "it is no PLY: there is no header")
+        raise make_read_error(path, "it is not a PLY file: there is no header")
     lines = [line.split() for line in whole[:end].decode("ascii", "replace").splitlines()[1:]]
     elements: list[_Element] = []
     form = ""
