@@ -42,9 +42,9 @@ def test_on_one_thread_the_last_store_has_the_gradient(lang64, value):
     v, seed = torch.rand(8, dtype=D, requires_grad=True), torch.rand(4, dtype=D)
     last = last_of(places, 4)
     wanted = twin(w, v, s.long())[last]
-    found = op(w, v, s)
-    torch.testing.assert_close(found, wanted)
-    ours, theirs = (torch.autograd.grad(one, (w, v), seed, materialize_grads=True) for one in (found, wanted))
+    actual = op(w, v, s)
+    torch.testing.assert_close(actual, wanted)
+    ours, theirs = (torch.autograd.grad(one, (w, v), seed, materialize_grads=True) for one in (actual, wanted))
     torch.testing.assert_close(ours, theirs)
     assert torch.autograd.gradgradcheck(lambda w, v: op(w, v, s), (w, v))
     assert torch.autograd.gradcheck(lambda w, v: op(w, v, s), (w, v), check_forward_ad=True)
@@ -58,9 +58,9 @@ def test_a_store_in_each_row_and_one_that_memory_places(lang64):
     seed = torch.rand(4, dtype=D)
     rows = [v[k] ** 2 for k in range(4)]  # in order, row 2 and row 3 are stored to after memory's places were
     wanted = torch.stack([rows[0], rows[1], w[2] * v[2], w[3] * v[3]])
-    found = op(w, v, s)
-    torch.testing.assert_close(found, wanted)
-    ours, theirs = (torch.autograd.grad(one, (w, v), seed) for one in (found, wanted))
+    actual = op(w, v, s)
+    torch.testing.assert_close(actual, wanted)
+    ours, theirs = (torch.autograd.grad(one, (w, v), seed) for one in (actual, wanted))
     torch.testing.assert_close(ours, theirs)
 
 
@@ -71,8 +71,8 @@ def test_no_adjoint_is_taken_twice(lang64, count):
     w = torch.rand(3, dtype=D, requires_grad=True)
     s, v = torch.arange(count, dtype=torch.int32) % 3, torch.rand(count, dtype=D)
     for _ in range(5):
-        (found,) = torch.autograd.grad(op(w, v, s).sum(), w)
-        torch.testing.assert_close(found, 2 * w.detach())
+        (gradient,) = torch.autograd.grad(op(w, v, s).sum(), w)
+        torch.testing.assert_close(gradient, 2 * w.detach())
 
 
 def test_the_adjoint_is_taken_in_one_step(lang64):

@@ -129,7 +129,7 @@ WRONG = {
     ),
     "a fisheye": (
         _camera(0, 3, "OPENCV_FISHEYE", 64, 48, (50.0, 50.0, 32.0, 24.0, 0.0, 0.0, 0.0, 0.0)),
-        ("camera 3", "no pinhole", "OPENCV_FISHEYE", "image_undistorter"),
+        ("camera 3", "not a pinhole", "OPENCV_FISHEYE", "image_undistorter"),
     ),
     "a focal length": (_camera(0, 3, "PINHOLE", 64, 48, (50.0, -1.0, 32.0, 24.0)), ("camera 3", "50, -1")),
     "no number": (_camera(0, 3, "PINHOLE", 64, 48, (50.0, 50.0, math.nan, 24.0)), ("camera 3", "nan, 24")),

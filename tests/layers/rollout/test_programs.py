@@ -304,6 +304,6 @@ def test_fields_that_a_kernel_fills(lang64):
     for ours, theirs in zip(run(start), twin(start), strict=True):
         torch.testing.assert_close(ours, theirs)
     seed = torch.randn(N, dtype=D)
-    (found,) = torch.autograd.grad(run(start).total, start, seed)
+    (gradient,) = torch.autograd.grad(run(start).total, start, seed)
     (wanted,) = torch.autograd.grad(twin(start)[0], start, seed)
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(gradient, wanted)

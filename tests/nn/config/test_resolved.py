@@ -218,7 +218,7 @@ REFUSED = [
     ("encoding", "HashGrid", ["`encoding` is the name of an encoding", 'Write {"otype": "HashGrid"}']),
     ("network", "cutlasmlp", ["`network` is the name of a network", 'Write {"otype": "CutlassMLP"}']),
     ("network", {"n_neuron": 1}, ["`network.n_neuron` is not a key of CutlassMLP", "Did you mean `n_neurons`?"]),
-    ("network", {"zzz": 1}, ["`network.zzz` is no key", "Leave it out."]),
+    ("network", {"zzz": 1}, ["`network.zzz` is not a key", "Leave it out."]),
     (
         "encoding",
         {"otype": "Grid", "n_levels": "many"},
