@@ -23,10 +23,10 @@ ROWS = (
     Row(
         "TS402",
         """
-        What an atomic gives back is the value before it, and in a parallel loop that depends on who came first. An
-        engine's reverse mode runs it again, and meets another value. Of floats no gradient can be right. Integers,
-        such as the index that a counter hands out, are kept by the forward pass of an op for its generated gradient:
-        for arrays that are known to hold integers the rule is about `adjoint="engine"` alone.
+        What an atomic gives back is the value before it, and in a parallel loop that depends on the order of the
+        iterations. An engine's reverse mode runs it again, and meets another value. Of floats no gradient can be right.
+        Integers, such as the index that a counter hands out, are kept by the forward pass of an op for its generated
+        gradient: for arrays that are known to hold integers the rule is about `adjoint="engine"` alone.
         """,
         """
         def k(x: A, y: A):

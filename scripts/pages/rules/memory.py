@@ -96,9 +96,9 @@ ROWS = (
     Row(
         "TS105",
         """
-        The outermost loop of a kernel runs in parallel. If its iterations store to one element, the last one wins,
-        and which that is is chance. `y[None] = y[None] + x[i]` loses additions; `y[None] += x[i]` is atomic and
-        does not.
+        The outermost loop of a kernel runs in parallel. If its iterations store to one element, the last store wins,
+        in an order that changes from run to run. `y[None] = y[None] + x[i]` loses additions; `y[None] += x[i]` is
+        atomic and does not.
         """,
         """
         def k(x: A, y: A):

@@ -7,7 +7,8 @@ ROWS = (
         "TS601",
         """
         Two iterations of a parallel loop touch one element, and one of them writes it, other than by an atomic.
-        What comes out is chance. The sanitizer knows which element, which iterations and which lines.
+        The result depends on the order of the iterations. The sanitizer names the element, the iterations and the
+        lines.
         """,
         """
         @ts.op("x[n], where[n]: i32 -> y[n]")

@@ -1,8 +1,8 @@
 """Determinism: launches of an op that gives the same bits in each run.
 
-Threads that add to one element do so in an order that is chance, and floats are rounded in between. So a kernel that
-has such atomics runs on one thread, where it has them; others run as ever. Which of them, and how, hangs on a call's
-sizes alone, and not on how long earlier calls took.
+Threads that add to one element do so in an order that changes from run to run, and floats are rounded in between. So
+a kernel that has such atomics runs on one thread, where it has them; others run as ever. Which of them, and how,
+hangs on a call's sizes alone, and not on how long earlier calls took.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class AutoAt(ReverseAt):
     def choose(self, active: frozenset[str]) -> ReverseAt:
         """The one that these inputs' gradients come from."""
         reason = self.source.refusal(active)
-        # The engine's gradient of a race is chance: the generated one's refusal says why.
+        # The engine's gradient of a race depends on the order of the iterations: the generated one's refusal says why.
         return self.source if reason is None or reason.race is not None else self.engine
 
     def check(self, active: frozenset[str]) -> None:
