@@ -50,6 +50,7 @@ __all__ = [
     "drop_results",
     "drop_stores",
     "eliminate_dead_code_of_tasks",
+    "exchange_values",
     "flat",
     "flatten_structs",
     "has_aliases",
@@ -73,6 +74,5 @@ __all__ = [
     "strip_functions",
     "tangent",
     "write_out_divisions",
-    "exchange_values",
     "write_out_products",
 ]
