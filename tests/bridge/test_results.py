@@ -331,3 +331,21 @@ def test_a_compiled_call(lang64):
     value = torch.compile(op, fullgraph=True, backend="aot_eager")(x, w)
     (slope,) = torch.autograd.grad(value, x)
     torch.testing.assert_close(slope, (w * x).detach())
+
+
+def test_python_s_int_is_the_engine_s_integer(lang64):
+    """Of an argument and of a result: not the smallest that there is."""
+
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(), count: int, scale: int) -> int:
+        total = 0
+        for i in range(count):
+            total += lang64.cast(x[i] * scale, int)
+        return total
+
+    op = ts.op("x[n] -> total[]")(kernel)
+    total = op(torch.full((300,), 2, dtype=torch.int32), 300, 70_000)
+    assert total.dtype == torch.int32
+    assert total == 300 * 2 * 70_000
+    with pytest.raises(ts.ArgumentError, match=r"annotation  int: -2147483648 to 2147483647"):
+        op(torch.zeros(3, dtype=torch.int32), 3, 2**31)

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import torch
 
 from .._errors import ArgumentError, DeviceError, DtypeError, refusal
-from ..engines import FLOATS, HALVES, NAMES, Parameter
+from ..engines import FLOATS, HALVES, INTEGERS, NAMES, Parameter
 from ..spec import unexpected_keyword
-from ._signature import Signature, fitting_dtypes, takes_half
+from ._signature import Signature, default_integer, fitting_dtypes, takes_half
 
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 _SUPPORTED = (*FLOATS, torch.bfloat16, *_INTEGERS, torch.bool)
@@ -101,7 +101,8 @@ def _tensor_for_a_number(signature: Signature, parameter: Parameter, value: torc
 
 
 def _check_range(signature: Signature, name: str, value: Any) -> None:
-    dtype = (signature.parameters(name)[0].dtypes or (torch.int32,))[0]
+    fitting = signature.parameters(name)[0].dtypes or (torch.int32,)
+    dtype = default_integer(signature) if fitting == INTEGERS else fitting[0]
     limits = torch.iinfo(torch.uint8 if dtype == torch.bool else dtype)
     if not limits.min <= value <= limits.max:
         words = f"scalar argument `{name}` of op `{signature.op}` does not fit its annotation"

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .._lazy import lazy
-from ..engines import SPEC_DTYPES, Parameter
+from ..engines import DTYPES, SPEC_DTYPES, Language, Parameter
 from ..spec import Item, Spec
 from ._stage import Stage
 
@@ -189,6 +189,11 @@ def fitting_dtypes(signature: Signature, name: str) -> tuple[torch.dtype, ...] |
         return WHOLE_DTYPES if item.promise else None
     # Lists, since torch 2.6's compiler, which reads this too, knows no `set.intersection`.
     return tuple(sorted([dtype for dtype in declared[0] if all(dtype in others for others in declared)], key=str))
+
+
+def default_integer(signature: Signature) -> torch.dtype:
+    """What `int` in an annotation means: the engine's integers, as it was started."""
+    return DTYPES[Language(signature.stages[0].engine).default_types[1]]
 
 
 def takes_half(signature: Signature, name: str) -> bool:

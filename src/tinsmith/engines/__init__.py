@@ -5,7 +5,7 @@ asks for an `Engine` by name, or by handing over a kernel, and never imports an 
 user of one engine does not need the other.
 """
 
-from ._annotations import DTYPES, FLOATS, HALVES, NAMES, SPEC_DTYPES, array_text
+from ._annotations import DTYPES, FLOATS, HALVES, INTEGERS, NAMES, SPEC_DTYPES, array_text
 from ._common import COMPILING, hold, one_at_a_time
 from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
 from ._language import Language, StructFacts
@@ -34,6 +34,7 @@ __all__ = [
     "FLOATS",
     "FieldFacts",
     "HALVES",
+    "INTEGERS",
     "HeldLaunch",
     "Language",
     "Launch",
