@@ -1,5 +1,7 @@
 """CUDA: the same code path on the GPU, in order with torch's streams, and no silent copies."""
 
+import warnings
+
 import pytest
 import torch
 
@@ -82,9 +84,13 @@ def test_no_memory_is_copied_to_the_host(lang):
     op = cases.named("square")[0].op(lang, torch.float32)
     x = torch.ones(1000, device="cuda", requires_grad=True)
     op(x).sum().backward()
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        op(x).sum().backward()
-        torch.cuda.synchronize()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch 2.11 warns that the profiler keeps the events of one cycle
+        profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
+        profile.start()
+    op(x).sum().backward()
+    torch.cuda.synchronize()
+    profile.stop()
     assert not [event.key for event in profile.key_averages() if "DtoH" in event.key]
 
 
@@ -92,3 +98,60 @@ def test_vmap_takes_one_launch_there_too(lang):
     op = cases.named("convolution")[0].op(lang, torch.float32)
     x, k = torch.rand(6, 50, device="cuda"), torch.rand(4, device="cuda")
     torch.testing.assert_close(torch.vmap(op, (0, None))(x, k), torch.stack([op(row, k) for row in x]))
+
+
+def test_iterations_that_store_the_same_value_share_its_gradient(lang64):
+    """All rows go over the same elements: a thousand threads are there at once, and one of them has to get it."""
+
+    @lang64.kernel
+    def double(x: lang64.types.ndarray(), start: lang64.types.ndarray(lang64.i32), y: lang64.types.ndarray()):
+        for _r in range(start.shape[0] - 1):
+            for s in range(start[0], start[1]):
+                y[s] = 2.0 * x[s]
+
+    op = ts.op("x[n], start[k]: i32 -> y[n]", adjoint="source")(double)
+    x = torch.rand(200, dtype=torch.float64, device="cuda", requires_grad=True)
+    start = torch.zeros(5000, dtype=torch.int32, device="cuda")
+    start[1:] = 200
+    cotangent = torch.rand_like(x)
+    for _ in range(5):
+        (found,) = torch.autograd.grad(op(x, start), x, cotangent)
+        torch.testing.assert_close(found, 2 * cotangent)
+
+
+@pytest.mark.parametrize("name", ["square", "convolution", "embedding", "two_outputs"])
+def test_batched_gradients_in_autograds_own_thread(lang64, name):
+    case = cases.named(name)[0]
+    op, inputs = case.op(lang64, torch.float64), on_gpu(case.inputs(torch.float64))
+    leaves = [v.requires_grad_() for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point()]
+    output = next(one for one in cases.tensors(op(*inputs)) if one.requires_grad)
+    cotangents = torch.rand(4, *output.shape, dtype=torch.float64, device="cuda")
+    found = torch.autograd.grad(output, leaves, cotangents, is_grads_batched=True, retain_graph=True, allow_unused=True)
+    for number, cotangent in enumerate(cotangents):
+        wanted = torch.autograd.grad(output, leaves, cotangent, retain_graph=True, allow_unused=True)
+        for one, other in zip(found, wanted, strict=True):
+            if other is not None:
+                torch.testing.assert_close(one[number], other)
+
+
+def test_forward_mode_and_a_hessian(lang64):
+    @lang64.kernel
+    def wave(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = lang64.sin(x[i]) * x[i]
+
+    op = ts.op("x[n] -> y[n]", adjoint="source")(wave)
+    x = torch.rand(7, dtype=torch.float64, device="cuda")
+    mine = torch.func.hessian(lambda x: op(x).square().sum())(x)
+    torch.testing.assert_close(mine, torch.func.hessian(lambda x: (x.sin() * x).square().sum())(x))
+    both = [torch.func.jvp(one, (x,), (x.cos(),)) for one in (op, lambda x: x.sin() * x)]
+    torch.testing.assert_close(*both)
+
+
+def test_a_compiled_call(lang64):
+    op = cases.named("square")[0].op(lang64, torch.float64)
+    x = torch.rand(50, dtype=torch.float64, device="cuda", requires_grad=True)
+    run = torch.compile(lambda x: op(x).sin().sum(), fullgraph=True, backend="aot_eager")
+    (found,) = torch.autograd.grad(run(x), x)
+    (wanted,) = torch.autograd.grad(x.square().sin().sum(), x)
+    torch.testing.assert_close(found, wanted)

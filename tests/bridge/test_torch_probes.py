@@ -1,6 +1,7 @@
 """What we lean on in torch's private parts: a release that changes it must fail here, by name."""
 
 import contextlib
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -16,6 +17,28 @@ def failed():
 def test_every_fact_holds():
     assert not failed(), "a release of torch changed what tinsmith leans on"
     assert {probe.package for probe in bridge.torch_probes()} == {"torch"}
+
+
+def test_a_batch_of_the_older_vmap_is_taken_apart_in_any_thread():
+    """The backward pass of a GPU's tensors is in a thread of its own, which does not know how deep vmap is."""
+
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 2 * x
+
+        @staticmethod
+        def backward(ctx, cotangent):
+            with ThreadPoolExecutor(1) as pool:
+                level, (whole,), (dim,) = pool.submit(_tracing.older_batches, [cotangent]).result()
+            assert dim == 0 and not _tracing.has_older_batch([whole])
+            return _tracing.into_older_batch(2 * whole, level)
+
+    x = torch.ones(3, requires_grad=True)
+    for count in (1, 2, 3):
+        cotangents = torch.rand(count, 3)
+        (found,) = torch.autograd.grad(Double.apply(x), x, cotangents, is_grads_batched=True)
+        assert torch.equal(found, 2 * cotangents)
 
 
 def raises(*_):

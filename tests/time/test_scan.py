@@ -289,6 +289,22 @@ def test_autocast_is_the_same_when_a_step_is_run_again():
     assert seen == {torch.bfloat16}
 
 
+@pytest.mark.parametrize("options", CHECKPOINTS, ids=str)
+def test_the_default_device_is_the_same_when_a_step_is_run_again(options):
+    """The backward pass of a GPU's tensors is in another thread, which has a default device of its own."""
+    x, seen = torch.randn(4, requires_grad=True), set()
+
+    def step(state, _):
+        seen.add(torch.get_default_device().type)
+        return state.sin(), None
+
+    with torch.device("meta"):
+        end, _ = ts.scan(step, x, length=30, **options)
+    end.sum().backward()
+    assert seen == {"meta"}
+    assert torch.get_default_device().type == "cpu"
+
+
 def test_a_function_may_update_its_state_in_place(numbers):
     x, v, force, stiffness = numbers
 

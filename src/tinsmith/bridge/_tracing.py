@@ -195,10 +195,26 @@ def has_older_batch(tensors: Sequence[torch.Tensor | None]) -> bool:
 
 def older_batches(tensors: Sequence[torch.Tensor | None]) -> tuple[int, list[torch.Tensor | None], list[int | None]]:
     """The level of the older vmap, the tensors out of their batches, and where each one's batch dimension is."""
-    level = torch._C._vmapmode_increment_nesting() - 1
-    torch._C._vmapmode_decrement_nesting()
+    level = max(_older_level(tensor) for tensor in tensors if tensor is not None and _is_older_batch(tensor))
     whole = [t if t is None or not _is_older_batch(t) else torch._remove_batch_dim(t, level, -1, 0) for t in tensors]
     return level, whole, [0 if has_older_batch([tensor]) else None for tensor in tensors]
+
+
+def _older_level(batch: torch.Tensor) -> int:
+    """The innermost level of the older vmap that a tensor is a batch of.
+
+    Torch counts the levels a thread, and the backward pass of a GPU's tensors runs in a thread that counts none. So the
+    tensor is asked: out of a batch that it is not, it comes with a first dimension of whatever size one says.
+    """
+    for level in range(_OLDER_LEVELS, 0, -1):
+        sizes = {torch._remove_batch_dim(batch, level, size, 0).shape[0] for size in (1, 2)}
+        if len(sizes) == 1:
+            return level
+    raise AssertionError("a batch has a level")
+
+
+_OLDER_LEVELS = 64
+"""As many as torch has (`kVmapNumLevels`)."""
 
 
 def into_older_batch(tensor: torch.Tensor, level: int) -> torch.Tensor:

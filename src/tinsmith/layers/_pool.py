@@ -100,5 +100,10 @@ class FieldTree:
 
 
 def _free(engine: Engine, runtime: Any, tree: Any) -> None:
-    if engine.runtime() is runtime:
+    if engine.runtime() is not runtime:
+        return
+    # Both engines (Taichi 1.7.4, Quadrants 1.3.3) fail an assertion, `data->struct_modules.erase(id)`, on fields made
+    # before another thread first compiled a kernel, as the backward pass of a GPU's tensors does. Their memory stays
+    # then until the engine is started anew; nothing reads it.
+    with contextlib.suppress(RuntimeError):
         tree.destroy()

@@ -1,7 +1,8 @@
-"""What a step depends on besides its arguments: torch's random numbers, and autocast.
+"""What a step depends on besides its arguments: torch's random numbers, autocast and default device.
 
-A step that is run again must draw the numbers that it drew at first, and compute in the same dtypes. Torch's
-checkpointing does the same (`torch.utils.checkpoint`, `preserve_rng_state`).
+A step that is run again must draw the numbers that it drew at first, and compute in the same dtypes and places. Torch's
+checkpointing does the first two (`torch.utils.checkpoint`, `preserve_rng_state`). The default device is a thread's own,
+and the backward pass of a GPU's tensors runs in another thread.
 """
 
 from __future__ import annotations
@@ -55,17 +56,27 @@ class Autocast(NamedTuple):
     dtype: torch.dtype
 
 
-def note_autocast(tensors: Sequence[Tensor]) -> list[Autocast]:
-    """What autocast is now."""
+class Surroundings(NamedTuple):
+    """Torch's autocast, and where it makes tensors if nobody says where."""
+
+    autocast: tuple[Autocast, ...]
+    device: torch.device
+
+
+def note_surroundings(tensors: Sequence[Tensor]) -> Surroundings:
+    """What they are now."""
     kinds = sorted({"cpu", *(one.device.type for one in tensors)} - {"meta"})
-    return [Autocast(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
+    autocast = [Autocast(kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in kinds]
+    return Surroundings(tuple(autocast), torch.get_default_device())
 
 
 @contextmanager
-def under_autocast(noted: Sequence[Autocast]) -> Iterator[None]:
-    """Within, autocast is as it was noted."""
+def within(noted: Surroundings) -> Iterator[None]:
+    """Within, they are as they were noted."""
     with ExitStack() as stack:
-        for one in noted:
+        for one in noted.autocast:
             if one.is_enabled != torch.is_autocast_enabled(one.device) or one.is_enabled:
                 stack.enter_context(torch.autocast(one.device, enabled=one.is_enabled, dtype=one.dtype))
+        if noted.device != torch.get_default_device():
+            stack.enter_context(noted.device)
         yield

@@ -15,7 +15,7 @@ from torch import Tensor
 from .._errors import GradientError, refusal
 from ..bridge import has_older_batch, into_older_batch, is_transformed, older_batches
 from ._batch import batch_of
-from ._environment import under_autocast
+from ._environment import within
 from ._job import Arguments, Job, is_differentiable
 from ._launches import Launched, launches_of
 from ._recorder import pull_back
@@ -95,7 +95,7 @@ class ScanBackward(torch.autograd.Function):
         if is_transformed():
             grads = iter(_second_under_transforms(job, wanted, given, tensors, needs, directions))
             return (None, None, None, *(next(grads) if needed else None for needed in needs))
-        with job.random.preserve_states(), under_autocast(job.autocast), torch.enable_grad():
+        with job.random.preserve_states(), within(job.surroundings), torch.enable_grad():
             if job.begin is not None:
                 job.random.restore(job.begin)
             # Arguments may depend on each other outside, which is no business of this gradient.
@@ -135,7 +135,7 @@ def _second_under_transforms(
         leaves = [one for one, wants in zip(own, wanted, strict=False) if wants]
         return torch.func.vjp(results, *leaves)[1](tuple(own[count:]))
 
-    with job.random.preserve_states(), under_autocast(job.autocast):
+    with job.random.preserve_states(), within(job.surroundings):
         if job.begin is not None:
             job.random.restore(job.begin)
         asked = [one for one, needed in zip(tensors, needs, strict=True) if needed]

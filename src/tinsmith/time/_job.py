@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ._environment import Autocast, RandomStates
+from ._environment import RandomStates, Surroundings
 from ._first_calls import FirstCalls
 from ._schedule import Schedule
 from ._steps import Step
@@ -54,7 +54,7 @@ class Job:
         schedule: which states are kept, in stretches.
         sizes: how many tensors state, inputs and parameters have.
         state, outputs: what their tensors are like.
-        random, autocast: what the steps depend on besides their arguments.
+        random, surroundings: what the steps depend on besides their arguments.
         changes_state: whether the step updates the state that it is given in place.
         offloads: whether states are kept in the host's memory.
         checks: whether to look for numbers that are not finite.
@@ -76,7 +76,7 @@ class Job:
     state: list[Like]
     outputs: list[Like]
     random: RandomStates
-    autocast: list[Autocast]
+    surroundings: Surroundings
     plan: Callable[[Sequence[Like]], Schedule]
     changes_state: bool = False
     offloads: bool = False

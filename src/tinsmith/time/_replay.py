@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .._errors import ArgumentError, refusal
-from ._environment import under_autocast
+from ._environment import within
 from ._finite import check_finite
 from ._job import Job
 from ._recorder import Recorder, Reversal, Stretch
@@ -126,7 +126,7 @@ class Replay:
     def backward(self, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
         """Gradients of the arguments that are wanted, from those of the results."""
         job = self._job
-        with job.random.preserve_states(), under_autocast(job.autocast):
+        with job.random.preserve_states(), within(job.surroundings):
             if job.kept is None:
                 if job.begin is not None:  # launches, which ran before, draw nothing
                     job.random.restore(job.begin)

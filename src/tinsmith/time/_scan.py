@@ -17,7 +17,7 @@ from .._suggestions import suggest_options
 from ..bridge import Op, has_forward_mode, is_tracing, is_transformed, transforms_in_graph
 from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_keep, read_memory
 from ._captures import find_captured_leaves
-from ._environment import RandomStates, note_autocast
+from ._environment import RandomStates, note_surroundings
 from ._function import Scan, loop
 from ._job import Arguments, Job, Like, is_differentiable
 from ._operators import ALL, operators_of
@@ -254,7 +254,7 @@ def _prepare(step: Any, state: Any, inputs: Any, length: int | None, parameters:
         state=like,
         outputs=[],
         random=RandomStates([*begin.leaves, *rows.leaves, *others.tensors]),
-        autocast=note_autocast([*begin.leaves, *rows.leaves, *others.tensors]),
+        surroundings=note_surroundings([*begin.leaves, *rows.leaves, *others.tensors]),
         plan=plan,
         checks=options.check_finite,
         offloads=options.offload,

@@ -1,6 +1,7 @@
 """Field managers that copy by themselves: the gradient of a Tube is generated all the same, whatever they do."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -208,6 +209,26 @@ def test_a_backward_pass_may_outlive_the_layer(lang64, is_managed):
     wanted = torch.autograd.grad(twin(x, w).sum(), (x, w))
     for one in results:
         cases.assert_close(torch.autograd.grad(one.sum(), (x, w)), wanted)
+
+
+def test_fields_are_given_up_quietly_where_another_thread_has_compiled(lang64):
+    """The engines cannot free them then, and nobody can handle an error that a finalizer raises."""
+    manager, enter, _ = flipped(lang64)
+    tube, arguments = tube_of(lang64, manager, adjoint="source"), inputs()
+    tube(*arguments)
+
+    @lang64.kernel
+    def increase(x: lang64.types.ndarray()):
+        for i in x:
+            x[i] += 1.0
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(increase, torch.ones(3, dtype=F64)).result()
+    del tube
+    gc.collect()  # pytest fails a test that leaves an exception unraised
+    cases.assert_close(
+        tube_of(lang64, manager, adjoint="source")(*arguments), twin_of(enter, lambda v: v, 6)(*arguments)
+    )
 
 
 @pytest.mark.parametrize("make", MANAGERS)

@@ -292,7 +292,7 @@ def _add_hook(tensor: Tensor, squares: Tensor, number: Tensor) -> Tensor:
     place = int(number)
 
     def add(gradient: Tensor) -> None:
-        squares[place] += gradient.detach().double().square().sum()
+        squares[place] += gradient.detach().double().square().sum().cpu()
 
     alias = tensor.view_as(tensor)
     alias.register_hook(add)

@@ -20,9 +20,9 @@ def read(one: LayerField, layer: str) -> torch.Tensor:
 
 
 def fill(one: LayerField, tensor: torch.Tensor, layer: str) -> None:
-    """Write a user's tensor into a field; `layer` is for messages."""
+    """Write a user's tensor, from any device, into a field; `layer` is for messages."""
     one.check_alive(layer)
-    _once(one, "load", one.to_memory(tensor.detach(), layer).contiguous().resolve_neg())
+    _once(one, "load", one.to_memory(tensor.detach().to(one.runs_on), layer).contiguous().resolve_neg())
 
 
 _SINGLE: weakref.WeakKeyDictionary[LayerField, dict[str, Transfer]] = weakref.WeakKeyDictionary()
