@@ -115,8 +115,8 @@ def test_iterations_that_store_the_same_value_share_its_gradient(lang64):
     start[1:] = 200
     cotangent = torch.rand_like(x)
     for _ in range(5):
-        (found,) = torch.autograd.grad(op(x, start), x, cotangent)
-        torch.testing.assert_close(found, 2 * cotangent)
+        (slope,) = torch.autograd.grad(op(x, start), x, cotangent)
+        torch.testing.assert_close(slope, 2 * cotangent)
 
 
 @pytest.mark.parametrize("name", ["square", "convolution", "embedding", "two_outputs"])
@@ -126,10 +126,10 @@ def test_batched_gradients_in_autograds_own_thread(lang64, name):
     leaves = [v.requires_grad_() for v in inputs if isinstance(v, torch.Tensor) and v.is_floating_point()]
     output = next(one for one in cases.tensors(op(*inputs)) if one.requires_grad)
     cotangents = torch.rand(4, *output.shape, dtype=torch.float64, device="cuda")
-    found = torch.autograd.grad(output, leaves, cotangents, is_grads_batched=True, retain_graph=True, allow_unused=True)
+    batch = torch.autograd.grad(output, leaves, cotangents, is_grads_batched=True, retain_graph=True, allow_unused=True)
     for number, cotangent in enumerate(cotangents):
         wanted = torch.autograd.grad(output, leaves, cotangent, retain_graph=True, allow_unused=True)
-        for one, other in zip(found, wanted, strict=True):
+        for one, other in zip(batch, wanted, strict=True):
             if other is not None:
                 torch.testing.assert_close(one[number], other)
 
@@ -152,6 +152,6 @@ def test_a_compiled_call(lang64):
     op = cases.named("square")[0].op(lang64, torch.float64)
     x = torch.rand(50, dtype=torch.float64, device="cuda", requires_grad=True)
     run = torch.compile(lambda x: op(x).sin().sum(), fullgraph=True, backend="aot_eager")
-    (found,) = torch.autograd.grad(run(x), x)
+    (slope,) = torch.autograd.grad(run(x), x)
     (wanted,) = torch.autograd.grad(x.square().sin().sum(), x)
-    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(slope, wanted)

@@ -37,8 +37,8 @@ def test_a_batch_of_the_older_vmap_is_taken_apart_in_any_thread():
     x = torch.ones(3, requires_grad=True)
     for count in (1, 2, 3):
         cotangents = torch.rand(count, 3)
-        (found,) = torch.autograd.grad(Double.apply(x), x, cotangents, is_grads_batched=True)
-        assert torch.equal(found, 2 * cotangents)
+        (slope,) = torch.autograd.grad(Double.apply(x), x, cotangents, is_grads_batched=True)
+        assert torch.equal(slope, 2 * cotangents)
 
 
 def raises(*_):

@@ -440,7 +440,7 @@ def test_refusals_of_ops(springs, numbers):
     cases = [
         (springs.op, (x, v), force, (), "misses `stiffness`"),
         (springs.op, (x, v), force, (stiffness, stiffness), "has too many arguments"),
-        (springs.op, {"x": x, "w": v}, force, stiffness, "`w` in `state` of a scan is no argument"),
+        (springs.op, {"x": x, "w": v}, force, stiffness, "`w` in `state` of a scan is not an argument"),
         (springs.op, {"x": x, "v": v}, {"x": force}, stiffness, "`x` in `inputs` of a scan is given twice"),
         (springs.op, (x, (v, v)), force, stiffness, "must be a tensor, or a tuple or dict"),
         (springs.op, (x, v, x, stiffness), None, (), "has more tensors than the op has results"),
