@@ -84,10 +84,12 @@ def ways_of(field: Field, rays: tuple[Tensor, Tensor], engine: str) -> dict[str,
         path = (samples.t, samples.steps, samples.rays)
         return composite(densities, colours, *path, threshold=1e-4, engine=engine).colour
 
-    def in_rounds(**options: int) -> Callable[[], Tensor]:
-        return lambda: render_in_rounds(*rays, grid, field, step=STEP, engine=engine, **options).colour
+    def in_rounds(round_samples: int = 8) -> Callable[[], Tensor]:
+        return lambda: (
+            render_in_rounds(*rays, grid, field, step=STEP, round_samples=round_samples, engine=engine).colour
+        )
 
-    return {AT_ONCE: at_once, IN_ROUNDS: in_rounds(), ONE_SAMPLE: in_rounds(round_samples=1)}
+    return {AT_ONCE: at_once, IN_ROUNDS: in_rounds(), ONE_SAMPLE: in_rounds(1)}
 
 
 def count_samples(field: Ball, ways: dict[str, Callable[[], Tensor]]) -> dict[str, int]:

@@ -87,6 +87,7 @@ FAULTS = [
     ),
     ("is_jit_traced", lambda: False, "torch.jit.trace is seen", "for constants"),
     ("transforms_in_graph", lambda: (0, 0, 0), "levels of torch.func are listed by kind", "scan"),
+    ("assume", lambda _: None, "an assumption for torch.compile is checked", "no memory for"),
     ("answer_missing", lambda *_: None, "an operator that is not there can be answered for", "do not say why"),
     ("constant_when_traced", lambda f: f, "a function marked constant is not traced", "breaks the graph"),
 ]

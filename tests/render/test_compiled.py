@@ -1,11 +1,11 @@
-"""A compiled step of several operations, built while it is traced, and of another number of samples each time."""
+"""A compiled step of several operations, built while it is traced, with other sizes each time."""
 
 from __future__ import annotations
 
 import torch
 
 from support.packed import rays_of, samples_on
-from tinsmith.render import accumulate, composite
+from tinsmith.render import accumulate, composite, composite_alphas, exclusive_sum
 
 CHANNELS = 11  # as no other test has: nothing of it is built yet
 
@@ -23,4 +23,23 @@ def test_many_sizes_of_a_step(engine):
         slopes = torch.autograd.grad(compiled(*samples, rays), samples)
         expected = torch.autograd.grad(step(*samples, rays), samples)
         for slope, plain in zip(slopes, expected, strict=True):
+            torch.testing.assert_close(slope, plain, rtol=1e-9, atol=1e-10)
+
+
+def test_many_numbers_of_channels(engine):
+    """torch.compile takes a number that changes for a symbol; kernels are built for each."""
+    rays = rays_of([3, 0, 4])
+
+    def step(densities, colours, t, steps):
+        seen = composite(densities, colours, t, steps, rays, engine=engine)
+        of_alphas = composite_alphas(densities / 99, colours, t, rays, engine=engine)
+        sums = exclusive_sum(colours, rays, engine=engine) + accumulate(seen.weights, colours, rays, engine=engine)[0]
+        return (seen.colour * of_alphas.colour).sum() + sums.square().sum()
+
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    for channels in (2, 3, 17):
+        samples = [x.requires_grad_() for x in samples_on(rays, channels=channels)]
+        found = torch.autograd.grad(compiled(*samples), samples)
+        expected = torch.autograd.grad(step(*samples), samples)
+        for slope, plain in zip(found, expected, strict=True):
             torch.testing.assert_close(slope, plain, rtol=1e-9, atol=1e-10)

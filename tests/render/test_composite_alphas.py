@@ -100,6 +100,29 @@ def test_it_compiles_in_one_graph(engine):
         torch.testing.assert_close(compiled, plain, **CLOSE)
 
 
+@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_under_func_grad_and_vmap(engine, is_compiled):
+    rays = rays_of([3, 0, 6])
+    batch = [torch.stack(pair) for pair in zip(*(given_on(rays)[:3] for _ in range(2)), strict=True)]
+
+    def loss_of(function, **options):
+        def loss(alphas, colours, t):
+            seen = function(alphas, colours, t, rays, threshold=0.05, **options)
+            return seen.colour.square().sum() + (seen.depth * seen.opacity).sum() + seen.weights.square().sum()
+
+        return loss
+
+    slopes = torch.func.vmap(torch.func.grad(loss_of(composite_alphas, engine=engine), argnums=(0, 1, 2)))
+    if is_compiled:
+        slopes = torch.compile(slopes, fullgraph=True, backend="aot_eager")
+    found = slopes(*batch)
+    for j in range(2):
+        leaves = [x[j].clone().requires_grad_() for x in batch]
+        expected = torch.autograd.grad(loss_of(reference.composite_alphas)(*leaves), leaves)
+        for slope, twin in zip(found, expected, strict=True):
+            torch.testing.assert_close(slope[j], twin, **CLOSE)
+
+
 def test_what_does_not_fit_is_refused():
     with pytest.raises(ts.ShapeError, match=r"The arguments of `composite_alphas` do not fit\.\n *alphas .*\[n, k\]"):
         composite_alphas(torch.rand(3), torch.rand(3, 1), torch.rand(3))

@@ -17,10 +17,10 @@ def bump(scale):
     return lambda starts, ends: scale * torch.exp(-(((starts + ends) / 2 - 2) ** 2))
 
 
-def proposed_in_torch(scale, spacing, offsets):
+def proposed_in_torch(scale, spacing, offsets, nears=NEAR, fars=FAR):
     """Edges, shares, and of each level its shares and cdfs, as lists of rays."""
     rays = []
-    for near, far, offset in zip(NEAR, FAR, offsets.tolist(), strict=True):
+    for near, far, offset in zip(nears, fars, offsets.tolist(), strict=True):
         shares = cdfs = torch.tensor([0.0, 1.0], dtype=torch.float64)
         levels = []
         for count in (16, 8, 5):
@@ -45,17 +45,78 @@ def test_samples_and_gradients_agree_with_plain_torch(engine, spacing):
     )
     weights = torch.rand(3, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) / 5
     loss = samples.loss(weights)
-    expected = []
-    for i, (edges, shares, levels) in enumerate(proposed_in_torch(scale, spacing, offsets)):
+    rays = proposed_in_torch(scale, spacing, offsets)
+    for i, (edges, shares, levels) in enumerate(rays):
         torch.testing.assert_close((samples.edges[i], samples.shares[i]), (edges, shares), **CLOSE)
         for (ours, cdfs), (theirs, other_cdfs) in zip(samples.levels, levels, strict=True):
             torch.testing.assert_close((ours[i], cdfs[i]), (theirs, other_cdfs), **CLOSE)
-        own = torch.cat([weights.new_zeros(1), weights[i].cumsum(0)[:-1], weights.new_ones(1)])
-        expected.append(sum(reference.proposal_loss(shares, own, *level) for level in levels))
-    torch.testing.assert_close(loss, torch.stack(expected), **CLOSE)
-    ours, twin = (torch.autograd.grad(one.sum(), scale)[0] for one in (loss, torch.stack(expected)))
+    expected = losses_in_torch(rays, weights)
+    torch.testing.assert_close(loss, expected, **CLOSE)
+    ours, twin = (torch.autograd.grad(one.sum(), scale)[0] for one in (loss, expected))
     assert ours != 0
     torch.testing.assert_close(ours, twin, **CLOSE)
+
+
+def losses_in_torch(rays, weights):
+    """(n), of what `proposed_in_torch` gives and the weights (n, m) of the last samples."""
+    losses = []
+    for (_, shares, levels), row in zip(rays, weights, strict=True):
+        own = torch.cat([row.new_zeros(1), row.cumsum(0)[:-1], row.new_ones(1)])
+        losses.append(sum(reference.proposal_loss(shares, own, *level) for level in levels))
+    return torch.stack(losses)
+
+
+def step_of_training(engine):
+    """The summed loss of a scale, ends of rays and offsets, with weights that follow from the samples."""
+
+    def loss(scale, near, far, offsets):
+        samples = render.sample_proposals(
+            [bump(scale)] * 2, [16, 8], 5, n_rays=len(near), near=near, far=far, jitter=offsets, engine=engine
+        )
+        return samples.loss(weights_at(samples.t)).sum()
+
+    return loss
+
+
+def weights_at(t):
+    return 0.1 + 0.05 * t.sin()  # of five samples less than 1, up to which a ray counts
+
+
+def slope_in_torch(scale, near, far, offsets):
+    """The gradient of `step_of_training` in the scale."""
+    scale = scale.clone().requires_grad_()
+    rays = proposed_in_torch(scale, "lindisp", offsets, near, far)
+    weights = torch.stack([weights_at((edges[1:] + edges[:-1]) / 2) for edges, *_ in rays])
+    return torch.autograd.grad(losses_in_torch(rays, weights).sum(), scale)[0]
+
+
+def test_compiled_it_stays_one_graph_for_any_number_of_rays(engine):
+    compiled = torch.compile(step_of_training(engine), fullgraph=True, backend="aot_eager")
+    for count in (3, 2, 5):
+        scale = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+        near = 0.5 + torch.rand(count, dtype=torch.float64)
+        rays = near, 4 * near, torch.rand(count, dtype=torch.float64)
+        compiled(scale, *rays).backward()
+        torch.testing.assert_close(scale.grad, slope_in_torch(scale.detach(), *rays), **CLOSE)
+
+
+@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_under_func_grad_and_vmap(engine, is_compiled):
+    near = 0.5 + torch.rand(2, 3, dtype=torch.float64)
+    batch = torch.tensor([0.7, 2.0], dtype=torch.float64), near, 4 * near, torch.rand(2, 3, dtype=torch.float64)
+    slopes = torch.func.vmap(torch.func.grad(step_of_training(engine)))
+    if is_compiled:
+        slopes = torch.compile(slopes, fullgraph=True, backend="aot_eager")
+    expected = torch.stack([slope_in_torch(*one) for one in zip(*batch, strict=True)])
+    torch.testing.assert_close(slopes(*batch), expected, **CLOSE)
+
+
+def test_each_entry_of_a_batch_draws_its_own_offsets(engine):
+    def sampled(near):
+        return render.sample_proposals([], [], 4, n_rays=2, near=near, far=9.0, jitter=True, engine=engine).t
+
+    t = torch.func.vmap(sampled, randomness="different")(torch.ones(3, 2))
+    assert len(t[..., 0].unique()) == 6
 
 
 def test_what_composite_takes_lies_between_near_and_far(engine):

@@ -154,6 +154,52 @@ def test_first_and_second_derivatives_of_the_loss(engine):
     assert torch.autograd.gradgradcheck(loss, leaves)
 
 
+def parts_of(engine):
+    """What each function of resampling gives for dense edges and cdfs (n, k), where it is differentiable or not."""
+    thirds = torch.tensor([0.3, 0.6, 0.8], dtype=torch.float64)
+
+    def loss(edges, cdfs):
+        ends = torch.stack([edges[:, 0], edges[:, 3], edges[:, -1]], 1)
+        return render.proposal_loss(edges, cdfs, ends, cdfs[:, 1:4] / 5, engine=engine)
+
+    def slopes(edges, cdfs):
+        return torch.func.grad(lambda cdfs: (loss(edges, cdfs) * thirds).sum())(cdfs)
+
+    return {
+        "searchsorted": lambda edges, cdfs: torch.stack(render.searchsorted(edges, 9 * cdfs, engine=engine)),
+        "importance_sampling": lambda *given: render.importance_sampling(*given, 4, jitter=thirds, engine=engine).edges,
+        "proposal_loss": loss,
+        "gradient of proposal_loss": slopes,
+    }
+
+
+PARTS = ("searchsorted", "importance_sampling", "proposal_loss", "gradient of proposal_loss")
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_compiled_and_over_batches_it_gives_the_same(engine, name):
+    part = parts_of(engine)[name]
+    edges = torch.rand(2, 3, 8, dtype=torch.float64).cumsum(2)
+    cdfs = torch.rand(2, 3, 8, dtype=torch.float64).cumsum(2) / 8
+    each = torch.stack([part(*one) for one in zip(edges, cdfs, strict=True)])
+    assert each.any()
+    torch.testing.assert_close(torch.func.vmap(part)(edges, cdfs), each, **CLOSE)
+    compiled = torch.compile(part, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(edges[0], cdfs[0]), each[0], **CLOSE)
+
+
+def test_numbers_of_intervals_by_ray_compile_in_one_graph(engine):
+    def sampled(edges, cdfs, counts):
+        return render.importance_sampling(edges, cdfs, counts, engine=engine)
+
+    edges, cdfs = (torch.rand(4, 6, dtype=torch.float64).cumsum(1) for _ in range(2))
+    compiled = torch.compile(sampled, fullgraph=True, backend="aot_eager")
+    for counts in ([1, 2, 0, 3], [5, 1, 1, 2]):
+        given = edges, cdfs, torch.tensor(counts)
+        for found, expected in zip(compiled(*given), sampled(*given), strict=True):
+            assert torch.equal(found, expected)
+
+
 PACKED = torch.tensor([[0, 3]])
 REFUSALS = {
     "one rays": (lambda e: render.searchsorted(e, e, PACKED), ts.ArgumentError, "value_rays +None"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.func import jacfwd, jacrev, vmap
 
-from tinsmith.render import march, pinhole_rays, ray_aabb_intersect
+from tinsmith.render import composite, march, pinhole_rays, ray_aabb_intersect
 
 BOX = (-1.0, -1.0, -1.0, 1.0, 1.0, 1.0)
 INTRINSICS = torch.tensor([[50.0, 0, 32], [0, 50, 32], [0, 0, 1]])
@@ -46,3 +46,23 @@ def test_a_batch_is_each_of_its_samples(function):
 def test_it_compiles_in_one_graph(function, draw):
     given = draw() if function is seen else draw(5)
     assert torch.equal(torch.compile(function, fullgraph=True, backend="aot_eager")(*given), function(*given))
+
+
+@pytest.mark.parametrize("prunes", [False, True])
+def test_a_step_whose_number_of_samples_is_not_known_compiles_in_one_graph(engine, prunes):
+    def light(scale, origins, directions):
+        sigma_fn = (lambda samples: samples.t) if prunes else None
+        samples = march(origins, directions, BOX, step=0.1, sigma_fn=sigma_fn, alpha_thre=0.2, engine=engine)
+        places = samples.positions(origins, directions)
+        densities = scale * places.square().sum(1)
+        seen = composite(densities, places.sin(), samples.t, samples.steps, samples.rays, engine=engine)
+        return seen.colour.square().sum()
+
+    compiled = torch.compile(light, fullgraph=True, backend="aot_eager")
+    for count in (4, 7):
+        given, slopes = rays(count), []
+        for function in (light, compiled):
+            scale = torch.ones((), requires_grad=True)
+            slopes += torch.autograd.grad(function(scale, *given), scale)
+        assert slopes[0] != 0
+        torch.testing.assert_close(*slopes)

@@ -22,6 +22,7 @@ from ._torch_probes import torch_probes
 from ._tracing import (
     SingleLevelFunction,
     apply_at_one_level,
+    assume,
     constant_when_traced,
     has_forward_mode,
     has_modes,
@@ -70,6 +71,7 @@ __all__ = [
     "Transfer",
     "adjoint_source",
     "apply_at_one_level",
+    "assume",
     "chain",
     "constant_when_traced",
     "current_watch",

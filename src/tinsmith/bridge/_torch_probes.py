@@ -82,6 +82,15 @@ def _modes_are_seen() -> bool:
     return inside and not tracing.has_modes() and tracing.is_plain()
 
 
+def _assumptions_are_checked() -> bool:
+    tracing.assume(True)
+    try:
+        tracing.assume(False)
+    except RuntimeError:
+        return True
+    return False
+
+
 def _autocast_is_seen() -> bool:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         inside = tracing.is_plain()
@@ -285,6 +294,11 @@ _FACTS = (
         "an active dispatch mode is seen",
         _modes_are_seen,
         "fake tensors and make_fx would reach an engine, with no memory to give it",
+    ),
+    _Fact(
+        "an assumption for torch.compile is checked",
+        _assumptions_are_checked,
+        "a graph could go on with a size that it has no memory for",
     ),
     _Fact("active autocast is seen", _autocast_is_seen, "autocast would hand half-precision tensors to kernels"),
     _Fact(

@@ -30,6 +30,16 @@ is_tracing = torch.compiler.is_compiling
 """Whether `torch.compile` is reading this code instead of running it."""
 
 
+def assume(fact: bool) -> None:
+    """Tell `torch.compile` what it cannot know of a number that comes out of a tensor, a size say.
+
+    Raises:
+        RuntimeError: it is not so.
+    """
+    # The underscore is no mark of privacy: torch's guides to data-dependent sizes name this function, and no other.
+    torch._check(fact)
+
+
 def is_plain() -> bool:
     """Whether no transform, mode, forward-mode level, autocast or older tracer is active: most calls."""
     return not (

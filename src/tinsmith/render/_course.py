@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
-from ..bridge import Op
+from ..bridge import Op, assume, is_tracing
 from ._crossing import box_of, ray_aabb_intersect, refuse_range
 from ._occupancy import OccupancyGrid
 from ._ops import get_op, register_maker
@@ -171,6 +171,10 @@ def _read(grid: OccupancyGrid | Tensor | Sequence[float], like: Tensor) -> tuple
 
 def _size(total: Tensor) -> int:
     size = int(total)
+    if is_tracing():  # a graph has no branch by a number of a tensor, and raises RuntimeError
+        assume(size >= 0)
+        assume(size <= _MOST)
+        return size
     if size > _MOST:
         rows = [("expected", f"{_MOST} samples at most"), ("came", str(size))]
         raise ShapeError(refusal("march finds too many samples", rows, "Take fewer rays at a time, or a longer step."))

@@ -14,6 +14,7 @@ sees it, without what is built later in the same trace.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -53,7 +54,15 @@ def get_op(name: str, engine: str | None, like: Tensor, *static: Any) -> Any:
         DtypeError: `like` is neither float32 nor float64.
         EngineError, DeviceError: the engine is not to be had there.
     """
-    return getattr(_SHELF, _place(name, engine, like.device, like.dtype, *static))
+    return getattr(_SHELF, _place(name, engine, like.device, like.dtype, *map(known_when_traced, static)))
+
+
+def known_when_traced(value: Any) -> Any:
+    """The value; `torch.compile` compiles anew for each integer, so that kernels can be built for it.
+
+    Sizes that have changed once are symbols to it, out of which no kernel is made.
+    """
+    return operator.index(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 @constant_when_traced

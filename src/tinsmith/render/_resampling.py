@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .. import kernels
 from .._errors import ArgumentError, ShapeError, refusal
-from ..bridge import Op
+from ..bridge import Op, assume
 from ._course import Jitter, draw_offsets
 from ._ops import get_op, register_maker
 from ._packed import check_floats, check_rays, dense_rays
@@ -236,7 +236,12 @@ def _place_runs(counts: Tensor) -> Tensor:
 
 
 def _end(rays: Tensor) -> int:
-    return int(rays[-1].sum()) if len(rays) else 0
+    """How many rows of a packed tensor the rays take."""
+    if not len(rays):
+        return 0
+    size = int(rays[-1].sum())
+    assume(size >= 0)
+    return size
 
 
 def _rays_of_both(

@@ -11,7 +11,7 @@ from torch import Tensor
 from .. import kernels
 from .._errors import ShapeError, refusal
 from ..bridge import constant_when_traced
-from ._ops import get_op, register_maker
+from ._ops import get_op, known_when_traced, register_maker
 from ._packed import check_floats, check_rays, check_shapes
 from ._rule import Asked, Rule, run, steady
 
@@ -142,7 +142,7 @@ _lanes_of = constant_when_traced(kernels.lanes_of)
 
 
 def _get_rule(name: str, values: Tensor, engine: str | None) -> Rule:
-    return get_op(name, engine, values, _lanes_of(values.shape[1]))
+    return get_op(name, engine, values, _lanes_of(known_when_traced(values.shape[1])))
 
 
 def _sum_rule(exclusive: bool, lang: Any, fp: str, lanes: int) -> Rule:
