@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import tinsmith as ts
+from support.written import written
 from tinsmith import GradientError
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the engine's own, which is wrong in silence:UserWarning")
@@ -41,7 +42,8 @@ def test_the_true_cause_comes_before_the_engines_rule(lang, engine):
     head, _, tail = words.partition(f"Of {engine}'s own:\n")
     assert f"op `packed` has no gradient: none can be generated from its source, and {engine}'s own is refused" in head
     assert "the value that atomic_add returned in a parallel loop" in head
-    assert f"test_reasons.py:{line_of('slot')}" in head and "Write that line in other words" in head
+    assert f"test_reasons.py:{line_of('slot')}" in head
+    assert "Put the loop inside `for _ in range(1):`, where its iterations run in order" in head
     assert "the gradient of op `packed` needs what an atomic on `count` returned" in tail
 
 
@@ -206,3 +208,29 @@ def test_an_engine_s_warning_names_the_user_s_line_once(lang):
     warned = [one for one in caught if "halved" in str(one.message)]
     assert [(one.filename, one.lineno) for one in warned] == [(__file__, line_of("plain Python"))]
     assert "\x1b" not in str(warned[0].message)
+
+
+ORDERED = {  # what the order of a parallel loop's iterations decides, and what another iteration of it reads
+    "a sum that is read": "y[i] += x[i]\n            y[(i + 1) % 4] += 0.5 * y[i] * x[i]",
+    "a float that an atomic returned": "y[i] = x[i] * lang.atomic_add(total[0], x[i])",
+    "a product": "lang.atomic_mul(y[i // 2], x[i])\n            y[i // 2] += 0.0",
+}
+
+
+@pytest.mark.parametrize("case", ORDERED)
+def test_a_loop_whose_order_decides_has_a_gradient_in_order(lang64, case):
+    """The refusal says so, and it is true."""
+    lines = "        for i in x:\n            " + ORDERED[case]
+    parallel, inner = lines.replace("\n    ", "\n").replace("        for", "    for"), lines
+    text = """
+def kernel(x: lang.types.ndarray(ndim=1), total: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+    for i in x:
+        y[i] = 1.0
+"""
+    spec = "x[n] -> y[n]"
+    x = torch.rand(4, dtype=torch.float64) + 0.5
+    refusing = ts.op(spec, scratch="total[1]", adjoint="source")(written(lang64, text + parallel))
+    with pytest.raises(ts.GradientError, match=r"Put the loop inside `for _ in range\(1\):`"):
+        refusing(x.clone().requires_grad_()).sum().backward()
+    op = ts.op(spec, scratch="total[1]", adjoint="source")(written(lang64, text + "    for _ in range(1):\n" + inner))
+    assert torch.autograd.gradcheck(op, x.requires_grad_())

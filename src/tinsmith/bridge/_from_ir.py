@@ -30,7 +30,7 @@ def lower_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what: s
         return stage.lower_variant(variant, values)
     except NotCovered as reason:
         words = f"{what}: tinsmith cannot follow {reason.construct}"
-        hint = f"Write that line in other words, or {remedy}."
+        hint = f"{reason.remedy}, or {remedy}."
         raise KernelError(refusal(words, [("at", reason.place)], hint)) from None
 
 

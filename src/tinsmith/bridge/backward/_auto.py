@@ -71,7 +71,7 @@ class AutoAt(ReverseAt):
             engine = self.engine.signature.stages[0].engine.name
             words = f"op `{op}` has no gradient: none can be generated from its source, and {engine}'s own is refused"
             rows = [("not generated for", reason.construct), ("at", reason.place)]
-            remedy = f"Write that line in other words, or give `backward=`. Of {engine}'s own:"
+            remedy = f"{reason.remedy}, or give `backward=`. Of {engine}'s own:"
             raise GradientError(f"{refusal(words, rows, remedy)}\n{indent(str(engines), '  ')}") from engines
 
     def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
@@ -107,5 +107,5 @@ def _engines_own(op: str, reason: NotCovered) -> str:
     return refusal(
         f"the gradient of op `{op}` is the engine's own, which is wrong in silence for some kernels",
         [("not generated for", reason.construct), ("at", reason.place)],
-        "Write that line in other words; or say adjoint='engine', if the engine's is what you want.",
+        f"{reason.remedy}; or say adjoint='engine', if the engine's is what you want.",
     )

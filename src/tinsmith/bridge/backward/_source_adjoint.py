@@ -261,9 +261,7 @@ class SourceAt(ReverseAt):
             raise refuse_race(f"op `{self.case.signature.op}`", reason, reason.race, module)
         words = f"op `{self.case.signature.op}` uses what its adjoint cannot be generated for"
         rows = [("construct", reason.construct), ("at", reason.place)]
-        raise GradientError(
-            refusal(words, rows, "Write that line in other words, or give `backward=`, or try `adjoint='engine'`.")
-        )
+        raise GradientError(refusal(words, rows, f"{reason.remedy}, or give `backward=`, or try `adjoint='engine'`."))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         signature = self.case.signature

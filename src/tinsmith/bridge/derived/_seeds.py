@@ -75,7 +75,7 @@ class SeededCore(DerivedCore):
             return super()._layout(call, kind)
         except NotCovered as reason:
             words = f"op `{self.signature.op}` draws random numbers, and uses what tinsmith cannot follow"
-            remedy = "Write that line in other words, or pass adjoint='engine': the engine draws, without a gradient."
+            remedy = f"{reason.remedy}, or pass adjoint='engine': the engine draws, without a gradient."
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise KernelError(refusal(words, rows, remedy)) from None
 

@@ -185,7 +185,7 @@ class TangentCore(DerivedCore):
         except NotCovered as reason:
             words = f"op `{self.signature.op}` uses what no forward-mode or second derivative can be generated for"
             rows = [("construct", reason.construct), ("at", reason.place)]
-            raise GradientError(refusal(words, rows, "Write that line in other words.")) from None
+            raise GradientError(refusal(words, rows, f"{reason.remedy}.")) from None
 
 
 def tangent_of(core: Core, active: frozenset[str]) -> TangentCore:

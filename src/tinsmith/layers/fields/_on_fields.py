@@ -197,7 +197,7 @@ def refuse_generated(layer: str, reason: NotCovered, launches: Sequence[Launch])
     if reason.race is not None:
         return refuse_race(layer, reason, reason.race, launches[0].launcher.stage.module_name)
     words = f"{layer} uses what its gradient cannot be generated for"
-    return GradientError(refusal(words, _rows(reason), "Write that line in other words."))
+    return GradientError(refusal(words, _rows(reason), f"{reason.remedy}."))
 
 
 def _no_source(layer: str, reason: Reason) -> GradientError:

@@ -9,11 +9,12 @@ from ._cells import with_cells
 from ._comments import add_comments
 from ._lower import LoweredKernel, lower
 from ._print import print_kernel
-from ._refusals import NotCovered, Race
+from ._refusals import RUN_IN_ORDER, NotCovered, Race
 
 __all__ = [
     "BLOCK_SIZE",
     "LoweredKernel",
+    "RUN_IN_ORDER",
     "NotCovered",
     "Race",
     "add_comments",

@@ -20,6 +20,10 @@ class Race(NamedTuple):
     read_line: int
 
 
+RUN_IN_ORDER = "Put the loop inside `for _ in range(1):`, where its iterations run in order"
+"""The remedy where the order of a parallel loop's iterations decides."""
+
+
 class NotCovered(Exception):
     """A kernel uses what the front end does not know.
 
@@ -28,14 +32,23 @@ class NotCovered(Exception):
         line, place: where; `place` is "file:line".
         race: two accesses that certainly race, where that is the reason: then no gradient is right, the engine's
             neither.
+        remedy: what to do, a sentence without its full stop.
     """
 
-    def __init__(self, construct: str, line: int, place: str, race: Race | None = None) -> None:
+    def __init__(
+        self,
+        construct: str,
+        line: int,
+        place: str,
+        race: Race | None = None,
+        remedy: str = "Write that line in other words",
+    ) -> None:
         super().__init__(f"{construct}, at {place}")
         self.construct = construct
         self.line = line
         self.place = place
         self.race = race
+        self.remedy = remedy
 
 
 class Misfit(Exception):

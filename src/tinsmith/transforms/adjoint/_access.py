@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...source.ir import NotCovered, nodes, types
+from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, types
 from .._names import Names
 from ..analysis import find_owned_by, whole_definitions
 from ._ssa import Loop, Step, frame_steps, loads_in, step_definitions, stores_in, with_bodies
@@ -130,7 +130,7 @@ class _Sequential:
         return [*before, replace(one, result=None)]
 
     def make_refusal(self, construct: str, one: nodes.Atomic) -> NotCovered:
-        return NotCovered(construct, one.line, f"{self.path}:{one.line}")
+        return NotCovered(construct, one.line, f"{self.path}:{one.line}", remedy=RUN_IN_ORDER)
 
 
 def unread(body: Sequence[Step]) -> set[int]:

@@ -9,7 +9,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import count
 
-from ...source.ir import NotCovered, nodes, walk
+from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, walk
 from .._bits import Part, check_bits
 from ..analysis import Activity, concurrent_loop
 from ..polish import declare_locals, eliminate_dead_code
@@ -110,7 +110,7 @@ def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
         for loop in filter(None, map(concurrent_loop, kernel.body)):
             for one in handing_out(loop):
                 words = f"the value that atomic_{one.operator} returned in a parallel loop"
-                raise NotCovered(words, one.line, f"{kernel.path}:{one.line}")
+                raise NotCovered(words, one.line, f"{kernel.path}:{one.line}", remedy=RUN_IN_ORDER)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...source.ir import NotCovered, nodes, types
+from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, types
 from .._algebra import cast, compare, constant, either, is_constant, negate, plus
 from .._decompositions import adjoint_of
 from .._names import Names
@@ -343,6 +343,6 @@ class FrameReversal(ABC):
             return []
         if atomic.operator not in ("add", "sub"):
             words = f"atomic_{atomic.operator} on what other parallel iterations change too"
-            raise NotCovered(words, atomic.line, f"{self.task.path}:{atomic.line}")
+            raise NotCovered(words, atomic.line, f"{self.task.path}:{atomic.line}", remedy=RUN_IN_ORDER)
         adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
         return self.propagate_stored(atomic, negate(adjoint) if atomic.operator == "sub" else adjoint)

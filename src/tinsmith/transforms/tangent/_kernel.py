@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
 
-from ...source.ir import NotCovered, nodes, types, walk
+from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
 from .._names import Names, names_of
 from ..analysis import concurrent_loop, find_owned, find_varied
@@ -156,4 +156,6 @@ class _Pass:
         return replace(self.statements, owned=None if loop is None else find_owned(loop)).statement(task)
 
     def _make_refusal(self, construct: str, one: nodes.Stmt) -> NotCovered:
-        return NotCovered(f"the tangent of {construct}", one.line, f"{self.kernel.path}:{one.line}")
+        return NotCovered(
+            f"the tangent of {construct}", one.line, f"{self.kernel.path}:{one.line}", remedy=RUN_IN_ORDER
+        )
