@@ -71,5 +71,5 @@ def unknown_option(label: str, name: str, known: Sequence[str]) -> str:
 
 def _too_many(label: str, most: int, arguments: Sequence[Any], usage: str) -> str:
     kinds = ", ".join(type(one).__name__ for one in arguments)
-    rows = [("expected", f"{most} without a keyword"), ("came", f"{len(arguments)}: {kinds}")]
+    rows = [("expected", f"{most} without a keyword"), ("got", f"{len(arguments)}: {kinds}")]
     return refusal(f"{label} got too many arguments", rows, f"Write {usage}; options are given by keyword.")

@@ -125,7 +125,7 @@ def test_refused_where_asked(lang, half):
     x, w = (one.detach() for one in inputs(half))
     weighed(lang, half="refuse")(x, w)
     name = str(half).removeprefix("torch.")
-    with pytest.raises(ts.DtypeError, match=rf"(?s)`x` of op `row`.*float32.*came +{name}.*\.to\(torch.float32\)"):
+    with pytest.raises(ts.DtypeError, match=rf"(?s)`x` of op `row`.*float32.*got +{name}.*\.to\(torch.float32\)"):
         weighed(lang, annotated=True, half="refuse")(x, w)
     with pytest.raises(ts.DtypeError, match=r"(?s)`x` of op `row`.*spec"):
         weighed(lang, spec="x[n, m]: f32, w[m] -> y[n], s[n, m]")(x, w)

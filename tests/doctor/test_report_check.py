@@ -110,11 +110,11 @@ def test_a_part_that_fails_is_a_finding_and_the_others_have_their_say(truncates,
 
 def test_a_refusal_is_told_in_full(right, monkeypatch):
     def refuse(*_, **__):
-        raise ts.KernelError("`right` is odd\n  came   this\nWrite it so.")
+        raise ts.KernelError("`right` is odd\n  got    this\nWrite it so.")
 
     monkeypatch.setattr(_check, "sanitize", refuse)
     (lost,) = [one for one in check(right, X).findings if one.rule == "TS002"]
-    assert lost.message.endswith("could not be run: KernelError: `right` is odd; came this; Write it so.")
+    assert lost.message.endswith("could not be run: KernelError: `right` is odd; got this; Write it so.")
 
 
 def test_compiled_kernels_are_not_run_outside_their_arrays(lang64, monkeypatch):

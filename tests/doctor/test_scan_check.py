@@ -184,9 +184,9 @@ def test_the_figure_is_written(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"horizons": [0]}, r"numbers of steps, from 1 to the length(?s:.*)length  4(?s:.*)came    0"),
-        ({"horizons": [5]}, r"came    5"),
-        ({"horizons": []}, r"came    none"),
+        ({"horizons": [0]}, r"numbers of steps, from 1 to the length(?s:.*)length  4(?s:.*)got     0"),
+        ({"horizons": [5]}, r"got     5"),
+        ({"horizons": []}, r"got     none"),
         ({"keep": "all"}, r"takes no `keep`"),
     ],
 )

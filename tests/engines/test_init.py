@@ -140,7 +140,7 @@ def test_an_option_that_the_engine_lacks_is_named_with_the_nearest(lang, option)
 def test_a_default_dtype_is_the_engine_s(lang, value):
     name = lang.__name__
     shown = f"{'ti' if name == 'taichi' else 'qd'}.{'f32' if value is float else 'f64'}"
-    words = f"ts.init wants a dtype of {name} for `default_fp`\n  came  {value!r}\nImport {name} and pass `{shown}`."
+    words = f"ts.init wants a dtype of {name} for `default_fp`\n  got  {value!r}\nImport {name} and pass `{shown}`."
     with pytest.raises(ts.ArgumentError, match=re.escape(words)):
         ts.init("cpu", engine=name, default_fp=value)
 

@@ -378,11 +378,11 @@ def test_checkpoints_that_do_not_fit(engine, tmp_path):
     path = tmp_path / "run.safetensors"
     Trainer(mlp(), ADAM).save(path)
     with pytest.raises(
-        CheckpointError, match=r"of another model.\n  tensor    params\n  expected  .*\n  came      none"
+        CheckpointError, match=r"of another model.\n  tensor    params\n  expected  .*\n  got       none"
     ):
         Trainer(array(engine), ADAM).load(path)
     wide = nn.Sequential(nn.Linear(2, 9), nn.Tanh(), nn.Dropout(), nn.Linear(9, 3))
-    with pytest.raises(CheckpointError, match=r"0.weight\n  expected  \(9, 2\)\n  came      \(8, 2\)"):
+    with pytest.raises(CheckpointError, match=r"0.weight\n  expected  \(9, 2\)\n  got       \(8, 2\)"):
         Trainer(wide, ADAM).load(path)
     trainer = Trainer(mlp(7), EMA)
     before = weights(trainer.model)
@@ -438,7 +438,7 @@ def test_what_cannot_be_saved(tmp_path):
     trainer = Trainer(mlp(), ADAM)
     with pytest.raises(InputError, match="the checkpoint cannot be written"):
         trainer.save(tmp_path / "none" / "run.safetensors")
-    with pytest.raises(ArgumentError, match=r"at     extra.deep.0\n  came   set"):
+    with pytest.raises(ArgumentError, match=r"at     extra.deep.0\n  got    set"):
         trainer.save(tmp_path / "run.safetensors", {"deep": [{1, 2}]})
     assert not list(tmp_path.iterdir())
 

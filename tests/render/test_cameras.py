@@ -114,38 +114,38 @@ REFUSED = [
     (
         ts.ArgumentError,
         {"convention": "openGL"},
-        "pinhole_rays does not know that convention\n  known  'opencv', 'opengl'\n  came   'openGL'\n"
+        "pinhole_rays does not know that convention\n  known  'opencv', 'opengl'\n  got    'openGL'\n"
         "Did you mean 'opengl'?",
     ),
     (
         ts.ArgumentError,
         {"cameras": None},
-        "`cameras` is missing in pinhole_rays\n  expected  (n), the camera of each ray\n  came      None\n"
+        "`cameras` is missing in pinhole_rays\n  expected  (n), the camera of each ray\n  got       None\n"
         "  poses     2 cameras\nPass cameras=, an index into poses a ray.",
     ),
     (
         ts.ArgumentError,
         {"cameras": torch.tensor([0, 2, -1])},
-        "`cameras` has an index out of range in pinhole_rays\n  expected  0 to 1\n  came      -1 to 2\n"
+        "`cameras` has an index out of range in pinhole_rays\n  expected  0 to 1\n  got       -1 to 2\n"
         "Pass indices into poses.",
     ),
     (
         ts.DtypeError,
         {"cameras": torch.tensor([0.0, 1.0, 1.0])},
         "`cameras` does not hold integers in pinhole_rays\n  expected  torch.int32 or torch.int64\n"
-        "  came      torch.float32\nPass indices into poses.",
+        "  got       torch.float32\nPass indices into poses.",
     ),
     (
         ts.ShapeError,
         {"poses": torch.eye(3)},
         "`poses` has the wrong shape for a pinhole camera\n"
-        "  expected  (k, 4, 4), (k, 3, 4), (4, 4) or (3, 4)\n  came      (3, 3)\nGive camera-to-world matrices.",
+        "  expected  (k, 4, 4), (k, 3, 4), (4, 4) or (3, 4)\n  got       (3, 3)\nGive camera-to-world matrices.",
     ),
     (
         ts.ShapeError,
         {"intrinsics": torch.ones(4)},
         "`intrinsics` has the wrong shape for a pinhole camera\n"
-        "  expected  (k, 3, 3) or (3, 3)\n  came      (4,)\nGive [[fx, 0, cx], [0, fy, cy], [0, 0, 1]].",
+        "  expected  (k, 3, 3) or (3, 3)\n  got       (4,)\nGive [[fx, 0, cx], [0, fy, cy], [0, 0, 1]].",
     ),
 ]
 

@@ -305,7 +305,7 @@ def test_numbers_out_of_range_are_refused(name):
     with pytest.raises(ts.ArgumentError) as caught:
         march(torch.zeros(1, 3), torch.ones(1, 3), CUBE, **{"step": 0.1, **options})
     assert str(caught.value) == (
-        f"`{name.split()[0]}` is out of range in march\n  expected  {expected}\n  came      {passed}\n"
+        f"`{name.split()[0]}` is out of range in march\n  expected  {expected}\n  got       {passed}\n"
         f"Pass another {name.split()[0]}."
     )
 

@@ -204,18 +204,18 @@ REFUSED = {
         lambda: OccupancyGrid(BOX, 4).update(lambda x: x, step=0),
         ts.ShapeError,
         "`density_fn` of OccupancyGrid.update gives another shape\n"
-        "  expected  (64) or (64, 1)\n  came      (64, 3)\nOne a position.",
+        "  expected  (64) or (64, 1)\n  got       (64, 3)\nOne a position.",
     ),
     "nan": (
         lambda: OccupancyGrid(BOX, 4).update(lambda x: x[:, 0] * float("nan"), step=0),
         ts.ArgumentError,
-        "`density_fn` of OccupancyGrid.update gives NaN\n  expected  densities\n  came      64 NaN of 64",
+        "`density_fn` of OccupancyGrid.update gives NaN\n  expected  densities\n  got       64 NaN of 64",
     ),
     "occupied": (
         lambda: setattr(OccupancyGrid(BOX, 4), "occupied", torch.ones(1, 4, 4, 3).bool()),
         ts.ShapeError,
         "`occupied` does not fit the OccupancyGrid\n  expected  (1, 4, 4, 4), torch.bool\n"
-        "  came      (1, 4, 4, 3), torch.bool",
+        "  got       (1, 4, 4, 3), torch.bool",
     ),
 }
 

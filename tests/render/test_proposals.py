@@ -176,7 +176,7 @@ REFUSALS = {
     "weights": (
         lambda: render.sample_proposals([], [], 4, **EVEN).loss(torch.rand(1, 5)),
         ts.ShapeError,
-        r"came +\(1, 5\)",
+        r"got +\(1, 5\)",
     ),
 }
 

@@ -85,7 +85,7 @@ def check_scalar(signature: Signature, name: str, value: Any) -> Any:
             f"scalar argument `{name}` of op `{signature.op}` must be {'a number' if wanted is float else 'an integer'}"
         )
         raise ArgumentError(
-            refusal(words, [("came", f"{type(value).__name__} {value!r}")], f"Pass {wanted.__name__}({name}).")
+            refusal(words, [("got", f"{type(value).__name__} {value!r}")], f"Pass {wanted.__name__}({name}).")
         )
     if wanted is int:
         _check_range(signature, name, value)
@@ -107,7 +107,7 @@ def _check_range(signature: Signature, name: str, value: Any) -> None:
     if not limits.min <= value <= limits.max:
         words = f"scalar argument `{name}` of op `{signature.op}` does not fit its annotation"
         kind = signature.parameters(name)[0].annotation
-        rows = [("annotation", f"{kind}: {limits.min} to {limits.max}"), ("came", str(value))]
+        rows = [("annotation", f"{kind}: {limits.min} to {limits.max}"), ("got", str(value))]
         raise ArgumentError(refusal(words, rows, f"Annotate `{name}` with a wider integer."))
 
 
@@ -118,7 +118,7 @@ def _check_size(signature: Signature, name: str, value: Any) -> Any:
     if hasattr(value, "__index__") and not isinstance(value, bool):
         return value.__index__()
     words = f"dim `{name}` of op `{signature.op}` must be an integer"
-    raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r}")], f"Pass {name}=int(...)."))
+    raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r}")], f"Pass {name}=int(...)."))
 
 
 def _check_template(signature: Signature, name: str, value: Any) -> Any:
@@ -139,7 +139,7 @@ def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
     count = parameter.entries
     if len(flat) != count or not all(isinstance(entry, (int, float)) for entry in flat):
         words = f"argument `{name}` of op `{signature.op}` must hold {count} numbers"
-        raise ArgumentError(refusal(words, [("came", repr(value))], f"Pass a list of {count} numbers."))
+        raise ArgumentError(refusal(words, [("got", repr(value))], f"Pass a list of {count} numbers."))
     return tuple(flat)
 
 
@@ -209,7 +209,7 @@ def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor) -> None:
         is_float = dtype.is_floating_point and not signature.items[name].promise
         remedy = f"Pass `{name}.float()`." if is_float else f"Pass `{name}.to(torch.int32)`."
     words = f"tensor `{name}` of op `{signature.op}` has a dtype that does not fit"
-    raise DtypeError(refusal(words, [("expected", wanted, why), ("came", _short(dtype))], remedy))
+    raise DtypeError(refusal(words, [("expected", wanted, why), ("got", _short(dtype))], remedy))
 
 
 def _other_annotation(signature: Signature, name: str, dtype: torch.dtype) -> str:
@@ -244,13 +244,13 @@ def _no_tensor(signature: Signature, name: str, value: Any) -> str:
     remedy = f"Pass a tensor: `torch.as_tensor({name})`."
     return refusal(
         f"argument `{name}` of op `{signature.op}` must be a tensor",
-        [("came", f"{type(value).__name__} {value!r:.60}")],
+        [("got", f"{type(value).__name__} {value!r:.60}")],
         remedy,
     )
 
 
 def _count(signature: Signature, count: int) -> str:
-    rows = [("expected", f"{len(signature.order)}: {', '.join(signature.order) or 'none'}"), ("came", str(count))]
+    rows = [("expected", f"{len(signature.order)}: {', '.join(signature.order) or 'none'}"), ("got", str(count))]
     return refusal(f"op `{signature.op}` got too many arguments", rows, _usage(signature))
 
 

@@ -24,7 +24,7 @@ def register_example(op: str, examples: dict[str, Callable[[], Any]], make: Any)
     name = getattr(make, "__name__", "")
     if not callable(make) or not name:
         words = f"an example of op `{op}` is a function that gives inputs"
-        raise ArgumentError(refusal(words, [("came", type(make).__name__)], "Decorate a function: it is called later."))
+        raise ArgumentError(refusal(words, [("got", type(make).__name__)], "Decorate a function: it is called later."))
     if name in examples:
         _refuse_another(op, examples[name], make)
     examples[name] = make
@@ -47,7 +47,7 @@ def _refuse_another(op: str, kept: Any, make: Any) -> None:
     (file, line), (new_file, new_line) = _place(kept), _place(make)
     if file == new_file and line != new_line:
         words = f"op `{op}` has an example `{make.__name__}` already"
-        rows = [("the first", f"{file}:{line}"), ("came", f"{new_file}:{new_line}")]
+        rows = [("the first", f"{file}:{line}"), ("got", f"{new_file}:{new_line}")]
         raise ArgumentError(refusal(words, rows, "Give the function another name."))
 
 

@@ -137,13 +137,13 @@ class Launcher:
         tensor = torch.from_numpy(value) if isinstance(value, np.ndarray) else value
         if not isinstance(tensor, torch.Tensor):
             words = f"array argument `{name}` of `{self.signature.op}` must be a tensor or a NumPy array"
-            raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r:.60}")]))
+            raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r:.60}")]))
         parameter = self.stage.parameters[name]
         if parameter.element:
             check_element(self.signature.op, parameter, "", tensor.shape)
         if parameter.dtypes is not None and tensor.dtype not in parameter.dtypes:
             words = f"array argument `{name}` of `{self.signature.op}` has a dtype that does not fit"
-            rows = [("annotation", parameter.annotation), ("came", str(tensor.dtype))]
+            rows = [("annotation", parameter.annotation), ("got", str(tensor.dtype))]
             raise ArgumentError(refusal(words, rows, f"Pass `{name}.to({parameter.dtypes[0]})`."))
         if not tensor.is_contiguous() or tensor.requires_grad:
             words = f"array argument `{name}` of `{self.signature.op}` cannot be given to a kernel as it is"

@@ -111,7 +111,7 @@ def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:
     if not is_kernel(backward):
         words = f"`backward` of op `{signature.op}` is not a kernel of Taichi or Quadrants"
         actual = f"{type(backward).__name__} {getattr(backward, '__name__', '')}".strip()
-        raise ArgumentError(refusal(words, [("came", actual)], "Decorate it with @ti.kernel (or @qd.kernel)."))
+        raise ArgumentError(refusal(words, [("got", actual)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = [item.name for item in signature.spec.items]
     names = [*known, *(f"grad_{name}" for name in known)]
     stage = stage_of(backward, names, options, splits_gradients=options.replaces_gradient)

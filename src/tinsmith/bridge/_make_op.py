@@ -148,7 +148,7 @@ def chain(
     """
     given: tuple[Any, Any] = spec, kernels
     if not isinstance(given[0], str) or not isinstance(given[1], list | tuple):
-        rows = [("came", ", ".join(type(one).__name__ for one in given))]
+        rows = [("got", ", ".join(type(one).__name__ for one in given))]
         remedy = 'Write ts.chain("x[n] -> y[n]", [first, second], scratch="t[n]").'
         raise ArgumentError(refusal("ts.chain takes a spec, and then a list of kernels", rows, remedy))
     if not kernels:

@@ -206,7 +206,7 @@ def examine_call(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any]
     """
     if not isinstance(subject, Op | Examinable):
         remedy = "Make an op of a kernel with `ts.op(spec)(kernel)`."
-        raise ArgumentError(refusal(f"{who} takes an op or a layer", [("came", type(subject).__name__)], remedy))
+        raise ArgumentError(refusal(f"{who} takes an op or a layer", [("got", type(subject).__name__)], remedy))
     if is_transformed():
         title = f"op `{subject.name}`" if isinstance(subject, Op) else type(subject).__name__
         words = f"{who} of {title} was asked inside a transform of torch.func, or forward mode"

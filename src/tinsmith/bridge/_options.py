@@ -66,7 +66,7 @@ class OpOptions:
     def __post_init__(self) -> None:
         """Refuse words that are not known, and an `init` that is no table."""
         if self.init is not None and not isinstance(self.init, Mapping):
-            rows = [("expected", "a dict, a name and a word each"), ("came", repr(self.init))]
+            rows = [("expected", "a dict, a name and a word each"), ("got", repr(self.init))]
             word = self.init if isinstance(self.init, str) else "empty"
             raise ArgumentError(refusal("`init` is no dict", rows, f'Write init={{"y": "{word}"}} for an output `y`.'))
         _check_word("adjoint", self.adjoint, Adjoint, "Leave it out: 'auto' takes the best there is.")

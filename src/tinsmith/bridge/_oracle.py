@@ -90,7 +90,7 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
     if not isinstance(op, Op):
         words = "ts.oracle takes an op"
         remedy = "Make one of a kernel with `ts.op(spec)(kernel)`."
-        raise ArgumentError(refusal(words, [("came", type(op).__name__)], remedy))
+        raise ArgumentError(refusal(words, [("got", type(op).__name__)], remedy))
     if is_transformed():
         words = f"ts.oracle of op `{op.name}` was asked inside a transform of torch.func, or forward mode"
         raise ArgumentError(refusal(words, remedy="Ask it outside: it differentiates by itself, given `cotangents`."))
@@ -256,7 +256,7 @@ def by_output(title: str, names: Sequence[str], cotangents: Cotangents) -> _Tens
 
 
 def _misfit(names: Sequence[str], problem: str, what: str) -> ArgumentError:
-    rows = [("outputs", ", ".join(names)), ("came", what)]
+    rows = [("outputs", ", ".join(names)), ("got", what)]
     remedy = f"Pass a mapping, a tensor by name: `cotangents={{'{names[0]}': ...}}`."
     return ArgumentError(refusal(f"`cotangents` of ts.oracle name or hold {problem}", rows, remedy))
 

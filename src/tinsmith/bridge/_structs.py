@@ -56,7 +56,7 @@ class Structs:
     def take_apart(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """A call's arguments by name, with the members of structs in their places. Raises ArgumentError."""
         if len(arguments) > len(self.order):
-            rows = [("expected", f"{len(self.order)}: {', '.join(self.order)}"), ("came", str(len(arguments)))]
+            rows = [("expected", f"{len(self.order)}: {', '.join(self.order)}"), ("got", str(len(arguments)))]
             raise ArgumentError(refusal(f"op `{self._op}` got too many arguments", rows))
         values: dict[str, Any] = {}
         # Cut to one length, since torch 2.6's compiler reads `strict=False` as a check all the same.
@@ -90,5 +90,5 @@ class Structs:
             return getattr(value, step)
         words = f"argument `{name}` of op `{self._op}` has no `{step}`"
         members = ", ".join(".".join(path) for path in self._paths[name].values())
-        rows = [("expected", members), ("came", f"{type(value).__name__} {value!r:.60}")]
+        rows = [("expected", members), ("got", f"{type(value).__name__} {value!r:.60}")]
         raise ArgumentError(refusal(words, rows, "Pass an object with these attributes, or a dict with these keys."))

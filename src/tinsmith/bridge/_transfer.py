@@ -52,7 +52,7 @@ class Copy:
         contents = getattr(self.manager, f"{prefix}to_tensor")(self.field)
         if contents.shape != tensor.shape:
             words = f"{type(self.manager).__name__}.{prefix}to_tensor gave a tensor of the wrong shape"
-            rows = [("expected", str(tuple(tensor.shape))), ("came", str(tuple(contents.shape)))]
+            rows = [("expected", str(tuple(tensor.shape))), ("got", str(tuple(contents.shape)))]
             raise ShapeError(refusal(words, rows, "Give the shape that construct_field was asked for."))
         tensor.copy_(contents)
 

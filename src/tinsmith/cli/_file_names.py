@@ -53,7 +53,7 @@ def refuse_unknown(part: str, file: str, name: str, known: Iterable[str], remedy
 
 def refuse_other(file: str, name: str, type_name: str) -> NoReturn:
     """Raises InputError: `name` is of type `type_name`, and neither a kernel nor an op."""
-    raise InputError(refusal(f"`{name}` is not a kernel or an op", [("file", file), ("came", type_name)], _DECORATE))
+    raise InputError(refusal(f"`{name}` is not a kernel or an op", [("file", file), ("got", type_name)], _DECORATE))
 
 
 def _refuse(part: str, file: str, name: str, known: Iterable[str], owner: str = "") -> NoReturn:

@@ -29,7 +29,7 @@ def file_and_name(place: str) -> tuple[str, str]:
     file, _, name = place.rpartition(":")
     if not file or not name:
         words = "FILE:KERNEL names a Python file and a kernel or op in it"
-        raise InputError(refusal(words, [("came", place)], "Write it as in `kernels.py:splat`."))
+        raise InputError(refusal(words, [("got", place)], "Write it as in `kernels.py:splat`."))
     if not Path(file).is_file():
         raise InputError(refusal("the Python file does not exist", [("file", file)], "Check the path."))
     return file, name

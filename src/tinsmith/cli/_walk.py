@@ -22,7 +22,7 @@ def python_files(places: Iterable[Path]) -> list[Path]:
     for place in places:
         if not place.exists():
             words = "there is no such file or folder"
-            raise InputError(refusal(words, [("came", str(place))], "Check the path."))
+            raise InputError(refusal(words, [("got", str(place))], "Check the path."))
     files = [file for place in places for file in (_below(place) if place.is_dir() else [place])]
     if not files:
         rows = [("in", ", ".join(map(str, places)))]

@@ -42,5 +42,5 @@ def lint(subject: Any) -> list[Finding]:
         words = "ts.lint takes a kernel, an op or a layer"
         decorators = "`@ti.kernel` (or `@qd.kernel`)"
         remedy = f"Decorate the function with {decorators}; `tinsmith check FILE` lints files that nobody runs."
-        raise ArgumentError(refusal(words, [("came", type(subject).__name__)], remedy))
+        raise ArgumentError(refusal(words, [("got", type(subject).__name__)], remedy))
     return lint_kernels([subject])

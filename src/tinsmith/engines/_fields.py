@@ -20,15 +20,15 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
     """What a field is, read off the engine's own object."""
     kind = f"{type(field).__name__} of {type(field).__module__.partition('.')[0]}"
     if not engine.is_field(field):
-        raise KernelError(refusal(f"`{name}` is not a field of {engine.name}", [("came", kind)]))
+        raise KernelError(refusal(f"`{name}` is not a field of {engine.name}", [("got", kind)]))
     if not hasattr(field, "vars"):
         remedy = "Register its members one by one: `field.get_member_field('x')`, or `field.x`."
-        raise KernelError(refusal(f"field `{name}` holds structs, which no tensor can fill", [("came", kind)], remedy))
+        raise KernelError(refusal(f"field `{name}` holds structs, which no tensor can fill", [("got", kind)], remedy))
     snode = field.vars[0].ptr.snode()
     if snode is None:
         lang = module_name(engine.name)
         remedy = f"Give it a shape, or place it: `{lang}.root.dense({lang}.i, n).place(field)`."
-        raise KernelError(refusal(f"field `{name}` has not been placed", [("came", kind)], remedy))
+        raise KernelError(refusal(f"field `{name}` has not been placed", [("got", kind)], remedy))
     dtype = _annotations.DTYPES.get(field.dtype.to_string())
     if dtype is None:
         rows = [("dtype", str(field.dtype)), ("known", ", ".join(_annotations.DTYPES))]

@@ -85,7 +85,7 @@ def of_kernel(kernel: object) -> Engine:
     raise ArgumentError(
         refusal(
             "ts.op takes a kernel of Taichi or Quadrants",
-            [("came", f"{type(kernel).__name__} {getattr(kernel, '__name__', '')}".strip())],
+            [("got", f"{type(kernel).__name__} {getattr(kernel, '__name__', '')}".strip())],
             "Decorate the function with @ti.kernel (or @qd.kernel) below @ts.op(...).",
         )
     )

@@ -73,7 +73,7 @@ def _of_engine(engine: Engine, option: str, value: Any) -> Any:
         short = short or name.replace("float", "f").replace("int", "i")
         shown = f"{module_name(engine.name)}.{short}"
         remedy = f"Import {engine.name} and pass `{shown}`." if hasattr(engine.lang, short) else ""
-        raise ArgumentError(refusal(words, [("came", repr(value))], remedy))
+        raise ArgumentError(refusal(words, [("got", repr(value))], remedy))
     others = [one for one in list_loaded() if one != engine.name]
     if not any(belongs_to(value, other) for other in others):
         return value
@@ -82,7 +82,7 @@ def _of_engine(engine: Engine, option: str, value: Any) -> Any:
     if counterpart is None:
         words = f"ts.init cannot give {engine.name} the option `{option}`: it has nothing called `{name or value}`"
         remedy = f'Start each engine with values of its own: ts.init(engine="{engine.name}", {option}=...).'
-        raise EngineError(refusal(words, [("came", repr(value))], remedy))
+        raise EngineError(refusal(words, [("got", repr(value))], remedy))
     return counterpart
 
 
@@ -130,7 +130,7 @@ def _device(arch: str) -> str:
     if arch not in ("cpu", "cuda"):
         is_cpu = getattr(arch, "name", "") in ("x64", "arm64")  # `ti.cpu`
         remedy = "Write ts.init('cpu')." if is_cpu else "Use 'auto', 'cpu' or 'cuda'."
-        raise EngineError(refusal("ts.init does not know this arch", [("came", repr(arch))], remedy))
+        raise EngineError(refusal("ts.init does not know this arch", [("got", repr(arch))], remedy))
     if arch == "cuda" and not torch.cuda.is_available():
         raise EngineError(
             refusal("torch has no CUDA device, so an op could not run on one", remedy="Use ts.init('cpu').")

@@ -80,7 +80,7 @@ class Trainer:
         process_group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
         if log_every < 1:
-            raise ArgumentError(refusal("`log_every` is too small", [("came", str(log_every)), ("wanted", ">= 1")]))
+            raise ArgumentError(refusal("`log_every` is too small", [("got", str(log_every)), ("wanted", ">= 1")]))
         if isinstance(getattr(model, "_orig_mod", None), NetworkArray):
             remedy = "Pass the array itself: a step of it is a few launches, of which a compiler makes no fewer."
             raise ArgumentError(refusal("The Trainer does not see the networks of a compiled array.", remedy=remedy))
@@ -261,7 +261,7 @@ class Trainer:
             CheckpointError: it is of another model or optimizer.
         """
         if state.get("format") != _FORMAT:
-            rows = [("expected", repr(_FORMAT)), ("came", repr(state.get("format")))]
+            rows = [("expected", repr(_FORMAT)), ("got", repr(state.get("format")))]
             raise CheckpointError(refusal("This is not the state of a Trainer.", rows))
         _require_same_tensors(self.model.state_dict(), state["model"])
         try:
@@ -368,7 +368,7 @@ def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str,
     for name in [*ours, *(name for name in theirs if name not in ours)]:
         expected, actual = (str(tuple(side[name].shape)) if name in side else "none" for side in (ours, theirs))
         if expected != actual:
-            rows = [("tensor", name), ("expected", expected), ("came", actual)]
+            rows = [("tensor", name), ("expected", expected), ("got", actual)]
             remedy = "Make the model with the configuration that the run had."
             raise CheckpointError(refusal("The checkpoint is of another model.", rows, remedy))
 

@@ -163,13 +163,13 @@ def _resolve_cameras(cameras: Tensor | None, count: int, pixels: Tensor) -> Tens
     """The camera of each ray, int32."""
     if cameras is None:
         if count != 1:
-            rows = [("expected", "(n), the camera of each ray"), ("came", "None"), ("poses", f"{count} cameras")]
+            rows = [("expected", "(n), the camera of each ray"), ("got", "None"), ("poses", f"{count} cameras")]
             raise ArgumentError(
                 refusal("`cameras` is missing in pinhole_rays", rows, "Pass cameras=, an index into poses a ray.")
             )
         return torch.zeros(pixels.shape[0], dtype=torch.int32, device=pixels.device)
     if cameras.dtype not in (torch.int32, torch.int64):
-        rows = [("expected", "torch.int32 or torch.int64"), ("came", str(cameras.dtype))]
+        rows = [("expected", "torch.int32 or torch.int64"), ("got", str(cameras.dtype))]
         raise DtypeError(refusal("`cameras` does not hold integers in pinhole_rays", rows, "Pass indices into poses."))
     if is_plain() and not torch.compiler.is_compiling() and cameras.device.type == "cpu" and cameras.numel():
         _refuse_strangers(cameras, count)
@@ -179,19 +179,19 @@ def _resolve_cameras(cameras: Tensor | None, count: int, pixels: Tensor) -> Tens
 def _refuse_strangers(cameras: Tensor, count: int) -> None:
     least, most = (int(end) for end in cameras.aminmax())
     if least < 0 or most >= count:
-        rows = [("expected", f"0 to {count - 1}"), ("came", f"{least} to {most}")]
+        rows = [("expected", f"0 to {count - 1}"), ("got", f"{least} to {most}")]
         raise ArgumentError(
             refusal("`cameras` has an index out of range in pinhole_rays", rows, "Pass indices into poses.")
         )
 
 
 def _wrong_shape(name: str, expected: str, tensor: Tensor, remedy: str) -> ShapeError:
-    rows = [("expected", expected), ("came", str(tuple(tensor.shape)))]
+    rows = [("expected", expected), ("got", str(tuple(tensor.shape)))]
     return ShapeError(refusal(f"`{name}` has the wrong shape for a pinhole camera", rows, remedy))
 
 
 def _unknown_convention(convention: str) -> ArgumentError:
-    rows = [("known", ", ".join(map(repr, _FORWARD))), ("came", repr(convention))]
+    rows = [("known", ", ".join(map(repr, _FORWARD))), ("got", repr(convention))]
     close = nearest(str(convention), list(_FORWARD))
     remedy = f"Did you mean {close!r}?" if close else "Blender and transforms.json are 'opengl', COLMAP is 'opencv'."
     return ArgumentError(refusal("pinhole_rays does not know that convention", rows, remedy))

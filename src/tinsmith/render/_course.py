@@ -81,7 +81,7 @@ def plan_course(
     """Check the arguments of a march, and read them. They are those of `march`."""
     refuse_numbers(step=step, cone_angle=cone_angle)
     if not max_step >= step:
-        rows = [("expected", f"{step!r} (the step) or more"), ("came", repr(max_step))]
+        rows = [("expected", f"{step!r} (the step) or more"), ("got", repr(max_step))]
         raise ArgumentError(refusal("`max_step` is out of range in march", rows, "Pass another max_step."))
     origins, directions = origins.detach(), directions.detach()
     ranges = _find_ranges(origins, directions, near, far, scene_box, engine)
@@ -129,7 +129,7 @@ def refuse_numbers(**numbers: Any) -> None:
     for name, number in numbers.items():
         words, is_right = allowed[name]
         if not is_right(number):
-            rows = [("expected", words), ("came", repr(number))]
+            rows = [("expected", words), ("got", repr(number))]
             raise ArgumentError(refusal(f"`{name}` is out of range in march", rows, f"Pass another {name}."))
 
 
@@ -149,7 +149,7 @@ def _find_ranges(
     ends = []
     for name, end in (("near", near), ("far", far)):
         if isinstance(end, Tensor) and tuple(end.shape) != (count,):
-            rows = [("expected", f"a number, or ({count},): one a ray"), ("came", str(tuple(end.shape)))]
+            rows = [("expected", f"a number, or ({count},): one a ray"), ("got", str(tuple(end.shape)))]
             raise ShapeError(refusal(f"`{name}` does not fit the rays of march", rows, "Broadcast with `.expand`."))
         whole = isinstance(end, Tensor)
         ends.append(end.detach().to(origins) if whole else origins.new_full((count,), end))
@@ -176,7 +176,7 @@ def _size(total: Tensor) -> int:
         assume(size <= _MOST)
         return size
     if size > _MOST:
-        rows = [("expected", f"{_MOST} samples at most"), ("came", str(size))]
+        rows = [("expected", f"{_MOST} samples at most"), ("got", str(size))]
         raise ShapeError(refusal("march finds too many samples", rows, "Take fewer rays at a time, or a longer step."))
     return size
 

@@ -93,7 +93,7 @@ def box_of(aabb: Tensor | Sequence[float], like: Tensor, name: str = "aabb") -> 
         return aabb.to(like)
     corners = [float(number) for number in aabb]
     if len(corners) != 6 or not all(low < high for low, high in zip(corners[:3], corners[3:], strict=True)):
-        rows = [("expected", "(6): x, y, z of the lower corner, x, y, z of the upper one"), ("came", str(corners))]
+        rows = [("expected", "(6): x, y, z of the lower corner, x, y, z of the upper one"), ("got", str(corners))]
         raise ShapeError(refusal(f"`{name}` is not a box", rows, "Write (-1, -1, -1, 1, 1, 1), say."))
     if like.device.type == "cpu":
         return torch.tensor(corners, dtype=like.dtype)

@@ -123,6 +123,6 @@ def uncontract(y: Tensor) -> Tensor:
 
 def _squared_length(function: str, x: Tensor) -> Tensor:
     if x.ndim == 0:
-        rows = [("expected", "(..., d)"), ("came", str(tuple(x.shape)))]
+        rows = [("expected", "(..., d)"), ("got", str(tuple(x.shape)))]
         raise ShapeError(refusal(f"`{function}` takes positions", rows, "Pass a tensor of vectors."))
     return x.square().sum(-1, keepdim=True)

@@ -38,7 +38,7 @@ def find_visible_balls(
     """
     width, height = size
     if width < 1 or height < 1:
-        rows = [("expected", "1 pixel or more each way"), ("came", f"{width} x {height}")]
+        rows = [("expected", "1 pixel or more each way"), ("got", f"{width} x {height}")]
         raise ArgumentError(refusal("an image of this size shows nothing", rows, "Pass width and height in pixels."))
     axes = camera_axes(convention).to(centres)
     seen = torch.zeros(len(centres), dtype=torch.bool, device=centres.device)

@@ -176,7 +176,7 @@ def _alphas(samples: Samples, sigma_fn: Any, alpha_fn: Any) -> Tensor:
     assert function is not None
     values, count = function(samples), len(samples.t)
     if tuple(values.shape) not in ((count,), (count, 1)):
-        rows = [("expected", f"({count}) or ({count}, 1)"), ("came", str(tuple(values.shape)))]
+        rows = [("expected", f"({count}) or ({count}, 1)"), ("got", str(tuple(values.shape)))]
         raise ShapeError(refusal(f"`{name}` of march gives another shape", rows, "Give one number a sample."))
     values = values.reshape(-1).to(samples.t)
     return values if sigma_fn is None else -torch.expm1(-values * samples.steps)
@@ -193,10 +193,10 @@ def _select(samples: Samples, keep: Tensor) -> Samples:
 def _refuse_pruning(sigma_fn: Any, alpha_fn: Any, capacity: int | None) -> None:
     given = [name for name, one in (("sigma_fn", sigma_fn), ("alpha_fn", alpha_fn)) if one is not None]
     if len(given) == 2:
-        rows = [("expected", "one of them at most"), ("came", "both")]
+        rows = [("expected", "one of them at most"), ("got", "both")]
         raise ArgumentError(refusal("`sigma_fn` and `alpha_fn` exclude each other in march", rows, "Pass one of them."))
     if given and capacity is not None:
-        rows = [("expected", "capacity=None"), ("came", repr(capacity))]
+        rows = [("expected", "capacity=None"), ("got", repr(capacity))]
         remedy = "How many samples stay is known only after a round trip: leave `capacity` out."
         raise ArgumentError(refusal(f"`{given[0]}` and `capacity` exclude each other in march", rows, remedy))
 

@@ -95,7 +95,7 @@ class OccupancyGrid(nn.Module):
     def occupied(self, occupied: Tensor) -> None:
         expected = (self.levels, *self.resolution)
         if tuple(occupied.shape) != expected or occupied.dtype != torch.bool:
-            rows = [("expected", f"{expected}, torch.bool"), ("came", f"{tuple(occupied.shape)}, {occupied.dtype}")]
+            rows = [("expected", f"{expected}, torch.bool"), ("got", f"{tuple(occupied.shape)}, {occupied.dtype}")]
             raise ShapeError(refusal("`occupied` does not fit the OccupancyGrid", rows, "Give a bool for each cell."))
         self.bits = _pack_bits(occupied.to(self.bits.device))
 
@@ -297,17 +297,17 @@ def _shape(resolution: int | Sequence[int], levels: int) -> tuple[int, int, int,
 
 def _refuse_outside(name: str, number: float, least: float, most: float) -> None:
     if not least <= number <= most:
-        rows = [("expected", f"{least} to {most}"), ("came", repr(number))]
+        rows = [("expected", f"{least} to {most}"), ("got", repr(number))]
         raise ArgumentError(refusal(f"`{name}` is out of range in OccupancyGrid", rows, f"Pass another {name}."))
 
 
 def _check_density(density: Tensor, count: int) -> Tensor:
     """Densities (m), as they should come from `density_fn`."""
     if density.numel() != count or density.ndim > 2:
-        rows = [("expected", f"({count}) or ({count}, 1)"), ("came", str(tuple(density.shape)))]
+        rows = [("expected", f"({count}) or ({count}, 1)"), ("got", str(tuple(density.shape)))]
         raise ShapeError(refusal("`density_fn` of OccupancyGrid.update gives another shape", rows, "One a position."))
     if bool(density.isnan().any()):
-        rows = [("expected", "densities"), ("came", f"{int(density.isnan().sum())} NaN of {count}")]
+        rows = [("expected", "densities"), ("got", f"{int(density.isnan().sum())} NaN of {count}")]
         raise ArgumentError(
             refusal("`density_fn` of OccupancyGrid.update gives NaN", rows, "Look at what the field's parameters are.")
         )

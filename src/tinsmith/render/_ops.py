@@ -72,7 +72,7 @@ def _place(name: str, engine: str | None, device: torch.device, dtype: torch.dty
         raise DtypeError(
             refusal(
                 f"`{name}` works in float32 or float64",
-                [("expected", "torch.float32 or torch.float64"), ("came", str(dtype))],
+                [("expected", "torch.float32 or torch.float64"), ("got", str(dtype))],
                 "Convert the tensors with .float() or .double().",
             )
         )

@@ -91,19 +91,19 @@ def check_shapes(function: str, shapes: Mapping[str, tuple[Tensor, str, tuple[in
 def _require_tensors(function: str, tensors: Mapping[str, object]) -> None:
     for name, given in tensors.items():
         if not isinstance(given, Tensor):
-            rows = [("came", type(given).__name__), ("expected", "a tensor")]
+            rows = [("got", type(given).__name__), ("expected", "a tensor")]
             raise ArgumentError(refusal(f"`{name}` of `{function}` does not fit.", rows, "Pass torch.as_tensor of it."))
 
 
 def _require_whole(function: str, name: str, given: Tensor) -> None:
     if given.dtype not in _WHOLE:
-        rows = [("came", str(given.dtype)), ("expected", "torch.int32, or another integer")]
+        rows = [("got", str(given.dtype)), ("expected", "torch.int32, or another integer")]
         raise DtypeError(refusal(f"`{name}` of `{function}` does not fit.", rows, f"Pass `{name}.int()`."))
 
 
 def _require_shape(function: str, name: str, given: Tensor, axes: str, fits: bool) -> None:
     if not fits:
-        rows = [("came", str(tuple(given.shape))), ("expected", axes)]
+        rows = [("got", str(tuple(given.shape))), ("expected", axes)]
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
 
 
@@ -117,7 +117,7 @@ def _require_sorted(ray_index: Tensor, n_rays: int) -> None:
             refusal("`ray_index` of `pack` is not sorted.", rows, "Sort the samples by their ray first.")
         )
     if low < 0 or high >= n_rays:
-        rows = [("came", f"{low} to {high}"), ("expected", f"0 to {n_rays - 1}")]
+        rows = [("got", f"{low} to {high}"), ("expected", f"0 to {n_rays - 1}")]
         raise ArgumentError(refusal("`ray_index` of `pack` has an index out of range.", rows, "Pass more `n_rays`."))
 
 

@@ -62,7 +62,7 @@ class PixelSampler:
     ) -> None:
         self.poses, self.intrinsics = as_batch(poses, intrinsics)
         if pictures.ndim != 4 or len(pictures) != len(self.poses):
-            rows = [("expected", f"({len(self.poses)}, height, width, c)"), ("came", str(tuple(pictures.shape)))]
+            rows = [("expected", f"({len(self.poses)}, height, width, c)"), ("got", str(tuple(pictures.shape)))]
             raise ShapeError(
                 refusal("`pictures` of PixelSampler does not fit its cameras.", rows, "Pass one a camera.")
             )

@@ -64,7 +64,7 @@ class ProposalSamples:
         """
         expected = (self.edges.shape[0], self.edges.shape[1] - 1)
         if tuple(weights.shape) != expected:
-            rows = [("expected", str(expected)), ("came", str(tuple(weights.shape)))]
+            rows = [("expected", str(expected)), ("got", str(tuple(weights.shape)))]
             raise ShapeError(refusal("`weights` of ProposalSamples.loss do not fit.", rows, "One weight a sample."))
         cdfs = _enclose(weights.detach().cumsum(1)[:, :-1].clamp(max=1))
         losses = [proposal_loss(self.shares, cdfs, *level, engine=self.engine) for level in self.levels]
@@ -130,7 +130,7 @@ def sample_proposals(
         edges = _place_edges(shares, begins, ends, spacing)
         densities = proposal(edges[:, :-1], edges[:, 1:])
         if densities.shape != edges[:, 1:].shape:
-            rows = [("expected", str((n_rays, count))), ("came", str(tuple(densities.shape)))]
+            rows = [("expected", str((n_rays, count))), ("got", str(tuple(densities.shape)))]
             raise ShapeError(refusal("a proposal of sample_proposals gives another shape", rows, "One an interval."))
         absorbed = (densities.to(edges) * edges.diff()).cumsum(1)
         cdfs = _enclose(-torch.expm1(-absorbed[:, :-1]))
@@ -162,12 +162,12 @@ def _refuse_arguments(
     proposals: Sequence[object], proposal_samples: Sequence[int], spacing: str, near: float | Tensor
 ) -> None:
     if spacing not in _SPACINGS:
-        rows = [("known", ", ".join(map(repr, _SPACINGS))), ("came", repr(spacing))]
+        rows = [("known", ", ".join(map(repr, _SPACINGS))), ("got", repr(spacing))]
         raise ArgumentError(refusal("sample_proposals does not know that `spacing`", rows, "Pass one of them."))
     if len(proposals) != len(proposal_samples):
         rows = [("proposals", str(len(proposals))), ("proposal_samples", str(len(proposal_samples)))]
         raise ArgumentError(refusal("sample_proposals needs a number of samples a proposal", rows, "Pass as many."))
     if spacing == "lindisp" and not isinstance(near, Tensor) and not near > 0:
-        rows = [("expected", 'a positive number with spacing="lindisp"'), ("came", repr(near))]
+        rows = [("expected", 'a positive number with spacing="lindisp"'), ("got", repr(near))]
         remedy = 'Begin farther away, or pass spacing="uniform".'
         raise ArgumentError(refusal("`near` is out of range in sample_proposals", rows, remedy))

@@ -216,7 +216,7 @@ def _search(edges: Tensor, rays: Tensor, values: Tensor, value_rays: Tensor, eng
 
 def _check_count(n_intervals: int) -> int:
     if n_intervals < 1:
-        rows = [("expected", "1 or more, or a tensor (n)"), ("came", repr(n_intervals))]
+        rows = [("expected", "1 or more, or a tensor (n)"), ("got", repr(n_intervals))]
         raise ArgumentError(refusal("`n_intervals` of `importance_sampling` is out of range", rows, "Pass more."))
     return n_intervals
 
@@ -225,7 +225,7 @@ def _check_counts(n_intervals: Tensor, n_rays: int) -> Tensor:
     """(n), int32, the intervals of each ray."""
     if tuple(n_intervals.shape) != (n_rays,) or n_intervals.is_floating_point():
         given = f"{tuple(n_intervals.shape)}, {n_intervals.dtype}"
-        rows = [("expected", f"a number, or integers ({n_rays},)"), ("came", given)]
+        rows = [("expected", f"a number, or integers ({n_rays},)"), ("got", given)]
         raise ShapeError(refusal("`n_intervals` of `importance_sampling` does not fit.", rows, "Pass one a ray."))
     return n_intervals.to(torch.int32).clamp(min=0)
 

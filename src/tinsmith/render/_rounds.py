@@ -165,7 +165,7 @@ def _refuse_rounds(round_samples: int, threshold: float) -> None:
     ]
     for name, number, words, is_right in numbers:
         if not is_right:
-            rows = [("expected", words), ("came", repr(number))]
+            rows = [("expected", words), ("got", repr(number))]
             raise ArgumentError(refusal(f"`{name}` is out of range in render_in_rounds", rows, f"Pass another {name}."))
 
 

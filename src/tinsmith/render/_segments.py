@@ -134,7 +134,7 @@ def _columns(name: str, values: Tensor, rays: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _misfit(name: str, values: Tensor, axes: str) -> ShapeError:
-    rows = [("came", str(tuple(values.shape))), ("expected", axes)]
+    rows = [("got", str(tuple(values.shape))), ("expected", axes)]
     return ShapeError(refusal(f"`values` of `{name}` does not fit.", rows, "Flatten what there is of further dims."))
 
 

@@ -46,7 +46,7 @@ def ssim(images: Tensor, targets: Tensor, *, data_range: float = 1.0) -> Tensor:
     """
     _check("ssim", images, targets)
     if not data_range > 0:
-        raise ArgumentError(refusal("`data_range` of `ssim` is not above 0", [("came", repr(data_range))]))
+        raise ArgumentError(refusal("`data_range` of `ssim` is not above 0", [("got", repr(data_range))]))
     channels = [side.movedim(-1, -3) for side in (images, targets)]
     x, y = (side.reshape(-1, *side.shape[-2:]) for side in channels)
     mean_x, mean_y, square_x, square_y, product = _average_window(torch.stack([x, y, x * x, y * y, x * y]))
@@ -82,7 +82,7 @@ def l1_ssim_loss(images: Tensor, targets: Tensor, *, ssim_weight: float = 0.2) -
         tensor(True)
     """
     if not 0 <= ssim_weight <= 1:
-        rows = [("came", repr(ssim_weight)), ("expected", "0 to 1")]
+        rows = [("got", repr(ssim_weight)), ("expected", "0 to 1")]
         raise ArgumentError(refusal("`ssim_weight` of `l1_ssim_loss` does not fit", rows))
     _check("l1_ssim_loss", images, targets)
     loss = (1 - ssim_weight) * (images - targets).abs().mean()

@@ -210,7 +210,7 @@ def _box(aabb: Tensor | Sequence[float], volume: Tensor) -> Tensor:
 
 
 def _make_box_error(box: str) -> ArgumentError:
-    rows = [("came", box), ("expected", "min x, y, z, max x, y, z, each min below its max")]
+    rows = [("got", box), ("expected", "min x, y, z, max x, y, z, each min below its max")]
     return ArgumentError(
         refusal("`aabb` of `volume_render` is not a box", rows, "Pass [0, 0, 0, 1, 1, 1] for a unit cube.")
     )

@@ -75,7 +75,7 @@ def check_tensors(state: Given, inputs: Given) -> None:
                     remedy = f"Pass `length={leaf}` if that is the number of steps."
                 elif callable(leaf):
                     remedy = "The step comes first: `ts.scan(step, state, ...)`."
-                raise ArgumentError(refusal(words, [("came", f"{type(leaf).__name__} {leaf!r:.60}")], remedy))
+                raise ArgumentError(refusal(words, [("got", f"{type(leaf).__name__} {leaf!r:.60}")], remedy))
     if not state.leaves:
         raise ArgumentError(
             refusal("the state of a scan is empty", remedy="Pass a tensor, or a tuple or dict of them.")
@@ -97,7 +97,7 @@ def length_of(length: int | None, inputs: Given) -> int:
     wanted = lengths[0] if length is None else length
     if not isinstance(wanted, int) or isinstance(wanted, bool) or wanted < 0:
         words = "`length` of a scan must be a number of steps"
-        raise ArgumentError(refusal(words, [("came", f"{type(wanted).__name__} {wanted!r}")], "Pass an integer."))
+        raise ArgumentError(refusal(words, [("got", f"{type(wanted).__name__} {wanted!r}")], "Pass an integer."))
     if any(one != wanted for one in lengths):
         rows = [] if length is None else [("length", str(length))]
         rows += [
@@ -113,7 +113,7 @@ def check_positive(name: str, value: Any) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     words = f"`{name}` of a scan must be a positive integer"
-    raise ArgumentError(refusal(words, [("came", f"{type(value).__name__} {value!r}")], "Pass 1 or more."))
+    raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r}")], "Pass 1 or more."))
 
 
 def read_keep(keep: str | int, length: int) -> int | None:
@@ -138,7 +138,7 @@ def read_memory(memory: str | int) -> int:
     unit = None if match is None else _UNITS.get(match[2].upper())
     if match is None or unit is None:
         words = "`memory` of a scan is not an amount of memory"
-        raise ArgumentError(refusal(words, [("came", repr(memory))], 'Pass "500MB", "2GB", "100MiB", or bytes.'))
+        raise ArgumentError(refusal(words, [("got", repr(memory))], 'Pass "500MB", "2GB", "100MiB", or bytes.'))
     return int(float(match[1]) * unit)
 
 

@@ -126,7 +126,7 @@ class Job:
                     f"step {number} of a scan over `{self.step.name}` returned something that is not a tensor "
                     f"as `{like.name}`"
                 )
-                raise ArgumentError(refusal(words, [("came", f"{type(one).__name__} {one!r:.60}")], "Return tensors."))
+                raise ArgumentError(refusal(words, [("got", f"{type(one).__name__} {one!r:.60}")], "Return tensors."))
             if one.shape != like.shape:
                 raise ShapeError(
                     self._describe_change(like, one, number, "shape", "The state keeps its shapes over all steps.")

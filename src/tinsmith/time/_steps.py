@@ -165,7 +165,7 @@ def step_of(step: Any, state: Given, inputs: Given, parameters: Given) -> Step:
     if not callable(step):
         words = "a scan needs an op, a chain, a layer or a function as its step"
         actual = f"{type(step).__name__} {step!r:.60}"
-        raise ArgumentError(refusal(words, [("came", actual)], "Make an op of a kernel: `ts.op(spec)(kernel)`."))
+        raise ArgumentError(refusal(words, [("got", actual)], "Make an op of a kernel: `ts.op(spec)(kernel)`."))
     return FunctionStep(step, state, inputs, parameters)
 
 
@@ -175,7 +175,7 @@ def _layer_step(layer: Any, state: Given, inputs: Given, parameters: Given) -> S
         if given.tree.is_dict or not given.tree.is_flat:
             words = f"`{what}` of a scan over a layer must be a tensor or a tuple of tensors"
             remedy = "Pass them in the order in which the layer is called; or scan a Python function that calls it."
-            raise ArgumentError(refusal(words, [("came", str(given.tree))], remedy))
+            raise ArgumentError(refusal(words, [("got", str(given.tree))], remedy))
 
     def arrange(*groups: Sequence[Any]) -> tuple[list[Any], dict[str, Any]]:
         now, row, others = groups
@@ -204,7 +204,7 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
         if not given.tree.is_flat:
             words = f"`{what}` of a scan over op `{op.name}` must be a tensor, or a tuple or dict of tensors"
             remedy = "An op has no nested arguments; a Python function that calls it may have such a state."
-            raise ArgumentError(refusal(words, [("came", str(given.tree))], remedy))
+            raise ArgumentError(refusal(words, [("got", str(given.tree))], remedy))
         for place, key in enumerate(given.tree.keys):
             known = owner if key in op.arguments else sizes if what == "parameters" else None
             if known is None or key in owner or key in sizes:

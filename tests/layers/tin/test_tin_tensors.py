@@ -197,7 +197,7 @@ def test_a_gradient_that_only_a_field_would_get_is_refused(lang64):
 def test_batch_dims_that_do_not_fit(lang64):
     x, y = (lang64.field(lang64.f64, shape=(2, 3), needs_grad=True) for _ in range(2))
     layer = plain(lang64, x, y).finish()
-    words = r"(?s)does not fit field `x` of EmptyTin.*expected +any batch dims, then \(2, 3\).*came +\(4, 3, 2\)"
+    words = r"(?s)does not fit field `x` of EmptyTin.*expected +any batch dims, then \(2, 3\).*got +\(4, 3, 2\)"
     with pytest.raises(ts.ShapeError, match=words):
         layer(rand(4, 3, 2))
     with pytest.raises(ts.ShapeError, match="does not fit"):

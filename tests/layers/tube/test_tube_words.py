@@ -1,4 +1,4 @@
-"""The words of a Tube's refusals: what does not fit, what was expected, what came, what to do."""
+"""The words of a Tube's refusals: what does not fit, what was expected, what it got, what to do."""
 
 import inspect
 
@@ -77,7 +77,7 @@ REGISTRATION = {
         ts.ShapeError,
         """
         the dims of input tensor `x` are no tuple
-          came  3
+          got  3
         Write a tuple: `(BatchDim, 4)`; `()` is a single number.
         """,
     ),
@@ -123,7 +123,7 @@ complex64, complex128
         ts.RegistrationError,
         """
         what a Tube registers is not a kernel of Taichi or Quadrants
-          came  3
+          got  3
         Decorate it with @ti.kernel (or @qd.kernel).
         """,
     ),
@@ -142,7 +142,7 @@ complex64, complex128
         ts.RegistrationError,
         """
         the tensors of kernel `scale` are not given by a list of their names
-          came  'xy'
+          got  'xy'
         Write a list: `["x", "y"]`.
         """,
     ),
@@ -172,7 +172,7 @@ complex64, complex128
         ts.ArgumentError,
         """
         extra argument `by` of kernel `scale` is a tensor
-          came  () torch.float32
+          got  () torch.float32
         Pass `by.item()`; or register `by` as an input with dims `()`, and it has a gradient.
         """,
     ),
@@ -235,7 +235,7 @@ complex64, complex128
         ts.RegistrationError,
         """
         Tube(scale) has no such kernel
-          came        'skale'
+          got         'skale'
           registered  scale
         Register it first: `register_kernel(kernel, [...])`.
         """,
@@ -254,7 +254,7 @@ REGISTRATION["which-kernel"] = (
     ts.RegistrationError,
     """
     this kernel is registered 2 times in Tube(scale, again)
-      came        scale
+      got         scale
       registered  scale, again
     Say which one by the name that it was registered under.
     """,
@@ -275,7 +275,7 @@ CALLS = {
         """
         Tube(scale) got a wrong number of tensors
           expected  1: x
-          came      2
+          got       2
         Call it with (x); outputs and fields are made by the call.
         """,
     ),
@@ -284,7 +284,7 @@ CALLS = {
         ts.ArgumentError,
         """
         argument `x` of Tube(scale) must be a tensor
-          came  list [1.0, 2.0]
+          got  list [1.0, 2.0]
         Pass a tensor: `torch.as_tensor(x)`.
         """,
     ),
@@ -294,7 +294,7 @@ CALLS = {
         """
         tensor `x` of Tube(scale) has 2 dims, and was registered with 1
           registered  (MatchDim('n'),)
-          came        (3, 2)
+          got         (3, 2)
         Register it with BatchDim first, and what is made of it too, to run a batch in one call.
         """,
     ),
@@ -304,7 +304,7 @@ CALLS = {
         """
         tensor `x` of Tube(scale) has 1 dims, and was registered with 2
           registered  (BatchDim, 3)
-          came        (3,)
+          got         (3,)
         Pass a batch of one: `x.unsqueeze(0)`.
         """,
     ),
@@ -314,7 +314,7 @@ CALLS = {
         """
         tensor `x` of Tube(scale) does not have the size that it was registered with
           registered  (3,)
-          came        (4,)      <- dim 0 was registered as 3
+          got         (4,)      <- dim 0 was registered as 3
         Pass that size, or register the dim as AnyDim or MatchDim(id).
         """,
     ),
@@ -370,7 +370,7 @@ CALLS = {
         ts.ShapeError,
         """
         the dims calculated for output tensor `y` of Tube(scale) are no tuple
-          came  3
+          got  3
         Return a tuple of sizes; `()` is a single number.
         """,
     ),
@@ -390,7 +390,7 @@ CALLS = {
         """
         tensor `x` of Tube(count) has a dtype that does not fit
           registered  int32
-          came        float32
+          got         float32
         Pass `x.to(torch.int32)`, or register it as torch.float32.
         """,
     ),
@@ -400,7 +400,7 @@ CALLS = {
         """
         tensor `x` of Tube(scale) has a dtype that does not fit
           registered  float64
-          came        complex64
+          got         complex64
         Register it as torch.complex64, or pass `torch.view_as_real(...)`.
         """,
     ),

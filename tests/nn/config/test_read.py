@@ -47,7 +47,7 @@ def test_a_mapping_is_copied():
         ('{"a": NaN}', ConfigError, ["NaN is not a number in JSON"]),
         ('{"a": 1, "a": 2}', ConfigError, ['has the key "a" more than once']),
         ("nowhere/config.json", InputError, ["nowhere/config.json cannot be read", "No such file"]),
-        (3, ConfigError, ["This is not a configuration", "came      int", "a path to a JSON file"]),
+        (3, ConfigError, ["This is not a configuration", "got       int", "a path to a JSON file"]),
     ],
 )
 def test_what_is_refused(source, error, words):

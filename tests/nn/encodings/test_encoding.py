@@ -314,13 +314,13 @@ REFUSED = [
         lambda: Encoding(2, {"otype": "SphericalHarmonics"}),
         ConfigError,
         "`encoding`, SphericalHarmonics, does not fit the input.\n"
-        "  came      n_input_dims = 2\n"
+        "  got       n_input_dims = 2\n"
         "  expected  3: directions, as (direction + 1) / 2",
     ),
     (
         lambda: Encoding(8, GRID),
         ConfigError,
-        "`encoding`, Grid, does not fit the input.\n  came      n_input_dims = 8\n  expected  1 to 7",
+        "`encoding`, Grid, does not fit the input.\n  got       n_input_dims = 8\n  expected  1 to 7",
     ),
     (
         lambda: Encoding(3, {"otype": "DenseGrid", "n_levels": 8, "per_level_scale": 2.0, "base_resolution": 32}),
@@ -347,7 +347,7 @@ REFUSED = [
         lambda: Encoding(2, GRID, dtype=torch.float16),
         DtypeError,
         "an Encoding does not have this dtype\n"
-        "  came   torch.float16\n"
+        "  got    torch.float16\n"
         "  known  torch.float32, torch.float64\n"
         "Encodings are computed in full precision: pass dtype=torch.float32, and cast what comes out.",
     ),
@@ -355,7 +355,7 @@ REFUSED = [
     (
         lambda: Encoding(0, GRID),
         ArgumentError,
-        "the number of input dims of an Encoding does not fit\n  came      0\n  expected  an integer, 1 or more",
+        "the number of input dims of an Encoding does not fit\n  got       0\n  expected  an integer, 1 or more",
     ),
     (
         lambda: Encoding(2, GRID)(torch.rand(5, 3)),

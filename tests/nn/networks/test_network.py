@@ -232,11 +232,11 @@ def test_what_is_shown():
 
 REFUSED = [
     (lambda: Network(2, 2)([1.0, 2.0]), ArgumentError, "x         list\n  expected  a tensor"),
-    (lambda: Network(0, 2), ArgumentError, "`n_input_dims` of a Network does not fit.\n  came      0"),
+    (lambda: Network(0, 2), ArgumentError, "`n_input_dims` of a Network does not fit.\n  got       0"),
     (lambda: NetworkWithInputEncoding(2, True), ArgumentError, "`n_output_dims` of a NetworkWithInputEncoding"),
     (lambda: Network(3, 2, alignment=1.5), ArgumentError, "expected  an integer, 1 or more"),
     (lambda: Network(3, 2, dtype=torch.float16), DtypeError, "known  torch.float32, torch.float64"),
-    (lambda: Network(3, 2).half()(torch.rand(1, 3)), DtypeError, "came   torch.float16"),
+    (lambda: Network(3, 2).half()(torch.rand(1, 3)), DtypeError, "got    torch.float16"),
     (lambda: Network(3, 2)(torch.rand(1, 4)), ShapeError, "x  [..., 3] = (1, 4)      <- the last should be 3"),
     (lambda: Network(3, 2)(torch.tensor(1.0)), ShapeError, "make the Network with as many n_input_dims"),
     (lambda: NetworkWithInputEncoding(3, 2)(torch.rand(2)), ShapeError, "does not fit the NetworkWithInputEncoding"),

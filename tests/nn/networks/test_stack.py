@@ -49,7 +49,7 @@ REFUSED = {
     "a layer": (lambda: [nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4))], "layer 1 of network 0"),
     "another slope": (lambda: [mlp(2, 4, 1, act=lambda: nn.LeakyReLU(0.2))], "layer 1 of network 0"),
     "an earlier line": (lambda: [mlp(2, 4, 1, act=lambda: nn.Softplus(beta=10, threshold=1))], "layer 1 of network 0"),
-    "no Sequential": (lambda: [nn.Linear(2, 4)], "network 0 is not an nn.Sequential(.|\n)*came +Linear"),
+    "no Sequential": (lambda: [nn.Linear(2, 4)], "network 0 is not an nn.Sequential(.|\n)*got +Linear"),
     "no list of them": (lambda: mlp(2, 4, 1), "network 0 is not an nn.Sequential(.|\n)*Pass a list of them"),
     "nothing": (lambda: [nn.Sequential()], "network 0 has no nn.Linear"),
     "none": (list, "got no networks"),

@@ -133,6 +133,6 @@ def test_the_state_of_another_optimizer_is_refused():
     with pytest.raises(CheckpointError) as caught:
         make_optimizer([w], {"otype": "Lookahead"}).load_state_dict(saved)
     assert "expected  Lookahead" in str(caught.value)
-    assert "came      EMA" in str(caught.value)
+    assert "got       EMA" in str(caught.value)
     with pytest.raises(CheckpointError, match="a plain optimizer"):
         make_optimizer([w], {"otype": "EMA"}).load_state_dict(make_optimizer([w]).state_dict())

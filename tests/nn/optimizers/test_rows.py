@@ -223,12 +223,12 @@ def test_a_resumed_run_goes_on_bit_for_bit(name, at):
         (
             lambda o: o.load_state_dict(RowOptimizer(parameters((4, 2))).state_dict()),
             CheckpointError,
-            ["expected  5 rows", "came      4 rows"],
+            ["expected  5 rows", "got       4 rows"],
         ),
         (
             lambda o: o.load_state_dict(RowOptimizer(parameters(*SHAPES), {"otype": "EMA"}).state_dict()),
             CheckpointError,
-            ["expected  no EMA", "came      an EMA"],
+            ["expected  no EMA", "got       an EMA"],
         ),
     ],
 )
@@ -311,7 +311,7 @@ def test_rows_without_steps_are_averaged_to_what_they_are_now():
 def test_a_state_without_averages_is_refused_where_there_are_some():
     given = parameters(*SHAPES)
     optimizer = RowOptimizer(given, {"otype": "EMA"})
-    with pytest.raises(CheckpointError, match="expected  an EMA\n  came      no EMA"):
+    with pytest.raises(CheckpointError, match="expected  an EMA\n  got       no EMA"):
         optimizer.load_state_dict(RowOptimizer(given).state_dict())
 
 

@@ -263,10 +263,10 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ArgumentError, match="`by_hand` is run without its argument `m`"):
         run(made, {"p": torch.ones(2, 3)}, {})
     with pytest.raises(
-        ShapeError, match=r"`p` does not fit the kernel `by_hand`\.\n  expected  \[_, 3\]\n  came      \[2, 4\]"
+        ShapeError, match=r"`p` does not fit the kernel `by_hand`\.\n  expected  \[_, 3\]\n  got       \[2, 4\]"
     ):
         run(made, {"p": torch.ones(2, 4)}, {"m": 1})
-    with pytest.raises(DtypeError, match=r"expected  f32\n  came      torch.int64"):
+    with pytest.raises(DtypeError, match=r"expected  f32\n  got       torch.int64"):
         run(made, {"p": torch.ones(2, 3, dtype=torch.int64)}, {"m": 1})
 
 

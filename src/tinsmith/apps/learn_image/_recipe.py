@@ -80,7 +80,7 @@ def _path(given: str | Path) -> Path:
     if path.exists():
         return path
     guess = nearest(str(given), list(known))
-    rows = [("came", str(given)), ("known by name", ", ".join(known))]
+    rows = [("got", str(given)), ("known by name", ", ".join(known))]
     remedy = f"Did you mean `{guess}`? Else pass the path of a JSON file." if guess else "Pass the path of a JSON file."
     raise ConfigError(refusal("there is no such configuration", rows, remedy))
 
@@ -112,6 +112,4 @@ def _count(path: Path, name: str, given: Any) -> int:
 
 
 def _misfit(path: Path, name: str, value: Any, expected: str) -> ConfigError:
-    return ConfigError(
-        refusal(f"`{path}: {name}` does not fit.", [("came", json.dumps(value)), ("expected", expected)])
-    )
+    return ConfigError(refusal(f"`{path}: {name}` does not fit.", [("got", json.dumps(value)), ("expected", expected)]))

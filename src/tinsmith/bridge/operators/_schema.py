@@ -274,4 +274,4 @@ def _number(op: str, name: str, value: Any) -> Any:
         return value
     words = f"template argument `{name}` of op `{op}` cannot be traced"
     remedy = "Pass a number, or call the op outside torch.compile."
-    raise ArgumentError(refusal(words, [("came", type(value).__name__)], remedy))
+    raise ArgumentError(refusal(words, [("got", type(value).__name__)], remedy))

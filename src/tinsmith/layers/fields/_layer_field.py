@@ -118,7 +118,7 @@ class LayerField:
         if self._fits_exactly(tensor):
             return tensor
         if not isinstance(tensor, torch.Tensor):
-            rows = [("came", f"{type(tensor).__name__} {tensor!r:.60}")]
+            rows = [("got", f"{type(tensor).__name__} {tensor!r:.60}")]
             raise ArgumentError(
                 refusal(f"`{self.name}` of {layer} must be a tensor", rows, "Pass torch.as_tensor(...).")
             )
@@ -134,7 +134,7 @@ class LayerField:
         if tensor.dtype == self.tensor_dtype:
             return torch.view_as_real(tensor.resolve_conj()) if self.is_complex else tensor
         if tensor.is_floating_point() and not self.tensor_dtype.is_floating_point:
-            rows = [("field", str(self.facts.dtype)), ("came", str(tensor.dtype))]
+            rows = [("field", str(self.facts.dtype)), ("got", str(tensor.dtype))]
             words = f"`{self.name}` of {layer} holds integers, and the tensor does not"
             raise DtypeError(refusal(words, rows, f"Pass `tensor.to({self.facts.dtype})` if rounding is meant."))
         converted = tensor.to(self.tensor_dtype)
@@ -158,7 +158,7 @@ class LayerField:
         words = f"the tensor does not fit field `{self.name}` of {layer}"
         lead = "any batch dims, then " if self.is_batched else ""
         wanted = f"{lead}{self.tensor_shape} {'complex' if self.is_complex else 'real'}"
-        rows = [("expected", wanted), ("came", f"{tuple(tensor.shape)} {'complex' if tensor.is_complex() else 'real'}")]
+        rows = [("expected", wanted), ("got", f"{tuple(tensor.shape)} {'complex' if tensor.is_complex() else 'real'}")]
         if tensor.is_complex() == self.tensor_dtype.is_complex:
             element = f", its elements' dims {self.facts.element} last" if self.facts.element else ""
             return ShapeError(refusal(words, rows, f"Pass a tensor of the field's shape{element}."))
@@ -181,7 +181,7 @@ def place_field(field: Any, name: str, needs_grad: bool | None, is_complex: bool
     if engine is None:
         actual = f"{type(field).__name__} {getattr(field, '__name__', '')}".strip()
         remedy = "Pass what `field` or `Vector.field` of Taichi or Quadrants makes."
-        raise ArgumentError(refusal(f"`{name}` of {layer} must be a field", [("came", actual)], remedy))
+        raise ArgumentError(refusal(f"`{name}` of {layer} must be a field", [("got", actual)], remedy))
     facts = engine.field_facts(field, name)
     _check_gradient(field, facts, name, layer, engine)
     if needs_grad and not facts.has_gradient:

@@ -57,7 +57,7 @@ class RecordedKernel:
         if len(arguments) > len(self._others):
             signature, name = self.launcher.signature, self.launcher.stage.name
             words = f"kernel `{name}` of {signature.op} was called with too many arguments"
-            rows = [("expected", ", ".join(signature.order)), ("came", f"{len(arguments)}")]
+            rows = [("expected", ", ".join(signature.order)), ("got", f"{len(arguments)}")]
             raise ArgumentError(refusal(words, rows))
         values = {**self.templates, **dict(zip(self._others, map(_taken_out, arguments), strict=False))}
         return self.launcher.bind_arguments([values[name] for name in self.launcher.signature.order if name in values])

@@ -137,7 +137,7 @@ class Rollout:
         names = [one.name for one in self._roles.filled]
         given = dict(zip(names, tensors, strict=False)) | named
         if len(tensors) + len(named) != len(names) or given.keys() != {*names}:
-            rows = [("expected", ", ".join(names)), ("came", f"{len(tensors)}, {', '.join(named)}".strip(", "))]
+            rows = [("expected", ", ".join(names)), ("got", f"{len(tensors)}, {', '.join(named)}".strip(", "))]
             raise ArgumentError(refusal(f"{self.name} takes one tensor an input", rows, "Pass each input once."))
         ordered = [given[name] for name in names]
         return break_graph(self._run)(*ordered) if torch.compiler.is_compiling() else self._run(*ordered)
@@ -211,7 +211,7 @@ def _parts(rollout: str, side: str, given: Named) -> list[_Part]:
     """Inputs or outputs, checked. Raises RegistrationError, ArgumentError, ShapeError."""
     if not isinstance(given, Mapping) or not given:
         words = f"{rollout} takes its {side}s as fields by name, at least one"
-        raise RegistrationError(refusal(words, [("came", f"{given!r:.60}")], f"Pass {{'name': field}} as `{side}s`."))
+        raise RegistrationError(refusal(words, [("got", f"{given!r:.60}")], f"Pass {{'name': field}} as `{side}s`."))
     parts = []
     for name, one in given.items():
         if not name.isidentifier() or keyword.iskeyword(name) or name.startswith("_"):

@@ -61,7 +61,7 @@ class Kernels:
             actual = f"{type(kernel).__name__} {getattr(kernel, '__name__', kernel)!r:.60}"
             words = f"{layer}.register_kernel takes a kernel"
             raise ArgumentError(
-                refusal(words, [("came", actual)], "Decorate the function with @ti.kernel (or @qd.kernel).")
+                refusal(words, [("got", actual)], "Decorate the function with @ti.kernel (or @qd.kernel).")
             )
         name = of_kernel(kernel).function_of(kernel).__name__ if name is None else name
         if name in self._launchers:

@@ -67,7 +67,7 @@ class Tin(EmptyTin):
     ) -> None:
         super().__init__(device, auto_clear_grad, _auto_clear, save=save, on_tensors=on_tensors, adjoint=adjoint)
         if not hasattr(data_oriented, "_data_oriented"):
-            rows = [("came", type(data_oriented).__name__)]
+            rows = [("got", type(data_oriented).__name__)]
             remedy = "Decorate its class with @ti.data_oriented (or @qd.data_oriented), or use ts.EmptyTin."
             raise ArgumentError(refusal("Tin takes an object of a data-oriented class", rows, remedy))
         self.data_oriented = data_oriented

@@ -102,7 +102,7 @@ class Blueprint:
         if len(matches) == 1:
             return matches[0]
         actual = repr(by_name) if by_name is not None else getattr(kernel, "__name__", repr(kernel))
-        rows = [("came", actual), ("registered", ", ".join(part.name for part in self.kernels) or "none")]
+        rows = [("got", actual), ("registered", ", ".join(part.name for part in self.kernels) or "none")]
         if matches:
             words = f"this kernel is registered {len(matches)} times in {self.label}"
             raise RegistrationError(refusal(words, rows, "Say which one by the name that it was registered under."))

@@ -26,7 +26,7 @@ def check_tensors(blueprint: Blueprint, tensors: Sequence[Any]) -> None:
     for part, tensor in zip(blueprint.inputs, tensors, strict=True):
         if not isinstance(tensor, torch.Tensor):
             words = f"argument `{part.name}` of {blueprint.label} must be a tensor"
-            rows = [("came", f"{type(tensor).__name__} {tensor!r:.60}")]
+            rows = [("got", f"{type(tensor).__name__} {tensor!r:.60}")]
             raise ArgumentError(refusal(words, rows, f"Pass a tensor: `torch.as_tensor({part.name})`."))
         _check_dtype(blueprint, part, tensor)
         _check_device(blueprint, part, tensor, tensors)
@@ -38,7 +38,7 @@ def check_tensors(blueprint: Blueprint, tensors: Sequence[Any]) -> None:
 def _wrong_count(blueprint: Blueprint, count: int) -> ArgumentError:
     """What a call with too many or too few tensors gets."""
     names = ", ".join(part.name for part in blueprint.inputs)
-    rows = [("expected", f"{len(blueprint.inputs)}: {names}"), ("came", str(count))]
+    rows = [("expected", f"{len(blueprint.inputs)}: {names}"), ("got", str(count))]
     words = f"{blueprint.label} got a wrong number of tensors"
     return ArgumentError(refusal(words, rows, f"Call it with ({names}); outputs and fields are made by the call."))
 
@@ -48,7 +48,7 @@ def _check_dtype(blueprint: Blueprint, part: TensorPart, tensor: torch.Tensor) -
     if dtype == part.dtype or (_rank(dtype) <= _rank(part.dtype) and dtype.is_complex == part.dtype.is_complex):
         return
     words = f"tensor `{part.name}` of {blueprint.label} has a dtype that does not fit"
-    rows = [("registered", _short(part.dtype)), ("came", _short(dtype))]
+    rows = [("registered", _short(part.dtype)), ("got", _short(dtype))]
     remedy = f"Pass `{part.name}.to({part.dtype})`, or register it as {dtype}."
     if dtype.is_complex or part.is_complex:
         remedy = f"Register it as {dtype}, or pass `torch.view_as_{'real' if dtype.is_complex else 'complex'}(...)`."

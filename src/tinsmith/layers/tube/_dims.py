@@ -61,7 +61,7 @@ class MatchDim:
         if not isinstance(self.dim_id, str | int):
             remedy = 'Write a name or a number: `MatchDim("n")`.'
             raise ArgumentError(
-                refusal("the id of a MatchDim is a string or an integer", [("came", repr(self.dim_id))], remedy)
+                refusal("the id of a MatchDim is a string or an integer", [("got", repr(self.dim_id))], remedy)
             )
 
     def __repr__(self) -> str:

@@ -87,7 +87,7 @@ class FieldSet:
         one = place_field(self.fields[part.name], part.name, asked, part.is_complex, label)
         if one.tensor_shape != tuple(shape) or one.facts.dtype != part.memory:
             words = f"the field that was made for `{part.name}` of {label} does not fit it"
-            rows = [("expected", f"{tuple(shape)} {part.memory}"), ("came", f"{one.tensor_shape} {one.facts.dtype}")]
+            rows = [("expected", f"{tuple(shape)} {part.memory}"), ("got", f"{one.tensor_shape} {one.facts.dtype}")]
             raise KernelError(refusal(words, rows, "Make a field of that shape, or write a whole FieldManager."))
         return one
 

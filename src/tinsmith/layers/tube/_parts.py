@@ -149,10 +149,10 @@ def tensor_part(
     """
     if not isinstance(name, str) or not name:
         words = f"the name of an {kind} is a string"
-        raise RegistrationError(refusal(words, [("came", repr(name))], 'Name it: `name="x"`.'))
+        raise RegistrationError(refusal(words, [("got", repr(name))], 'Name it: `name="x"`.'))
     if manager is not None and not (callable(manager) or hasattr(manager, "construct_field")):
         words = f"the field manager of {kind} `{name}` is none"
-        raise RegistrationError(refusal(words, [("came", repr(manager))], "Pass a FieldManager, or leave it out."))
+        raise RegistrationError(refusal(words, [("got", repr(manager))], "Pass a FieldManager, or leave it out."))
     is_calculated = kind != "input tensor" and (callable(dims_or_calc) or isinstance(dims_or_calc, DimensionCalculator))
     dims = None if is_calculated else _checked_dims(kind, name, dims_or_calc)
     part = TensorPart(
@@ -165,7 +165,7 @@ def tensor_part(
 def _checked_dims(kind: Kind, name: str, dims: Any) -> tuple[DimOption, ...]:
     if not isinstance(dims, tuple | list):
         remedy = "Write a tuple: `(BatchDim, 4)`; `()` is a single number."
-        raise ShapeError(refusal(f"the dims of {kind} `{name}` are no tuple", [("came", repr(dims))], remedy))
+        raise ShapeError(refusal(f"the dims of {kind} `{name}` are no tuple", [("got", repr(dims))], remedy))
     for place, dim in enumerate(dims):
         why = why_no_dim(dim, place, is_input=kind == "input tensor")
         if why:
@@ -219,13 +219,11 @@ def kernel_part(kernel: Any, tensors: Sequence[str], extra: tuple[Any, ...], nam
     kernel = kernel.kernel if isinstance(kernel, Op) else kernel
     if not is_kernel(kernel):
         words = "what a Tube registers is not a kernel of Taichi or Quadrants"
-        raise RegistrationError(
-            refusal(words, [("came", repr(kernel))], "Decorate it with @ti.kernel (or @qd.kernel).")
-        )
+        raise RegistrationError(refusal(words, [("got", repr(kernel))], "Decorate it with @ti.kernel (or @qd.kernel)."))
     title = name or of_kernel(kernel).function_of(kernel).__name__
     if isinstance(tensors, str) or not all(isinstance(one, str) for one in tensors):
         words = f"the tensors of kernel `{title}` are not given by a list of their names"
-        raise RegistrationError(refusal(words, [("came", repr(tensors))], 'Write a list: `["x", "y"]`.'))
+        raise RegistrationError(refusal(words, [("got", repr(tensors))], 'Write a list: `["x", "y"]`.'))
     part = KernelPart(kernel, title, tuple(tensors), extra)
     count = len(part.parameters)
     if len(part.tensors) > count:
@@ -253,7 +251,7 @@ def check_extra(part: KernelPart) -> None:
     for parameter, value in zip(part.others, part.extra, strict=True):
         if parameter.kind in ("scalar", "matrix") and isinstance(value, torch.Tensor):
             words = f"extra argument `{parameter.name}` of kernel `{part.name}` is a tensor"
-            rows = [("came", f"{tuple(value.shape)} {value.dtype}")]
+            rows = [("got", f"{tuple(value.shape)} {value.dtype}")]
             name = parameter.name
             remedy = f"Pass `{name}.{parameter.conversion}()`; or register `{name}` as an input with dims "
             remedy += f"`{parameter.element}`, and it has a gradient."

@@ -93,7 +93,7 @@ def _calculate_dims(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Sha
     if not isinstance(calculated, (tuple, list)):
         words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} are no tuple"
         raise ShapeError(
-            refusal(words, [("came", repr(calculated))], "Return a tuple of sizes; `()` is a single number.")
+            refusal(words, [("got", repr(calculated))], "Return a tuple of sizes; `()` is a single number.")
         )
     checked = tuple([_dim(dim) for dim in calculated])
     for place, dim in enumerate(checked):
@@ -141,7 +141,7 @@ def _wrong_rank(blueprint: Blueprint, part: TensorPart, shape: Shape) -> str:
         remedy = f"Pass a batch of one: `{part.name}.unsqueeze(0)`."
     elif not blueprint.is_batched and len(shape) == len(dims) + 1:
         remedy = "Register it with BatchDim first, and what is made of it too, to run a batch in one call."
-    return refusal(words, [("registered", str(dims)), ("came", str(tuple(shape)))], remedy)
+    return refusal(words, [("registered", str(dims)), ("got", str(tuple(shape)))], remedy)
 
 
 def _wrong_size(blueprint: Blueprint, part: TensorPart, shape: Shape, place: int) -> str:
@@ -149,7 +149,7 @@ def _wrong_size(blueprint: Blueprint, part: TensorPart, shape: Shape, place: int
     words = f"tensor `{part.name}` of {blueprint.label} does not have the size that it was registered with"
     rows: list[tuple[str, ...]] = [
         ("registered", str(dims)),
-        ("came", str(tuple(shape)), f"dim {place} was registered as {dims[place]}"),
+        ("got", str(tuple(shape)), f"dim {place} was registered as {dims[place]}"),
     ]
     return refusal(words, rows, "Pass that size, or register the dim as AnyDim or MatchDim(id).")
 

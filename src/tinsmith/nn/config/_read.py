@@ -46,7 +46,7 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
     raise ConfigError(
         refusal(
             "This is not a configuration.",
-            [("came", type(source).__name__), ("expected", "a path to a JSON file, a JSON text, or a mapping")],
+            [("got", type(source).__name__), ("expected", "a path to a JSON file, a JSON text, or a mapping")],
         )
     )
 
@@ -71,7 +71,7 @@ def _parse_json(text: str, name: str) -> dict[str, Any]:
         raise ConfigError(refusal(f"{name} is ambiguous JSON: {error}.")) from error
     if not isinstance(value, dict):
         raise ConfigError(
-            refusal(f"{name} is not a JSON object.", [("came", type(value).__name__)], "Begin it with `{`.")
+            refusal(f"{name} is not a JSON object.", [("got", type(value).__name__)], "Begin it with `{`.")
         )
     return value
 

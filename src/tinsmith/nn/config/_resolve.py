@@ -49,7 +49,7 @@ def _refuse_otype(kind: str, given: str, where: str) -> None:
     names = _otypes(CATALOGS[kind])
     guess = "" if given.lstrip().startswith("{") else _nearest(given, names)  # a JSON text may look like one
     if guess and not Path(given).exists() and (Path(given).suffix, Path(given).name) == ("", given):
-        rows = [("came", _format_value(given)), ("expected", "a mapping, a JSON text or the path of a JSON file")]
+        rows = [("got", _format_value(given)), ("expected", "a mapping, a JSON text or the path of a JSON file")]
         remedy = f'Write {{"otype": "{guess}"}}, with its other keys beside it.'
         raise ConfigError(
             refusal(f"`{where}` is the name of {_with_article(kind)}, not a configuration.", rows, remedy)
@@ -66,7 +66,7 @@ def _otypes(catalog: Catalog) -> list[str]:
 
 def _section(catalog: Catalog, kind: str, config: Any, where: str, share: tuple[Key, ...]) -> Section:
     if not isinstance(config, Mapping):
-        rows = [("came", _format_value(config)), ("expected", f"an object such as {{'otype': '{catalog.default}'}}")]
+        rows = [("got", _format_value(config)), ("expected", f"an object such as {{'otype': '{catalog.default}'}}")]
         raise ConfigError(refusal(f"`{where}` is not {_with_article(kind)}.", rows))
     component, called, preset = _component(catalog, kind, config.get("otype", catalog.default), where)
     nests = {"nested"} if component.nests != "none" else set[str]()
@@ -95,7 +95,7 @@ def _component(catalog: Catalog, kind: str, otype: Any, where: str) -> tuple[Com
                 return component, name, preset
     known = _otypes(catalog)
     guess = _nearest(otype, known)
-    rows = [("came", _format_value(otype)), ("known", ", ".join(known))]
+    rows = [("got", _format_value(otype)), ("known", ", ".join(known))]
     remedy = f"Did you mean `{guess}`?" if guess else f"Leave it out for the default, `{catalog.default}`."
     others = [kind for kind, other in CATALOGS.items() if str(otype).lower() in map(str.lower, _otypes(other))]
     if others and str(otype).lower() != guess.lower():
@@ -144,7 +144,7 @@ def _resolve_nested(
     parts = config.get("nested")
     if not isinstance(parts, Sequence) or isinstance(parts, str) or not parts:
         actual = _format_value(parts) if "nested" in config else "nothing"
-        rows = [("came", actual), ("expected", f"a list of one {kind} or more")]
+        rows = [("got", actual), ("expected", f"a list of one {kind} or more")]
         raise ConfigError(refusal(f"`{where}.nested` of {component.otype} does not fit.", rows))
     sections = tuple(
         _section(catalog, kind, part, f"{where}.nested[{i}]", catalog.share) for i, part in enumerate(parts)
@@ -188,7 +188,7 @@ def _keys(catalog: Catalog) -> set[str]:
 
 
 def _refuse_value(called: str, where: str, name: str, value: Any, expected: str, remedy: str = "") -> NoReturn:
-    rows = [("came", _format_value(value)), ("expected", expected)]
+    rows = [("got", _format_value(value)), ("expected", expected)]
     raise ConfigError(refusal(f"`{where}.{name}` of {called} does not fit.", rows, remedy))
 
 

@@ -100,5 +100,5 @@ def _check_widths(section: Section, parts: list[tuple[int, Encoder]]) -> None:
 
 
 def _misfit(section: Section, n_input_dims: int, expected: str) -> ConfigError:
-    rows = [("came", f"n_input_dims = {n_input_dims}"), ("expected", expected)]
+    rows = [("got", f"n_input_dims = {n_input_dims}"), ("expected", expected)]
     return ConfigError(refusal(f"`{section.where}`, {section.otype}, does not fit the input.", rows))

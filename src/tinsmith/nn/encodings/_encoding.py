@@ -97,13 +97,13 @@ def _whole(n_input_dims: Any) -> int:
     whole = operator.index(n_input_dims) if hasattr(n_input_dims, "__index__") else 0  # numpy's integers too
     if whole < 1 or isinstance(n_input_dims, bool):
         words = "the number of input dims of an Encoding does not fit"
-        raise ArgumentError(refusal(words, [("came", repr(n_input_dims)), ("expected", "an integer, 1 or more")]))
+        raise ArgumentError(refusal(words, [("got", repr(n_input_dims)), ("expected", "an integer, 1 or more")]))
     return whole
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
     if dtype not in FLOATS:
-        rows = [("came", str(dtype)), ("known", ", ".join(map(str, FLOATS)))]
+        rows = [("got", str(dtype)), ("known", ", ".join(map(str, FLOATS)))]
         remedy = "Encodings are computed in full precision: pass dtype=torch.float32, and cast what comes out."
         raise DtypeError(refusal("an Encoding does not have this dtype", rows, remedy))
 

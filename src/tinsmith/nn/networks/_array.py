@@ -302,30 +302,30 @@ class NetworkArray(torch.nn.Module):
         self._check_tensor(name, tensor)
         if tensor.ndim != len(grid) + 2 or tuple(tensor.shape[: len(grid)]) != grid or tensor.shape[-1] != channels:
             expected = ", ".join([*map(str, grid), "batch", str(channels)])
-            rows = [("expected", f"({expected})"), ("came", str(tuple(tensor.shape)))]
+            rows = [("expected", f"({expected})"), ("got", str(tuple(tensor.shape)))]
             raise ShapeError(refusal(f"`{name}` does not fit the NetworkArray", rows))
         return tensor.reshape(math.prod(grid), *tensor.shape[-2:]) if len(grid) > 1 else tensor
 
     def _check_points(self, points: torch.Tensor, cells: torch.Tensor) -> None:
         self._check_tensor("points", points)
         if not isinstance(cells, torch.Tensor):
-            rows = [("came", type(cells).__name__), ("expected", "a tensor of integers")]
+            rows = [("got", type(cells).__name__), ("expected", "a tensor of integers")]
             raise ArgumentError(refusal("`cells` does not fit the NetworkArray", rows, "Pass torch.as_tensor(cells)."))
         if points.ndim != 2 or points.shape[1] != self.n_input_dims or cells.shape != points.shape[:1]:
             rows = [("expected", f"(point, {self.n_input_dims}) and (point)")]
-            rows.append(("came", f"{tuple(points.shape)} and {tuple(cells.shape)}"))
+            rows.append(("got", f"{tuple(points.shape)} and {tuple(cells.shape)}"))
             raise ShapeError(refusal("`points` and `cells` do not fit the NetworkArray", rows))
         if cells.is_floating_point() or cells.dtype == torch.bool:
-            raise DtypeError(refusal("`cells` are not integers", [("came", str(cells.dtype))]))
+            raise DtypeError(refusal("`cells` are not integers", [("got", str(cells.dtype))]))
         low, high = torch.aminmax(cells.long()) if len(cells) else (0, 0)
         if not 0 <= int(low) <= int(high) < self.cells:
-            rows = [("came", f"{int(low)} to {int(high)}"), ("expected", f"0 to {self.cells - 1}")]
+            rows = [("got", f"{int(low)} to {int(high)}"), ("expected", f"0 to {self.cells - 1}")]
             remedy = "Count cells from 0, along the grid's last axis first."
             raise ArgumentError(refusal("`cells` names a cell outside the grid", rows, remedy))
 
     def _check_tensor(self, name: str, tensor: torch.Tensor) -> None:
         if not isinstance(tensor, torch.Tensor):
-            rows = [("came", type(tensor).__name__), ("expected", f"a tensor of {self.params.dtype}")]
+            rows = [("got", type(tensor).__name__), ("expected", f"a tensor of {self.params.dtype}")]
             raise ArgumentError(
                 refusal(f"`{name}` does not fit the NetworkArray", rows, f"Pass torch.as_tensor({name}).")
             )
@@ -334,7 +334,7 @@ class NetworkArray(torch.nn.Module):
             raise ArgumentError(refusal(words, remedy=f"Shared out by cells, pass `{name}.to_local()`."))
         wanted = _known_dtype(self.params.dtype)
         if tensor.dtype != wanted:
-            rows = [("expected", str(wanted)), ("came", str(tensor.dtype))]
+            rows = [("expected", str(wanted)), ("got", str(tensor.dtype))]
             remedy = f"Pass `{name}.to({wanted})`."
             raise DtypeError(refusal(f"`{name}` has another dtype than the NetworkArray", rows, remedy))
 
@@ -364,6 +364,6 @@ def _known_way(way: str) -> str:
 
 def _known_dtype(dtype: torch.dtype) -> torch.dtype:
     if dtype not in DTYPES:
-        rows = [("came", str(dtype)), ("expected", " or ".join(map(str, DTYPES)))]
+        rows = [("got", str(dtype)), ("expected", " or ".join(map(str, DTYPES)))]
         raise DtypeError(refusal("NetworkArray does not run in this dtype", rows))
     return dtype

@@ -34,14 +34,14 @@ class Cells:
 
     def _of_mask(self, mask: torch.Tensor) -> torch.Tensor:
         if tuple(mask.shape) != self.grid_shape:
-            rows = [("expected", str(self.grid_shape)), ("came", str(tuple(mask.shape)))]
+            rows = [("expected", str(self.grid_shape)), ("got", str(tuple(mask.shape)))]
             raise ArgumentError(refusal("the mask `at` does not have the shape of the grid", rows))
         return mask.flatten().nonzero()[:, 0]
 
     def _of_indices(self, given: torch.Tensor) -> torch.Tensor:
         is_places = given.ndim == 2 and given.shape[1] == len(self.grid_shape)
         if given.is_floating_point() or given.is_complex() or not (given.ndim == 1 or is_places):
-            rows = [("came", f"{tuple(given.shape)} {given.dtype}"), ("grid", str(self.grid_shape))]
+            rows = [("got", f"{tuple(given.shape)} {given.dtype}"), ("grid", str(self.grid_shape))]
             remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
             raise ArgumentError(refusal("`at` does not select cells", rows, remedy))
         given = given.long()  # torch compares no uint16
@@ -61,7 +61,7 @@ class Cells:
 def grid_of(given: int | Sequence[int]) -> tuple[int, ...]:
     sizes = _integers(given)
     if not sizes or min(sizes) < 1:
-        rows = [("came", repr(given)), ("expected", "(8, 8), or 64")]
+        rows = [("got", repr(given)), ("expected", "(8, 8), or 64")]
         raise ArgumentError(refusal("`grid_shape` is not the shape of a grid", rows))
     return sizes
 
@@ -84,6 +84,6 @@ def _as_tensor(at: Any, device: torch.device) -> torch.Tensor:
             return torch.stack([torch.as_tensor(axis, device=device) for axis in at], 1)
         return torch.as_tensor(at, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
-        rows = [("came", f"{type(at).__name__}: {error}")]
+        rows = [("got", f"{type(at).__name__}: {error}")]
         remedy = "Pass a boolean mask of the grid's shape, [k] indices of cells, or [k, axis] places."
         raise ArgumentError(refusal("`at` does not select cells", rows, remedy)) from error

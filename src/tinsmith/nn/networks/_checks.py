@@ -22,14 +22,14 @@ def check_counts(module: str, **counts: int) -> None:
     """ArgumentError unless each is a whole number, 1 or more."""
     for name, count in counts.items():
         if isinstance(count, bool) or not hasattr(count, "__index__") or count < 1:
-            rows = [("came", repr(count)), ("expected", "an integer, 1 or more")]
+            rows = [("got", repr(count)), ("expected", "an integer, 1 or more")]
             raise ArgumentError(refusal(f"`{name}` of a {module} does not fit.", rows))
 
 
 def check_dtype(module: str, dtype: torch.dtype) -> None:
     """DtypeError unless it is one that networks are computed in."""
     if dtype not in _FLOATS:
-        rows = [("came", str(dtype)), ("known", ", ".join(map(str, _FLOATS)))]
+        rows = [("got", str(dtype)), ("known", ", ".join(map(str, _FLOATS)))]
         remedy = "For half precision pass dtype=torch.float32 and call it under torch.autocast."
         raise DtypeError(refusal(f"A {module} does not have this dtype.", rows, remedy))
 

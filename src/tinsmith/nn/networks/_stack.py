@@ -112,7 +112,7 @@ _Plan = tuple[tuple[int, ...], str, str, bool, torch.dtype]
 def _plan(number: int, network: nn.Sequential) -> _Plan:
     """Sizes of the layers, activations, whether there are biases, and the dtype."""
     if not isinstance(network, nn.Sequential):
-        rows = [("came", type(network).__name__)]
+        rows = [("got", type(network).__name__)]
         raise ArgumentError(refusal(f"network {number} is not an nn.Sequential", rows, "Pass a list of them."))
     linears = _linears(network)
     acts = _activations(number, network)

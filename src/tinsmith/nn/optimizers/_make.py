@@ -189,7 +189,7 @@ def _shares(section: Section, given: Sequence[Slot]) -> list[list[Slot]]:
 def _uneven(section: Section, sizes: Sequence[int | None], given: Sequence[Slot]) -> str:
     counts = [slot.size for slot in given]
     rows = [
-        ("came", ", ".join("the rest" if size is None else str(size) for size in sizes)),
+        ("got", ", ".join("the rest" if size is None else str(size) for size in sizes)),
         ("parameters", " + ".join(map(str, counts[:12])) + (" + ..." if counts[12:] else "") + f" = {sum(counts)}"),
     ]
     headline = f"`{section.where}.nested[...].n_params_to_optimize` does not divide the parameters."

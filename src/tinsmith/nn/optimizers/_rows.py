@@ -195,7 +195,7 @@ class RowOptimizer:
         for i, (given, parameter) in enumerate(zip(gradients, self._parameters, strict=True)):
             expected = (k, *parameter.shape[1:])
             if given is not None and tuple(given.shape) != expected:
-                rows = [("expected", str(expected)), ("came", str(tuple(given.shape)))]
+                rows = [("expected", str(expected)), ("got", str(tuple(given.shape)))]
                 remedy = "Give the gradients of the named rows only, in their order."
                 raise ShapeError(refusal(f"gradients[{i}] does not fit {k} rows.", rows, remedy))
 
@@ -232,12 +232,12 @@ class RowOptimizer:
         count = len(self._given[0])
         if saved is None or saved.shape != (count,) or len(parts) != len(self._parts):
             actual = "another optimizer's" if saved is None else f"{len(saved)} rows, {len(parts)} parts"
-            rows = [("expected", f"{count} rows, {len(self._parts)} parts"), ("came", actual)]
+            rows = [("expected", f"{count} rows, {len(self._parts)} parts"), ("got", actual)]
             raise CheckpointError(refusal("The state is not of this RowOptimizer.", rows))
         if (state_dict.get("averages") is None) != (self._averages is None):
             expected, actual = ("no EMA", "an EMA") if self._averages is None else ("an EMA", "no EMA")
             raise CheckpointError(
-                refusal("The state is not of this RowOptimizer.", [("expected", expected), ("came", actual)])
+                refusal("The state is not of this RowOptimizer.", [("expected", expected), ("got", actual)])
             )
         for part, given in zip(self._parts, parts, strict=True):
             part.load_state_dict(_with_states(given, self._own))
@@ -293,19 +293,19 @@ def _index(rows: torch.Tensor | Sequence[int], n_rows: int) -> torch.Tensor:
     given = torch.as_tensor(rows).cpu()
     if given.dtype == torch.bool:
         if tuple(given.shape) != (n_rows,):
-            table = [("expected", f"({n_rows},)"), ("came", str(tuple(given.shape)))]
+            table = [("expected", f"({n_rows},)"), ("got", str(tuple(given.shape)))]
             raise ShapeError(refusal("The mask of rows does not fit the parameters.", table, "Flatten the grid."))
         return given.nonzero().squeeze(1)
     if given.numel() and (given.is_floating_point() or given.is_complex()):
-        table = [("came", str(given.dtype)), ("expected", "a mask, or whole numbers")]
+        table = [("got", str(given.dtype)), ("expected", "a mask, or whole numbers")]
         raise ArgumentError(refusal("Row indices must be integers.", table))
     if given.ndim > 1:
-        table = [("expected", "(k,)"), ("came", str(tuple(given.shape)))]
+        table = [("expected", "(k,)"), ("got", str(tuple(given.shape)))]
         remedy = "Count rows from 0: of places in a grid, `NetworkArray.rows` makes such numbers."
         raise ShapeError(refusal("Row indices must have one dim.", table, remedy))
     index = given.to(torch.int64).reshape(-1)
     if bool(((index < 0) | (index >= n_rows)).any()):
-        table = [("rows", f"0 to {n_rows - 1}"), ("came", f"{int(index.min())} to {int(index.max())}")]
+        table = [("rows", f"0 to {n_rows - 1}"), ("got", f"{int(index.min())} to {int(index.max())}")]
         raise ShapeError(refusal("A row index is out of range.", table))
     if len(index.unique()) < len(index):
         remedy = "Name each row once: a step is one step."

@@ -105,7 +105,7 @@ def check_saved_by(name: str, saved: dict[str, Any]) -> None:
     """CheckpointError unless an optimizer of this name saved it."""
     saver = saved.get("wrapper", "a plain optimizer")
     if saver != name:
-        rows = [("expected", name), ("came", str(saver))]
+        rows = [("expected", name), ("got", str(saver))]
         remedy = "Build the optimizer from the configuration that the checkpoint was made with."
         raise CheckpointError(refusal("The optimizer's state was saved by another optimizer.", rows, remedy))
 

@@ -92,7 +92,7 @@ def read_colmap(folder: Path, images: str | Path = "images") -> Reconstruction:
     if not points.isfinite().all():
         place = int((~points.isfinite()).any(1).nonzero()[0, 0])
         entry = Entry(records.points_file, f"point {records.points[place].number}")
-        raise entry.make_error("a point of the reconstruction is not finite", [("came", str(points[place].tolist()))])
+        raise entry.make_error("a point of the reconstruction is not finite", [("got", str(points[place].tolist()))])
     return Reconstruction(frames, points, colors)
 
 

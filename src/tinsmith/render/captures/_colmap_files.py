@@ -109,7 +109,7 @@ def _parse_line(path: Path, place: int, line: str, form: _Form) -> Any:
         return form.parse(line)
     except (ValueError, IndexError) as cause:
         entry = Entry(path, f"line {place}")
-        rows = [("came", line[:80] + "..." * (len(line) > 80)), ("wanted", form.wanted)]
+        rows = [("got", line[:80] + "..." * (len(line) > 80)), ("wanted", form.wanted)]
         raise entry.make_error("a line of the reconstruction is broken", rows) from cause
 
 

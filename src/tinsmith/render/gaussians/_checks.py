@@ -21,7 +21,7 @@ def require_choice(function: str, name: str, given: object, choices: Any) -> Non
     known = get_args(choices)
     if given not in known:
         close = nearest(str(given), known)
-        rows = [("came", repr(given)), ("expected", ", ".join(map(repr, known)))]
+        rows = [("got", repr(given)), ("expected", ", ".join(map(repr, known)))]
         remedy = f"Pass {name}={close!r}." if close else f"Pass one of these as `{name}`."
         raise ArgumentError(refusal(f"`{name}` of `{function}` is unknown.", rows, remedy))
 
@@ -30,21 +30,21 @@ def require_positive(function: str, **sizes: object) -> None:
     """Refuses sizes that are not integers above 0."""
     for name, given in sizes.items():
         if not isinstance(given, int) or given < 1:
-            rows = [("came", repr(given)), ("expected", "a whole number above 0")]
+            rows = [("got", repr(given)), ("expected", "a whole number above 0")]
             raise ArgumentError(refusal(f"`{name}` of `{function}` does not fit.", rows, f"Pass `{name}` in pixels."))
 
 
 def require_shape(function: str, name: str, given: Tensor, axes: str, expected: Sequence[int]) -> None:
     """Refuses a tensor of another shape."""
     if tuple(given.shape) != tuple(expected):
-        rows = [("came", str(tuple(given.shape))), ("expected", f"{axes} = {tuple(expected)}")]
+        rows = [("got", str(tuple(given.shape))), ("expected", f"{axes} = {tuple(expected)}")]
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
 
 
 def require_last(function: str, name: str, given: Tensor, axes: str, last: Sequence[int]) -> None:
     """Refuses a tensor whose last sizes are others."""
     if given.ndim < len(last) or tuple(given.shape[given.ndim - len(last) :]) != tuple(last):
-        rows = [("came", str(tuple(given.shape))), ("expected", axes)]
+        rows = [("got", str(tuple(given.shape))), ("expected", axes)]
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
 
 

@@ -54,7 +54,7 @@ def check_colors(function: str, scene: Scene, colors: Tensor, sh_degree: int | N
     last = colors.shape[-1:] if sh_degree is None else colors.shape[-2:]
     words = "D" if sh_degree is None else "K, D"
     if tuple(colors.shape) not in ((*batch, n, *last), (*batch, c, n, *last)):
-        rows = [("came", str(tuple(colors.shape))), ("expected", f"[..., N, {words}] or [..., C, N, {words}]")]
+        rows = [("got", str(tuple(colors.shape))), ("expected", f"[..., N, {words}] or [..., C, N, {words}]")]
         rows += [("N", str(n)), ("C", str(c)), ("...", str(batch))]
         remedy = "Coefficients of spherical harmonics need `sh_degree`; colors go without."
         raise ShapeError(refusal(f"`colors` of `{function}` does not fit.", rows, remedy))

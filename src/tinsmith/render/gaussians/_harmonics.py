@@ -78,10 +78,10 @@ def evaluate(
 def require_degree(function: str, name: str, degree: object, coefficients: Tensor) -> None:
     """Refuses a degree without kernel, or without coefficients."""
     if not isinstance(degree, int) or not 0 <= degree <= MOST_DEGREE:
-        rows = [("came", repr(degree)), ("expected", f"0 to {MOST_DEGREE}")]
+        rows = [("got", repr(degree)), ("expected", f"0 to {MOST_DEGREE}")]
         raise ArgumentError(refusal(f"`{name}` of `{function}` does not fit.", rows, "Use a lower degree."))
     if coefficients.ndim < 2 or coefficients.shape[-2] < (degree + 1) ** 2:
-        rows = [("came", str(tuple(coefficients.shape)))]
+        rows = [("got", str(tuple(coefficients.shape)))]
         rows += [("expected", f"[..., k, c] with k at least {(degree + 1) ** 2}")]
         remedy = f"A degree of {degree} has {(degree + 1) ** 2} coefficients: pass more, or a lower `{name}`."
         raise ShapeError(refusal(f"`{function}` has too few coefficients.", rows, remedy))

@@ -63,7 +63,7 @@ def save_spz(
         raise ArgumentError(
             refusal(
                 "`sh_bits` of `save_spz` does not fit",
-                [("came", repr(sh_bits)), ("expected", "two numbers from 1 to 8")],
+                [("got", repr(sh_bits)), ("expected", "two numbers from 1 to 8")],
             )
         )
     held = {name: value.double().numpy() for name, value in check_splats("save_spz", splats).items()}

@@ -165,12 +165,12 @@ def _fitting(kernel: nodes.Kernel, array: nodes.Array, arrays: Mapping[str, torc
         )
     tensor = arrays[array.name]
     if tensor.is_floating_point() != types.is_float(array.type):
-        rows = [("expected", array.type), ("came", str(tensor.dtype))]
+        rows = [("expected", array.type), ("got", str(tensor.dtype))]
         raise DtypeError(refusal(f"`{array.name}` does not fit the kernel `{kernel.name}`.", rows))
     if tensor.ndim == array.rank + len(array.element) and tuple(tensor.shape[array.rank :]) == array.element:
         return tensor
     wanted = ", ".join(["_"] * array.rank + [str(size) for size in array.element])
-    rows = [("expected", f"[{wanted}]"), ("came", str(list(tensor.shape)))]
+    rows = [("expected", f"[{wanted}]"), ("got", str(list(tensor.shape)))]
     raise ShapeError(refusal(f"`{array.name}` does not fit the kernel `{kernel.name}`.", rows))
 
 
