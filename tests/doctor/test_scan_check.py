@@ -187,7 +187,7 @@ def test_the_figure_is_written(tmp_path):
         ({"horizons": [0]}, r"numbers of steps, from 1 to the length(?s:.*)length  4(?s:.*)got     0"),
         ({"horizons": [5]}, r"got     5"),
         ({"horizons": []}, r"got     none"),
-        ({"keep": "all"}, r"takes no `keep`"),
+        ({"keep": "all"}, r"takes no option `keep`"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, words):
