@@ -39,7 +39,7 @@ def test_many_numbers_of_channels(engine):
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
     for channels in (2, 3, 17):
         samples = [x.requires_grad_() for x in samples_on(rays, channels=channels)]
-        found = torch.autograd.grad(compiled(*samples), samples)
+        gradients = torch.autograd.grad(compiled(*samples), samples)
         expected = torch.autograd.grad(step(*samples), samples)
-        for slope, plain in zip(found, expected, strict=True):
+        for slope, plain in zip(gradients, expected, strict=True):
             torch.testing.assert_close(slope, plain, rtol=1e-9, atol=1e-10)

@@ -115,11 +115,11 @@ def test_under_func_grad_and_vmap(engine, is_compiled):
     slopes = torch.func.vmap(torch.func.grad(loss_of(composite_alphas, engine=engine), argnums=(0, 1, 2)))
     if is_compiled:
         slopes = torch.compile(slopes, fullgraph=True, backend="aot_eager")
-    found = slopes(*batch)
+    gradients = slopes(*batch)
     for j in range(2):
         leaves = [x[j].clone().requires_grad_() for x in batch]
         expected = torch.autograd.grad(loss_of(reference.composite_alphas)(*leaves), leaves)
-        for slope, twin in zip(found, expected, strict=True):
+        for slope, twin in zip(gradients, expected, strict=True):
             torch.testing.assert_close(slope[j], twin, **CLOSE)
 
 

@@ -196,8 +196,8 @@ def test_numbers_of_intervals_by_ray_compile_in_one_graph(engine):
     compiled = torch.compile(sampled, fullgraph=True, backend="aot_eager")
     for counts in ([1, 2, 0, 3], [5, 1, 1, 2]):
         given = edges, cdfs, torch.tensor(counts)
-        for found, expected in zip(compiled(*given), sampled(*given), strict=True):
-            assert torch.equal(found, expected)
+        for compiled_one, plain in zip(compiled(*given), sampled(*given), strict=True):
+            assert torch.equal(compiled_one, plain)
 
 
 PACKED = torch.tensor([[0, 3]])
