@@ -14,8 +14,8 @@ from ._refusals import RUN_IN_ORDER, NotCovered, Race
 __all__ = [
     "BLOCK_SIZE",
     "LoweredKernel",
-    "RUN_IN_ORDER",
     "NotCovered",
+    "RUN_IN_ORDER",
     "Race",
     "add_comments",
     "decompositions",
