@@ -1,5 +1,9 @@
 """Fields that are placed in a way that no layer can work with: refused before an engine goes wrong on it."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -96,25 +100,12 @@ def test_a_sparse_gradient_divided_by_no_power_of_two(fresh):
         ts.EmptyTin().register_input_field(x, name="x")
 
 
-def test_the_engines_still_visit_wrong_elements(fresh):
+def test_the_engines_still_visit_wrong_elements(engine):
     """Why that is refused. Once this fails, the refusal may go for engines from that version on."""
-    x = fresh.field(fresh.i32)
-    fresh.root.pointer(fresh.i, 2).dense(fresh.i, 3).place(x)
-    visits = fresh.field(fresh.i32, shape=8)
-
-    @fresh.kernel
-    def fill():
-        for i in range(6):
-            x[i] = 1
-
-    @fresh.kernel
-    def visit():
-        for i in x:
-            visits[i] += 1
-
-    fill()
-    visit()
-    assert visits.to_numpy().tolist() == [1, 1, 0, 1, 1, 0, 0, 0]
+    command = [sys.executable, Path(__file__).with_name("sparse_visits.py"), engine]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=200)
+    crashed = done.returncode < 0  # what lies behind the field is another thing in each process
+    assert crashed or done.stdout.splitlines()[-1] == "[1, 1, 0, 1, 1, 0, 0, 0]", done.stderr
 
 
 def _doubling(lang):
