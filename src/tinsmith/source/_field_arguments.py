@@ -131,7 +131,8 @@ class _Hander:
         self.hands = hands
         self._used: dict[tuple[Any, ...], tuple[str, ...]] = {}
         self._made: dict[tuple[Any, ...], Any] = {}
-        self._kept: list[_Callee] = []  # as long as keys are compared by `id`
+        # Keys hold the `id` of callees, which Python would reuse for other objects once a callee is gone.
+        self._kept: list[_Callee] = []
 
     def rewrite(self, scope: Scope, own: Mapping[str, str] | None) -> KernelWithFields:
         """`own` says what arrays are called in this scope; None where they keep their names."""

@@ -62,7 +62,8 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
     if kind in _PLAIN:
         return (kind, value)
     if kind is float:
-        return (kind, repr(value))  # tells -0.0 from 0.0, and nan equals nan
+        # By text, -0.0 and 0.0 differ, and nan equals nan.
+        return (kind, repr(value))
     if isinstance(value, np.ndarray | np.generic):
         return (kind, value.dtype.str, value.shape, value.tobytes())
     if depth > _DEEPEST or isinstance(value, type | ModuleType) or engine.is_field(value):

@@ -29,7 +29,8 @@ _CHANGEABLE = _Parts(_LEAVES - {"ops"})  # a list
 def walk(node: ast.AST) -> list[ast.AST]:
     """A node and all that it is made of, in the order of `ast.walk`; operators and moods of names are left out."""
     reached = [node]
-    for one in reached:  # which grows
+    # The list grows while it is gone through: that is a search in breadth.
+    for one in reached:
         for name in _PARTS[type(one)]:
             part = getattr(one, name, None)
             if isinstance(part, list):

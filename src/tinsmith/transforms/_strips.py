@@ -143,9 +143,11 @@ class _Writer:
         for part in one.body:
             self._declared = []
             rewritten = walk.rewrite([part], self.statement)
-            if isinstance(part, nodes.For) and len(rewritten) > 1:  # its own strips: a short one needs no array
+            # A loop that became strips has a whole version beside them for short lengths, which needs no array.
+            if isinstance(part, nodes.For) and len(rewritten) > 1:
                 body += _with_arrays(rewritten, self._declared)
-            else:  # once an iteration, not each time that a loop further in begins: the engines fill an array with 0
+            else:
+                # Declared once an iteration. In the inner loop the engines would fill it with zeros at each start.
                 before += self._declared
                 body += rewritten
         return replace(one, body=(*before, *body))

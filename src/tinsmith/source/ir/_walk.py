@@ -30,7 +30,8 @@ def rebuild(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nod
     """An expression with each of its operands changed; itself where none is."""
     old = operands(expr)
     new = tuple([change(one) for one in old])
-    if all(map(is_, old, new)):  # most often: to make nodes takes most of the time of a pass
+    # Most operands do not change, and making nodes takes most of the time of a pass.
+    if all(map(is_, old, new)):
         return expr
     match expr:
         case nodes.Load():

@@ -300,7 +300,8 @@ class _Assembly:
             self.reads.add(name)
             return name
         before = bisect_left(writers, place)
-        since = writers[before - 1] + 1 if before else 0  # the array has been the same ever since
+        # The array has not changed since its last writer, so turns that read it in between share one copy.
+        since = writers[before - 1] + 1 if before else 0
         return self.replayed.setdefault((since, name), f"{name}@before_{since}")
 
     def replay(self) -> list[Action]:

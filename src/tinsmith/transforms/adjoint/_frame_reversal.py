@@ -204,7 +204,9 @@ class FrameReversal(ABC):
     def reverse_under_guard(self, names: Sequence[str], reverse: Callable[[], Block]) -> Block:
         """The reverse of a step that gives these locals their values, where one of their adjoints may not be zero."""
         if not self.partial_sums.isdisjoint(names):
-            return reverse()  # the adjoint of a sum, which came in from outside of the frame
+            # The adjoint of a sum is that of the whole loop and comes from outside of the frame, so no branch here
+            # guards it.
+            return reverse()
         guard = self._guards[-1].beyond_path(names)
         if guard is None:
             return []
@@ -323,7 +325,8 @@ class FrameReversal(ABC):
         handed = self.propagate_stored(store, nodes.Local(taken, load.type))
         if not handed:
             return [clear]
-        self.runs_back = True  # on one thread it was the last iteration whose value stayed
+        # On one thread the last iteration's value stayed, so that iteration must take the adjoint first.
+        self.runs_back = True
         return [nodes.Assign(taken, load, store.line), replace(clear, takes=True), *handed]
 
     def old_of(self, store: nodes.Store) -> nodes.Local:

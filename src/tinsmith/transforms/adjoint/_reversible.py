@@ -130,7 +130,7 @@ class _Making:
         """
         if not arrays:
             return [self.form(kernel, self.statements)]
-        # memory goes by its name: no array of another kernel may have it
+        # Memory is looked up by name in the whole program, so names of other kernels' arrays are taken.
         names = Names(_collect_names(kernel, self.adjoints) | self.adjoints.keys(), self.mark)
         searched = extremes_of(self.statements, arrays)
         prelude, settle, gather = None, (), self.statements

@@ -119,7 +119,8 @@ def find_varied(kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str]
 def along(turns: Sequence[int], edges: Sequence[Sequence[Edge]], start: set[str]) -> list[set[str]]:
     """What edges lead to in each task, in the course of turns: from one to the next go arrays, not locals."""
     reached = [set[str]() for _ in edges]
-    known: dict[tuple[int, frozenset[str]], frozenset[str]] = {}  # a simulation comes back to what it was soon
+    # A simulation has thousands of turns, and after a few of them nothing new is reached: most are answered from here.
+    known: dict[tuple[int, frozenset[str]], frozenset[str]] = {}
     arrays = frozenset(start)
     for number in turns:
         turn = number, arrays

@@ -34,12 +34,14 @@ class Liveness:
             if left is not None:
                 kept.append(left)
         statements = tuple(reversed(kept))
-        return body if statements == body else statements, live  # what stays as it is need not be rebuilt around it
+        # The very body where nothing changed, so that what is around it need not be rebuilt.
+        return body if statements == body else statements, live
 
     def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> tuple[nodes.Stmt | None, Live]:
         """One of them: what is left of it, and the locals that are live before it."""
         match one:
-            case nodes.Assign():  # most are
+            # First, since most statements are assignments.
+            case nodes.Assign():
                 return self.plain(one, live)
             case nodes.If():
                 body, before = self.block(one.body, live, is_last=is_last)
@@ -48,7 +50,8 @@ class Liveness:
             case nodes.For():
                 body, before = self.loop(one.body, live, live)
                 return self.compound(one, (body,), live | before.difference(one.names) | self.reads(one), live)
-            case nodes.While():  # it ends by a `break` alone
+            # A `while` ends by `break` alone: nothing is live at the end of its body but what the next iteration reads.
+            case nodes.While():
                 body, before = self.loop(one.body, live, frozenset())
                 return self.compound(one, (body,), before, live)
             case nodes.Break():

@@ -171,7 +171,8 @@ class _Ordering:
         """The loop over lanes that runs a region."""
         handed = self.handed[region]
         body = tuple([walk.transform(one, self.layout.in_blocks) for one in region.body])
-        if region.is_left_early and handed.stored:  # `continue` must not leave out what is stored behind it
+        # A `continue` would skip the stores that follow the body. In a loop of one iteration it ends that one alone.
+        if region.is_left_early and handed.stored:
             once = self.names.fresh("once")
             body = (nodes.For((once,), ((ZERO, ONE),), body, line=self.loop.line),)
         body = (*body, *self.count_vote(region.vote), *self.stores(handed))

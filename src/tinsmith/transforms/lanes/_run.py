@@ -101,7 +101,7 @@ def _is_quick(loop: nodes.For | nodes.While, sharing: Sharing) -> bool:
     loads = {*walk.loads(loop.body)}
     apart = [load for load in loads if not sharing.is_shared_index(load) and sharing.bounds_of(load) is None]
     stores = [store for store in walk.stores(loop.body) if not sharing.is_shared_sum(store)]
-    # Of float64 a vector holds half as many, and there was no gain.
+    # Not float64: a machine vector holds half as many, and no gain was measured.
     return (
         sharing.has_loop_vectors(loop)
         and not any(part.type == "f64" for expr in exprs for part in walk.parts(expr))
@@ -127,7 +127,8 @@ class _Task:
         So engines share the work out as before: a thread gets 512 iterations at least, whatever they do.
         """
         sizes = [end if begin == number(0) else integer("-", end, begin) for begin, end in self.loop.bounds]
-        if len(sizes) > 1:  # two that are negative would make a positive number
+        # The product of two negative sizes, of loops that do not run, would be positive.
+        if len(sizes) > 1:
             sizes = [one if isinstance(one, nodes.Size) else integer("max", one, number(0)) for one in sizes]
         total = sizes[0]
         for size in sizes[1:]:

@@ -60,7 +60,8 @@ class _Writing:
         like = {one.array.name: one.like for one in self.beside}
         cells = (*kernel.cells, *(name for name, array in like.items() if array in kernel.cells))
         kinds = {**kernel.locals, **self.names.types}
-        body = declare_locals(body, kinds)  # what a loop that was taken apart left out may have been a declaration
+        # A loop that was taken apart may have left out the statement that declared a local.
+        body = declare_locals(body, kinds)
         whole = replace(kernel, body=body, arrays={**kernel.arrays, **more}, locals=kinds, cells=cells)
         return WrittenOut(whole, {name: of for name, of in like.items() if of not in kernel.cells}, self.room)
 
