@@ -1,5 +1,7 @@
 """CUDA: the same code path on the GPU, in order with torch's streams, and no silent copies."""
 
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -155,3 +157,35 @@ def test_a_compiled_call(lang64):
     (slope,) = torch.autograd.grad(run(x), x)
     (wanted,) = torch.autograd.grad(x.square().sin().sum(), x)
     torch.testing.assert_close(slope, wanted)
+
+
+RESTART = """
+import ENGINE as lang, tinsmith as ts, torch
+
+ts.init("cuda", engine="ENGINE")
+
+
+@ts.op("x[n] -> y[n]")
+@lang.kernel
+def square(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        y[i] = x[i] * x[i]
+
+
+x = torch.rand(5, device="cuda", requires_grad=True)
+y = square(x)
+y.sum().backward(retain_graph=True)
+ts.init("cuda", engine="ENGINE")
+square(x).sum().backward()
+y.sum().backward()
+torch.testing.assert_close(x.grad, 6 * x.detach())
+"""
+
+
+@pytest.mark.parametrize("engine", ["taichi", "quadrants"])
+def test_an_engine_that_is_started_anew_between_two_backward_passes(engine, tmp_path):
+    """Launches of the engine before would end the process."""
+    program = tmp_path / "restart.py"
+    program.write_text(RESTART.replace("ENGINE", engine))
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ import torch
 
 import cases
 import tinsmith as ts
+from tinsmith.bridge._plan import Plan
 
 
 def check(op):
@@ -44,6 +45,31 @@ def test_forward_before_and_backward_after(lang64, capfd):
     restart(lang64)
     y.sum().backward()
     torch.testing.assert_close(x.grad, 2 * x.detach())
+
+
+def test_two_backward_passes_before_and_after(lang64, capfd, monkeypatch):
+    """The second one is planned anew: on a GPU the memory of the engine that ran the first is gone."""
+
+    @ts.op("x[n] -> y[n]")
+    @lang64.kernel
+    def square(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    plans, backward = [], Plan.backward
+
+    def note(self, *arguments):
+        plans.append(self)
+        return backward(self, *arguments)
+
+    monkeypatch.setattr(Plan, "backward", note)
+    x = torch.randn(5, dtype=torch.float64, requires_grad=True)
+    y = square(x)
+    y.sum().backward(retain_graph=True)
+    restart(lang64)
+    y.sum().backward()
+    torch.testing.assert_close(x.grad, 4 * x.detach())
+    assert len(plans) == 2 and plans[0] is not plans[1]
 
 
 def test_a_kernel_used_directly_before_and_after(lang64, capfd):

@@ -63,7 +63,8 @@ class EagerFunction(torch.autograd.Function):
         saved = {plan.names[i]: tensor for i, tensor in zip(places, ctx.saved_tensors, strict=True)} if places else {}
         if has_older_batch(cotangents):
             return (None, None, None, *_older_batch(route.call(numbers, others), active, saved, cotangents))
-        if torch.is_grad_enabled() or is_transformed():
+        # The operator finds the plan of an engine that was started anew. On a GPU the old one's memory is gone.
+        if torch.is_grad_enabled() or is_transformed() or not route.is_current():
             return (None, None, None, *_differentiable(route.call(numbers, others), active, saved, cotangents))
         return (None, None, None, *plan.backward(saved, cotangents, active, numbers, others.scalars))
 
