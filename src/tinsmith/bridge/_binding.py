@@ -71,7 +71,8 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
 def check_scalar(signature: Signature, name: str, value: Any) -> Any:
     """A scalar argument as the engine takes it: a float, an int, or a vector's numbers."""
     parameter = signature.parameters(name)[0]
-    if isinstance(value, torch.Tensor):  # also where it needs no gradient now: one day it does
+    # Refused even where it needs no gradient: the call would lose the gradient on the day that it does.
+    if isinstance(value, torch.Tensor):
         raise ArgumentError(_tensor_for_a_number(signature, parameter, value, "is a tensor"))
     if parameter.kind == "matrix":
         return _matrix(signature, name, value)

@@ -44,7 +44,8 @@ class EagerFunction(torch.autograd.Function):
             ctx.save_for_backward(*[arrays[place] for place in places])
         outputs = arrays[plan.outputs]
         if len(outputs) == 1 and not plan.steady_outputs:
-            return outputs[0]  # autograd calls back for this one alone, so its cotangent is never None
+            # Autograd calls `backward` for a single output only with a cotangent, so None need not be expected.
+            return outputs[0]
         ctx.set_materialize_grads(False)
         if plan.steady_outputs:
             ctx.mark_non_differentiable(*[outputs[place] for place in plan.steady_outputs])

@@ -89,7 +89,8 @@ class Look:
         """The bytes of all fields that our launch copies, and those of each other."""
         if self._engine.runtime() is not self._runtime:
             raise field_is_gone(self.op, (self._ours + self._others)[0].name)
-        memory = self._memory()  # zeros, and what lies between two fields stays that
+        # Zeros, since gaps between fields are compared too and nothing is ever written there.
+        memory = self._memory()
         if self._ours:
             first = ctypes.addressof(memory)
             starts = [first + start for start in self._ends[:-1]]

@@ -134,7 +134,8 @@ class Op(Generic[Result]):
             return self
         kept = instance.__dict__.setdefault("_tinsmith_ops", {})
         bound: Op[Result] | None = kept.get(self)
-        if bound is None or bound.owner is not instance:  # a copied object brings its original's ops along
+        # A copied object has its original's attributes, ops bound to the original among them.
+        if bound is None or bound.owner is not instance:
             bound = Op(
                 [_bind_kernel(kernel, instance) for kernel in self._kernels],
                 self._text,

@@ -45,7 +45,8 @@ class Copy:
     def run(self, tensor: torch.Tensor) -> None:
         """Let its manager do it."""
         prefix = "grad_" if self.is_gradient else ""
-        if self.kind in ("load", "restore"):  # detached: the engine would look for a gradient
+        # Detached, since an engine allocates `.grad` for what requires a gradient.
+        if self.kind in ("load", "restore"):
             ManagedLoads.count += not self.is_gradient
             getattr(self.manager, f"{prefix}from_tensor")(self.field, tensor.detach())
             return
@@ -130,9 +131,11 @@ def _loop(copy: Copy, field: str, array: str, *, is_serial: bool) -> list[str]:
     facts = copy.facts
     names = [f"i{axis}" for axis in range(len(facts.shape))]
     if copy.kind == "clear" and not facts.is_dense:
-        zero = _statements(copy, f"{field}[place]", array, [])  # what is not there is zero already
+        # Inactive elements of a sparse field are zero, and storing to them would activate them.
+        zero = _statements(copy, f"{field}[place]", array, [])
         return [f"for place in _lang.grouped({field}):", *(f"    {line}" for line in zero)]
-    if not names:  # a loop of one: statements beside loops are no kernel that an engine runs in parallel
+    # A loop of one iteration: engines do not parallelize a kernel with statements beside its loops.
+    if not names:
         body = _statements(copy, f"{field}[None]", array, [])
         header = "for _ in range(1):"
     else:

@@ -62,7 +62,8 @@ class Updates:
         """Run the functional op, and copy new values into the arguments."""
         given = list(bound.tensors)
         for place in self._places if is_kept else ():
-            given[place] = given[place].clone()  # a graph keeps the old value, and the argument is changed below
+            # A graph keeps the old value for its backward pass, and the argument's memory is overwritten below.
+            given[place] = given[place].clone()
         made = run(bound.with_tensors(tuple(given)))
         if not is_tracing() and is_transformed():
             self._refuse_unbatched(targets, made)

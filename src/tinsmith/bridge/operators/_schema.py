@@ -21,7 +21,8 @@ from .._call import BackwardCall, Call
 from .._core import Core
 from .._signature import Signature
 
-_DTYPES = tuple(SPEC_DTYPES.values())  # a schema knows no list of dtypes: they travel as places in this one
+# Torch's schemas have no type for lists of dtypes, so a dtype is passed as its place in this tuple.
+_DTYPES = tuple(SPEC_DTYPES.values())
 _RESERVED = {*keyword.kwlist, "Tensor", "Scalar", "int", "float", "bool", "str", "Device", "Generator", "out", "self"}
 _HIDDEN = ("_batch", "_batched", "_apart", "_values")
 _BATCH = 'SymInt? {}=None, int[]? {}=None, bool {}=False, str {}=""'

@@ -76,7 +76,8 @@ def _work(
         os.dup2(said, 1)
         os.dup2(said, 2)
         torch.set_num_threads(1)
-        for one in _DEADLY:  # an engine's own handlers wait for threads that are not here
+        # An engine's own handlers wait for its threads, which a fork does not have.
+        for one in _DEADLY:
             signal.signal(one, signal.SIG_DFL)
         init_in_fork(engine)
         try:
@@ -87,7 +88,8 @@ def _work(
             torch.save({"refusal": f"{type(reason).__name__}: {reason}"}, answer)
         code = 0
     finally:
-        os._exit(code)  # without the parent's exit handlers
+        # Not `sys.exit`, which would run the parent's exit handlers and finalizers.
+        os._exit(code)
 
 
 def _wait_for(child: int) -> int | None:

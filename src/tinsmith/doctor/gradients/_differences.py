@@ -84,7 +84,8 @@ class Steps:
             central += (c * (high - low)).sum().item() / (2 * step)
             least += torch.minimum(ups, downs).sum().item()
             greatest += torch.maximum(ups, downs).sum().item()
-            moved = (high != low) | (high != here)  # what did not move was not rounded either
+            # A value that did not move has no rounding error from the step.
+            moved = (high != low) | (high != here)
             noise += (c.abs() * torch.maximum(high.abs(), low.abs()) * moved).sum().item() * self.precision / step
         kind = "smooth" if math.isfinite(central) and math.isfinite(greatest - least) else "undefined"
         return Slope(central, least, greatest, noise, kind)

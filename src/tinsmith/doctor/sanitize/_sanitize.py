@@ -114,7 +114,8 @@ class Run:
 
     def go(self) -> None:
         """Run forwards and in reverse."""
-        has_gradient = self.call.gradient != "backward"  # one by hand need not have the autograd's trouble
+        # A gradient that is written by hand may be finite where autograd's is not.
+        has_gradient = self.call.gradient != "backward"
         leaves = self.call.leaves() if has_gradient else {}
         outputs = self.forward(leaves, with_gradient=has_gradient)
         floats = [one for one in outputs.values() if one.is_floating_point()]

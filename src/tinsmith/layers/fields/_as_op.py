@@ -196,7 +196,8 @@ class OpProgram:
     ) -> NotCovered | None:
         """Why no gradient by these filled fields is generated; None where one is."""
         names = frozenset(self._filled_name(one) for one in active if one.facts.dtype.is_floating_point)
-        with torch.random.fork_rng(devices=[]):  # to look is not to draw
+        # Looking at a kernel must not change torch's random numbers.
+        with torch.random.fork_rng(devices=[]):
             return examine_layer(self.op, self._list_arguments(launches, memory), {}).refusal(names)
 
     def _list_arguments(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> list[Any]:

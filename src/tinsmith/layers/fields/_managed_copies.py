@@ -48,7 +48,8 @@ class ManagedCopies:
         is_serial: bool = False,
     ) -> None:
         self.layer = layer
-        self._roles = roles  # with which a Tube's fields are freed: a graph holds this, and may outlive the layer
+        # A Tube's fields are freed with its roles. A graph holds this object and may outlive the layer.
+        self._roles = roles
         filled, outputs = roles.filled, roles.outputs
         self._reset = reset
         self._is_serial = is_serial
@@ -157,7 +158,8 @@ class ManagedCall:
         """Outputs as a layer gives them, from arrays, which have been written into fields where nothing is mapped."""
         shown, copies = list(results), self.copies
         arrays = [results[place] for place in copies.output_places]
-        given, self._given = [one.detach() for one in self._given], []  # a graph that holds this call holds no tensors
+        # Taken out, so that a graph that holds this call does not keep the tensors alive.
+        given, self._given = [one.detach() for one in self._given], []
         if arrays:
             is_seen, is_written = _is_seen([*arrays, *given]), is_plain()
             tensors = (

@@ -123,7 +123,8 @@ class OnFields:
             return ArrayProgram(self.layer, self.roles, launches, self._habits, self._reset)
         except (TinsmithError, NotCovered) as reason:
             reason.__context__ = reason.__cause__ = None
-            return reason.with_traceback(None)  # whose frames hold this object
+            # The traceback's frames would keep this object alive, and with it the memory of its fields.
+            return reason.with_traceback(None)
 
     # Words ------------------------------------------------------------------------------------
     @contextlib.contextmanager

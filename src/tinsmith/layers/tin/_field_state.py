@@ -64,7 +64,8 @@ class FieldState(torch.nn.Module):
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         )
-        follow(self, self.parameters())  # `assign=True` makes other parameters
+        # `load_state_dict(assign=True)` replaces the parameter objects that are followed.
+        follow(self, self.parameters())
         self.write_weights()
 
     def _find_saved_internals(self) -> list[str]:
