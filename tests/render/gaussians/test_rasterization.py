@@ -218,3 +218,19 @@ def test_on_each_device(engine, device):
     for name, slope in slopes.items():
         size = expected[name].abs().max()
         torch.testing.assert_close(slope.cpu() / size, expected[name] / size, **CLOSE)
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
+def test_compiled_it_stays_one_graph_for_any_number_of_gaussians(engine, packed):
+    def light(means, *others):
+        images, alphas, _ = rasterization(
+            means, *others, WIDTH, HEIGHT, render_mode="RGB+ED", packed=packed, engine=engine
+        )
+        return images.square().sum() + alphas.sin().sum()
+
+    compiled = torch.compile(light, fullgraph=True, backend="aot_eager")
+    for count in (24, 15):
+        inputs = list(leaves(scene(count)).values())[:-1]
+        gradients = torch.autograd.grad(compiled(*inputs), inputs)
+        for slope, plain in zip(gradients, torch.autograd.grad(light(*inputs), inputs), strict=True):
+            torch.testing.assert_close(slope, plain, **CLOSE)
