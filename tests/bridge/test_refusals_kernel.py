@@ -392,7 +392,11 @@ def negative_index(lang):
             y[i] = s * x[-1]
 
     words = "the kernel of op `last` does not compile\n"
-    return last, "x[n] -> y[n]", ["y[i] = s * x[-1]", words, "Negative indices are not supported"]
+    return (
+        last,
+        "x[n] -> y[n]",
+        ["y[i] = s * x[-1]", words, "Negative indices are not supported", "`x[x.shape[0] - 1]`"],
+    )
 
 
 def slice_of_an_array(lang):
@@ -415,6 +419,24 @@ def slice_in_a_function(lang):
             y[i] = tail(x, i)
 
     return tails, "x[n] -> y[n]", ["return a[i:].sum()", "`a[i:]`", "Kernels have no slices of arrays: loop over"]
+
+
+def function_of_torch(lang):
+    @lang.kernel
+    def exps(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = torch.exp(x[i])
+
+    return exps, "x[n] -> y[n]", ["y[i] = torch.exp(x[i])", "write the engine's function, `ti.exp` for `torch.exp`"]
+
+
+def too_many_indices(lang):
+    @lang.kernel
+    def firsts(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            y[i] = x[i, 0]
+
+    return firsts, "x[n] -> y[n]", ["y[i] = x[i, 0]", "Give one index for each dim that the spec says"]
 
 
 def tensor_from_outside(lang):
@@ -448,6 +470,8 @@ NOT_COMPILED = [
     negative_index,
     slice_of_an_array,
     slice_in_a_function,
+    function_of_torch,
+    too_many_indices,
     tensor_from_outside,
     method_of_a_tensor_from_outside,
 ]
@@ -650,3 +674,14 @@ def test_a_loop_that_names_more_indices_than_dims(lang):
     words = str(caught.value)
     assert "1 dim, and `for i, j in x` names 2 indices, at" in words
     assert "Name one index for each dim, or give `x` 2 dims in the spec." in words
+
+
+def test_a_method_of_an_array_is_named(lang):
+    @lang.kernel
+    def weighed(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * w.sum()
+
+    words = r"kernel `weighed` of op `weighed` calls `w\.sum\(\)`, and arrays have no methods there\n  at .*\nLoop over"
+    with pytest.raises(ts.KernelError, match=words):
+        ts.op("x[n], w[n] -> y[n]")(weighed)

@@ -21,6 +21,13 @@ _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<funct
 """An engine's own frames end with a colon; those of Python's tracebacks, which it prints too, do not."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARRAY_AS_NUMBER = "any_array.AnyArray"
+_REMEDIES = {
+    _ARRAY_AS_NUMBER: "A function takes an array as a template: annotate that parameter, `a: template()`.",
+    "must be Tensor, not": "A kernel has numbers, no tensors: write the engine's function, `ti.exp` for `torch.exp`.",
+    "Negative indices are not supported": "The last element is `x[x.shape[0] - 1]`.",
+    "accessed with indices of dim": "Give one index for each dim that the spec says, and `y[None]` for an array `y[]`.",
+}
+"""What to write instead, by a part of the engine's message."""
 WHERE_THE_REPORT_IS = "The engine's full report is this error's cause (`__cause__`)."
 """The end of a remedy."""
 
@@ -91,9 +98,8 @@ def telling(cause: Exception) -> str:
 
 def known_remedies(cause: Exception) -> list[str]:
     """What to write instead, where the engine's words alone tell it."""
-    if _ARRAY_AS_NUMBER in str(cause):
-        return ["A function takes an array as a template: annotate that parameter, `a: template()`."]
-    return []
+    words = str(cause)
+    return [remedy for fragment, remedy in _REMEDIES.items() if fragment in words][:1]
 
 
 class Misfit(NamedTuple):

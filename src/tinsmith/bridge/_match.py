@@ -5,6 +5,7 @@ What comes of it is a `Signature`. Whether a call's arguments fit that is `_bind
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -181,6 +182,20 @@ def _check_size(op: str, stage: Stage) -> None:
         raise KernelError(refusal(words, [("at", where)], remedy))
 
 
+def _describe_whole_use(op: str, name: str, stage: Stage) -> str:
+    rows = [("at", stage.roles[name].escapes)]
+    for node in stage.source.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=method)) if owner == name:
+                words = (
+                    f"kernel `{stage.name}` of op `{op}` calls `{name}.{method}()`, and arrays have no methods there"
+                )
+                remedy = "Loop over the elements, or call it on the tensor and pass what it returns as an argument."
+                return refusal(words, [("at", stage.source.place(node))], remedy)
+    words = f"input `{name}` of op `{op}` is used whole, and what becomes of it cannot be seen"
+    return refusal(words, rows, "Index it element by element, or hand it to a function of the engine.")
+
+
 def _check_kernel(op: str, spec: Spec, stage: Stage, overwrites: frozenset[str]) -> None:
     for item in spec.inputs:
         if item.name in overwrites:
@@ -194,14 +209,7 @@ def _check_kernel(op: str, spec: Spec, stage: Stage, overwrites: frozenset[str])
             )
             raise KernelError(refusal(words, [("at", changes[0].place)], remedy))
         if item.name in stage.roles and stage.roles[item.name].escapes:
-            words = f"input `{item.name}` of op `{op}` is used whole, and what becomes of it cannot be seen"
-            raise KernelError(
-                refusal(
-                    words,
-                    [("at", stage.roles[item.name].escapes)],
-                    "Index it element by element, or hand it to a function of the engine.",
-                )
-            )
+            raise KernelError(_describe_whole_use(op, item.name, stage))
 
 
 def _check_written(signature: Signature) -> None:
