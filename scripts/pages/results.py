@@ -33,8 +33,8 @@ def files() -> list[str]:
 
 def bars_of(name: str) -> list[Bar]:
     """The rows of a file's first table that have something to hold."""
-    rows = table_of(text_of(name), "")
-    return [Bar(*row) for row in rows[1:] if len(row) == len(Bar._fields) and row[4]]
+    heads, *rows = table_of(text_of(name), "") or [[]]
+    return [Bar(*row) for row in rows if "to hold" in heads and len(row) == len(Bar._fields) and row[4]]
 
 
 def title_of(name: str) -> str:
