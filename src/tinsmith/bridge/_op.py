@@ -183,7 +183,7 @@ class Op(Generic[Result]):
             updates = self._updates
             return self._wrap(self._outputs(bound) if updates is None else updates.call(bound, self._outputs))
         except (ArgumentError, DtypeError, ShapeError) as error:
-            if not self._structs:
+            if not self._structs and not is_jit_traced():  # whose sizes are tensors
                 suggest_order(error, self._signature, arguments, named)
             raise
 

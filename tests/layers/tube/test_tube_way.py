@@ -222,3 +222,15 @@ def test_an_output_that_no_kernel_writes_is_a_slip(lang64):
     tube.register_output_tensor(N, F64, "z", True).register_kernel(grouped(lang64), ["x", "y"])
     with pytest.raises(ts.RegistrationError, match="no kernel of Tube.kernel. writes its output `z`"):
         tube.finish()
+
+
+def test_a_number_before_an_array_parameter_is_seen_in_the_call(lang64):
+    @lang64.kernel
+    def scale(x: lang64.template(), s: lang64.f64, y: lang64.template()):
+        for i in x:
+            y[i] = s * x[i]
+
+    tube = ts.Tube().register_input_tensor(N, F64, "x").register_output_tensor(N, F64, "y", True)
+    words = r"(?s)writes its output `y`.*called  scale\(x=x, s=y, y=2\.0\).*tensors come before numbers"
+    with pytest.raises(ts.RegistrationError, match=words):
+        tube.register_kernel(scale, ["x", "y"], 2.0).finish()

@@ -112,6 +112,12 @@ class KernelPart:
         called = "" if self.name == self.function.__name__ else f" ({self.function.__name__})"
         return f"{self.name}{called}: {', '.join([*self.tensors, *map(_brief, self.extra)])}"
 
+    @property
+    def call(self) -> str:
+        """The call on one line for people: each parameter, and what it is given."""
+        given = zip(self.parameters, [*self.tensors, *map(_brief, self.extra)], strict=False)
+        return f"{self.name}({', '.join(f'{parameter.name}={value}' for parameter, value in given)})"
+
     def is_same(self, kernel: Any) -> bool:
         """Whether `kernel` is the one that was registered here; a bound method is a new object at each look."""
         if not is_kernel(kernel):

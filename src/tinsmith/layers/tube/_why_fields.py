@@ -106,8 +106,12 @@ def _check_written(blueprint: Blueprint, roles: list[dict[str, Roles]]) -> None:
     }
     for part in blueprint.outputs:
         if part.name not in written:
-            rows = [(kernel.name, kernel.description) for kernel in blueprint.kernels]
+            rows = [("called", kernel.call) for kernel in blueprint.kernels]
             words = f"no kernel of {blueprint.label} writes its output `{part.name}`"
             raise RegistrationError(
-                refusal(words, rows, "Give it to the kernel that fills it, in the place of that parameter.")
+                refusal(
+                    words,
+                    rows,
+                    "Give it to the kernel that fills it, in the place of that parameter; tensors come before numbers.",
+                )
             )
