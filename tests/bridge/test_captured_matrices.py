@@ -50,3 +50,22 @@ def test_conversions_of_captured_vectors(lang64):
                 y[i] += x[i] * x[i] * float(link).norm() + int(link).sum()
 
     cases.assert_same_values_and_gradients(used, lambda x: 8 * x**2 + 10, (torch.rand(5, dtype=torch.float64),))
+
+
+def test_ranges_that_python_makes(lang64):
+    """A captured `ndrange`, also grouped in the kernel: then its indices are vectors."""
+    captured, stencil = lang64.ndrange(2, (1, 3)), lang64.ndrange(2, 2)
+
+    @ts.op("x[n] -> y[n]", adjoint="source")
+    @lang64.kernel
+    def used(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            for offset in lang64.static(lang64.grouped(stencil)):
+                y[i] += x[i] * x[i] * offset.cast(float).sum()
+            for offset in lang64.static(lang64.grouped(captured)):
+                y[i] += x[i] * offset.norm_sqr()
+            for j, k in lang64.static(captured):
+                y[i] += j * k * x[i]
+
+    # sums over the indices: 0 + 1 + 1 + 2, then (0 + 1) + (0 + 4) + (1 + 1) + (1 + 4), then 1 + 2
+    cases.assert_same_values_and_gradients(used, lambda x: 4 * x**2 + 15 * x, (torch.rand(5, dtype=torch.float64),))

@@ -17,7 +17,7 @@ from ._logic import apply_logic
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS, SQUARE, check_square
 from ._refusals import Misfit
-from ._values import Matrix, Ranges, is_expression, is_number, plain
+from ._values import Matrix, Ranges, is_expression, is_number, plain, read_ranges
 
 UNARY = {
     **{name: name for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "abs")},
@@ -177,7 +177,8 @@ def _ranges(_low: Lowering, *args: Any, axes: Any = None) -> Ranges:
     return Ranges(tuple((plain(first), plain(end)) for first, end in bounds))
 
 
-def _group(_low: Lowering, x: Any) -> Any:
+def _group(low: Lowering, x: Any) -> Any:
+    x = read_ranges(low.language.name_of(type(x)), x)
     return Ranges(x.bounds, is_grouped=True) if isinstance(x, Ranges) else x
 
 

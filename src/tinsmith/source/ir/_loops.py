@@ -14,7 +14,7 @@ from ._functions import find_stored_names
 from ._lowering import Lowering
 from ._refusals import Misfit
 from ._targets import give, list_items
-from ._values import ArrayValue, Matrix, Ranges, Scalar
+from ._values import ArrayValue, Matrix, Ranges, Scalar, read_ranges
 
 Bounds = tuple[tuple[Scalar, Scalar], ...]
 
@@ -41,11 +41,15 @@ def over(low: Lowering, loop: ast.For) -> None:
         _over_range(low, loop, loop.iter.args)
     else:
         name = find_callee_name(low, loop.iter)
-        value = low.value(loop.iter)
+        value = _read_ranges(low, low.value(loop.iter))
         if isinstance(value, Ranges):
             _over_ranges(low, loop, value)
         else:
             _over_array(low, loop, value, is_grouped=name == "lang.impl.grouped")
+
+
+def _read_ranges(low: Lowering, value: Any) -> Any:
+    return read_ranges(low.language.name_of(type(value)), value)
 
 
 def _is_range(node: ast.expr) -> bool:
@@ -54,7 +58,7 @@ def _is_range(node: ast.expr) -> bool:
 
 def _unroll(low: Lowering, loop: ast.For) -> None:
     frame = low.state.frame
-    values = low.value(loop.iter)
+    values = _read_ranges(low, low.value(loop.iter))
     items = [_vector(low, item) for item in values] if isinstance(values, Ranges) and values.is_grouped else values
     for item in list_items(items):
         with low.state.scope(), _inside(low, is_static=True):

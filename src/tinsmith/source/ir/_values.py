@@ -99,6 +99,13 @@ class Ranges:
         return itertools.product(*(range(*bound) for bound in self.bounds))
 
 
+def read_ranges(name: str, value: Any) -> Any:
+    """What Python has made of `ndrange`, by the engine's name for its class: as if the kernel had called it."""
+    if name == "lang._ndrange._Ndrange":
+        return Ranges(tuple([(int(first), int(end)) for first, end in value.bounds]))
+    return value
+
+
 def flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
     """The place of an entry, row by row. Raises IndexError outside."""
     if len(index) != len(shape) or not all(0 <= i < size for i, size in zip(index, shape, strict=True)):
