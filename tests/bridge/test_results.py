@@ -349,3 +349,18 @@ def test_python_s_int_is_the_engine_s_integer(lang64):
     assert total == 300 * 2 * 70_000
     with pytest.raises(ts.ArgumentError, match=r"annotation  int: -2147483648 to 2147483647"):
         op(torch.zeros(3, dtype=torch.int32), 3, 2**31)
+
+
+def test_python_s_float_is_the_engine_s_float(lang64):
+    """Of a result, where no input is of floats."""
+
+    @lang64.kernel
+    def kernel(x: lang64.types.ndarray(dtype=lang64.i32, ndim=1)) -> float:
+        total = 0.0
+        for i in x:
+            total += 0.5 * x[i]
+        return total
+
+    total = ts.op("x[n] -> total[]")(kernel)(torch.full((3,), 3, dtype=torch.int32))
+    assert total.dtype == torch.float64
+    assert total == 4.5

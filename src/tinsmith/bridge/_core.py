@@ -10,7 +10,7 @@ import torch
 from .._config import config
 from .._errors import DeviceError, DtypeError, refusal
 from .._lazy import lazy
-from ..engines import COMPILING, HALVES, INTEGERS
+from ..engines import COMPILING, FLOATS, HALVES, INTEGERS
 from ..source.ir import LoweredKernel, NotCovered
 from ..spec import Sizing, fixed_sizing, sizing, solve
 from ..transforms.adjoint import Copy
@@ -26,7 +26,7 @@ from ._layout import Input, Layout, Make, Result
 from ._lower import lower_stages
 from ._pace import Paces
 from ._plan import Plan
-from ._signature import Signature, common_float, default_integer, fitting_dtypes, takes_half
+from ._signature import Signature, common_float, default_float, default_integer, fitting_dtypes, takes_half
 from ._specialization import Specialization
 from ._steps import StageLaunch, Use
 from ._tracing import constant_when_traced, is_tracing
@@ -307,6 +307,8 @@ class Core:
             return torch.float32 if fitting[0] in HALVES else fitting[0]
         if fitting is not None and set(fitting) == set(INTEGERS):
             return default_integer(self.signature)
+        if fitting is not None and set(fitting) == set(FLOATS) and common is None:
+            return default_float(self.signature)
         words = f"the dtype of `{name}` in op `{self.signature.op}` does not follow from its inputs"
         rows = [("floating inputs", "none" if common is None else str(common)), ("annotation", str(fitting or "any"))]
         raise DtypeError(refusal(words, rows, f"Write it into the spec: `{self.signature.items[name]}: f32`."))

@@ -196,6 +196,11 @@ def default_integer(signature: Signature) -> torch.dtype:
     return DTYPES[Language(signature.stages[0].engine).default_types[1]]
 
 
+def default_float(signature: Signature) -> torch.dtype:
+    """What `float` in an annotation means."""
+    return DTYPES[Language(signature.stages[0].engine).default_types[0]]
+
+
 def takes_half(signature: Signature, name: str) -> bool:
     """Whether an array that is computed in float32, as its kernel annotates it, may be of half precision outside."""
     item = signature.items[name]
