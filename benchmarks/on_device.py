@@ -69,21 +69,21 @@ class Bench:
 
     def engines(self) -> list[str]:
         """Those that start on the device; why another does not is a row."""
-        found = []
+        started = []
         for name in ENGINES:
             try:
                 ts.init(self.device, engine=name)
-                found.append(name)
+                started.append(name)
             except Exception as error:  # noqa: BLE001  # whatever it is, the other engine goes on
                 self.row("start", name, f"does not start: {last_line(error)}", ok=False)
-        return found
+        return started
 
     def race(self, what: str, ways: Mapping[str, Call], unit: Callable[[float], str] = in_words) -> None:
         """Time all ways that work, in turns, and tell of ours how many times as fast as each other way they are."""
         working = {name: call for name, call in ways.items() if self.works(what, name, call)}
-        found = timed(working, self.effort, self.finish) if working else {}
-        others = {name: timing for name, timing in found.items() if not name.startswith("tinsmith")}
-        for name, timing in found.items():
+        timings = timed(working, self.effort, self.finish) if working else {}
+        others = {name: timing for name, timing in timings.items() if not name.startswith("tinsmith")}
+        for name, timing in timings.items():
             beside = "" if name in others else beside_others(timing, others)
             self.row(what, name, unit(timing.median), beside)
 
@@ -126,18 +126,18 @@ def agreement(bench: Bench) -> None:
     for engine in bench.engines():
         for name, case in values.CASES.items():
             try:
-                found = {key: one.detach().cpu() for key, one in case(engine, bench.device).items()}
+                results = {key: one.detach().cpu() for key, one in case(engine, bench.device).items()}
             except Exception as error:  # noqa: BLE001  # the next case is asked all the same
                 bench.row(f"values: {name}", engine, f"fails: {last_line(error)}", ok=False)
                 continue
             if bench.save is not None:
                 bench.save.mkdir(parents=True, exist_ok=True)
-                torch.save(found, bench.save / f"{engine}-{name}.pt")
+                torch.save(results, bench.save / f"{engine}-{name}.pt")
             if bench.compare is not None:
-                compare_values(bench, engine, name, found)
+                compare_values(bench, engine, name, results)
 
 
-def compare_values(bench: Bench, engine: str, name: str, found: Mapping[str, Tensor]) -> None:
+def compare_values(bench: Bench, engine: str, name: str, results: Mapping[str, Tensor]) -> None:
     """A row for a case: how far it is from what the other device computed."""
     assert bench.compare is not None
     file = bench.compare / f"{engine}-{name}.pt"
@@ -145,7 +145,7 @@ def compare_values(bench: Bench, engine: str, name: str, found: Mapping[str, Ten
         bench.row(f"values: {name}", engine, "there is nothing to compare with", ok=False)
         return
     wanted = torch.load(file)
-    apart = {key: relative_difference(one, wanted[key]) for key, one in found.items()}
+    apart = {key: relative_difference(one, wanted[key]) for key, one in results.items()}
     worst = max(apart, key=lambda key: apart[key])
     # A comparison with NaN is false, so NaN counts as wrong.
     bench.row(

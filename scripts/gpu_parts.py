@@ -165,16 +165,16 @@ class Run:
 
     def command(self, part: Part, rows: Path) -> list[str]:
         """A part's command, with what stands for something filled in."""
-        found = []
+        arguments = []
         for word in part.command:
             if word == "QUICK":
-                found += ["--quick"] * self.is_rehearsal
+                arguments += ["--quick"] * self.is_rehearsal
             elif word == "WORKERS":
-                found += self.workers()
+                arguments += self.workers()
             else:
                 word = word.replace("OUT/", f"{self.out}/").replace("ROWS", str(rows))
-                found.append(self.device if word == "DEVICE" else word)
-        return [sys.executable, *found]
+                arguments.append(self.device if word == "DEVICE" else word)
+        return [sys.executable, *arguments]
 
     def workers(self) -> list[str]:
         """Tests compile on one core each; four processes leave most of a GPU's memory to each other."""
@@ -211,11 +211,11 @@ def read_rows(file: Path) -> list[dict[str, object]]:
     """The rows that a part wrote; a last line that it was killed in is left out."""
     if not file.is_file():
         return []
-    found = []
+    rows = []
     for line in file.read_text("utf-8").splitlines():
         with contextlib.suppress(json.JSONDecodeError):
-            found.append(json.loads(line))
-    return found
+            rows.append(json.loads(line))
+    return rows
 
 
 def describe_machine(device: str, *, is_rehearsal: bool) -> str:
@@ -227,10 +227,10 @@ def describe_machine(device: str, *, is_rehearsal: bool) -> str:
         "print('torch', torch.__version__, 'CUDA', torch.version.cuda, *[f'{n} {v(n)}' for n in names], gpu)"
     )
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, timeout=120, check=False)
-    found = last_words(done.stdout if done.returncode == 0 else done.stderr)
+    versions = last_words(done.stdout if done.returncode == 0 else done.stderr)
     title = "A rehearsal on the CPU: the times mean nothing" if is_rehearsal else "What this GPU does"
     machine = f"Python {platform.python_version()} on {platform.platform()}, {os.cpu_count()} cores"
-    return f"# {title}\n\n{machine}; {found}. Device: {device}.\n"
+    return f"# {title}\n\n{machine}; {versions}. Device: {device}.\n"
 
 
 def has_gpu() -> bool:
