@@ -47,12 +47,18 @@ def painted(printed):
     assert float(re.findall(r"([\d.]+) dB", printed)[-1]) > 14
 
 
+def splatted(printed):
+    reached = decibels(printed)
+    assert reached[0] < 15 and reached[-1] > 27
+
+
 SAID = {
     "01_first_op": found_the_blur,
     "02_moving_average": averaged,
     "03_recover_a_volume": recovered,
     "04_learn_to_walk": walked,
     "05_networks_paint": painted,
+    "06_gaussians": splatted,
 }
 
 
