@@ -204,7 +204,7 @@ def _check_gradient(field: Any, facts: FieldFacts, name: str, layer: str, engine
     if engine.is_awaited(gradient):
         words = f"field `{name}` of {layer} was declared with needs_grad=True and placed by hand, its gradient was not"
         others = f"`{module_name(engine.name)}.root.lazy_grad()`"
-        remedy = f"Place it too, before registering: `.place(field, field.grad)`, or {others}."
+        remedy = f"Place it too, before registering: `.place({name}, {name}.grad)`, or {others}."
         raise GradientError(refusal(words, [("shape", str(facts.shape))], remedy))
     if not facts.has_gradient:
         return

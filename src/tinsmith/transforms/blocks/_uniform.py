@@ -8,6 +8,7 @@ gives their locals a value is too. Everything else is a lane's own.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from ...source.ir import NotCovered, nodes, walk
@@ -230,7 +231,9 @@ class BlockLevel:
                 continue
             for load in (part for expr in _deciding(one) for part in walk.parts(expr) if isinstance(part, nodes.Load)):
                 if load.array in changed:
-                    words = f"`{load.array}`, on which a `sync()` depends, read while other iterations may store to it"
+                    # A name given twice has a number here; whoever wrote it reads the name, beside the line.
+                    name = re.sub(r"_\d+$", "", load.array)
+                    words = f"`{name}`, on which a `sync()` depends, read while other iterations may store to it"
                     raise NotCovered(words, one.line, self._place(one.line))
             match one:
                 case nodes.Barrier():
