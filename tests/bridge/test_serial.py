@@ -1,5 +1,7 @@
 """The serial twin: small problems on one thread, slow ones on all, the same numbers either way."""
 
+import time
+
 import pytest
 import torch
 
@@ -72,6 +74,29 @@ def test_one_fast_launch_forgives_a_slow_one():
         pace.note(seconds, 10)
     assert pace.serial_below == 1000
     pace.note(1.0, 10)
+    assert pace.serial_below == 10
+
+
+def test_launches_that_waited_for_other_programs_are_not_slow():
+    """Threads would change the last digits of sums, from one backward pass to the next."""
+    pace = _pace.Pace(1000)
+    for _ in range(10):
+        clock = pace.clock
+        begin = clock()
+        # as on a busy machine: another program has the processor
+        time.sleep(2 * _pace.SERIAL_LIMIT)
+        pace.note(clock() - begin, 10)
+    assert pace.serial_below == 1000
+
+
+def test_launches_that_compute_for_long_are_slow():
+    pace = _pace.Pace(1000)
+    for _ in range(_pace.SLOW_LAUNCHES):
+        clock = pace.clock
+        begin = clock()
+        while clock() - begin < 2 * _pace.SERIAL_LIMIT:
+            pass
+        pace.note(clock() - begin, 10)
     assert pace.serial_below == 10
 
 

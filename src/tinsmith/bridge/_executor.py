@@ -247,12 +247,13 @@ class PassWriter(PassText):
 
     def launch_watched(self, steps: Sequence[Step], watch: Watch) -> None:
         """Launches on one thread that follow each other, and how long they take."""
+        pace, note = self.bind(watch.pace, "pace"), self.bind(watch.note, "note")
+        self.add(f"clock = {pace}.clock")  # read once: another thread may change it
         self.add("begin = clock()")
         for step in steps:
             self.launch(step)
         samples = [str(self.kind.sizing.batch) if is_split(step) else "1" for step in steps]
         count = str(len(steps)) if {*samples} == {"1"} else f"max({' + '.join(samples)}, 1)"
-        pace, note = self.bind(watch.pace, "pace"), self.bind(watch.note, "note")
         launches = self.bind([step.launch for step in steps], "launches")
         self.add(f"seconds = (clock() - begin) / {count}")
         slow = f"seconds > {watch.pace.limit} or {pace}.slow_in_a_row"

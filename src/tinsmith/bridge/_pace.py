@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,10 +21,16 @@ class Pace:
 
     What is counted does not tell how long a kernel takes, where its loops end by data. A kernel whose serial launches
     turn out slow uses the thread pool from that many operations on. `_started` are variants that were launched before.
+
+    Attributes:
+        clock: what launches are timed with, in seconds.
     """
 
     serial_below: int
     slow_in_a_row: int = 0
+    # The thread's own time takes 0.4 us to read, so it is read only after a launch that was slow by the wall clock: on
+    # a busy machine that launch may just have waited, and sums on several threads have other last digits each time.
+    clock: Callable[[], float] = time.perf_counter
     _started: set[Launch] = field(default_factory=set)
 
     @property
@@ -37,7 +44,9 @@ class Pace:
             # an engine makes machine code at a kernel's first launch, and one call has several first launches
             self._started.update(kernels)
             return
-        self.slow_in_a_row = self.slow_in_a_row + 1 if seconds > SERIAL_LIMIT else 0
+        is_slow = seconds > SERIAL_LIMIT
+        self.clock = time.thread_time if is_slow else time.perf_counter
+        self.slow_in_a_row = self.slow_in_a_row + 1 if is_slow else 0
         if self.slow_in_a_row >= SLOW_LAUNCHES:
             self.serial_below = min(self.serial_below, operations)
             self.slow_in_a_row = 0

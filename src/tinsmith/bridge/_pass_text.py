@@ -5,7 +5,6 @@ Which actions it does, and in which order, is the `PassWriter`'s to say.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +31,7 @@ class PassText:
 
     def __init__(self, op: str, device: torch.device) -> None:
         self.op = op
-        self.names: dict[str, Any] = {"clock": time.perf_counter}
+        self.names: dict[str, Any] = {}
         self.lines: list[str] = []
         self.indent = "    "
         self.places: dict[str, int] = {}

@@ -176,11 +176,11 @@ class Launched:
         return one
 
     def _run_timed(self, one: PreparedPass, number: int) -> None:
-        """Launch, and learn from the time that it takes. Machine code is made at the first launch."""
-        begun = time.perf_counter()
+        """Launch, and learn from the thread's own time that it takes. Machine code is made at the first launch."""
+        begun = time.thread_time()
         one.run()
         if number > 1:
-            self.stepping.note_pace(time.perf_counter() - begun)
+            self.stepping.note_pace(time.thread_time() - begun)
         if not self.stepping.is_serial:
             self._passes = None  # prepared anew, on several threads
 
