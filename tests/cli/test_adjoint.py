@@ -65,6 +65,24 @@ class Spring:
         for i in self.x:
             self.x[i] += k * self.v[i]
 
+    @lang.kernel
+    def double(self, x: vector, y: vector):
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+@lang.kernel
+def measure(x: vector) -> lang.f32:
+    return x[0]
+
+def build():
+    @lang.kernel
+    def inner(x: vector, y: vector):
+        for i in x:
+            y[i] = x[i]
+
+later = ts.op("x[n] -> y[n]")(loose)
+both = ts.chain("x[n], k[n] -> y[n]", [decay])
+
 class Kept:
     decay = decay
 
@@ -139,11 +157,65 @@ def test_in_colours_on_a_terminal(invoke, monkeypatch):
     assert "\x1b[" not in invoke("decay").stdout
 
 
+LISTED = {
+    "decay": "x, k, y",
+    "squared": "x[n, 3] -> y[n]",
+    "loose": "x, y  (needs --spec)",
+    "racing": "x[n], k[n]: i32 -> y[n]",
+    "Spring.double": "x, y",
+    "later": "x[n] -> y[n]",
+    "both": "x[n], k[n] -> y[n]",
+}
+"""Not `templated` and `open_rank`, which are refused, nor what writes no array, nor what a function defines."""
+
+
+def test_a_file_alone_lists_what_can_be_shown_and_does_not_run(invoke, tmp_path):
+    file = tmp_path / "some_kernels.py"
+    file.write_text(file.read_text("utf-8") + "\nraise SystemExit('it ran')\n", "utf-8")
+    result = invoke("")
+    assert result.exit_code == 0, result.output
+    rows = [line.split(None, 1) for line in result.stdout.splitlines()]
+    assert {place.removeprefix(f"{file}:"): about for place, about in rows} == LISTED
+    assert "some_kernels" not in sys.modules
+
+
+@pytest.mark.parametrize("name", [name for name in LISTED if name != "racing"])
+def test_what_is_listed_is_shown(invoke, name):
+    needs_spec = "--spec" in LISTED[name]
+    result = invoke(name, *(("--spec", "x[n] -> y[n]") if needs_spec else ()))
+    assert result.exit_code == 0, result.output
+    assert "# The gradient of" in result.stdout
+
+
+NOT_LISTED = {
+    "nothing there": ("x = 1\n", (), ["no kernel with a gradient to print", "kernels.py", "at its top level"]),
+    "not Python": ("def f(:\n", (), ["not valid Python", "line"]),
+    "an option for one kernel": ("", ("--wrt", "x"), ["--wrt is about one kernel", "kernels.py:splat"]),
+    "missing": (None, (), ["does not exist"]),
+}
+
+
+@pytest.mark.parametrize("case", NOT_LISTED)
+def test_a_file_alone_is_refused(tmp_path, case):
+    text, options, words = NOT_LISTED[case]
+    file = tmp_path / "kernels.py"
+    if text is not None:
+        file.write_text(text, "utf-8")
+    result = CliRunner().invoke(app, ["adjoint", str(file), *options])
+    assert result.exit_code == 2 and result.stdout == "", result.output
+    assert all(word in result.stderr for word in words), result.stderr
+
+
+def test_a_colon_without_a_name(tmp_path):
+    result = CliRunner().invoke(app, ["adjoint", f"{tmp_path / 'kernels.py'}:"])
+    assert result.exit_code == 2
+    assert "FILE:KERNEL" in result.stderr and "kernels.py:splat" in result.stderr
+
+
 REFUSED = {
     "not covered": ("racing", (), ["`racing`", "construct", "atomic_add", "some_kernels.py:30"]),
     "no such name": ("decoy", (), ["there is no `decoy`", "Did you mean `decay`?"]),
     "no kernel": ("seven", (), ["`seven` is not a kernel or an op", "a constant"]),
-    "no name": ("", (), ["FILE:KERNEL", "kernels.py:splat"]),
     "no such input": ("decay", ("--wrt", "x,z"), ["no input `z`", "x, k"]),
     "a spec for an op": ("squared", ("--spec", "x[n] -> y[n]"), ["has a spec already", "Leave --spec out"]),
     "templates": ("templated", (), ["template arguments", "times", "explain"]),

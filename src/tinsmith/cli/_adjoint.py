@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -10,7 +11,7 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from .._errors import InputError, refusal
-from ._file_names import refuse_other, require_defined
+from ._file_names import list_kernels, refuse_other, require_defined
 from ._load_object import file_and_name, keep_stdout_clean, load_object
 from ._training import Engine, leaving_on_interrupt
 
@@ -19,16 +20,30 @@ if TYPE_CHECKING:
 
 
 def adjoint(
-    place: Annotated[str, typer.Argument(metavar="FILE:KERNEL", help="A Python file, and a kernel or op in it.")],
-    spec: Annotated[str | None, typer.Option(help="The spec of a kernel whose annotations do not tell ranks.")] = None,
-    wrt: Annotated[str | None, typer.Option(help="Inputs that want a gradient: `x,y`; else all of floats.")] = None,
-    engine: Annotated[Engine | None, typer.Option(help="Which engine it is for; else the kernel's own.")] = None,
+    place: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE[:KERNEL]", help="A Python file, and a kernel or op in it; left out: they are listed."
+        ),
+    ],
+    spec: Annotated[
+        str | None, typer.Option(help="The spec of a kernel whose annotations leave the rank of an array open.")
+    ] = None,
+    wrt: Annotated[
+        str | None, typer.Option(help="Inputs to differentiate by, as `x,y`. Default: all of floating point.")
+    ] = None,
+    engine: Annotated[Engine | None, typer.Option(help="Which engine it is for. Default: that of the kernel.")] = None,
 ) -> None:
     """Print the gradient that is generated for a kernel, as kernels, below the lines that they come from.
 
-    The file is imported for it: what `if __name__ == "__main__":` guards does not run.
+    The file is imported for it: what `if __name__ == "__main__":` guards does not run. Without a kernel, those that
+    the file defines are listed, and it is not imported.
     """
     file, name = file_and_name(place)
+    if not name:
+        _refuse_options(file, {"--spec": spec, "--wrt": wrt, "--engine": engine and engine.value})
+        _list(file)
+        return
     require_defined(file, name)  # refused before torch is loaded, and before the file runs
     with leaving_on_interrupt():
         from ..bridge import Op, adjoint_source
@@ -45,6 +60,24 @@ def adjoint(
             init("cpu", engine=runs_on)
         text = adjoint_source(_op(target, spec), _split(wrt), runs_on)
     _print(text)
+
+
+def _refuse_options(file: str, options: Mapping[str, str | None]) -> None:
+    """Raises InputError where an option is given that is about one kernel."""
+    for option, value in options.items():
+        if value is not None:
+            remedy = f"Name one, as in `{file}:splat`; without {option}, the kernels of the file are listed."
+            raise InputError(refusal(f"{option} is about one kernel, and none is named", [("got", file)], remedy))
+
+
+def _list(file: str) -> None:
+    """Print what can be shown: for each kernel or op the argument that shows it, and what it takes."""
+    with leaving_on_interrupt():
+        kernels = list_kernels(file)
+    width = max(len(kernel.name) for kernel in kernels)
+    for kernel in kernels:
+        note = "  (needs --spec)" if kernel.needs_spec else ""
+        typer.echo(f"{file}:{kernel.name:{width}}  {kernel.signature}{note}".rstrip())
 
 
 def _require_kernel(target: Any, file: str, name: str) -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 import ast
 import symtable
 import tokenize
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NoReturn
 
 from .._errors import InputError, nearest, refusal
+
+if TYPE_CHECKING:
+    from ..linter import Showable
 
 _DYNAMIC = frozenset({"exec", "globals", "__getattr__"})
 """Names whose use may bind others; of attributes, `sys.modules` does."""
@@ -24,11 +28,8 @@ def require_defined(file: str, name: str) -> None:
     from ..source import parse_module  # here: with it comes torch, which help does not wait for
 
     text = _read(file)
-    try:
+    with _refuse_invalid(file):
         tree, table = parse_module(text, file), symtable.symtable(text, file, "exec")
-    except (SyntaxError, ValueError) as error:
-        rows = [("file", file), ("line", str(getattr(error, "lineno", None) or 1)), ("because", str(error))]
-        raise InputError(refusal("the file is not valid Python", rows, "Correct it first.")) from error
     if _is_dynamic(tree):
         return
     first, *members = name.split(".")
@@ -42,6 +43,23 @@ def require_defined(file: str, name: str) -> None:
         [own] = [one for one in table.get_children() if one.get_type() == "class" and one.get_name() == first]
         if members[0] not in _find_bound(own):
             _refuse(members[0], file, name, _find_bound(own))
+
+
+def list_kernels(file: str) -> list[Showable]:
+    """The kernels and ops of a file whose gradients can be printed, found in its text: it does not run.
+
+    Raises:
+        InputError: the file cannot be read, is not valid Python, or has no such kernel.
+    """
+    from ..linter import find_showable
+
+    text = _read(file)
+    with _refuse_invalid(file):
+        kernels = find_showable(file, text)
+    if not kernels:
+        remedy = "Name a file that defines kernels at its top level, or in a class there."
+        raise InputError(refusal("the file has no kernel with a gradient to print", [("file", file)], remedy))
+    return kernels
 
 
 def refuse_unknown(part: str, file: str, name: str, known: Iterable[str], remedy: str = "") -> NoReturn:
@@ -68,6 +86,15 @@ def _read(file: str) -> str:
     except (OSError, SyntaxError, UnicodeDecodeError) as cause:
         rows = [("file", file), ("because", str(cause))]
         raise InputError(refusal("the file cannot be read", rows, "Name a Python file.")) from cause
+
+
+@contextmanager
+def _refuse_invalid(file: str) -> Generator[None]:
+    try:
+        yield
+    except (SyntaxError, ValueError) as error:
+        rows = [("file", file), ("line", str(getattr(error, "lineno", None) or 1)), ("because", str(error))]
+        raise InputError(refusal("the file is not valid Python", rows, "Correct it first.")) from error
 
 
 def _is_dynamic(tree: ast.Module) -> bool:

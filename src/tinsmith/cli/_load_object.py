@@ -25,9 +25,13 @@ def load_object(file: str, name: str) -> Any:
 
 
 def file_and_name(place: str) -> tuple[str, str]:
-    """FILE and NAME. Raises InputError if it is not written so, or there is no such file."""
-    file, _, name = place.rpartition(":")
-    if not file or not name:
+    """FILE and NAME of `FILE:NAME`, and "" for the name of a FILE alone.
+
+    Raises:
+        InputError: it is not written so, or there is no such file.
+    """
+    file, colon, name = place.rpartition(":") if ":" in Path(place).name else (place, "", "")
+    if not file or (colon and not name):
         words = "FILE:KERNEL names a Python file and a kernel or op in it"
         raise InputError(refusal(words, [("got", place)], "Write it as in `kernels.py:splat`."))
     if not Path(file).is_file():

@@ -3,7 +3,7 @@
 A kernel becomes a `Subject`; rules look at it, one idea each, and say `Finding`s. Nothing here knows ops.
 """
 
-from ._contents import FileContents, describe_file
+from ._contents import FileContents, Showable, describe_file, find_showable
 from ._cuts import Cuts
 from ._finding import SEVERITIES, Finding, Severity, in_order
 from ._lint import lint_file, lint_kernels
@@ -20,8 +20,10 @@ __all__ = [
     "Rule",
     "SEVERITIES",
     "Severity",
+    "Showable",
     "describe_file",
     "drop_suppressed",
+    "find_showable",
     "in_order",
     "lint_file",
     "lint_kernels",

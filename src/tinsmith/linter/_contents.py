@@ -1,13 +1,15 @@
-"""Contents of a file: how many kernels it defines, and which of its ops have no example, without running it."""
+"""Contents of a file, read without running it: kernels, ops without examples, and what has a gradient to print."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, TypeGuard
 
 from ..source import parse_module, resolve_callee, walk
-from ._scan import scan_file, statements_in_blocks
+from ..spec import Spec
+from ._scan import read_spec, scan_file, statements_in_blocks
+from ._subject import Subject
 
 
 class FileContents(NamedTuple):
@@ -20,6 +22,20 @@ class FileContents(NamedTuple):
 
     kernels: int
     ops_without_examples: tuple[str, ...]
+
+
+class Showable(NamedTuple):
+    """A kernel or an op at the top level of a file, whose gradient can be printed.
+
+    Attributes:
+        name: `conv`, or `Spring.step` for a method of a class.
+        signature: the spec of an op, the parameters of a kernel.
+        needs_spec: it is a kernel whose annotations leave the rank of an array open.
+    """
+
+    name: str
+    signature: str
+    needs_spec: bool = False
 
 
 def describe_file(path: str, text: str) -> FileContents:
@@ -38,6 +54,73 @@ def describe_file(path: str, text: str) -> FileContents:
     return FileContents(kernels, tuple(name for name in _op_names(module) if name not in with_examples))
 
 
+def find_showable(path: str, text: str) -> list[Showable]:
+    """Find the kernels and ops that a file defines at its top level, or in a class there, in the order of its lines.
+
+    Left out is what the text shows to have no gradient that can be printed: kernels that write to none of their
+    arrays, and ops with template arguments or with a dim `...`.
+
+    Raises:
+        SyntaxError: it is no Python.
+    """
+    module = parse_module(text, path)
+    kernels = {subject.tree.lineno: subject for subject in scan_file(path, text) if subject.is_kernel}
+    by_name = {subject.tree.name: subject for subject in kernels.values()}
+    showable: list[Showable | None] = []
+    for name, node in _definitions(module.body):
+        if isinstance(node, ast.Assign):
+            showable.append(_describe_assigned_op(name, node, by_name))
+        elif node.lineno in kernels:
+            is_op = any(_makes_op(one) for one in node.decorator_list)
+            describe = _describe_op if is_op else _describe_kernel
+            showable.append(describe(name, kernels[node.lineno]))
+    return [one for one in showable if one is not None]
+
+
+def _definitions(statements: list[ast.stmt], owner: str = "") -> Iterator[tuple[str, ast.FunctionDef | ast.Assign]]:
+    """Functions and assignments at the top level, and those of classes there, by the names that a caller uses."""
+    for node in statements_in_blocks(statements):
+        if isinstance(node, ast.FunctionDef):
+            yield f"{owner}{node.name}", node
+        elif isinstance(node, ast.Assign):
+            yield from ((f"{owner}{one.id}", node) for one in node.targets if isinstance(one, ast.Name))
+        elif isinstance(node, ast.ClassDef):
+            yield from _definitions(node.body, f"{owner}{node.name}.")
+
+
+def _describe_kernel(name: str, kernel: Subject) -> Showable | None:
+    arrays = [parameter for parameter, one in kernel.declared.items() if one.kind == "array"]
+    templates = [parameter for parameter, one in kernel.declared.items() if one.kind == "template"]
+    if not any(one in kernel.roles and kernel.roles[one].is_written for one in (*arrays, *templates)):
+        return None
+    is_open = bool(templates) or any(kernel.declared[one].rank is None for one in arrays)
+    parameters = (one for one, facts in kernel.declared.items() if facts.kind != "object")
+    return Showable(name, ", ".join(parameters), is_open)
+
+
+def _describe_op(name: str, kernel: Subject | None, spec: Spec | None = None) -> Showable | None:
+    spec = spec or (kernel.spec if kernel else None)
+    if spec is None:
+        return Showable(name, "")
+    names = {item.name for item in spec.items}
+    declared = kernel.declared if kernel else {}
+    if any(one.kind == "template" and parameter not in names for parameter, one in declared.items()):
+        return None
+    return None if any(item.has_rest for item in spec.items) else Showable(name, str(spec))
+
+
+def _describe_assigned_op(name: str, node: ast.Assign, kernels: Mapping[str, Subject]) -> Showable | None:
+    """`conv = ts.op("x[n] -> y[n]")(kernel)`, or `both = ts.chain("x[n] -> y[n]", [first, second])`."""
+    call = node.value
+    if not isinstance(call, ast.Call):
+        return None
+    if _makes_op(call.func):
+        kernel = kernels.get(call.args[0].id) if call.args and isinstance(call.args[0], ast.Name) else None
+        return _describe_op(name, kernel, read_spec(call.func))
+    spec = read_spec(call) if resolve_callee(call) == "chain" else None
+    return spec and _describe_op(name, None, spec)
+
+
 def _op_names(module: ast.Module) -> Iterator[str]:
     """`conv` of `@ts.op(...) def conv`, and of `conv = ts.op(...)(kernel)`."""
     for node in statements_in_blocks(module.body):
@@ -47,5 +130,5 @@ def _op_names(module: ast.Module) -> Iterator[str]:
             yield from (target.id for target in node.targets if isinstance(target, ast.Name))
 
 
-def _makes_op(node: ast.expr) -> bool:
+def _makes_op(node: ast.expr) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and resolve_callee(node) == "op"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -43,6 +44,13 @@ class _Place:
     methods: Mapping[str, Unrun] | None = None
 
 
+@dataclass(frozen=True)
+class _NamedAnnotation:
+    """What `vector` means after `vector = ti.types.ndarray(dtype=ti.f32, ndim=1)`."""
+
+    node: ast.expr
+
+
 def scan_file(path: str, text: str) -> Iterator[Subject]:
     """Every kernel and engine function of a file. Raises SyntaxError."""
     module = parse_module(text, path)
@@ -75,6 +83,7 @@ def _definitions(body: ast.AST, place: _Place) -> Iterator[tuple[ast.FunctionDef
     names |= _numbers(statements)
     names |= _other_engines(body, names)
     names |= _aliases(statements, names)
+    names |= _named_annotations(statements)
     inside = _Place(names)
     for node in statements_in_blocks(statements):
         if isinstance(node, ast.FunctionDef) and _kind(node, names)[0] in _FUNCTIONS:
@@ -155,6 +164,18 @@ def _aliases(statements: list[ast.stmt], names: Mapping[str, Any]) -> dict[str, 
     return aliases
 
 
+def _named_annotations(statements: list[ast.stmt]) -> dict[str, _NamedAnnotation]:
+    """Names that are given the type of an array, once."""
+    assigned = [one for one in statements if isinstance(one, ast.Assign) and len(one.targets) == 1]
+    counts = Counter(one.targets[0].id for one in assigned if isinstance(one.targets[0], ast.Name))
+    return {
+        one.targets[0].id: _NamedAnnotation(one.value)
+        for one in assigned
+        if isinstance(one.targets[0], ast.Name) and counts[one.targets[0].id] == 1
+        if isinstance(one.value, ast.Call) and _last(one.value.func) in _ARRAYS
+    }
+
+
 def _of_engine(node: ast.expr, names: Mapping[str, Any]) -> EngineName | None:
     """What of an engine an expression stands for: `ti.static`, `staticmethod(ti.sin)`; a vector's type is `Vector`."""
     if not isinstance(node, ast.Call):
@@ -215,12 +236,13 @@ def _public_name(value: Any) -> str | None:
 def _spec(node: ast.FunctionDef) -> Spec | None:
     """The spec of an op that is made by a decorator: `@ts.op("x[n] -> y[n]", scratch="t[n]")`."""
     calls = (one for one in node.decorator_list if isinstance(one, ast.Call))
-    return next((spec for call in calls if (spec := _spec_of(call)) is not None), None)
+    return next((spec for call in calls if (spec := read_spec(call)) is not None), None)
 
 
-def _spec_of(call: ast.Call) -> Spec | None:
+def read_spec(call: ast.Call) -> Spec | None:
+    """The spec that a call of `ts.op` or `ts.chain` is given as a literal; None where it cannot be read."""
     texts = [one.value for one in call.args if isinstance(one, ast.Constant) and isinstance(one.value, str)]
-    if resolve_callee(call) != "op" or len(texts) != 1:
+    if resolve_callee(call) not in ("op", "chain") or len(texts) != 1:
         return None
     words = {word.arg: word.value.value for word in call.keywords if isinstance(word.value, ast.Constant)}
     scratch = words.get("scratch")
@@ -235,7 +257,7 @@ def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
     specs: dict[str, Spec] = {}
     for node in walk(module):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Call) and len(node.args) == 1:
-            spec = _spec_of(node.func)
+            spec = read_spec(node.func)
             if spec is not None and isinstance(node.args[0], ast.Name):
                 specs[node.args[0].id] = spec
     return specs
@@ -257,6 +279,8 @@ def _read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> Paramet
         return ParameterFacts("any")
     if isinstance(node, ast.Constant) and isinstance(node.value, str):  # from __future__ import annotations
         node = parse_expression(node.value)
+    if isinstance(node, ast.Name) and isinstance(known := names.get(node.id), _NamedAnnotation):
+        node = known.node
     call = node if isinstance(node, ast.Call) else None
     text = _last(call.func if call else node)
     if text == "template" or text == "Template":
