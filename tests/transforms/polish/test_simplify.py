@@ -1,6 +1,7 @@
 """Generated statements made short: starts sunk, branches joined, copies left out; and where that may not be."""
 
 import ast
+import random
 
 import pytest
 import torch
@@ -62,12 +63,27 @@ JOINED = {
     "three": ([branch(IF, [SET]), branch(IF, [USE]), branch(IF, [USE], [SET])], 1),
     "inside": ([loop("i", 3, [branch(IF, [SET]), branch(IF, [USE])])], None),
     "sums between": ([branch(IF, [SET]), assign("a", B + 1.0), branch(IF, [USE, assign("a", S)])], 2),
-    "not sums of what the first changes": ([branch(IF, [SET]), assign("a", S + 1.0), branch(IF, [USE])], 3),
+    "sums of what the first changes, behind": ([branch(IF, [SET]), assign("a", S + 1.0), branch(IF, [USE])], 2),
+    "a number that the first asks for, behind": ([branch(IF, [SET, USE]), ZERO, branch(IF, [assign("a", B)])], 2),
+    "copies inside": ([branch(IF, [SET]), assign("a", S), branch(IF, [store(Y, "i", A)])], 1),
+    "copies of copies inside": (
+        [branch(IF, [SET]), assign("a", S), assign("b", A), branch(IF, [store(Y, "i", B)], [assign("c", B)])],
+        1,
+    ),
+    "not sums of what the first changes, for the second": (
+        [branch(IF, [SET]), assign("a", S + 1.0), branch(IF, [store(Y, "i", A)])],
+        3,
+    ),
+    "not behind what the second changes": ([branch(IF, [SET]), assign("a", S + 1.0), branch(IF, [SET])], 3),
+    "not where the question changes between": (
+        [branch(IF, [SET]), assign("p", const(True, "u1")), branch(IF, [USE])],
+        3,
+    ),
     "not what is loaded": ([branch(IF, [store(X, 0, 1.0)]), assign("a", X[0]), branch(IF, [USE])], 3),
     "not of another question": ([branch(IF, [SET]), branch(OR, [USE])], 2),
     "not where the first changes it": ([branch(IF, [assign("p", const(False, "u1"))]), branch(IF, [USE])], 2),
     "not past what is worked out": ([branch(IF, [SET]), USE, branch(IF, [USE])], 3),
-    "not past a number that the first asks for": ([branch(IF, [SET, USE]), ZERO, branch(IF, [USE])], 3),
+    "a number that both ask for": ([branch(IF, [SET, USE]), ZERO, branch(IF, [USE])], 1),
     "not where the first leaves": ([loop("i", 3, [branch(IF, [SET, nodes.Break()]), branch(IF, [USE])])], "the same"),
     "not of a value in memory": ([branch(X[0] > 0.0, [store(X, 0, 0.0)]), branch(X[0] > 0.0, [USE])], 2),
 }
@@ -77,12 +93,48 @@ JOINED = {
 def test_joined(name):
     body, count = JOINED[name]
     merged = merge_branches(body)
+    assert _gives_the_same(body, merged)
     if count == "the same":
         assert merged == tuple(body)
     elif count is None:
         assert len(merged[0].body) == 1
     else:
         assert len(merged) == count
+
+
+def _gives_the_same(body, merged):
+    """Whether statements and those made of them leave the same, where the branch is taken and where not."""
+    start = [assign(name, const(number, "f32")) for number, name in enumerate("absc", 2)]
+    results = []
+    for statements in (body, merged):
+        last = [store(Y, place, local(name)) for place, name in enumerate("absc", 4)]
+        question = assign("p", X["i"] > 1.0), assign("q", X["i"] > 2.0)
+        whole = (loop("i", X.size(), [*start, *question, *statements, *last]),)
+        x, y = torch.arange(4.0), torch.arange(8.0)
+        results.append(interpret(kernel([X, Y], whole, **KINDS), {"x": x, "y": y}, {}))
+    return all(torch.equal(results[0][name], results[1][name]) for name in results[0])
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_joined_at_random(seed):
+    """Numbers, copies, sums and branches in any order."""
+    draw = random.Random(seed)
+    locals_ = [A, B, S, C]
+
+    def statement():
+        value = draw.choice([const(draw.random(), "f32"), draw.choice(locals_), draw.choice(locals_) + 1.0, X["i"]])
+        return assign(draw.choice("absc"), value)
+
+    def part():
+        if draw.random() < 0.5:
+            return statement()
+        arms = [[statement() for _ in range(draw.randrange(3))] for _ in range(2)]
+        return branch(draw.choice([IF, IF, OR]), *arms)
+
+    body = [part() for _ in range(12)]
+    merged = merge_branches(body)
+    assert _gives_the_same(body, merged)
+    assert len(merged) <= len(body)
 
 
 COPY = assign("a", B)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk
 from .._algebra import is_constant, negate
@@ -61,19 +61,21 @@ def _mentions(body: Sequence[nodes.Stmt]) -> Counter[str]:
 
 
 def merge_branches(body: Sequence[nodes.Stmt]) -> Block:
-    """Statements in which an `if` goes into one before it that asks the same; what lies between goes before both."""
+    """Statements in which an `if` goes into one before it that asks the same.
+
+    What lies between goes before both or after both; a copy that may do neither goes into both arms.
+    """
     statements = [walk.with_bodies(_normalize_condition(one), merge_branches) for one in body]
     place = 0
     while place < len(statements):
-        other = _partner(statements, place)
-        if other is None:
+        pair = _find_pair(statements, place)
+        if pair is None:
             place += 1
             continue
-        one, two = statements[place], statements[other]
-        assert isinstance(one, nodes.If) and isinstance(two, nodes.If)
-        both = replace(one, body=(*one.body, *two.body), orelse=(*one.orelse, *two.orelse))
+        arms = ((*first, *pair.inside, *second) for first, second in zip(*map(walk.bodies, pair.branches), strict=True))
+        both = replace(pair.branches[0], **dict(zip(("body", "orelse"), arms, strict=True)))
         whole = walk.with_bodies(both, merge_branches)
-        statements[place : other + 1] = [*statements[place + 1 : other], whole]
+        statements[place : pair.end] = [*pair.before, whole, *pair.after]
     return tuple(statements)
 
 
@@ -85,26 +87,80 @@ def _normalize_condition(one: nodes.Stmt) -> nodes.Stmt:
     return one
 
 
-def _partner(body: Sequence[nodes.Stmt], place: int) -> int | None:
-    """Where the branch stands that can be joined to the one here."""
+@dataclass(frozen=True)
+class _Pair:
+    """Two branches that ask the same; `end` is behind the second, and the others are what lies between."""
+
+    branches: tuple[nodes.If, nodes.If]
+    end: int
+    before: list[nodes.Stmt]
+    inside: list[nodes.Stmt]
+    after: list[nodes.Stmt]
+
+
+def _find_pair(body: Sequence[nodes.Stmt], place: int) -> _Pair | None:
+    """The branch here, with the one that can be joined to it."""
     one = body[place]
     if not isinstance(one, nodes.If) or not isinstance(one.condition, nodes.Local) or walk.has_jumps([one]):
         return None
-    mentions, assigned = find_mentioned([one]), find_defined([one])
-    if one.condition.name in assigned:
+    first = _Uses.of(one)
+    if one.condition.name in first.defined:
         return None
-    for other in range(place + 1, len(body)):
-        two = body[other]
+    between: list[nodes.Assign] = []
+    for end, two in enumerate(body[place + 1 :], place + 2):
         if isinstance(two, nodes.If) and two.condition == one.condition:
-            return other
-        if not isinstance(two, nodes.Assign) or two.name in mentions or not _is_unaffected(two.value, assigned):
+            second = _Uses.of(two)
+            places = _place_between(between, first, second, False) or _place_between(between, first, second, True)
+            return None if places is None else _Pair((one, two), end, *places)
+        if not isinstance(two, nodes.Assign) or walk.reads_memory(two.value) or two.name == one.condition.name:
             return None
+        between.append(two)
     return None
 
 
-def _is_unaffected(value: nodes.Expr, assigned: set[str]) -> bool:
-    """Whether a value is the same before the branch."""
-    return not walk.reads_memory(value) and assigned.isdisjoint(walk.locals_in([value]))
+def _place_between(
+    between: Sequence[nodes.Assign], first: _Uses, second: _Uses, prefers_inside: bool
+) -> tuple[list[nodes.Stmt], list[nodes.Stmt], list[nodes.Stmt]] | None:
+    """What lies between two branches: before them, inside both arms, and after them; None where a statement fits nowhere.
+
+    What goes after may be wanted by what goes inside, so there are two ways to try.
+    """
+    places: tuple[list[nodes.Stmt], list[nodes.Stmt], list[nodes.Stmt]] = [], [], []
+    inside, after = first, _Uses()
+    for one in between:
+        uses = _Uses.of(one)
+        may_be_inside = isinstance(one.value, nodes.Local | nodes.Const) and uses.commutes(after)
+        may_be_after = uses.commutes(second)
+        if uses.commutes(inside) and uses.commutes(after):
+            places[0].append(one)
+        elif may_be_inside and (prefers_inside or not may_be_after):
+            places[1].append(one)
+            inside |= uses
+        elif may_be_after:
+            places[2].append(one)
+            after |= uses
+        else:
+            return None
+    return places
+
+
+@dataclass(frozen=True)
+class _Uses:
+    """Locals that statements give a value, and those that they mention."""
+
+    defined: frozenset[str] = frozenset()
+    mentioned: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, one: nodes.Stmt) -> _Uses:
+        return cls(frozenset(find_defined([one])), frozenset(find_mentioned([one])))
+
+    def __or__(self, other: _Uses) -> _Uses:
+        return _Uses(self.defined | other.defined, self.mentioned | other.mentioned)
+
+    def commutes(self, other: _Uses) -> bool:
+        """Whether statements may change places, of which some use no memory."""
+        return self.defined.isdisjoint(other.mentioned) and other.defined.isdisjoint(self.mentioned)
 
 
 def start_sums(body: Sequence[nodes.Stmt]) -> Block:
