@@ -121,7 +121,7 @@ def _find_pair(body: Sequence[nodes.Stmt], place: int) -> _Pair | None:
 def _place_between(
     between: Sequence[nodes.Assign], first: _Uses, second: _Uses, prefers_inside: bool
 ) -> tuple[list[nodes.Stmt], list[nodes.Stmt], list[nodes.Stmt]] | None:
-    """What lies between two branches: before them, inside both arms, and after them; None where a statement fits nowhere.
+    """What lies between two branches: before, inside both arms, and after; None where a statement fits nowhere.
 
     What goes after may be wanted by what goes inside, so there are two ways to try.
     """
