@@ -8,6 +8,7 @@ import pytest
 from support.by_hand import E, array, assign, atomic, branch, local, loop, store
 from tinsmith.source.ir import nodes
 from tinsmith.transforms.analysis import (
+    Expander,
     affine,
     definitions,
     find_defined,
@@ -113,3 +114,26 @@ def test_definitions():
     assert single_definitions(definitions(body)) == {"a": X["i"].expr}
     assert find_defined(body) == {"a", "b", "s", "old", "j"}
     assert find_mentioned(body) == {"a", "b", "c", "d", "s", "old", "i", "j"}
+
+
+# What locals are worked out from ----------------------------------------------------------------------
+
+
+def test_definitions_are_put_in_place_of_locals():
+    i, n = nodes.Local("i", "i32"), nodes.Local("n", "i32")
+    given = {"a": nodes.Binary("*", i, SIZE, "i32"), "b": nodes.Binary("+", nodes.Local("a", "i32"), n, "i32")}
+    b = nodes.Local("b", "i32")
+    assert Expander(given)(b) == nodes.Binary("+", nodes.Binary("*", i, SIZE, "i32"), n, "i32")
+    halved = Expander(given, {"i": whole(7)})
+    assert halved(b) == nodes.Binary("+", nodes.Binary("*", whole(7), SIZE, "i32"), n, "i32")
+    assert halved.with_meanings({"n": i})(b) == nodes.Binary("+", nodes.Binary("*", whole(7), SIZE, "i32"), i, "i32")
+
+
+def test_a_definition_is_expanded_once_however_often_it_is_read():
+    """Sixty locals, each twice the one before: as a tree, more parts than any memory holds."""
+    doubled = {f"v{k}": nodes.Binary("+", *[nodes.Local(f"v{k - 1}", "i32")] * 2, "i32") for k in range(1, 61)}
+    expanded = Expander(doubled)(nodes.Local("v60", "i32"))
+    for _ in range(60):
+        assert expanded.left is expanded.right
+        expanded = expanded.left
+    assert expanded == nodes.Local("v0", "i32")

@@ -22,8 +22,8 @@ from ..._lazy import lazy
 from ...source import each_moves_an_axis
 from ...source.ir import nodes, types, walk
 from ..analysis import (
+    Expander,
     affine,
-    expand_fully,
     find_operands,
     find_reachable,
     is_invariant,
@@ -78,8 +78,8 @@ def _uses(steps: Sequence[Step], variables: _Variables) -> list[_Use]:
     if not isinstance(loop, Loop) or not loop.is_parallel:
         return []
     reading = _Reading(loop, steps, variables)
-    names = reading.inside(loop, {})
-    return [] if names is None else list(reading.uses(loop.body, names, names, {}, is_sure=True))
+    names = reading.inside(loop, reading.memory)
+    return [] if names is None else list(reading.uses(loop.body, names, names, reading.memory, is_sure=True))
 
 
 def _never_shared(uses: Collection[_Use], promised: Collection[Place]) -> frozenset[str]:
@@ -146,13 +146,14 @@ class _Reading:
     def __post_init__(self) -> None:
         changed = {one.array for one in stores_in(self.steps)}
         self.definitions: Mapping[str, nodes.Expr] = repeatable_definitions(steps_in(self.steps), changed)
+        self.memory = Expander(self.definitions)
 
     def uses(
         self,
         body: Sequence[Step],
-        names: Mapping[str, nodes.Expr],
-        ranges: Mapping[str, nodes.Expr],
-        begins: Mapping[str, nodes.Expr],
+        names: Expander,
+        ranges: Expander,
+        begins: Expander,
         *,
         is_sure: bool,
     ) -> Iterator[_Use]:
@@ -160,21 +161,21 @@ class _Reading:
 
         Args:
             body: the steps.
-            names: what variables of loops stand for.
+            names: expressions as far as memory that does not change tells them, by what variables of loops stand for.
             ranges: the same, where a loop that may end early stands for its whole range.
-            begins: where the variables of loops inside the parallel one begin.
+            begins: the same, where the variables of loops inside the parallel one stand for where they begin.
             is_sure: whether every iteration of the loops around them runs them.
         """
         for step in body:
             match step:
                 case nodes.Assign(value=nodes.Load() as load):
-                    yield _Use(load.array, self.place(load.index, names), self.place(load.index, ranges))
+                    yield _Use(load.array, _place(load.index, names), _place(load.index, ranges))
                 case nodes.Atomic():
-                    yield _Use(step.array, self.place(step.index, names), self.place(step.index, ranges))
+                    yield _Use(step.array, _place(step.index, names), _place(step.index, ranges))
                 case nodes.Store():
-                    place = self.place(step.index, names)
+                    place = _place(step.index, names)
                     is_promise = is_sure and self.is_in_range(place) and self.is_own(step, begins)
-                    yield _Use(step.array, place, self.place(step.index, ranges), is_promise)
+                    yield _Use(step.array, place, _place(step.index, ranges), is_promise)
                 case Branch():
                     yield from self.uses(step.body, names, ranges, begins, is_sure=False)
                     yield from self.uses(step.orelse, names, ranges, begins, is_sure=False)
@@ -189,29 +190,20 @@ class _Reading:
                 case _:
                     pass
 
-    def inside(
-        self, loop: Loop, names: Mapping[str, nodes.Expr], *, is_whole: bool = False
-    ) -> dict[str, nodes.Expr] | None:
+    def inside(self, loop: Loop, names: Expander, *, is_whole: bool = False) -> Expander | None:
         """What a loop's variables stand for: the same as in another loop over the same range.
 
         A loop that ends early has not been everywhere: its range is its own, unless `is_whole`.
         """
         if not loop.names:
             return None
-        meanings = dict(names)
+        meanings = dict(names.meanings)
         for name, pair in zip(loop.names, loop.bounds, strict=True):
-            first, end = (self.steady(bound, names) for bound in pair)
+            first, end = map(names, pair)
             if loop.exit is not None and not is_whole:
                 first = nodes.Local(name, "i32")
             meanings[name] = self.variables.over(first, end, meanings.values(), is_parallel=loop.is_parallel)
-        return meanings
-
-    def steady(self, expr: nodes.Expr, names: Mapping[str, nodes.Expr]) -> nodes.Expr:
-        """An expression as far as it can be worked out from memory that does not change."""
-        return walk.substitute(expand_fully(expr, self.definitions), names)
-
-    def place(self, index: Sequence[nodes.Expr], names: Mapping[str, nodes.Expr]) -> Place:
-        return tuple(_in_order(self.steady(one, names)) for one in index)
+        return names.with_meanings(meanings)
 
     def is_in_range(self, place: Place) -> bool:
         """Whether a place is one of a range's, and not found by a list of places, which may name one twice."""
@@ -219,16 +211,16 @@ class _Reading:
         loads = [part for expr in place for part in walk.parts(expr) if isinstance(part, nodes.Load)]
         return variables.isdisjoint(walk.locals_in(loads)) and not variables.isdisjoint(walk.locals_in(place))
 
-    def is_own(self, store: nodes.Store, begins: Mapping[str, nodes.Expr]) -> bool:
+    def is_own(self, store: nodes.Store, begins: Expander) -> bool:
         """Whether iterations of the parallel loop that met here would leave a float by chance, each one of its own.
 
         Labels are another matter: somebody may not mind whose number stays.
 
         Args:
             store: the store.
-            begins: where the variables of the loops around it begin.
+            begins: expressions where the loops around it begin.
         """
-        begin = [self.steady(one, begins) for one in store.index]
+        begin = [*map(begins, store.index)]
         named = {name for one in store.index for name in find_operands(one, self.definitions)}
         # Two segments that overlap have the first place of one of them in both. The one that begins there has gone
         # through nothing, the other one has.
@@ -257,15 +249,13 @@ class _Reading:
     @lazy
     def loads(self) -> list[tuple[str, nodes.Load, list[nodes.Expr]]]:
         """Locals that are loaded floats, each with the load, and its index where the loops inside begin."""
-        return [*self._loads(self.loop.body, {})]
+        return [*self._loads(self.loop.body, self.memory)]
 
-    def _loads(
-        self, body: Sequence[Step], begins: Mapping[str, nodes.Expr]
-    ) -> Iterator[tuple[str, nodes.Load, list[nodes.Expr]]]:
+    def _loads(self, body: Sequence[Step], begins: Expander) -> Iterator[tuple[str, nodes.Load, list[nodes.Expr]]]:
         for step in body:
             match step:
                 case nodes.Assign(value=nodes.Load() as load) if types.is_float(load.type):
-                    yield step.name, load, [self.steady(one, begins) for one in load.index]
+                    yield step.name, load, [*map(begins, load.index)]
                 case Branch():
                     yield from self._loads(step.body, begins)
                     yield from self._loads(step.orelse, begins)
@@ -274,10 +264,10 @@ class _Reading:
                 case _:
                     pass
 
-    def begins(self, loop: Loop, outer: Mapping[str, nodes.Expr]) -> dict[str, nodes.Expr]:
-        """Where the variables of a loop, and of those around it, begin."""
-        firsts = (self.steady(first, outer) for first, _ in loop.bounds)
-        return {**outer, **dict(zip(loop.names, firsts, strict=False))}
+    def begins(self, loop: Loop, outer: Expander) -> Expander:
+        """Expressions where a loop begins, and those around it."""
+        firsts = (outer(first) for first, _ in loop.bounds)
+        return outer.with_meanings(dict(zip(loop.names, firsts, strict=False)))
 
     def _own_values(self, heads: Collection[str]) -> set[str]:
         """Locals of floats that have a value of its own in each iteration of the parallel loop.
@@ -308,6 +298,10 @@ class _Reading:
         return find_reachable(own, edges)
 
 
+def _place(index: Sequence[nodes.Expr], names: Expander) -> Place:
+    return tuple(_in_order(names(one)) for one in index)
+
+
 def _in_order(expr: nodes.Expr) -> nodes.Expr:
     """A sum with its terms in one order: `start + j` and `j + start` are one place."""
     index = affine(expr, {})
@@ -315,6 +309,6 @@ def _in_order(expr: nodes.Expr) -> nodes.Expr:
     for part, factor in index.terms.items():
         terms.append((nodes.Local(part, "i32") if isinstance(part, str) else part, factor))
     total: nodes.Expr = nodes.Const(index.constant, "i32")
-    for part, factor in sorted(terms, key=repr):
+    for part, factor in sorted(terms, key=repr) if len(terms) > 1 else terms:
         total = nodes.Binary("+", total, nodes.Binary("*", nodes.Const(factor, "i32"), part, "i32"), "i32")
     return total

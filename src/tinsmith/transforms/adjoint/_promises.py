@@ -18,7 +18,7 @@ from typing import TypeGuard
 from ..._lazy import lazy
 from ...source import AffineIndex
 from ...source.ir import nodes, walk
-from ..analysis import affine, expand_fully, is_invariant, moving_variables
+from ..analysis import Expander, affine, is_invariant, moving_variables
 from ._ssa import Loop, Step, loads_in, repeatable_definitions, steps_in, stores_in
 
 Index = tuple[nodes.Expr, ...]
@@ -65,7 +65,7 @@ class _Proof:
         self.loop = loop
         self.steps = steps
         self.promises = promises
-        self.definitions = repeatable_definitions(steps_in(steps), {one.array for one in stores_in(steps)})
+        self.expand = Expander(repeatable_definitions(steps_in(steps), {one.array for one in stores_in(steps)}))
 
     def find_fixed_variables(self, indices: Sequence[Index]) -> set[str]:
         """Variables of the parallel loop that are equal wherever two of the indices name one element."""
@@ -205,7 +205,7 @@ class _Proof:
 
         Promised numbers are different as numbers of 32 bits, and indices are such numbers.
         """
-        return _without_casts(expand_fully(expr, self.definitions))
+        return _without_casts(self.expand(expr))
 
 
 def _without_casts(expr: nodes.Expr) -> nodes.Expr:

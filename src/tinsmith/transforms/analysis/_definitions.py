@@ -64,10 +64,32 @@ def find_operands(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> se
     return operands
 
 
-def expand_fully(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> nodes.Expr:
-    """An expression in terms of locals without a definition; itself where that cannot be."""
-    expanded = expand(expr, find_operands(expr, definitions) - definitions.keys(), definitions)
-    return expr if expanded is None else expanded
+class Expander:
+    """Puts what locals are worked out from in their place: `expand(expr)` is in terms of locals without a definition.
+
+    Each definition is expanded once, and is one object wherever it is used. Expanded anew at each use, the places of a
+    kernel for volume rendering took four fifths of the time in which its adjoint is generated.
+
+    Attributes:
+        meanings: what stands for locals without a definition, where they do not stand for themselves.
+    """
+
+    def __init__(self, definitions: Mapping[str, nodes.Expr], meanings: Mapping[str, nodes.Expr] | None = None) -> None:
+        self.meanings = dict(meanings or {})
+        self._definitions = definitions
+        self._expanded: dict[str, nodes.Expr] = {}
+
+    def __call__(self, expr: nodes.Expr) -> nodes.Expr:
+        if not isinstance(expr, nodes.Local):
+            return walk.rebuild(expr, self)
+        if expr.name not in self._expanded:
+            value = self._definitions.get(expr.name)
+            self._expanded[expr.name] = self.meanings.get(expr.name, expr) if value is None else self(value)
+        return self._expanded[expr.name]
+
+    def with_meanings(self, meanings: Mapping[str, nodes.Expr]) -> Expander:
+        """One with more locals that something else stands for."""
+        return Expander(self._definitions, {**self.meanings, **meanings})
 
 
 def expand(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
