@@ -12,6 +12,7 @@ import linecache
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from ..engines import COMPILING
 
@@ -39,13 +40,21 @@ def compile_expression(node: ast.expr, label: str) -> CodeType:
         return compile(ast.fix_missing_locations(ast.Expression(node)), label, "eval", dont_inherit=True)
 
 
+# Passes read a function again and again, and finding its lines takes twice as long as parsing them: Python tokenizes
+# them to see where they end.
+_LINES: WeakKeyDictionary[Callable[..., Any], tuple[list[str], int]] = WeakKeyDictionary()
+
+
 def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
     """The lines of a function's source, and the number of the first. Raises OSError where there is none.
 
     `linecache`, which they come from, empties a file's entry before it reads the file again.
     """
     with COMPILING:
-        return inspect.getsourcelines(function)
+        known = _LINES.get(function)
+        if known is None:
+            known = _LINES[function] = inspect.getsourcelines(function)
+        return known
 
 
 def column_of(path: str, line: int, offset: int) -> int:
