@@ -22,13 +22,16 @@ import pytest
 import torch
 
 from support.engine_keeper import ENGINES, Configuration, EngineKeeper
-from support.thinned import LONG_FOLDERS, choose_cases, choose_engine
+from support.thinned import LONG_FOLDERS, choose_cases, choose_engine, is_in_fast_run
 from tinsmith._config import config as settings
+
+# Until all tests are collected, no object dies that the collector of cycles would find.
+gc.disable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
-    parser.addoption("--fast", action="store_true", help="one engine a case, no pages, commands or whole programs")
+    parser.addoption("--fast", action="store_true", help="a quarter of the cases on engines, no pages or commands")
 
 
 @pytest.hookimpl(trylast=True)
@@ -43,12 +46,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Spare the collector what lives as long as the session: modules and tests, a million objects and more.
 
-    A tenth of the suite's CPU time went into looking through them, again and again. What tests leave behind is still
-    collected.
+    A tenth of the suite's CPU time went into looking through them, again and again, and as much into looking through
+    the trees of syntax of each kernel while it is compiled. What tests leave behind is still collected.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(700, 10, 100)
+    gc.set_threshold(20_000, 10, 100)
+    gc.enable()
 
 
 def _runs_everything(config: pytest.Config) -> bool:
@@ -62,23 +66,30 @@ def _leave_out_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _thin_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep one case of each row of a function marked `thinned(n)`, and one engine of each case of the other tables."""
+    """Keep one case of each row of a function marked `thinned(n)`, and one engine of each case of the others.
+
+    A function that the command line names is kept whole, and so is one marked `each_engine`.
+    """
     if _runs_everything(config):
         return
+    named = {argument.split("::")[-1].partition("[")[0] for argument in config.args if "::" in argument}
     functions: dict[str, list[pytest.Item]] = {}
     for item in items:
-        functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        if getattr(item, "originalname", None) not in named:
+            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
     _deselect(config, items, [item for name, group in functions.items() for item in _others(name, group)])
 
 
 def _others(name: str, group: list[pytest.Item]) -> Iterator[pytest.Item]:
+    if group[0].get_closest_marker("each_engine"):
+        return iter(())
     mark = group[0].get_closest_marker("thinned")
     if mark:
         places = choose_cases(name, len(group), mark.args[0])
         return (item for place, item in enumerate(group) if place not in places)
     cases = list(dict.fromkeys(map(_case, group)))
-    engines = {case: choose_engine(name, place) for place, case in enumerate(cases)} if len(cases) > 1 else {}
-    return (item for item in group if _engine(item) not in (None, engines.get(_case(item), _engine(item))))
+    engines = {case: choose_engine(name, place) for place, case in enumerate(cases)}
+    return (item for item in group if _engine(item) not in (None, engines[_case(item)]))
 
 
 def _engine(item: pytest.Item) -> str | None:
@@ -92,14 +103,20 @@ def _case(item: pytest.Item) -> str:
 
 
 def _hurry(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --fast: leave out what takes long, and one engine of each case."""
+    """With --fast: leave out what takes long, and most of the cases on an engine."""
     if config.getoption("--fast"):
         _deselect(config, items, [item for item in items if not _is_fast(item)])
 
 
 def _is_fast(item: pytest.Item) -> bool:
     folder = item.nodeid.split("/")[1] if item.nodeid.count("/") > 1 else ""
-    return folder not in LONG_FOLDERS and _engine(item) in (None, choose_engine(_case(item)))
+    if folder in LONG_FOLDERS or _starts_processes(item):
+        return False
+    return _engine(item) is None or is_in_fast_run(_case(item))
+
+
+def _starts_processes(item: pytest.Item) -> bool:
+    return hasattr(getattr(item, "module", None), "subprocess") or "pytester" in getattr(item, "fixturenames", ())
 
 
 def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:

@@ -1,5 +1,7 @@
 """The ordinary run leaves out cases of what has very many, but no function whole."""
 
+from pathlib import Path
+
 import pytest
 
 from support.engine_keeper import ENGINES
@@ -40,8 +42,59 @@ def test_a_table_takes_turns_between_engines(case: int, engine: str, request: py
     assert everything or fast or engine == choose_engine(request.node.nodeid.partition("[")[0], case)
 
 
-def test_what_is_no_table_runs_on_each_engine(engine: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.each_engine
+def test_where_engines_differ_both_run(engine: str, request: pytest.FixtureRequest) -> None:
     name = request.node.nodeid
     both = {name.replace(engine, one) for one in ENGINES}
     collected = {item.nodeid for item in request.session.items}
     assert request.config.getoption("--fast") or both <= collected or len(collected) == 1
+
+
+ON_ENGINES = """
+    import pytest
+
+    def test_any(engine): pass
+
+    @pytest.mark.each_engine
+    def test_each(engine): pass
+
+    @pytest.mark.parametrize("case", range(4))
+    def test_table(engine, case): pass
+"""
+MANY = """
+    import pytest
+
+    @pytest.mark.parametrize("case", range(80))
+    def test_on_engines(engine, case): pass
+
+    @pytest.mark.parametrize("case", range(80))
+    def test_on_none(case): pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "chosen"),
+    [([], 1 + 2 + 4), (["--slow"], 2 + 2 + 8), (["{file}::test_any"], 2), (["{file}::test_table[taichi-2]"], 1)],
+)
+def test_what_is_named_runs_whole(pytester: pytest.Pytester, options: list[str], chosen: int) -> None:
+    file = pytester.makepyfile(ON_ENGINES)
+    assert len(collect(pytester, *(one.format(file=file.name) for one in options))) == chosen
+
+
+def test_the_fast_run_takes_what_needs_no_engine_and_a_quarter_of_the_rest(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(MANY)
+    collected = collect(pytester, "--fast")
+    assert sum("test_on_none" in line for line in collected) == 80
+    assert 10 <= sum("test_on_engines" in line for line in collected) <= 30
+
+
+def test_the_fast_run_starts_no_processes(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_one="import subprocess\ndef test_it(): pass", test_other="def test_that(): pass")
+    assert collect(pytester, "--fast") == ["test_other.py::test_that"]
+
+
+def collect(pytester: pytest.Pytester, *options: str) -> list[str]:
+    """The tests that a run with these options would take."""
+    pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text(encoding="utf-8"))
+    result = pytester.runpytest_inprocess("--collect-only", "-q", *options)
+    return [line for line in result.outlines if "::" in line]

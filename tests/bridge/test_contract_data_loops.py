@@ -1,5 +1,6 @@
 """Loops whose length is data, carrying a value: called, and mapped."""
 
+import pytest
 import torch
 from torch.func import vmap
 
@@ -13,6 +14,7 @@ def rand(*shape):
     return torch.rand(shape, dtype=torch.float64)
 
 
+@pytest.mark.each_engine
 def test_a_loop_as_long_as_its_data_says_carrying_a_value(lang64):
     """Mapped too: an engine that asks how long the loop gets must not look past the end of `count`."""
 

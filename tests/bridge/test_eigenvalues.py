@@ -57,6 +57,7 @@ def test_sym_eig(side, kind, lang, engine):
     compared(eigen_op(lang, side, kind), reference, x, kind, is_symmetric=True, **limits)
 
 
+@pytest.mark.each_engine
 def test_more_rows(lang, engine):
     """Quadrants has symmetric matrices of up to six rows."""
     if engine != "quadrants":
@@ -65,6 +66,7 @@ def test_more_rows(lang, engine):
     compared(eigen_op(lang, 5), reference_of_eigen, (x + x.mT) / 2, is_symmetric=True)
 
 
+@pytest.mark.each_engine
 @SIDES
 def test_make_spd(side, lang, engine):
     """Also where eigenvalues are equal: of a positive definite matrix it is the identity."""

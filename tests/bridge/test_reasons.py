@@ -47,6 +47,7 @@ def test_the_true_cause_comes_before_the_engines_rule(lang, engine):
     assert "the gradient of op `packed` needs what an atomic on `count` returned" in tail
 
 
+@pytest.mark.each_engine
 def test_a_rule_of_lint_comes_second(lang, engine):
     if engine != "taichi":
         pytest.skip("TS404 is Taichi's")
@@ -161,6 +162,7 @@ def test_a_warning_names_the_caller_s_line(lang):
     assert (warned[0].filename, warned[0].lineno) == (__file__, line_of("backward"))
 
 
+@pytest.mark.each_engine
 def test_a_stack_that_would_overflow_comes_second(lang, engine):
     """Only Taichi has a stack of known depth; Quadrants compiles no `else` of a `while`."""
 

@@ -553,6 +553,7 @@ def test_a_method_without_its_object(lang):
     assert gain().as_op(torch.ones(3)).tolist() == [2.0] * 3
 
 
+@pytest.mark.each_engine
 def test_a_class_that_is_not_data_oriented(lang, engine):
     gain = gains(lang, False)
     if engine == "quadrants":  # which takes it

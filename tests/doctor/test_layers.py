@@ -210,6 +210,7 @@ def test_the_generated_gradient_of_a_layer_on_fields(lang, monkeypatch):
     assert result.origin == "generated from the kernel's source"
 
 
+@pytest.mark.each_engine
 def test_what_the_engine_is_known_to_get_wrong(engine, lang):
     x, y = graded(lang), graded(lang)
 

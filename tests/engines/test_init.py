@@ -9,6 +9,8 @@ import torch
 import cases
 import tinsmith as ts
 
+pytestmark = pytest.mark.each_engine
+
 
 @pytest.fixture(autouse=True)
 def _quiet(capfd):

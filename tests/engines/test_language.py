@@ -4,6 +4,8 @@ import pytest
 
 from tinsmith.engines import Language, get
 
+pytestmark = pytest.mark.each_engine
+
 
 @pytest.fixture
 def language(engine):

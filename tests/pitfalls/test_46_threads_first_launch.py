@@ -2,10 +2,13 @@
 
 import threading
 
+import pytest
 import torch
 
 import cases
 import tinsmith as ts
+
+pytestmark = pytest.mark.each_engine
 
 
 def in_thread(work):
