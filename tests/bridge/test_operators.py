@@ -245,30 +245,38 @@ def test_names_that_torchs_schemas_do_not_know(lang64):
     torch.testing.assert_close(torch.func.vmap(odd)(x[None], y[None]), (x * y)[None])
 
 
-@pytest.mark.thinned(2)
-def test_an_op_of_very_many_arguments(lang64):
+@pytest.mark.parametrize(("count", "numbers"), [(2, 70), (46, 2)], ids=["numbers", "arrays"])
+def test_an_op_of_very_many_arguments(lang64, count, numbers):
     """Schemas of torch's take 64: beyond, numbers go in a list, and then arrays."""
-    x = rand(3)
-    for count, numbers in ((2, 70), (40, 2)):
-        names, scalars = [f"x{i}" for i in range(count)], [f"a{i}" for i in range(numbers)]
-        outputs = [f"y{i}" for i in range(count)]
-        lines = [f"        y{i}[i] = x{i}[i] * (a0 + 2 * a{numbers - 1}) + {i}" for i in range(count)]
-        parameters = [f"{n}: lang.types.ndarray()" for n in names] + [f"{n}: float" for n in scalars]
-        parameters += [f"{n}: lang.types.ndarray()" for n in outputs]
-        text = f"def many({', '.join(parameters)}):\n    for i in x0:\n" + "\n".join(lines) + "\n"
-        spec = f"{', '.join(f'{n}[n]' for n in names)} -> {', '.join(f'{n}[n]' for n in outputs)}"
-        op = ts.op(spec)(written(lang64, text))
-        leaves = [(x * i).requires_grad_() for i in range(count)]
-        given = [1.0] + [0.0] * (numbers - 2) + [3.0]
-        for call in (op, torch.compile(op, backend="aot_eager", fullgraph=True)):
-            results = call(*leaves, *given)
-            for i, one in enumerate(results):
-                torch.testing.assert_close(one, 7 * x * i + i)
-            slopes = torch.autograd.grad(sum((one * one).sum() for one in results), leaves)
-            torch.testing.assert_close(slopes, tuple(14 * (7 * x * i + i) for i in range(count)))
-        batch = [torch.stack([leaf.detach(), 2 * leaf.detach()]) for leaf in leaves]
-        mapped = torch.func.vmap(lambda *xs: tuple(op(*xs, *given)))(*batch)  # noqa: B023  # called at once
-        torch.testing.assert_close(mapped[-1][1], 14 * x * (count - 1) + count - 1)
+    names, scalars, outputs = ([f"{one}{i}" for i in range(n)] for one, n in (("x", count), ("a", numbers), ("y", 5)))
+    sums = [" + ".join(f"{name}[i]" for name in names[k::5]) or "0.0" for k in range(5)]
+    lines = [f"        y{k}[i] = ({sums[k]}) * (a0 + 2 * a{numbers - 1}) + {k}" for k in range(5)]
+    parameters = [f"{n}: lang.types.ndarray()" for n in names] + [f"{n}: float" for n in scalars]
+    parameters += [f"{n}: lang.types.ndarray()" for n in outputs]
+    text = f"def many({', '.join(parameters)}):\n    for i in x0:\n" + "\n".join(lines) + "\n"
+    spec = f"{', '.join(f'{n}[n]' for n in names)} -> {', '.join(f'{n}[n]' for n in outputs)}"
+    op = ts.op(spec)(written(lang64, text))
+    assert ("Tensor[] _arrays" in str(op.operator._schema)) == (count > 2)
+    assert "Scalar[] _numbers" in str(op.operator._schema)
+    leaves = [(rand(3) * i).requires_grad_() for i in range(count)]
+    given = [1.0] + [0.0] * (numbers - 2) + [3.0]
+
+    def twin(*xs):
+        return [7 * sum(xs[k::5], torch.zeros(3, dtype=torch.float64)) + k for k in range(5)]
+
+    wanted = twin(*leaves)
+    for call in (op, torch.compile(op, backend="aot_eager", fullgraph=True)):
+        results = call(*leaves, *given)
+        torch.testing.assert_close(list(results), wanted)
+        slopes, expected = (
+            torch.autograd.grad(sum((one * one).sum() for one in ones), leaves, retain_graph=True)
+            for ones in (results, wanted)
+        )
+        torch.testing.assert_close(slopes, expected)
+    batch = [torch.stack([leaf.detach(), 2 * leaf.detach()]) for leaf in leaves]
+    mapped = torch.func.vmap(lambda *xs: tuple(op(*xs, *given)))(*batch)
+    doubled = twin(*(2 * leaf for leaf in leaves))
+    torch.testing.assert_close(list(mapped), [torch.stack(both) for both in zip(wanted, doubled, strict=True)])
 
 
 def test_names_that_meet_those_of_the_backward_operator(lang64):

@@ -147,21 +147,21 @@ KERNELS = (
 )
 
 
-@pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("make", KERNELS)
-def test_values_and_gradients(lang, make, length):
+def test_values_and_gradients(lang, make):
     kernel, twin = make(lang)
     op = ts.op("x[r, s], w[r, s] -> y[r]")(kernel)
-    torch.manual_seed(length)
-    inputs = [torch.rand(5, length, requires_grad=True) for _ in range(2)]
-    exact = [one.detach().double().requires_grad_() for one in inputs]
-    y, wanted = op(*inputs), twin(*exact)
-    torch.testing.assert_close(y.double(), wanted, rtol=2e-5, atol=1e-6)
-    if length > 1:
-        cotangent = torch.rand(5)
-        gradients = torch.autograd.grad(y, inputs, cotangent)
-        for one, other in zip(gradients, torch.autograd.grad(wanted, exact, cotangent.double()), strict=True):
-            torch.testing.assert_close(one.double(), other, rtol=2e-4, atol=2e-6)
+    for length in LENGTHS:
+        torch.manual_seed(length)
+        inputs = [torch.rand(5, length, requires_grad=True) for _ in range(2)]
+        exact = [one.detach().double().requires_grad_() for one in inputs]
+        y, wanted = op(*inputs), twin(*exact)
+        torch.testing.assert_close(y.double(), wanted, rtol=2e-5, atol=1e-6, msg=f"{length}: {{}}".format)
+        if length > 1:
+            cotangent = torch.rand(5)
+            gradients = torch.autograd.grad(y, inputs, cotangent)
+            for one, other in zip(gradients, torch.autograd.grad(wanted, exact, cotangent.double()), strict=True):
+                torch.testing.assert_close(one.double(), other, rtol=2e-4, atol=2e-6, msg=f"{length}: {{}}".format)
 
 
 def test_an_array_that_the_loop_changes_is_not_read_ahead(lang):

@@ -16,7 +16,7 @@ from support.engine_keeper import ENGINES
 from tinsmith.source.interpreter import _rules
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-PARTS = 10
+PARTS = 30
 """Each engine's kernels in so many tests, of which the ordinary run takes one."""
 
 
@@ -28,13 +28,14 @@ def describe_failures(campaign):
 
 
 def assert_all_agree(engine, seeds, log=None):
-    campaign = Campaign(engine, seeds, log=log).run()
+    # Starting a child takes as long as trying three kernels.
+    campaign = Campaign(engine, seeds, log=log, jobs=1 if len(seeds) < 20 else 2).run()
     assert len(campaign.outcomes) == len(seeds)
     assert not campaign.failures, describe_failures(campaign)
     agreed = campaign.counts[AGREE] + campaign.counts[TANGENTLESS] + campaign.counts[UNSTEADY]
     assert agreed >= 0.98 * len(seeds), describe_failures(campaign)  # the grammar keeps clear of engines' mistakes
     assert campaign.counts[UNSTEADY] <= max(1, 0.005 * len(seeds)), describe_failures(campaign)
-    assert campaign.counts[TANGENTLESS] <= 0.3 * len(seeds), describe_failures(campaign)
+    assert campaign.counts[TANGENTLESS] <= max(4, 0.3 * len(seeds)), describe_failures(campaign)
 
 
 @pytest.mark.thinned(PARTS)
@@ -42,7 +43,7 @@ def assert_all_agree(engine, seeds, log=None):
 @pytest.mark.parametrize("name", ENGINES)
 def test_three_hundred_kernels(name, part):
     """Taichi gets the even seeds, Quadrants the odd ones."""
-    assert_all_agree(name, range(ENGINES.index(name) + 30 * part, 30 * (part + 1), 2))
+    assert_all_agree(name, range(ENGINES.index(name) + 10 * part, 10 * (part + 1), 2))
 
 
 @pytest.mark.slow

@@ -10,8 +10,6 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from support.engine_keeper import ENGINES
-
 WORKER = Path(__file__).with_name("distributed_worker.py")
 TESTS = Path(__file__).parents[1]
 
@@ -28,17 +26,21 @@ def worker():
     return module
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    """What two processes found, on each engine."""
-    folder = tmp_path_factory.mktemp("distributed")
+@pytest.fixture
+def folder(lang, tmp_path):
+    """What two processes found."""
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*launch, WORKER, *ENGINES, folder], env=environment, capture_output=True, text=True, timeout=200, check=False
+        [*launch, WORKER, lang.__name__, tmp_path],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    return folder
+    return tmp_path
 
 
 def test_gradients_of_two_processes_are_those_of_one(lang, folder, worker):

@@ -19,9 +19,11 @@ TESTS = Path(__file__).parents[1]
     tuple(map(int, torch.__version__.split(".")[:2])) < (2, 7), reason="torch 2.6 shards parameters on GPUs alone"
 )
 @pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="this torch is built without gloo")
-def test_trained_by_two_processes():
+@pytest.mark.thinned(2)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_trained_by_two_processes(engine):
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*launch, WORKER, *ENGINES], env=environment, capture_output=True, text=True, timeout=280)
+    done = subprocess.run([*launch, WORKER, engine], env=environment, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr[-4000:]
     assert done.stdout.count("the same") == 2

@@ -19,8 +19,8 @@ import tinsmith as ts
 from support.engine_keeper import load_quietly
 
 F64 = torch.float64
-GRID, BATCH, STEPS = (5, 2), 6, 3
-CELLS = 10
+GRID, BATCH, STEPS = (7, 1), 6, 3  # of 7 networks no number of processes below 7 gets as many each
+CELLS = 7
 ENCODINGS = {
     "plain": None,
     "frequencies": {"otype": "Frequency", "n_frequencies": 2},

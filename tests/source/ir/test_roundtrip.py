@@ -7,19 +7,22 @@ import rows
 from rows import Draw
 from support.roundtrip import assert_same, text, twin
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
+
+# Quadrants compiles that one for ten seconds; tests/bridge/test_decompositions.py compiles its functions one by one.
+ROWS = [pytest.param(row, marks=pytest.mark.slow if row.name == "decompositions" else ()) for row in rows.ALL]
 
 
 @pytest.mark.thinned(5)
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
-@pytest.mark.parametrize("row", rows.ALL, ids=str)
+@pytest.mark.parametrize("row", ROWS, ids=str)
 def test_float32(row, lang):
     assert_same(row.build(lang, lang.f32), *row.draw(Draw(torch.float32)), exact=row.is_exact)
 
 
 @pytest.mark.thinned(5)
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
-@pytest.mark.parametrize("row", rows.ALL, ids=str)
+@pytest.mark.parametrize("row", ROWS, ids=str)
 def test_float64(row, lang64):
     assert_same(row.build(lang64, lang64.f64), *row.draw(Draw(torch.float64)), exact=row.is_exact)
 
