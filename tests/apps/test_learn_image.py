@@ -42,7 +42,7 @@ KINDS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_it_gets_better_and_writes_what_it_says(engine, learning, kind, photo):
     seen = []
@@ -75,7 +75,7 @@ def test_the_summary_tells_what_was_done(learning):
     assert summary["network"]["activation"] == "ReLU"  # defaults are written out
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(engine, learning, kind, tmp_path):
     whole = learning(KINDS[kind], engine=engine, out=tmp_path / "whole")

@@ -62,6 +62,7 @@ def options(tmp_path):
     return make
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", SIMULATIONS)
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(engine, options, tmp_path, name):
     whole = options(name=name, engine=engine, out=tmp_path / "whole", iterations=4)

@@ -21,6 +21,7 @@ def run(*arguments):
     return subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, timeout=240, check=False)
 
 
+@pytest.mark.slow
 def test_a_quick_run_without_stannum_writes_a_page_and_names_who_is_missing(tmp_path):
     done = run("--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 WITHOUT_PEERS = """\
 import runpy, sys
@@ -14,6 +16,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_a_quick_run_without_peers_writes_a_page_and_names_who_is_missing(tmp_path):
     kernels = ["--only", "saxpy", "ragged", "blend"]
     command = [sys.executable, "-c", WITHOUT_PEERS, BENCHMARKS / "peers.py", "--quick", *kernels, "--out", tmp_path]

@@ -12,7 +12,7 @@ import tinsmith as ts
 from support.batched_kernels import ROWS
 
 pytestmark = [
-    pytest.mark.thinned(3),
+    pytest.mark.thinned(4),
     # torch's forward mode compiles its own formulas when it is first used
     pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
 ]

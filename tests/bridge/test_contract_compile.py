@@ -13,7 +13,7 @@ import tinsmith as ts
 # which Inductor does. Imported first, it is there. (setuptools' DistutilsMetaFinder.spec_for_pip)
 
 # Inductor imports modules of torch's that torch 2.13 has deprecated.
-pytestmark = [pytest.mark.thinned(3), pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")]
+pytestmark = [pytest.mark.thinned(4), pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")]
 
 # Every form that an op can take; the default backend compiles C++ and is asked for a few.
 FORMS = cases.named(

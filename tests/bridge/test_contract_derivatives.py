@@ -145,7 +145,7 @@ def right_or_refused(words, run, wanted):
     assert re.search(words, refusal), refusal
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.usefixtures("_fresh_compiler")
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=TRANSFORMS)
 def test_func_transforms_when_compiled(lang64, transform):

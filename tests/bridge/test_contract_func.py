@@ -6,7 +6,7 @@ from torch.func import functional_call, grad, grad_and_value, jacrev, vjp, vmap
 
 import cases
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 SAMPLES = 3
 SCALAR_LOSS = cases.named(

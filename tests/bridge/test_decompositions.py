@@ -10,6 +10,8 @@ import torch
 import tinsmith as ts
 from support.decompositions import DTYPE, KINDS, SIDES, TOLERANCE, apart, compared, matrices, pulled, random
 
+pytestmark = pytest.mark.thinned(4)
+
 
 def svd_op(lang, side, kind="f64"):
     real, given = getattr(lang, kind), matrices(lang, side, kind)

@@ -10,7 +10,7 @@ import tinsmith as ts
 
 # torch's forward mode compiles its own formulas by torch.jit.script when it is first used
 pytestmark = [
-    pytest.mark.thinned(3),
+    pytest.mark.thinned(4),
     pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
 ]
 

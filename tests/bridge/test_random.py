@@ -7,7 +7,7 @@ from torch.func import grad, jvp, vmap
 
 import tinsmith as ts
 
-pytestmark = [pytest.mark.thinned(3), pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")]
+pytestmark = [pytest.mark.thinned(4), pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")]
 
 
 def dropouts(lang, **options):

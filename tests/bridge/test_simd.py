@@ -64,7 +64,7 @@ def gradients(function, x, w, b, cotangent):
     return y.detach(), *torch.autograd.grad(y, (x, b), cotangent)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("size", [2, 4, 8, 16])
 def test_values_and_gradients(lang, size, dtype):

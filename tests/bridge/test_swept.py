@@ -39,7 +39,7 @@ def assert_right(op):
     torch.testing.assert_close(torch.autograd.grad(y, x, c)[0], answer.gradients["x"])
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", PAIRS)
 def test_two_elements_that_may_be_one(lang64, name):
     """In one thread: Taichi keeps `y[i]` in a register through the loop, and what `y[j]` added to it is lost."""

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from tinsmith._errors import InputError
 from tinsmith.cli import _adjoint, _file_names, app
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 KERNELS = """
 import {engine} as lang

@@ -417,7 +417,7 @@ def test_another_module_of_a_dotted_name_is_refused(folder):
         import_file(folder / "two/pack/kernels.py")
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("run", [(), ("--run",)])
 def test_in_a_process_of_its_own_standard_output_is_the_report(write, run):
     write("fine.py", RIGHT, 'print("the file says this")\n')

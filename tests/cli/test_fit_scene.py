@@ -66,6 +66,7 @@ def test_it_refuses_in_words(folder, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow  # tests/cli/test_learn_image.py interrupts a command in every run
 def test_ctrl_c_writes_and_the_viewer_s_address_is_told(folder, tmp_path):
     """The whole command in a process of its own, 80 columns wide."""
     pytest.importorskip("viser", reason="viser, of the extra `view`, serves the viewer")

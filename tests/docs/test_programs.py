@@ -10,17 +10,29 @@ from pages.blocks import ROOT, Output, as_the_site_has_it, blocks_of, shown_outp
 from pages.programs import PageError, outputs_of, pages_with_programs, run
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
-WITH_PROGRAMS = pages_with_programs()
+# They start process after process, and take as long as a third of all pages. What they show is tested in small by
+# tests/layers/test_distributed.py, tests/bridge/test_distributed.py, tests/cli/test_check.py and test_pytest_plugin.py.
+LONG = {"docs/how-to/distributed.md", "docs/how-to/check-in-ci.md"}
+WITH_PROGRAMS = [
+    pytest.param(page, id=name, marks=pytest.mark.slow if name in LONG else ())
+    for page in pages_with_programs()
+    for name in [page.relative_to(ROOT).as_posix()]
+]
 
 
 @pytest.fixture(scope="module")
-def troubles():
-    """What went wrong, by page: all are run together, several at once."""
-    return run(WITH_PROGRAMS)
+def troubles(request):
+    """What went wrong, by page: all that are tested are run together, several at once."""
+    items = [one for one in request.session.items if getattr(one, "originalname", "") == "test_a_page_runs"]
+    return run([one.callspec.params["page"] for one in items])
+
+
+def test_long_pages_are_pages():
+    assert {one.id for one in WITH_PROGRAMS} >= LONG
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", WITH_PROGRAMS, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", WITH_PROGRAMS)
 def test_a_page_runs(page, troubles):
     assert page not in troubles, troubles[page]
     text = page.read_text(encoding="utf-8")

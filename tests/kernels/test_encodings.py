@@ -28,7 +28,7 @@ def built(lang, fp, name, option, size, columns):
     return ts.op(f"x[n, d] -> y[n, {round(3 * columns(size))}]", init={"y": "empty"}, adjoint="source")(kernel)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[2]}")
 def test_values_and_gradients_agree_with_the_twin(lang, row):
     op, twin = built(lang, "f64", *row), functools.partial(getattr(reference, row[0]), **{row[1]: row[2]})
@@ -56,7 +56,7 @@ def test_second_derivatives_agree_with_the_twin(lang, row):
     torch.testing.assert_close(steepness(op), steepness(twin), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row[0]}-{row[2]}")
 def test_float32_agrees_with_the_twin_in_float64(lang64, row):
     """Where plain literals are float64: nothing is rounded on the way, and nothing warns."""

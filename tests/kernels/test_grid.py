@@ -11,7 +11,7 @@ import tinsmith as ts
 from tinsmith import reference
 from tinsmith.kernels import grid
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 WORD = 2**32
 

@@ -11,7 +11,7 @@ import tinsmith as ts
 from tinsmith import reference
 from tinsmith.kernels import splat
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 SPEC = "pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]"
 NAMES = ("pos", "scale", "angle", "colour", "opacity")

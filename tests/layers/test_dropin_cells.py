@@ -11,7 +11,7 @@ import torch
 
 import tinsmith as ts
 
-pytestmark = pytest.mark.thinned(4)
+pytestmark = pytest.mark.thinned(6)
 
 F64 = torch.float64
 FLAGS = list(itertools.product([None, False], [None, False], [True, False]))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.thinned(2)
+
 SCRIPTS = Path(__file__).parent / "scripts"
 OF_0_9_1 = sorted(path.stem for path in SCRIPTS.glob("*.py") if path.stem != "older_tin")
 

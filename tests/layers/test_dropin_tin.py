@@ -7,7 +7,7 @@ import tinsmith as ts
 from support.dropin import CPU, agree, leaf, side_by_side
 from support.scenes import Scene, field, model
 
-pytestmark = [pytest.mark.thinned(4), side_by_side]
+pytestmark = [pytest.mark.thinned(6), side_by_side]
 
 
 # What a layer is ----------------------------------------------------------------------------------

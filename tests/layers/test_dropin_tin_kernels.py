@@ -6,7 +6,7 @@ import torch
 from support.dropin import CPU, agree, leaf, side_by_side
 from support.scenes import Scene, field
 
-pytestmark = [pytest.mark.thinned(4), side_by_side]
+pytestmark = [pytest.mark.thinned(6), side_by_side]
 
 F64 = torch.float64
 

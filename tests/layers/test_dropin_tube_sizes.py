@@ -5,7 +5,7 @@ import torch
 
 from support.dropin import agree, leaf, side_by_side
 
-pytestmark = [pytest.mark.thinned(4), side_by_side]
+pytestmark = [pytest.mark.thinned(6), side_by_side]
 
 F64 = torch.float64
 

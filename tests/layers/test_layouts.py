@@ -43,7 +43,7 @@ def ground(lang64):
         lang64.reset()
 
 
-@pytest.mark.thinned(9)
+@pytest.mark.thinned(18)
 @pytest.mark.parametrize(("row", "column"), CELLS)
 def test_a_layout_with_a_way_to_ask_for_gradients(ground, engine, row, column):
     assert outcome(ground, row, DECLARATIONS[column]) == EXPECTED[Cell(row.code, column, engine)]

@@ -9,7 +9,7 @@ from fuzz._grammar import write
 from support.engine_keeper import ENGINES
 from tinsmith.linter import lint_file, lint_kernels
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 
 def rules_of(text, path="k.py"):

@@ -15,7 +15,7 @@ from tinsmith.nn import NetworkArray, Trainer
 from tinsmith.nn.losses import make_loss
 from tinsmith.nn.optimizers import RowOptimizer, make_optimizer
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 ADAM = {"otype": "Adam", "learning_rate": 0.01}
 EMA = {"otype": "EMA", "decay": 0.9, "nested": ADAM}

@@ -14,7 +14,7 @@ import torch
 import tinsmith as ts
 from support.right import assert_right, assert_right_in_a_batch
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 PROGRAM = """
 import sys, torch, {engine} as lang

@@ -15,7 +15,7 @@ from support.engine_keeper import ENGINES, Configuration
 from support.findings import seen
 from tinsmith.linter import lint_file
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 BY_NAME = {row.name: row for row in ROWS}
 SINGLE = "32_f32_local_in_f64"  # of an engine that was not told otherwise

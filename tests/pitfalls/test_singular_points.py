@@ -8,6 +8,8 @@ import torch
 
 import tinsmith as ts
 
+pytestmark = pytest.mark.thinned(4)
+
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "conventions.md"
 INF, NAN = math.inf, math.nan
 OTHER = 0.7  # what `b` is where an expression has none
@@ -239,6 +241,7 @@ def test_every_expression_is_in_the_table():
     assert {name for name, *_ in ROWS} == set(TWINS)
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("expression", TWINS)
 def test_the_table_is_torch_s(expression):
     wanted = [row[3:] for row in ROWS if row[0] == expression]

@@ -62,7 +62,7 @@ CASES = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_samples_agree_with_the_twin(engine, case):
     resolution, levels, part, options = case

@@ -11,6 +11,8 @@ import tinsmith as ts
 from tinsmith import reference
 from tinsmith.render import OccupancyGrid, render_in_rounds
 
+pytestmark = pytest.mark.thinned(4)
+
 BOX = (-1.0, -0.5, 0.25, 1.0, 0.75, 2.0)
 CUBE = (0, 0, 0, 1, 1, 1)
 
@@ -114,6 +116,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals(name):
     options, error, words = REFUSED[name]

@@ -50,7 +50,7 @@ def test_accumulate_agrees_with_the_twin(engine, counts, columns):
     assert_agrees("accumulate", [values_with_zeros(rays), values_with_zeros(rays, columns)], rays, engine)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", [*SCANS, "segment_sum", "accumulate"])
 def test_first_and_second_derivatives(engine, name):
     rays = rays_of([3, 0, 4])

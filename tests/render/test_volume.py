@@ -15,6 +15,8 @@ from tinsmith.reference import Shading
 from tinsmith.render import volume_render
 from tinsmith.render._ops import get_op
 
+pytestmark = pytest.mark.thinned(4)
+
 BOX = [-1.0, 0.5, 2.0, 2.0, 1.5, 4.0]
 NAMES = ("volume", "table", "origins", "directions", "background")
 SHADED = Shading(light=(0.3, -1.0, 0.5), ambient=0.2, diffuse=0.6, specular=0.5, shininess=6.0, softness=0.2)
@@ -68,7 +70,7 @@ CASES = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("case", CASES)
 def test_values_and_gradients_agree_with_the_twin(engine, case):
     make, options = CASES[case]

@@ -157,7 +157,7 @@ LOST = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("make", LOST, ids=lambda make: make.__name__)
 def test_a_lost_value_is_right_by_the_generated_adjoint(lang64, poisoned, make):
     kernel, scratch = make(lang64)

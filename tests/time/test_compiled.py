@@ -7,6 +7,8 @@ import torch
 import tinsmith as ts
 from support.springs import of_torch, run_loop
 
+pytestmark = pytest.mark.thinned(4)
+
 KEEPS = {"last": lambda last, states: last, "all": lambda last, states: states}
 KEEPS |= {3: lambda last, states: [one[2::3] for one in states]}
 
@@ -91,6 +93,7 @@ TRANSFORMS = {
 }
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=list(TRANSFORMS))
 @pytest.mark.parametrize("name", ["op", "chain"])
 def test_transforms_in_a_graph(springs, numbers, name, transform):

@@ -8,6 +8,8 @@ import torch
 import tinsmith as ts
 from support.springs import of_torch, run_loop
 
+pytestmark = pytest.mark.thinned(4)
+
 STEPS = ["op", "updating", "chain", "function", "torch"]
 CHECKPOINTS = [
     {},
@@ -429,6 +431,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize(("step", "options", "error", "words"), REFUSED)
 def test_refusals(step, options, error, words):
     with pytest.raises(error, match=words):

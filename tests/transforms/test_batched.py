@@ -217,7 +217,7 @@ BATCHES = [
 ]
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("make", BATCHES, ids=lambda make: make.__name__)
 def test_a_batch_is_a_loop_of_calls(lang64, make):
     spec, kernel, twin, inputs = make(lang64)

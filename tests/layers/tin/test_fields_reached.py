@@ -6,7 +6,7 @@ import torch
 import cases
 import tinsmith as ts
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 N = 5
 

@@ -9,6 +9,8 @@ import torch
 
 import tinsmith as ts
 
+pytestmark = pytest.mark.thinned(4)
+
 COUNT, STEPS, DT, GRAVITY = 3, 6, 0.1, -9.8
 
 

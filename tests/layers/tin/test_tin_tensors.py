@@ -8,7 +8,7 @@ import cases
 import tinsmith as ts
 
 pytestmark = [
-    pytest.mark.thinned(3),
+    pytest.mark.thinned(4),
     pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning"),
 ]  # inductor uses it
 

@@ -65,7 +65,7 @@ def test_a_weight_is_a_parameter_with_a_gradient(lang64, on_tensors):
     check_against_torch(layer)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_any_optimizer_updates_the_field(lang64, optimizer):
     layer = layer_of(lang64)

@@ -9,6 +9,8 @@ import torch
 import cases
 import tinsmith as ts
 
+pytestmark = pytest.mark.thinned(4)
+
 F64 = torch.float64
 N = ts.MatchDim("n")
 

@@ -64,7 +64,7 @@ def by_transform(function, inputs):
     return torch.func.grad(total, (0, 1))(*[tensor.detach() for tensor in inputs])
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("gradients", [by_autograd, by_transform])
 @pytest.mark.parametrize(
     "flags", SWITCHES, ids=lambda flags: "".join(n if f else "-" for n, f in zip("abtu", flags, strict=True))

@@ -11,6 +11,8 @@ import tinsmith as ts
 from support.dropin import agree, leaf
 from tinsmith._config import Config
 
+pytestmark = pytest.mark.thinned(4)
+
 F64 = torch.float64
 
 

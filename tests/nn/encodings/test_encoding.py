@@ -13,7 +13,7 @@ import torch
 from tinsmith import ArgumentError, ConfigError, DtypeError, ShapeError, reference
 from tinsmith.nn.encodings import Encoding
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(4)
 
 GRID = {"otype": "HashGrid", "n_levels": 4, "base_resolution": 3, "per_level_scale": 1.6, "log2_hashmap_size": 6}
 NRC = {"otype": "OneBlobFrequency", "n_frequencies": 3}

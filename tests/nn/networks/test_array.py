@@ -10,7 +10,7 @@ import tinsmith as ts
 from tinsmith.nn import Loss, NetworkArray
 from tinsmith.nn._activations import apply
 
-pytestmark = pytest.mark.thinned(3)
+pytestmark = pytest.mark.thinned(6)
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 ACTIVATIONS = ["ReLU", "LeakyReLU", "SiLU", "Exponential", "Sine", "Sigmoid", "Squareplus", "Softplus", "Tanh", "None"]

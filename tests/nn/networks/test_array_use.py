@@ -11,6 +11,8 @@ from torch.func import functional_call
 import tinsmith as ts
 from tinsmith.nn import Loss, NetworkArray, Trainer
 
+pytestmark = pytest.mark.thinned(4)
+
 SMALL = {"otype": "CutlassMLP", "n_neurons": 8, "n_hidden_layers": 2, "activation": "Tanh"}
 TABLE = {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 6, "base_resolution": 4}
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
@@ -151,6 +153,7 @@ def test_a_loss_is_differentiable_in_its_target_and_input(otype):
 
 
 # None of them, and some --------------------------------------------------------------------------
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("encoding", [None, TABLE])
 @pytest.mark.parametrize("at", [torch.zeros(2, 3, dtype=torch.bool), [], np.zeros((0, 2), int)])
 def test_none_of_the_networks(at, encoding):
@@ -186,6 +189,7 @@ def test_cells_of_any_integer_type():
 
 
 # Wrong arguments ---------------------------------------------------------------------------------
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("at", ["all", {1, 2}, [(0, 1), (1,)], 3])
 def test_what_names_no_cells(at):
     with pytest.raises(ts.ArgumentError, match="`at` does not select cells"):
@@ -199,6 +203,7 @@ def test_what_is_no_tensor():
         array().route_points(normal(4, 3), [0, 1, 2, 3])
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize(
     ("n_in", "n_out", "name"), [(0, 2, "n_input_dims"), (3, -1, "n_output_dims"), (2.0, 1, "n_in")]
 )

@@ -15,7 +15,7 @@ def mlp(*sizes, act=nn.ReLU, out=None, bias=True):
     return nn.Sequential(*layers[:-1], *([out()] if out else []))
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     ("sizes", "options"),
     [

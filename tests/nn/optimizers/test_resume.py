@@ -52,7 +52,7 @@ def _written_and_read(state: dict) -> dict:
     return torch.load(buffer, weights_only=True)  # nothing in it that could run code
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("at", [0, 4, 11])
 @pytest.mark.parametrize("name", CONFIGS)

@@ -22,6 +22,8 @@ from tinsmith.render.gaussians import (
     spherical_harmonics,
 )
 
+pytestmark = pytest.mark.thinned(4)
+
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}
 UPPER = ([0, 0, 0, 1, 1, 2], [0, 1, 2, 1, 2, 2])
 DOUBLE = torch.float64
@@ -267,6 +269,7 @@ REFUSED = [
 ]
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize(("change", "error", "words"), REFUSED, ids=[words for *_, words in REFUSED])
 def test_refusals(change, error, words):
     given = scene() | {"width": WIDTH, "height": HEIGHT} | change

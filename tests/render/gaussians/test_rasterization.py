@@ -10,6 +10,8 @@ from tinsmith import reference
 from tinsmith.render.gaussians import rasterization
 from tinsmith.transforms import _strips as strips
 
+pytestmark = pytest.mark.thinned(4)
+
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 
 

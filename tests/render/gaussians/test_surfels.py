@@ -12,6 +12,8 @@ from support.gaussians import HEIGHT, WIDTH, scene
 from tinsmith import reference
 from tinsmith.render.gaussians import fully_fused_projection_2dgs, rasterization_2dgs, rasterize_to_pixels_2dgs
 
+pytestmark = pytest.mark.thinned(4)
+
 CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 DOUBLE = torch.float64
 NAMES = ("means", "quats", "scales", "opacities", "colors", "viewmats", "Ks")
@@ -207,6 +209,7 @@ def test_float32(engine):
         torch.testing.assert_close(one.double(), other, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize(
     ("change", "error", "words"),
     [

@@ -30,7 +30,7 @@ def with_gradients(function, x, w, k):
     return *(out.detach() for out in outputs), *gradients
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_nest(lang64, seed):
     source = random_nests.Writer(random.Random(seed)).source()

@@ -20,7 +20,7 @@ def short_blocks(monkeypatch):
     monkeypatch.setattr(_checkpoints, "OF_WHILE", 2)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     "seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= ORDINARY else []) for n in range(ALL)]
 )

@@ -107,7 +107,7 @@ COUNTED = {"ragged": RAGGED, "deep": DEEP, "while": WHILE, "continued": CONTINUE
 ALL = {"loaded": LOADED, "two": TWO, **FORMULAS, **COUNTED}
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("draw", [rand, halves])
 @pytest.mark.parametrize("name", ALL)
 def test_who_won(name, draw):

@@ -110,7 +110,7 @@ def test_scratch_that_a_second_kernel_overwrites_in_part(lang64):
     assert torch.autograd.gradcheck(op, (torch.rand(6, dtype=torch.float64, requires_grad=True),))
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("seed", range(30))
 def test_random_multiples(lang64, seed):
     """Stores at random multiples and offsets, in order: whoever came last counts."""

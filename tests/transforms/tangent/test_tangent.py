@@ -20,7 +20,7 @@ from support.tangents import (
 )
 from tinsmith import kernels
 
-pytestmark = [pytest.mark.thinned(3), pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")]
+pytestmark = [pytest.mark.thinned(4), pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")]
 BITS = {"casts"}  # makes a float of another one's bits
 ROWS = [row for row in rows.ALL if row.name not in BITS]
 SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 20 else []) for seed in range(300)]
