@@ -625,6 +625,60 @@ def read_too_early(lang, array):
     return kernel, "`shared`, on which a `sync()` depends, read while other iterations may store to it"
 
 
+def read_too_early_of_a_name_with_a_number(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            tile_2 = lang.simt.block.SharedArray((1,), lang.i32)
+            if i % 128 == 0:
+                tile_2[0] = 3
+            n = tile_2[0]  # here
+            for _ in range(n):
+                lang.simt.block.sync()
+            y[i] = x[i]
+
+    return kernel, "`tile_2`, on which a `sync()` depends"
+
+
+def read_too_early_in_a_second_loop(lang, array):
+    """Two arrays have one name, as have two locals, and the refusal says it as the source does."""
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            tile = lang.simt.block.SharedArray((1,), lang.i32)
+            tile[0] = 3
+            lang.simt.block.sync()
+            y[i] = tile[0]
+        for i in range(x.shape[0]):
+            tile = lang.simt.block.SharedArray((1,), lang.i32)
+            if i % 128 == 0:
+                tile[0] = 3
+            n = tile[0]  # here
+            for _ in range(n):
+                lang.simt.block.sync()
+            y[i] = x[i]
+
+    return kernel, "`tile`, on which a `sync()` depends"
+
+
+def in_a_second_loop(lang, array):
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            n_2 = 2
+            y[i] = n_2
+        for i in range(x.shape[0]):
+            n_2 = 2
+            if x[i] > 0.3:
+                n_2 = 3
+            for _ in range(n_2):
+                lang.simt.block.sync()  # here
+            y[i] = x[i]
+
+    return kernel, "they differ in `n_2`"
+
+
 def outside_a_loop(lang, array):
     @lang.kernel
     def kernel(x: array, y: array):
@@ -662,6 +716,9 @@ REFUSED = (
     in_a_while,
     behind_continue,
     read_too_early,
+    read_too_early_of_a_name_with_a_number,
+    read_too_early_in_a_second_loop,
+    in_a_second_loop,
     outside_a_loop,
     in_a_serial_loop,
     of_unknown_length,

@@ -59,6 +59,25 @@ def test_a_race_is_refused(lang64, form, adjoint):
     assert "`kernel`" in words.partition("\n")[0]
 
 
+@pytest.mark.parametrize(("first", "second"), [("i_2", "i_2"), ("j", "i_2"), ("i", "i")])
+def test_a_race_is_named_as_in_the_source(lang64, first, second):
+    kernel = written(
+        lang64,
+        f"""
+def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+    for {first} in x:
+        y[{first}] = x[{first}] * x[{first}]
+    for {second} in x:
+        if {second} > 0:
+            y[{second}] += 0.5 * y[{second} - 1]
+""",
+    )
+    with pytest.raises(ts.GradientError) as refused:
+        ts.op("x[n] -> y[n]")(kernel)(torch.rand(8, dtype=torch.float64).requires_grad_())
+    assert f"changed  `y[{second}]` in line " in str(refused.value)
+    assert f"read     `y[{second} - 1]` in line " in str(refused.value)
+
+
 def test_a_race_in_two_dimensions_is_refused(lang64):
     @ts.op("x[n, m] -> y[n, m]")
     @lang64.kernel

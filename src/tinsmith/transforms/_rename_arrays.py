@@ -17,6 +17,10 @@ def rename_arrays(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kerne
     taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *moved.values()}
     locals_ = {name: _free(name, taken) for name in kernel.locals if name in moved.values()}
 
+    source_names = {locals_.get(name, name): own for name, own in kernel.source_names.items()}
+    source_names |= {new: kernel.source_name(name) for name, new in moved.items() if name in kernel.block_memory}
+    source_names |= {new: kernel.source_name(name) for name, new in locals_.items()}
+
     arrays = {moved.get(name, name): replace(one, name=moved.get(name, name)) for name, one in kernel.arrays.items()}
     return replace(
         kernel,
@@ -25,6 +29,7 @@ def rename_arrays(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kerne
         body=with_names(kernel.body, moved, locals_),
         cells=tuple([moved.get(name, name) for name in kernel.cells]),
         block_memory={moved.get(name, name): sizes for name, sizes in kernel.block_memory.items()},
+        source_names=source_names,
     )
 
 

@@ -68,6 +68,8 @@ def name_array(low: Lowering, name: str, value: Any) -> Any:
     if not isinstance(value, ArrayValue) or value.array.name not in state.unnamed:
         return value
     state.unnamed.remove(value.array.name)
+    # Free again: the source may call the array itself `shared`.
+    state.taken.remove(value.array.name)
     array = replace(value.array, name=state.fresh(name))
     state.block_memory[array.name] = state.block_memory.pop(value.array.name)
     del state.arrays[value.array.name]

@@ -85,7 +85,11 @@ class Lowering:
         self.run(source.tree.body)
         state = self.state
         kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, tuple(state.body))
-        kernel = replace(with_cells(kernel, frozenset(state.cells)), block_memory=state.block_memory)
+        kernel = replace(
+            with_cells(kernel, frozenset(state.cells)),
+            block_memory=state.block_memory,
+            source_names=state.source_names,
+        )
         return LoweredKernel(replace(kernel, body=walk.number_statements(kernel.body)), self.fields.objects)
 
     def value(self, node: ast.expr) -> Any:

@@ -308,6 +308,8 @@ class Kernel:
             level that a parallel loop changes, where an atomic is one.
         block_memory: sizes, by name, of those arrays that are memory of blocks and zero at the kernel's start. They
             follow from sizes and arguments. Until blocks are run in order, they are the sizes for one block.
+        source_names: what the source calls those locals and arrays that have a number here, because two of the source
+            have one name: `i_2` is its second `i`.
     """
 
     name: str
@@ -318,3 +320,8 @@ class Kernel:
     body: tuple[Stmt, ...]
     cells: tuple[str, ...] = ()
     block_memory: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
+    source_names: Mapping[str, str] = field(default_factory=dict)
+
+    def source_name(self, name: str) -> str:
+        """What the source calls a local or an array."""
+        return self.source_names.get(name, name)

@@ -69,6 +69,7 @@ class State:
         unnamed: those of them that no local of the source stands for yet.
         outer: names of the top level's locals.
         cells: those of them that a parallel loop changes.
+        source_names: what the source calls what has a number here: `i` for `i_2`.
         choices: selections that become branches where they are used.
     """
 
@@ -91,6 +92,7 @@ class State:
     unnamed: set[str] = field(default_factory=set)
     outer: set[str] = field(default_factory=set)
     cells: set[str] = field(default_factory=set)
+    source_names: dict[str, str] = field(default_factory=dict)
     choices: set[nodes.Select] = field(default_factory=set)
 
     @property
@@ -106,6 +108,8 @@ class State:
             number += 1
             name = f"{stem}_{number}"
         self.taken.add(name)
+        if name != stem:
+            self.source_names[name] = stem
         return name
 
     def find(self, name: str) -> tuple[bool, Any]:

@@ -40,7 +40,7 @@ class Formula:
     """Works out what an iteration of a task needs, from sizes and arguments alone."""
 
     names: Names
-    kept: Mapping[int, IterationRecord]
+    records: Mapping[int, IterationRecord]
     definitions: dict[str, nodes.Expr]
 
     def need(self, body: Sequence[Step]) -> Need | None:
@@ -58,7 +58,7 @@ class Formula:
 
     def loop(self, loop: Loop) -> Need | None:
         """Entries that a loop's own run puts on tapes."""
-        kept = self.kept[loop.number]
+        kept = self.records[loop.number]
         counts: Need = {key: constant(count, "i32") for key, count in count_pushes(kept, self.names).items()}
         for array in kept.logged:
             stores = self.stores(loop.body, array)
@@ -106,7 +106,7 @@ class Counting:
     """Writes the statements that count what one iteration needs."""
 
     names: Names
-    kept: Mapping[int, IterationRecord]
+    records: Mapping[int, IterationRecord]
     tapes: Mapping[str, Tape]
     state: frozenset[str]
     need: dict[str, str] = field(default_factory=dict)
@@ -147,7 +147,7 @@ class _CountingPlain(ForwardCopy):
         """A loop: what its iterations put on tapes, and the most that one of them needs when it is reversed."""
         counting = self.counting
         outer, inner, most, before = counting.need, *(counting.fresh(word) for word in ("inner", "most", "before"))
-        kept = counting.kept[loop.number]
+        kept = counting.records[loop.number]
         entries = count_pushes(kept, self.names).items()
         # Not of tapes that the reverse has no use for.
         each = [_more(outer[key], constant(count, "i32")) for key, count in entries if key in outer]

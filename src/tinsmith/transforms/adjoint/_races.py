@@ -8,7 +8,6 @@ iterations apart (`i % 2 == 0`, `mask[i]`), or indices are read from memory, not
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -55,7 +54,7 @@ def find_races(
     if not isinstance(loop, Loop) or not loop.is_parallel:
         return {}
     search = _Search(steps, loop)
-    called = _source_names(loop, names)
+    called = {name: kernel.source_name(names.root(name)) for name in loop.names}
     races: dict[str, NotCovered] = {}
     reached: list[_Access] = list(search.accesses(loop.body, search.bounds()))
     loads = [one for one in reached if isinstance(one.of, nodes.Load)]
@@ -68,7 +67,8 @@ def find_races(
         before = (one for one in reached[:place] if isinstance(one.of, nodes.Load) and one.of.array == array)
         load = load or next((one for one in before if search.is_shared_update(change, one)), None)
         if load is not None and types.is_float(kernel.arrays[array].type):
-            race = Race(_text(change, called), change.line, _text(load, called), load.line)
+            change_text, load_text = (_text(one, kernel.source_name(array), called) for one in (change, load))
+            race = Race(change_text, change.line, load_text, load.line)
             words = f"`{race.read}`, which another iteration of the parallel loop changes"
             races[array] = NotCovered(words, change.line, f"{kernel.path}:{change.line}", race)
     return races
@@ -225,20 +225,11 @@ def _are_whole(*operands: nodes.Expr) -> bool:
     return all(one.type in ("i32", "i64") for one in operands)
 
 
-def _source_names(loop: Loop, names: Names) -> dict[str, str]:
-    """What a loop's variables are called in messages.
-
-    The front end calls a second loop's `i` `i_2`, so the number is left out. Whoever wrote `i_2` reads `i`, beside
-    the line.
-    """
-    return {name: re.sub(r"_\d+$", "", names.root(name)) for name in loop.names}
-
-
-def _text(access: _Access, names: Mapping[str, str]) -> str:
+def _text(access: _Access, array: str, names: Mapping[str, str]) -> str:
     """An access as it may stand in the source: `y[i - 1]`."""
     entry = "".join(f"[{one}]" for one in access.of.entry)
     index = ", ".join(_sum(one, names) for one in access.index)
-    return f"{access.of.array}[{index}]{entry}"
+    return f"{array}[{index}]{entry}"
 
 
 def _sum(index: AffineIndex, names: Mapping[str, str]) -> str:

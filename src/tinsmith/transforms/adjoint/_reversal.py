@@ -44,14 +44,14 @@ class Reversal(FrameReversal):
     """Makes the reverse of one task.
 
     Attributes:
-        kept: what loops keep, by their numbers.
+        records: what loops keep, by their numbers.
         trips: locals that count how often loops ran, where only a run can tell.
         ends: by loop, conditions that end it, with the local that says whether it did, and the truth that ends it.
         idle: numbers of loops that need not change memory when they run forward.
     """
 
     tapes: Tapes = field(init=False)
-    kept: dict[int, IterationRecord] = field(default_factory=dict)
+    records: dict[int, IterationRecord] = field(default_factory=dict)
     trips: dict[int, str] = field(default_factory=dict)
     ends: dict[int, Mapping[str, tuple[str, bool]]] = field(default_factory=dict)
     idle: set[int] = field(default_factory=set)
@@ -64,8 +64,8 @@ class Reversal(FrameReversal):
     # Forward ----------------------------------------------------------------------------------
 
     def forward_loop(self, loop: Loop) -> Block:
-        """A loop in a frame: its iterations leave only what `kept` says."""
-        kept = self.kept[loop.number]
+        """A loop in a frame: its iterations leave only what `records` says."""
+        kept = self.records[loop.number]
         plain = ForwardCopy(self.names, lambda store, inner: self.log_store(loop, store, inner))
         renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
 
@@ -101,7 +101,7 @@ class Reversal(FrameReversal):
 
     def log_store(self, loop: Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
         """A store in a loop that runs forward."""
-        kept = self.kept[loop.number]
+        kept = self.records[loop.number]
         if store.array not in self.task.state or loop.number in self.idle:
             return []
         if store.array not in kept.logged:
@@ -135,7 +135,7 @@ class Reversal(FrameReversal):
         inverted = tuple(one.carried.head for one in inverses)
         taped = tuple(name for name in heads if name not in inverted)
         logs = ((array, find_regular_log(loop, array)) for array in logged)
-        self.kept[loop.number] = IterationRecord(
+        self.records[loop.number] = IterationRecord(
             taped, logged, {array: log for array, log in logs if log is not None}, inverted
         )
         forward = self.rerun(rerun) if rerun else inner.forward
@@ -220,7 +220,7 @@ class Reversal(FrameReversal):
 
     def restore_kept(self, loop: Loop) -> Block:
         """The head of a reversed iteration: what was kept, the latest first, and memory as it was."""
-        kept = self.kept[loop.number]
+        kept = self.records[loop.number]
         statements: Block = []
         for array in reversed(kept.logged):
             tape = self.tapes.for_array(self.task.arrays[array])

@@ -156,7 +156,7 @@ class _Writing:
         both = {load.array for load in loads_in(self.given.steps)} & self.reversal.task.changed
         numbers = set[int]()
         for step in steps_in(self.steps):
-            kept = self.reversal.kept.get(step.number)
+            kept = self.reversal.records.get(step.number)
             if not isinstance(step, Loop) or kept is None or kept.logged or len(step.names) > 1:
                 continue
             is_apart = both.isdisjoint(store.array for store in stores_in(step.body))
@@ -167,7 +167,7 @@ class _Writing:
     def notes(self, used: set[str]) -> Iterator[str]:
         """What loops keep, in words."""
         for step in steps_in(self.steps):
-            kept = self.reversal.kept.get(step.number)
+            kept = self.reversal.records.get(step.number)
             if not isinstance(step, Loop) or kept is None:
                 continue
             where = f"of each iteration of the loop in line {step.line}"
@@ -175,13 +175,15 @@ class _Writing:
                 where = f"of each block of iterations of the loop in line {step.line}"
             elif step.most is not None:
                 where = f"of each iteration of one block of the loop in line {step.line}"
+            source_name = self.given.kernel.source_name
             for name in kept.heads:
                 kind = self.names.types[name]
                 if tape_type(kind) in used:
                     size = types.width(tape_type(kind)) // 8
-                    yield f"tape: `{self.names.root(name)}` ({kind}) {where}, which its reverse needs: {size} bytes"
+                    root = source_name(self.names.root(name))
+                    yield f"tape: `{root}` ({kind}) {where}, which its reverse needs: {size} bytes"
             for name in kept.inverted:
-                root = self.names.root(name)
+                root = source_name(self.names.root(name))
                 yield f"no tape: `{root}` {where} is worked out from that of the iteration after it"
             for array in kept.logged:
                 if array_key(array) in used:
@@ -256,7 +258,7 @@ class _Writing:
 
     def reserve(self, tapes: list[Tape], read: set[str]) -> Reserve:
         again = repeatable_definitions(frame_steps(self.given.steps), ())
-        formulas = Formula(self.names, self.reversal.kept, again).need(self.steps)
+        formulas = Formula(self.names, self.reversal.records, again).need(self.steps)
         sizes = []
         for tape in tapes:
             arrays = [(tape.array, tape.type, tape.width)]
@@ -291,7 +293,7 @@ class _Writing:
 
     def build_counting_kernel(self, tapes: list[Tape], reserve: Reserve) -> nodes.Kernel:
         """The kernel that counts what each iteration needs."""
-        counting = Counting(self.names, self.reversal.kept, {tape.key: tape for tape in tapes}, self.state)
+        counting = Counting(self.names, self.reversal.records, {tape.key: tape for tape in tapes}, self.state)
         body, need = counting.count_frame(self.steps)
         for tape, size in zip(tapes, reserve.tapes, strict=True):
             assert size.starts is not None

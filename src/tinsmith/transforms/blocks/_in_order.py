@@ -86,13 +86,13 @@ class _Ordering:
         block, lane = (nodes.Local(names.fresh(word), "i32") for word in ("block", "lane"))
         self.layout = BlockLayout(self.loop, block, lane)
         self.iterations = names.local("iterations", "i32")
-        self.level = BlockLevel(self.layout, loop.body, kernel.locals, kernel.path)
+        self.level = BlockLevel(self.layout, loop.body, kernel)
         self.level.check_order()
         self.items = split_at_barriers(loop.body, self.level)
         self.handed = locals_across([*regions_in(self.items)], self.level)
         self.arrays: dict[str, nodes.Array] = {}
         self.memory: dict[str, tuple[nodes.Expr, ...]] = {}
-        self.kept: dict[str, nodes.Array] = {}
+        self.shared_copies: dict[str, nodes.Array] = {}
         self.share()
 
     def resolve_bound(self, bound: nodes.Expr) -> nodes.Expr:
@@ -121,7 +121,7 @@ class _Ordering:
         for name in sorted({name for one in self.handed.values() for name in (*one.loaded, *one.stored)}):
             kind = _kept_type(self.kernel.locals[name])
             array = nodes.Array(self.names.fresh(f"{name}_of_lanes"), kind, 2, is_of_blocks=True)
-            self.kept[name] = self.arrays[array.name] = array
+            self.shared_copies[name] = self.arrays[array.name] = array
             self.memory[array.name] = (self.layout.blocks, constant(self.layout.size, "i32"))
 
     # Statements -------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class _Ordering:
     def loads(self, handed: RegionLocals) -> list[nodes.Stmt]:
         statements: list[nodes.Stmt] = []
         for name in handed.loaded:
-            array, kind = self.kept[name], self.kernel.locals[name]
+            array, kind = self.shared_copies[name], self.kernel.locals[name]
             value: nodes.Expr = nodes.Load(array.name, (self.layout.block, self.layout.lane), (), array.type)
             value = compare("!=", value, constant(0, array.type)) if kind == "u1" else value
             statements.append(nodes.Assign(name, cast(value, kind), self.loop.line))
@@ -206,7 +206,7 @@ class _Ordering:
     def stores(self, handed: RegionLocals) -> list[nodes.Stmt]:
         statements: list[nodes.Stmt] = []
         for name in handed.stored:
-            array = self.kept[name]
+            array = self.shared_copies[name]
             value = cast(nodes.Local(name, self.kernel.locals[name]), array.type)
             index = self.layout.block, self.layout.lane
             statements.append(nodes.Store(array.name, index, (), value, self.loop.line))

@@ -8,8 +8,7 @@ gives their locals a value is too. Everything else is a lane's own.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from ...source.ir import NotCovered, nodes, walk
 from .._algebra import constant, plus, times
@@ -28,11 +27,10 @@ class BlockLevel:
         pure: locals that each lane may work out again wherever it needs them, and from what.
     """
 
-    def __init__(self, layout: BlockLayout, body: Block, kinds: Mapping[str, str], path: str) -> None:
+    def __init__(self, layout: BlockLayout, body: Block, kernel: nodes.Kernel) -> None:
         self.layout = layout
         self.body = body
-        self.kinds = kinds
-        self.path = path
+        self.kernel = kernel
         self.single = _single(body)
         self.pure = self._find_pure()
         self.locals = {one.result for one in walk.statements(body) if isinstance(one, nodes.Barrier) and one.vote}
@@ -90,7 +88,7 @@ class BlockLevel:
         known = {*self.layout.variables, *self.single}
         inner = find_defined(self.body)
         for name, value in self.single.items():
-            if value is None or value.type != self.kinds[name]:
+            if value is None or value.type != self.kernel.locals[name]:
                 continue
             if walk.reads_memory(value):
                 continue
@@ -171,7 +169,8 @@ class BlockLevel:
                     raise self._make_refusal(one, culprit)
         if differing:
             first = next(one for one in self._find_marked() if differing.intersection(walk.find_assigned(one)))
-            raise NotCovered(f"`{min(differing)}`, on which a `sync()` depends", first.line, self._place(first.line))
+            words = f"`{self.kernel.source_name(min(differing))}`, on which a `sync()` depends"
+            raise NotCovered(words, first.line, self._place(first.line))
 
     def _propagate_differing(self, body: Block, differing: set[str], around: str) -> None:
         """Add locals of the block's level that lanes may not agree about."""
@@ -213,11 +212,12 @@ class BlockLevel:
         what = leaving.get(type(held), "`sync()`")
         where = f"under the `if` of line {one.line}" if isinstance(one, nodes.If) else f"in the loop of line {one.line}"
         line = one.line if held is None else held.line or one.line
-        words = f"{what} {where}, which iterations of one block run differently: they differ in `{culprit}`"
+        name = self.kernel.source_name(culprit)
+        words = f"{what} {where}, which iterations of one block run differently: they differ in `{name}`"
         return NotCovered(words, line, self._place(line))
 
     def _place(self, line: int) -> str:
-        return f"{self.path}:{line}"
+        return f"{self.kernel.path}:{line}"
 
     def check_order(self) -> None:
         """Refuse what the block reads from memory that a lane may have changed since the last barrier."""
@@ -231,8 +231,7 @@ class BlockLevel:
                 continue
             for load in (part for expr in _deciding(one) for part in walk.parts(expr) if isinstance(part, nodes.Load)):
                 if load.array in changed:
-                    # A name given twice has a number here; whoever wrote it reads the name, beside the line.
-                    name = re.sub(r"_\d+$", "", load.array)
+                    name = self.kernel.source_name(load.array)
                     words = f"`{name}`, on which a `sync()` depends, read while other iterations may store to it"
                     raise NotCovered(words, one.line, self._place(one.line))
             match one:
