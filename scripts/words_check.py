@@ -1,23 +1,18 @@
 """Names and words that the style rules out, with their places: what ./scripts/words prints.
 
-Three rules: a function has no bare participle for a name (`told`: who told what to whom?), a local has no participle
-of `LOCALS`, and texts have no phrase of `PHRASES`. What is left from before stands in scripts/words_exceptions.txt, a
-line for each file and rule with how often it is broken there. The list only shrinks: more is a mistake, and so is less
-until the line says so. `--write` writes the smaller numbers.
+A function and a property have no bare participle for a name (`told`: who told what to whom?), a local and an attribute
+have no word of `LOCALS` and `ATTRIBUTES`, and texts have no phrase of `PHRASES`.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-EXCEPTIONS = Path(__file__).with_name("words_exceptions.txt")
 
 # Past participles without -ed. Not `read`, `put`, `set`, `cut`, `split` and `run`, which are verbs too.
 IRREGULAR = {
@@ -30,9 +25,13 @@ IRREGULAR = {
 # Verbs and nouns that end like participles.
 # `searchsorted` is what NumPy, torch and nerfacc call it.
 VERBS = {"embed", "feed", "need", "seed", "shed", "speed", "succeed", "bed", "searchsorted"}
+# Properties whose participle is a standard term: a mask of an occupancy grid, tiny-cuda-nn's part inside a part.
+TERMS = {"nested", "occupied"}
 
 # Locals of these names do not say what they hold: `found` is a list, a name, an operator.
 LOCALS = {"found", "told", "came"}
+# Attributes of these names do not say what they hold either, and neither do fields of a dataclass.
+ATTRIBUTES = LOCALS | {"apart", "kept", "made", "wanted"}
 LOCALS_ONLY = ("benchmarks", "examples", "scripts", "tests")
 """Folders whose functions may be named as they like: fixtures and helpers are read beside their uses."""
 
@@ -40,7 +39,7 @@ LOCALS_ONLY = ("benchmarks", "examples", "scripts", "tests")
 PHRASES = {
     r"\bthat there (?:is|are) not\b": "say what is out of range: `row index out of range`",
     r", which the \w+ has not\b": "`x` is not a parameter of the kernel",
-    r"\bis no (?:JSON|tuple|list|number|name|tensor|kernel)\b": "is not a ...",
+    r"\b(?:is|are) no (?:JSON|tuple|list|number|name|tensor|kernel)s?\b": "is not a ...",
     r"\bnames `[^`]*`, which is no\b": "`x` is not a ...",
     r"\bno \w+ came\b": "is empty, or is missing",
     r"\bwhich one wins is chance\b": "the result depends on the order of the iterations",
@@ -71,14 +70,35 @@ def is_participle(name: str) -> bool:
 
 
 def check_source(path: str, text: str) -> Iterator[Breach]:
-    """Names of functions and locals in a file of Python; of a test or a script those of locals alone."""
-    names_functions = not path.startswith(tuple(f"{folder}/" for folder in LOCALS_ONLY))
+    """Names of functions, attributes and locals in a file of Python; of a test or a script those of locals alone."""
+    is_package = not path.startswith(tuple(f"{folder}/" for folder in LOCALS_ONLY))
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            if names_functions and is_participle(node.name) and not _is_property(node):
-                yield Breach(path, node.lineno, "function", f"`{node.name}`: begin with a verb in its plain form")
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in LOCALS:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id in LOCALS:
             yield Breach(path, node.lineno, "local", f"`{node.id}`: say what it holds")
+        elif is_package:
+            yield from _check_names(path, node)
+
+
+def _check_names(path: str, node: ast.AST) -> Iterator[Breach]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_participle(node.name):
+        decorators = " ".join(map(ast.unparse, node.decorator_list))
+        if "deprecated" in decorators:
+            return
+        if not re.search(r"property|lazy|setter", decorators):
+            yield Breach(path, node.lineno, "function", f"`{node.name}`: begin with a verb in its plain form")
+        elif node.name not in TERMS:
+            yield Breach(path, node.lineno, "property", f"`{node.name}`: say what it gives, with a noun")
+    elif isinstance(node, ast.ClassDef):
+        for field in node.body:
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                yield from _check_attribute(path, field.lineno, field.target.id)
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+        yield from _check_attribute(path, node.lineno, node.attr)
+
+
+def _check_attribute(path: str, line: int, name: str) -> Iterator[Breach]:
+    if name.strip("_") in ATTRIBUTES:
+        yield Breach(path, line, "attribute", f"`{name}`: say what it holds")
 
 
 def check_text(path: str, text: str) -> Iterator[Breach]:
@@ -106,44 +126,12 @@ def check_all(root: Path = ROOT) -> list[Breach]:
     return breaches
 
 
-def read_exceptions(text: str) -> Counter[tuple[str, str]]:
-    """How often a file may break a rule."""
-    rows = [line.split() for line in text.splitlines() if line and not line.startswith("#")]
-    return Counter({(path, rule): int(count) for path, rule, count in rows})
-
-
-def compare(breaches: list[Breach], allowed: Counter[tuple[str, str]]) -> tuple[list[Breach], list[str]]:
-    """The breaches of files that have more than they may, and what is stale in the exceptions."""
-    counts = Counter((one.path, one.rule) for one in breaches)
-    more = [one for one in breaches if counts[one.path, one.rule] > allowed[one.path, one.rule]]
-    stale = [f"{path} {rule} {count}" for (path, rule), count in allowed.items() if counts[path, rule] < count]
-    return more, stale
-
-
 def main() -> int:
     """Print what breaks a rule; 1 if something does."""
-    parser = argparse.ArgumentParser(prog="words", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help="write smaller numbers into the list of exceptions")
-    breaches, text = check_all(), EXCEPTIONS.read_text(encoding="utf-8")
-    allowed = read_exceptions(text)
-    if parser.parse_args().write:
-        counts = Counter((one.path, one.rule) for one in breaches)
-        smaller = {key: min(count, counts[key]) for key, count in allowed.items()}
-        head = [line for line in text.splitlines() if line.startswith("#")]
-        rows = [f"{path} {rule} {count}" for (path, rule), count in sorted(smaller.items()) if count]
-        EXCEPTIONS.write_text("\n".join([*head, *rows, ""]), encoding="utf-8")
-        allowed = Counter(smaller)
-    more, stale = compare(breaches, allowed)
-    for one in more:
+    breaches = check_all()
+    for one in breaches:
         print(f"{one.path}:{one.line}: {one.rule}: {one.words}")
-    for row in stale:
-        print(f"scripts/words_exceptions.txt: {row}: fewer by now; run ./scripts/words --write")
-    return int(bool(more or stale))
-
-
-def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function is used as an attribute, whose name may be an adjective; or is an old name."""
-    return any(re.search(r"property|lazy|setter|deprecated", ast.unparse(one)) for one in node.decorator_list)
+    return int(bool(breaches))
 
 
 if __name__ == "__main__":

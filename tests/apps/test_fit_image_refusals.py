@@ -101,7 +101,7 @@ def test_an_image_that_the_fit_would_overwrite(options, photo, tmp_path):
 
 @pytest.mark.parametrize("name", ["gaussians", "steps", "size"])
 def test_a_number_too_small(options, name):
-    with pytest.raises(InputError, match=f"`{name}` is too small\n  got     0\n  wanted  1 or more"):
+    with pytest.raises(InputError, match=f"`{name}` is too small\n  got       0\n  expected  1 or more"):
         options(**{name: 0})
 
 

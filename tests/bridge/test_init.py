@@ -116,7 +116,7 @@ def test_a_gradient_that_is_filled_by_hand_needs_no_zeros(lang64):
 
 def test_a_gradient_that_the_kernel_by_hand_has_not_is_refused(lang64):
     make = ts.op("x[n] -> y[n]", scratch="h[n]", init={"grad_h": "empty"}, backward=worked_back(lang64))
-    with pytest.raises(ts.SpecError, match=r"`grad_h`.*\n.*known +y, h, grad_x"):
+    with pytest.raises(ts.SpecError, match=r"`grad_h`.*\n.*expected +y, h, grad_x"):
         make(rooted(lang64))
 
     @lang64.kernel

@@ -27,7 +27,7 @@ def test_a_right_gradient_is_right_at_every_horizon(swing):
     check = ts.scan.check(swing, begin, push, parameters=torch.tensor(2.0))
     assert (check.ok, check.verdict, check.explodes_at) == (True, "right", None)
     assert [one.steps for one in check.horizons] == [1, 2, 4, 8, 16, 32, 64, 100]
-    assert all(one.verdict == "right" and one.apart < 1e-7 for one in check.horizons)
+    assert all(one.verdict == "right" and one.relative_error < 1e-7 for one in check.horizons)
     assert "in float64" in str(check)
 
 
@@ -123,8 +123,16 @@ def test_where_a_gradient_stops_being_finite_is_named_with_kernel_and_line(lang)
 
     check = ts.scan.check(root, torch.tensor([1.0, 0.0625]), length=2)
     assert (check.verdict, check.ok, check.not_finite_at) == ("not finite", False, 1)
-    assert "op `root`" in check.birth
-    assert "the derivative of sqrt(0) is infinity in iteration i = 1" in check.birth
+    assert "op `root`" in check.origin
+    assert "the derivative of sqrt(0) is infinity in iteration i = 1" in check.origin
+
+
+def test_old_names_work_for_one_version():
+    check = ts.scan.check(lambda x, _: (0.5 * x, None), torch.ones(3), length=2)
+    with pytest.warns(DeprecationWarning, match="`ScanCheck.birth` is named `origin` now"):
+        assert check.birth == check.origin
+    with pytest.warns(DeprecationWarning, match="`Horizon.apart` is named `relative_error` now"):
+        assert check.horizons[0].apart == check.horizons[0].relative_error
 
 
 @pytest.mark.parametrize("kind", ["an op", "a function"])

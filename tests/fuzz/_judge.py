@@ -158,7 +158,7 @@ def _differ(name: str, mine: torch.Tensor, right: torch.Tensor, tolerance: float
     if torch.allclose(mine, right, rtol=tolerance, atol=tolerance * scale):
         return ""
     worst = (mine - right).abs().max().item()
-    return f"{name} differs by {worst:.3g}:\n  came  {mine.tolist()}\n  right {right.tolist()}\n"
+    return f"{name} differs by {worst:.3g}:\n  got      {mine.tolist()}\n  expected {right.tolist()}\n"
 
 
 def _excuse(verdict: ModesVerdict, program: Program, lang: ModuleType, trial: Trial) -> None:

@@ -1,4 +1,4 @@
-"""Each mode of an op beside its reference: what came, and what is right, by name."""
+"""Each mode of an op beside its reference: what it gives, and what is right, by name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SAMPLES = 2
 """In a batch."""
 
 Pairs = Iterator[tuple[str, torch.Tensor, torch.Tensor]]
-"""What is compared: its name, what came, what is right."""
+"""What is compared: its name, what the mode gives, what is right."""
 
 
 class Trial:

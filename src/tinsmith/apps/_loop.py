@@ -97,7 +97,7 @@ def require_at_least(least: int, **numbers: int) -> None:
     """Raises InputError for a number that is smaller."""
     for name, value in numbers.items():
         if value < least:
-            rows = [("got", str(value)), ("wanted", f"{least} or more")]
+            rows = [("got", str(value)), ("expected", f"{least} or more")]
             raise InputError(refusal(f"`{name}` is too small", rows))
 
 

@@ -29,5 +29,5 @@ def require_simulation(name: str) -> None:
     if name not in SIMULATIONS:
         guess = nearest(name, list(SIMULATIONS))
         remedy = f"Did you mean `{guess}`?" if guess else "`tinsmith simulate` lists them."
-        rows = [("got", name), ("known", ", ".join(SIMULATIONS))]
+        rows = [("got", name), ("expected", ", ".join(SIMULATIONS))]
         raise InputError(refusal("there is no such simulation", rows, remedy))

@@ -88,11 +88,11 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
         KernelError: it uses what the IR does not know, or the engine does not compile it.
     """
     remedy = "leave out `check_bounds`"
-    one = replace(variant.single, is_serial=False) if variant.batched else variant
+    one = replace(variant.single, is_serial=False) if variant.batched_arrays else variant
     plain, fields = lower_for(stage, one, values, f"op `{op}` cannot check its bounds", remedy)
     # Tested before it becomes a kernel for a batch: messages count axes as the source does.
     kernel, sites = insert_bounds_checks(plain)
-    kernel = over_samples(kernel, variant) if variant.batched else kernel
+    kernel = over_samples(kernel, variant) if variant.batched_arrays else kernel
     handed = {**fields, RECORD: record_of(stage.engine)}
     words = f"the kernel of op `{op}` does not compile with its bounds checked"
     compiled = compile_ir(stage, variant, kernel, handed, words, "Leave out `check_bounds`.")

@@ -95,7 +95,7 @@ class Call:
         return frozenset(name for name, dtype in pairs if dtype.is_floating_point)
 
     @lazy
-    def made(self) -> Sequence[Buffer]:
+    def allocations(self) -> Sequence[Buffer]:
         """Outputs and scratch. Raises for sizes and dtypes that they cannot have."""
         return self.core.plan_buffers(self)
 

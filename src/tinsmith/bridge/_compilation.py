@@ -85,7 +85,7 @@ def _ir_compiler(
         raise misread_reverse(stage, op)
     if is_moved:
         return compile_moved
-    if variant.batched:
+    if variant.batched_arrays:
         return compile_batched
     if not variant.adjoint and multiplies_atomically(stage.source, stage.home):
         return compile_products

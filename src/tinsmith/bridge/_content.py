@@ -39,7 +39,7 @@ def content_of(signature: Signature, options: OpOptions, backward: Stage | None)
     ]
     firsts: dict[Stage, int] = {}
     for stage in (*signature.stages, *([] if backward is None else [backward])):
-        parts.append(f"{firsts.setdefault(stage.first, len(firsts))} {sorted(stage.renamed.items())}")
+        parts.append(f"{firsts.setdefault(stage.first, len(firsts))} {sorted(stage.scalar_names.items())}")
     for stage in firsts:
         parts += _parts_of(stage)
     return digest_of(*parts)

@@ -80,7 +80,7 @@ class Core:
         self.reverse = reverse
         self.tangents: dict[frozenset[str], Any] = {}
         self.recorded: dict[Any, Any] = {}  # both kept by `derived.find_recorded`
-        self.kept: dict[Any, Any] = {}
+        self.cores_with_records: dict[Any, Any] = {}
         self.plans: Cache[Any, Plan] = Cache()
         self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
         self._sizings: Cache[Any, Sizing] = Cache()
@@ -180,7 +180,7 @@ class Core:
         if numbers is None:
             return sizing
         lead = 0 if call.batch is None else 1
-        made = [item.name for item in signature.spec.made]
+        made = [item.name for item in signature.spec.allocations]
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
         shapes |= {name: sizing.evaluate(name, numbers)[lead:] for name in made}
         dtypes = dict(zip(signature.arrays, call.dtypes, strict=True))
@@ -198,7 +198,7 @@ class Core:
         signature = self.signature
         if signature.has_open_elements:
             shapes = dict(zip(signature.arrays, call.whole_shapes, strict=True))
-            return fixed_sizing(shapes | {one.name: one.shape for one in call.made}, call.batch)
+            return fixed_sizing(shapes | {one.name: one.shape for one in call.allocations}, call.batch)
         ranks = {name: len(shape) for name, shape in zip(signature.arrays, call.shapes, strict=True)}
         batched = None if call.batch is None else call.batched
         named = sizing(signature.kernel_spec, ranks, tuple(call.values), batched=batched, ends=signature.ends)
@@ -215,12 +215,14 @@ class Core:
         # knows memory by its address alone.
         is_repeated = len(signature.stages) > len(signature.firsts)
         pairs = (stage.links.copies for stage in signature.stages if is_repeated)
-        copies = dict(one for one in pairs if one is not None and len({name in kind.batched for name in one}) == 1)
+        copies = dict(
+            one for one in pairs if one is not None and len({name in kind.batched_arrays for name in one}) == 1
+        )
         launches: list[StageLaunch | Copy] = [Copy(*one) for one in copies.items()]
         for stage in signature.stages:
             if stage.links.copies is not None and stage.links.copies[0] in copies:
                 continue
-            uses = tuple(Use(name, name, name, "", name in kind.batched) for name in stage.arrays)
+            uses = tuple(Use(name, name, name, "", name in kind.batched_arrays) for name in stage.arrays)
             launches.append(StageLaunch(stage, uses))
         given = tuple(Input(name, place) for place, name in enumerate(signature.arrays))
         makes = tuple(one for one in self._makes if one.name not in copies)
@@ -248,7 +250,7 @@ class Core:
     def case(self, call: Call) -> Specialization:
         """The kind of a call."""
         lead = () if call.batch is None else (call.batch,)
-        made = {buffer.name: buffer for buffer in call.made}
+        made = {buffer.name: buffer for buffer in call.allocations}
         names = self.signature.arrays
         shapes = dict(zip(names, call.shapes, strict=True)) | {n: one.shape[len(lead) :] for n, one in made.items()}
         dtypes = dict(zip(names, call.dtypes, strict=True)) | {n: one.dtype for n, one in made.items()}
@@ -265,7 +267,7 @@ class Core:
 
     def plan_buffers(self, call: Call) -> list[Buffer]:
         """Outputs and scratch of a call: their sizes, batch included, and dtypes. Raises for what does not fit."""
-        names = [one.name for one in self.signature.spec.made]
+        names = [one.name for one in self.signature.spec.allocations]
         numbers = None if is_tracing() or self.signature.has_open_elements else call.solution
         if numbers is None:
             lead, cores = () if call.batch is None else (call.batch,), self.solve_sizes(call)

@@ -25,7 +25,7 @@ Origin = Literal["source", "engine", "backward", "race"]
 class Examination(ABC):
     """One call of an op or of a layer.
 
-    What asks for the kernels as IR raises NotCovered where they cannot be had: `kernels`, `run`, `leaves`, `made`.
+    What needs the kernels as IR (`kernels`, `run`, `leaves`, `allocated_dtypes`) raises NotCovered where there is none.
     """
 
     kind: Literal["op", "layer"]
@@ -92,12 +92,12 @@ class Examination(ABC):
 
     @property
     @abstractmethod
-    def made(self) -> dict[str, torch.dtype]:
+    def allocated_dtypes(self) -> dict[str, torch.dtype]:
         """Dtypes of outputs and scratch, by name."""
 
     @property
     @abstractmethod
-    def uninitialised(self) -> frozenset[str]:
+    def uninitialised_arrays(self) -> frozenset[str]:
         """Outputs and scratch whose memory starts as anything."""
 
     @property

@@ -157,7 +157,7 @@ class PassWriter(PassText):
         dtype = DTYPES[one.type] if one.type else dtype
         if one.is_wide:
             shape = (str(self.kind.sizing.batch), *shape)
-        elif self.is_inside and not known and one.like in self.kind.batched:
+        elif self.is_inside and not known and one.like in self.kind.batched_arrays:
             shape = shape[1:]
         self.put(one.name, self.create(shape, dtype, is_zero=one.is_zero), shape, dtype)
 
@@ -183,7 +183,7 @@ class PassWriter(PassText):
         own = {one.name: one.like for one in (*self.layout.given, *self.layout.makes)}
         while own.get(name, name) != name:
             name = own[name]
-        return name in self.kind.batched
+        return name in self.kind.batched_arrays
 
     def act(self) -> None:
         steps = {
@@ -264,7 +264,7 @@ class PassWriter(PassText):
         for step in steps:
             for parameter, memory in step.elements:
                 check = partial(check_element, self.kind.signature.op, parameter, "")
-                core = self.whole(memory)[memory in self.kind.batched :]
+                core = self.whole(memory)[memory in self.kind.batched_arrays :]
                 self.add(f"{self.bind(check, 'check')}({self.tuple_of(core)})")
 
     def launch(self, step: Step) -> None:
@@ -382,7 +382,7 @@ class PassWriter(PassText):
         """The sizes of an array as a launch sees it, also one that this program does not touch."""
         if array in self.shapes:
             return self.shapes[array]
-        is_part = self.layout.is_looped and array in self.kind.batched
+        is_part = self.layout.is_looped and array in self.kind.batched_arrays
         return self.whole(array)[1:] if is_part else self.whole(array)
 
 

@@ -68,7 +68,7 @@ class Foresight:
 
 
 def _outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> Iterator[Outside]:
-    numbers = {name: values.get(stage.renamed.get(name, name)) for name in stage.first.parameters}
+    numbers = {name: values.get(stage.scalar_names.get(name, name)) for name in stage.first.parameters}
     known = {name: value for name, value in numbers.items() if type(value) is int}
     for name, role in stage.roles.items():
         for access in role.accesses:

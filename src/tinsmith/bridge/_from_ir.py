@@ -70,7 +70,7 @@ def compile_ir(
     tree = print_kernel(kernel, texts, defaults)
     function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
     # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
-    is_users = is_same or bool(variant.batched)
+    is_users = is_same or bool(variant.batched_arrays)
     is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
     options = {"adjoint": variant.adjoint, "stack": variant.stack, "is_careful": is_careful, "is_aliased": is_aliased}
     try:
@@ -96,7 +96,7 @@ _FUNCTIONS: dict[str, dict[str, Any]] = {}
 
 def over_samples(kernel: nodes.Kernel, variant: Variant) -> nodes.Kernel:
     """A kernel for one sample as the one for a batch that a variant wants. Raises NotBatchable."""
-    kernel = batch_kernel(kernel, variant.batched | kernel.block_memory.keys())
+    kernel = batch_kernel(kernel, variant.batched_arrays | kernel.block_memory.keys())
     return serialize_kernel(kernel) if variant.is_serial else kernel
 
 

@@ -44,7 +44,7 @@ class Kind:
         return self.signature.arrays + self.signature.outputs + self.signature.scratch
 
     @lazy
-    def batched(self) -> frozenset[str]:
+    def batched_arrays(self) -> frozenset[str]:
         """Arrays that have a batch dimension, in front of all others."""
         if self.sizing.batch is None:
             return frozenset()
@@ -59,4 +59,4 @@ class Kind:
     def core(self, name: str) -> tuple[Any, ...]:
         """An array's shape without the batch dimension."""
         shape = self.sizing.shapes[name]
-        return shape[1:] if name in self.batched else shape
+        return shape[1:] if name in self.batched_arrays else shape

@@ -144,10 +144,10 @@ def _check_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str]:
     for name, how in init.items():
         if name not in known:
             words = f"`init` of op `{op}` has `{name}`, which is not an output, scratch, or an input's gradient"
-            raise SpecError(refusal(words, [("known", ", ".join(known))]))
+            raise SpecError(refusal(words, [("expected", ", ".join(known))]))
         words = ("zeros", "empty", "workspace") if name in scratch else ("zeros", "empty")
         if how not in words:
-            rows = [(name, repr(how)), ("known", ", ".join(map(repr, words)))]
+            rows = [(name, repr(how)), ("expected", ", ".join(map(repr, words)))]
             raise SpecError(refusal(f"`init` of op `{op}` does not know {how!r} for `{name}`", rows))
     return dict(init)
 

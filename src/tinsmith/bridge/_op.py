@@ -120,7 +120,7 @@ class Op(Generic[Result]):
         made_of = self._kernels, self._text, self._options
         self._core = make_core(self.name, *made_of)
         self._routes = Routes(self._core)
-        is_updating = bool(self._spec.updated) and not self._options.functional
+        is_updating = bool(self._spec.updated_inputs) and not self._options.functional
         self._updates = Updates(self._core, *made_of) if is_updating else None
         self._functional: Op[Any] | None = None
 

@@ -98,17 +98,17 @@ class OpExamination(Examination):
         return Language(self.form.call.core.signature.stages[0].engine).default_types[0]
 
     @property
-    def made(self) -> dict[str, torch.dtype]:
-        return {one.name: one.dtype for one in self.form.call.made}
+    def allocated_dtypes(self) -> dict[str, torch.dtype]:
+        return {one.name: one.dtype for one in self.form.call.allocations}
 
     @property
     def outputs(self) -> tuple[str, ...]:
         return self.form.call.core.signature.outputs
 
     @property
-    def uninitialised(self) -> frozenset[str]:
+    def uninitialised_arrays(self) -> frozenset[str]:
         signature = self.form.call.core.signature
-        return frozenset(name for name in self.made if not signature.starts_at_zero(name))
+        return frozenset(name for name in self.allocated_dtypes if not signature.starts_at_zero(name))
 
     @property
     def gradient(self) -> str:

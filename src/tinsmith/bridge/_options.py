@@ -77,7 +77,7 @@ class OpOptions:
 
 def _check_word(name: str, word: str, words: Any, remedy: str) -> None:
     if word not in get_args(words):
-        rows = [("known", ", ".join(map(repr, get_args(words))))]
+        rows = [("expected", ", ".join(map(repr, get_args(words))))]
         raise ArgumentError(refusal(f"`{name}` does not know {word!r}", rows, remedy))
 
 

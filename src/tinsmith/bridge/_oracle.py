@@ -157,7 +157,7 @@ class _Run:
         self._signature = signature
         self._faithful = faithful
         self._observer = observer
-        self.made = {one.name: one for one in call.made}
+        self.allocations = {one.name: one for one in call.allocations}
         for stage in signature.stages:
             stage.baked_values.check_fields(signature.op)
         self._kernels = require_lowered(call.core.case(call)) if kernels is None else kernels
@@ -165,14 +165,14 @@ class _Run:
 
     def outputs(self, inputs: Mapping[str, torch.Tensor]) -> _Tensors:
         """The outputs of one sample."""
-        arrays = {**inputs, **{name: torch.zeros(one.shape, dtype=one.dtype) for name, one in self.made.items()}}
+        arrays = {**inputs, **{name: torch.zeros(one.shape, dtype=one.dtype) for name, one in self.allocations.items()}}
         for number, (kernel, fields) in enumerate(self._kernels):
             given = {name: arrays[name] for name in kernel.arrays if name in arrays}
             given |= {name: field.to_torch().cpu() for name, field in fields.items()}
             given |= self._block_memory(kernel, given)
             record, watch = (None, None) if self._observer is None else self._observer(kernel, number, given)
             after = interpret(kernel, given, self._scalars, faithful=self._faithful, record=record, watch=watch)
-            arrays |= {name: after[name] for name in self.made if name in after}
+            arrays |= {name: after[name] for name in self.allocations if name in after}
             arrays |= {name: arrays[name].detach() for name in self._signature.detached}
         return {name: arrays[name] for name in self._signature.outputs}
 
@@ -199,7 +199,11 @@ def _flat(form: Form, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def _stack_samples(samples: list[torch.Tensor], run: _Run, name: str) -> torch.Tensor:
-    return torch.stack(samples) if samples else torch.zeros(0, *run.made[name].shape, dtype=run.made[name].dtype)
+    return (
+        torch.stack(samples)
+        if samples
+        else torch.zeros(0, *run.allocations[name].shape, dtype=run.allocations[name].dtype)
+    )
 
 
 def _place_outputs(outputs: _Tensors, bound: BoundArguments, form: Form, faithful: bool) -> _Tensors:

@@ -114,7 +114,7 @@ class Plan:
         if not self.reverse.needs_stacks(active):
             return ()
         kind = self.kind
-        shapes = {name: kind.sizing.evaluate(name, numbers)[name in kind.batched :] for name in kind.names}
+        shapes = {name: kind.sizing.evaluate(name, numbers)[name in kind.batched_arrays :] for name in kind.names}
         return self.reverse.stacks(active, shapes, {**scalars, **kind.case.templates})
 
     def _find_backward(self, wish: Wish) -> Runner:

@@ -44,7 +44,7 @@ class Relaunch(Stage):
         return self._first
 
     @property
-    def renamed(self) -> Mapping[str, str]:
+    def scalar_names(self) -> Mapping[str, str]:
         return self._renamed
 
     def ensure_compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:

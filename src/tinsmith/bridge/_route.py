@@ -187,7 +187,7 @@ class Route:
         self.is_recorded = bool(active) and is_native and find_recorded(self.core, form.call) is not None
         self.is_direct = is_ordered and is_native and not self.is_converted and not self.is_recorded
         self._first = form.call
-        self._wanted: dict[tuple[bool, ...], frozenset[str]] = {}
+        self._active_by_needs: dict[tuple[bool, ...], frozenset[str]] = {}
 
     def is_current(self) -> bool:
         """Whether the engines are still those that this route was made in."""
@@ -231,9 +231,9 @@ class Route:
 
     def select_active(self, needs: tuple[bool, ...]) -> frozenset[str]:
         """Names of the inputs that need a gradient, from one flag an input."""
-        active = self._wanted.get(needs)
+        active = self._active_by_needs.get(needs)
         if active is None:
-            active = self._wanted[needs] = self._first.select_active(needs)
+            active = self._active_by_needs[needs] = self._first.select_active(needs)
         return active
 
 

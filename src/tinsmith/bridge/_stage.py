@@ -125,7 +125,7 @@ class Stage:
         return self
 
     @property
-    def renamed(self) -> Mapping[str, str]:
+    def scalar_names(self) -> Mapping[str, str]:
         """Names of scalar arguments in the op, by those that `first` has for them, where they differ."""
         return {}
 
@@ -210,7 +210,7 @@ class Stage:
             return self._lowered[key]
 
     def _lower(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
-        if variant.batched:
+        if variant.batched_arrays:
             one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
             return LoweredKernel(over_samples(one, variant), fields)
         lowered = self._lower_in_blocks(variant, values, defaults)

@@ -105,13 +105,13 @@ class StageLaunch:
             return None
         stage, values = self.stage.first, kind.case.templates
         variant = self._variant(kind, self._types(kind))
-        is_split = bool(variant.batched) and bool(self.stage.batch_refusal(variant, values))
+        is_split = bool(variant.batched_arrays) and bool(self.stage.batch_refusal(variant, values))
         body = None
         if not stage.is_simd:  # networks, whose loops are written out: of them nothing is known to the IR's cost
             with contextlib.suppress(NotCovered):
                 body = stage.lower_variant(variant.single if is_split else variant, values).kernel
         shapes = {use.parameter: _shape(kind, use)[is_split and use.is_batched :] for use in self.uses}
-        return Cost(stage, body, shapes, self.stage.renamed)
+        return Cost(stage, body, shapes, self.stage.scalar_names)
 
     def _types(self, kind: Kind) -> dict[str, ArrayType]:
         return {use.parameter: _type(kind, self.stage, use) for use in self.uses}
@@ -128,9 +128,9 @@ class StageLaunch:
         if kind.signature.is_deterministic and not variant.is_serial:
             is_serial = is_order_fixed_serially(stage, variant, kind.case.templates, kind.signature.op)
             variant = replace(variant, is_serial=is_serial)
-        is_split = bool(variant.batched) and bool(stage.batch_refusal(variant, kind.case.templates))
+        is_split = bool(variant.batched_arrays) and bool(stage.batch_refusal(variant, kind.case.templates))
         variant = variant.single if is_split else variant
-        is_plain = not (self.adjoint or variant.batched or is_split)
+        is_plain = not (self.adjoint or variant.batched_arrays or is_split)
         is_simd = stage.is_simd and may_vectorize and is_plain and kind.device.type == "cpu"
         step = _lay_out(kind, stage, uses, types, replace(variant, is_simd=is_simd), is_split=is_split)
         if not is_simd:
@@ -143,7 +143,7 @@ def _shape(kind: Kind, use: Use) -> tuple[Size, ...]:
     """The sizes of an argument's memory; of a gradient with one part for each sample, where its array has none."""
     shape = kind.sizing.shapes[use.array]
     batch = kind.sizing.batch
-    return (batch, *shape) if use.is_batched and use.array not in kind.batched and batch is not None else shape
+    return (batch, *shape) if use.is_batched and use.array not in kind.batched_arrays and batch is not None else shape
 
 
 def _alignment(array: ArrayType) -> int:
@@ -168,7 +168,7 @@ def _lay_out(
         slot, itemsize = compiled.slots[use.parameter], array.dtype.itemsize
         entries.append(Entry(slot, use.memory, use.memory, itemsize, inner, use.gradient, is_split and use.is_batched))
     scalars = tuple(
-        (parameter.setter, compiled.slots[name], stage.renamed.get(name, name))
+        (parameter.setter, compiled.slots[name], stage.scalar_names.get(name, name))
         for name, parameter in stage.first.parameters.items()
         if parameter.kind in ("scalar", "matrix") and name not in types
     )

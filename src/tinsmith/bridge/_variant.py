@@ -32,7 +32,7 @@ class Variant:
     is_simd: bool = False
 
     @lazy
-    def batched(self) -> frozenset[str]:
+    def batched_arrays(self) -> frozenset[str]:
         """Arrays that have a batch dimension."""
         return frozenset(name for name, array in self.arrays if array.is_batched)
 

@@ -206,7 +206,7 @@ class _Check:
         """The other ways to differentiate, held against the backward pass, where that is right."""
         reasons = {
             "the gradient is wrong already": any(one.severity == "error" for one in self.findings),
-            "nothing was tested": all(one.untested for one in compared),
+            "nothing was tested": all(one.why_untested for one in compared),
             "the gradient is the engine's own": self.call.origin(frozenset(values)) == "engine",
             "the op draws random numbers": self.call.draws,
             "the inputs are too large": sum(one.numel() for one in values.values()) > LARGE,
@@ -222,7 +222,7 @@ class _Check:
         if zeros:
             dtypes = {name: one.dtype for name, one in self.given.inputs.items()}
             proposal = None if self.dry_run.unknown else propose(self.call, values, cotangents, zeros, dtypes)
-            all_zero = all(one.untested for one in compared)
+            all_zero = all(one.why_untested for one in compared)
             self.findings.append(describe_zeros(self.call, zeros, proposal, all_zero=all_zero))
         if self.dry_run.unreached:
             self.notes.append(f"{describe_lines(self.dry_run.unreached)} never ran at these inputs, so not tested")

@@ -71,7 +71,7 @@ class Gradcheck:
             return "wrong"
         if not self.inputs:
             return "nothing to differentiate"
-        return "right" if any(not one.untested for one in self.inputs) else "not tested"
+        return "right" if any(not one.why_untested for one in self.inputs) else "not tested"
 
     @property
     def errors(self) -> dict[str, np.ndarray]:
@@ -85,9 +85,9 @@ class Gradcheck:
         origin = f", {self.origin}" if self.inputs or self.was_refused else ""  # where no gradient is from, nobody asks
         verdict = "WRONG" if self.verdict == "wrong" else self.verdict
         lines = [f"the gradient of {self.kind} `{self.name}`{origin}: {verdict}"]
-        untested = [one for one in self.inputs if one.untested]
+        untested = [one for one in self.inputs if one.why_untested]
         if self.verdict == "not tested":
-            reasons = dict.fromkeys(one.untested for one in untested)
+            reasons = dict.fromkeys(one.why_untested for one in untested)
             lines[0] += f", since {' and '.join(reasons)} at these inputs"
         elif untested:
             lines[0] += f", but not tested by {', '.join(f'`{one.name}`' for one in untested)}"

@@ -31,7 +31,7 @@ def facts_of(field: Any, name: str, engine: Engine) -> FieldFacts:
         raise KernelError(refusal(f"field `{name}` has not been placed", [("got", kind)], remedy))
     dtype = _annotations.DTYPES.get(field.dtype.to_string())
     if dtype is None:
-        rows = [("dtype", str(field.dtype)), ("known", ", ".join(_annotations.DTYPES))]
+        rows = [("dtype", str(field.dtype)), ("expected", ", ".join(_annotations.DTYPES))]
         raise KernelError(refusal(f"torch has no dtype for the numbers of field `{name}`", rows))
     rows, columns = (field.n, field.m) if hasattr(field, "n") else (0, 1)
     element = () if not rows else (rows,) if columns == 1 else (rows, columns)

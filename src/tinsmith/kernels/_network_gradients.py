@@ -15,7 +15,13 @@ from ._total import total_of
 
 def turn_of(lang: ModuleType, shape: NetworkShape) -> Any:
     """The function that turns a network's hidden layers: a row for each neuron that is fed, into `work`."""
-    width, hidden, lanes, groups, transposed = shape.width, shape.hidden, shape.lanes, shape.groups, shape.transposed
+    width, hidden, lanes, groups, transposed = (
+        shape.width,
+        shape.hidden,
+        shape.lanes,
+        shape.groups,
+        shape.transposed_layers,
+    )
     inner, layer_vectors = shape.inner * groups, shape.layer * groups
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
 
@@ -51,7 +57,12 @@ def gradients_of(lang: ModuleType, shape: NetworkShape) -> tuple[Any, Any, Any, 
     vector = lang.types.vector(lanes, getattr(lang, shape.dtype))
     sum_of, four_of = total_of(lang, lanes, shape.dtype), fours(lang)
     inner, layer_vectors = shape.inner * groups, shape.layer * groups
-    top, outputs, back, transposed = (hidden - 1) * layer_space, shape.outputs * groups, shape.back, shape.transposed
+    top, outputs, back, transposed = (
+        (hidden - 1) * layer_space,
+        shape.outputs * groups,
+        shape.back,
+        shape.transposed_layers,
+    )
     slopes, incoming, vectors = shape.slopes, shape.incoming, shape.vectors
 
     @lang.func

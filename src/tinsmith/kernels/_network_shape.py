@@ -92,14 +92,14 @@ class NetworkShape:
         return self.back + 2 * self.layer_space
 
     @property
-    def transposed(self) -> int:
+    def transposed_layers(self) -> int:
         """Where hidden layers begin that are transposed."""
         return self.incoming + self.together * -(-self.n_out // self.some)
 
     @property
     def transposed_outputs(self) -> int:
         """Where outputs begin that are transposed."""
-        return self.transposed + (self.hidden - 1) * self.width * self.groups
+        return self.transposed_layers + (self.hidden - 1) * self.width * self.groups
 
     @property
     def space(self) -> int:

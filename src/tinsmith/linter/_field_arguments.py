@@ -86,7 +86,7 @@ class _Live(_Names):
         self._read = functools.cache(read)
         objects = {name: subject.owner for name, one in subject.declared.items() if one.kind == "object"}
         scope = Scope(subject.source, objects)
-        texts = {name: subject.labels.get(name, name) for name in self._taken - subject.source.assigned}
+        texts = {name: subject.labels.get(name, name) for name in self._taken - subject.source.assigned_names}
         values = ((name, scope.value(parse_expression(text))) for name, text in texts.items())
         self._known: dict[int, str] = {id(value): name for name, value in values if engine.is_field(value)}
 
@@ -132,7 +132,7 @@ class _InAFile(_Names):
         elif root.id in scope.source.parameters or _is_known(scope, root.id):
             return ""
         name = text.replace(".", "__")
-        if not name or name in self.kernel.source.assigned or name in self.kernel.declared:
+        if not name or name in self.kernel.source.assigned_names or name in self.kernel.declared:
             return ""
         self.labels[name] = text
         return name

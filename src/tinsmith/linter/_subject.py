@@ -109,10 +109,12 @@ class Subject:
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
                 arrays.add(node.value.id)
         objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object")}
-        return frozenset(arrays - self.source.assigned - objects - self._captured - lists_in(self.source.nodes))
+        return frozenset(
+            arrays - self.source.assigned_names - objects - self._captured_names - lists_in(self.source.nodes)
+        )
 
     @lazy
-    def _captured(self) -> set[str]:
+    def _captured_names(self) -> set[str]:
         """Names of Python's own containers and of the engine's module."""
         captured = set()
         for node in self.source.nodes:
@@ -165,7 +167,11 @@ class Subject:
         """The name of the engine's or Python's own function that a call calls; "" for other functions."""
         if not isinstance(node, ast.Call):
             return ""
-        if isinstance(node.func, ast.Name) and node.func.id in _BUILTINS and node.func.id not in self.source.assigned:
+        if (
+            isinstance(node.func, ast.Name)
+            and node.func.id in _BUILTINS
+            and node.func.id not in self.source.assigned_names
+        ):
             return node.func.id
         value = find_called_function(self.source, node.func)
         if value is None or not self.engine.owns(value):
@@ -179,7 +185,7 @@ class Subject:
             chain = chain.value
         start = chain.id if isinstance(chain, ast.Name) else ""
         objects = {name: self.owner for name, one in self.declared.items() if one.kind == "object"}
-        is_own = start in self.source.assigned or (start in self.declared and start not in objects)
+        is_own = start in self.source.assigned_names or (start in self.declared and start not in objects)
         if not start or is_own or start in _PYTHONS or (isinstance(node, ast.Attribute) and node.attr in _OF_FIELDS):
             return False
         value = Scope(self.source, objects).value(node)

@@ -112,7 +112,7 @@ def _encode(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:
         return {kind: [_encode(held, _below(name, place), tensors) for place, held in enumerate(value)]}
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    rows = [("at", name), ("got", type(value).__name__), ("known", "tensors, numbers, texts, dicts, lists, tuples")]
+    rows = [("at", name), ("got", type(value).__name__), ("expected", "tensors, numbers, texts, dicts, lists, tuples")]
     raise ArgumentError(refusal("the state holds a value that a checkpoint cannot store", rows))
 
 

@@ -102,5 +102,5 @@ def _sections(config: Mapping[str, Any]) -> dict[str, Section]:
             guess = nearest(str(name), _PARTS)
             remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
             headline = f"`{name}` is not a part of a configuration."
-            raise ConfigError(refusal(headline, [("known", ", ".join(_PARTS))], remedy))
+            raise ConfigError(refusal(headline, [("expected", ", ".join(_PARTS))], remedy))
     return {part: resolve_section(part, config.get(part, {})) for part in _PARTS}

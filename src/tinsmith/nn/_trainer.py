@@ -80,7 +80,7 @@ class Trainer:
         process_group: torch.distributed.ProcessGroup | None = None,
     ) -> None:
         if log_every < 1:
-            raise ArgumentError(refusal("`log_every` is too small", [("got", str(log_every)), ("wanted", ">= 1")]))
+            raise ArgumentError(refusal("`log_every` is too small", [("got", str(log_every)), ("expected", ">= 1")]))
         if isinstance(getattr(model, "_orig_mod", None), NetworkArray):
             remedy = "Pass the array itself: a step of it is a few launches, of which a compiler makes no fewer."
             raise ArgumentError(refusal("The Trainer does not see the networks of a compiled array.", remedy=remedy))

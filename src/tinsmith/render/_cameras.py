@@ -191,7 +191,7 @@ def _wrong_shape(name: str, expected: str, tensor: Tensor, remedy: str) -> Shape
 
 
 def _unknown_convention(convention: str) -> ArgumentError:
-    rows = [("known", ", ".join(map(repr, _FORWARD))), ("got", repr(convention))]
+    rows = [("expected", ", ".join(map(repr, _FORWARD))), ("got", repr(convention))]
     close = nearest(str(convention), list(_FORWARD))
     remedy = f"Did you mean {close!r}?" if close else "Blender and transforms.json are 'opengl', COLMAP is 'opencv'."
     return ArgumentError(refusal("pinhole_rays does not know that convention", rows, remedy))

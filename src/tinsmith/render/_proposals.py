@@ -162,7 +162,7 @@ def _refuse_arguments(
     proposals: Sequence[object], proposal_samples: Sequence[int], spacing: str, near: float | Tensor
 ) -> None:
     if spacing not in _SPACINGS:
-        rows = [("known", ", ".join(map(repr, _SPACINGS))), ("got", repr(spacing))]
+        rows = [("expected", ", ".join(map(repr, _SPACINGS))), ("got", repr(spacing))]
         raise ArgumentError(refusal("sample_proposals does not know that `spacing`", rows, "Pass one of them."))
     if len(proposals) != len(proposal_samples):
         rows = [("proposals", str(len(proposals))), ("proposal_samples", str(len(proposal_samples)))]

@@ -186,7 +186,7 @@ class _Finder:
 
     def walk(self, source: Source, roots: Mapping[str, _Path]) -> None:
         self.sources.append(source)
-        local = source.assigned | set(source.parameters)
+        local = source.assigned_names | set(source.parameters)
         uses = field_uses(source.tree)
         lent = self._find_lent_names(source, roots)
         for chain in _chains(source.tree):

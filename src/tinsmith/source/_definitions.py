@@ -138,7 +138,7 @@ class _Flow(NamedTuple):
     """What a block reads before it gives it a value, and what it gives a value on every way."""
 
     exposed: frozenset[str]
-    made: frozenset[str]
+    definite: frozenset[str]
 
 
 def _flow(body: Sequence[ast.stmt]) -> _Flow:
@@ -147,7 +147,7 @@ def _flow(body: Sequence[ast.stmt]) -> _Flow:
     for one in body:
         flow = _of_statement(one)
         exposed |= flow.exposed - made
-        made |= flow.made
+        made |= flow.definite
     return _Flow(exposed, made)
 
 
@@ -155,7 +155,7 @@ def _of_statement(one: ast.stmt) -> _Flow:
     match one:
         case ast.If(test=test):
             then, other = _flow(one.body), _flow(one.orelse)
-            made = then.made if resolve_callee(test) == "static" else then.made & other.made
+            made = then.definite if resolve_callee(test) == "static" else then.definite & other.definite
             return _Flow(names_in(test) | then.exposed | other.exposed, made)
         case ast.For(target=target, iter=iterator):
             return _Flow(names_in(iterator) | (_flow(one.body).exposed - names_in(target)), frozenset())

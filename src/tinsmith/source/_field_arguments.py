@@ -130,9 +130,9 @@ class _Hander:
     def __init__(self, hands: FieldPasser) -> None:
         self.hands = hands
         self._used: dict[tuple[Any, ...], tuple[str, ...]] = {}
-        self._made: dict[tuple[Any, ...], Any] = {}
+        self._functions: dict[tuple[Any, ...], Any] = {}
         # Keys hold the `id` of callees, which Python would reuse for other objects once a callee is gone.
-        self._kept: list[_Callee] = []
+        self._callees: list[_Callee] = []
 
     def rewrite(self, scope: Scope, own: Mapping[str, str] | None) -> KernelWithFields:
         """`own` says what arrays are called in this scope; None where they keep their names."""
@@ -176,7 +176,7 @@ class _Hander:
         """Arrays that stand for fields which a function uses, itself or by one that it calls."""
         key = callee.key
         if key not in self._used:
-            self._kept.append(callee)
+            self._callees.append(callee)
             self._used[key] = tuple(dict.fromkeys(self._uses(callee.scope, {key})))
         return self._used[key]
 
@@ -192,14 +192,14 @@ class _Hander:
                 yield from self.hands.members(scope, node.iter)[:1]
             callee = self.callee(scope, node) if isinstance(node, ast.Call) else None
             if callee is not None and callee.key not in seen:
-                self._kept.append(callee)
+                self._callees.append(callee)
                 seen.add(callee.key)
                 yield from self._uses(callee.scope, seen)
 
     def specialize(self, callee: _Callee) -> Any:
         """The function with a parameter for each array, before its own. Inside of itself, the cell that it comes to."""
-        if callee.key not in self._made:
-            cell = self._made[callee.key] = CellType()
+        if callee.key not in self._functions:
+            cell = self._functions[callee.key] = CellType()
             scope, taken = callee.scope, set(callee.scope.names)
             own = {array: free(array, taken) for array in self.find_used_arrays(callee)}
             rewritten = self.rewrite(scope, own)
@@ -208,8 +208,8 @@ class _Hander:
             tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
             names = {**rewritten.names, **{name: scope.objects[name] for name in callee.dropped}}
             function = self.hands.rebuild(scope.source, ast.fix_missing_locations(tree), names)
-            self._made[callee.key] = cell.cell_contents = function
-        return self._made[callee.key]
+            self._functions[callee.key] = cell.cell_contents = function
+        return self._functions[callee.key]
 
 
 class _Hand(ast.NodeTransformer):

@@ -42,10 +42,10 @@ class Source:
 
     def is_constant(self, name: str) -> bool:
         """Whether a name is never assigned to in the body."""
-        return name not in self.assigned
+        return name not in self.assigned_names
 
     @lazy
-    def assigned(self) -> frozenset[str]:
+    def assigned_names(self) -> frozenset[str]:
         """Names that the body gives values."""
         names = (node for node in self.nodes if isinstance(node, ast.Name))
         return frozenset(name.id for name in names if not isinstance(name.ctx, ast.Load))
@@ -159,7 +159,7 @@ def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> None:
         source: the kernel.
         name_of: the public name of an engine's function, "" for a user's, None for any other value.
     """
-    inside = {*source.parameters, *source.assigned}
+    inside = {*source.parameters, *source.assigned_names}
     for node in source.calls:
         if isinstance(node.func, ast.Name | ast.Attribute):
             name = None if root(node.func) in inside else name_of(find_called_function(source, node.func))

@@ -278,7 +278,7 @@ class _Walker:
     def _is_free(self, node: ast.expr) -> bool:
         """Whether `node` in `node.f(...)` leads to a module or a Python object, and `f` is no method of a local."""
         name = root(node)
-        if not name or name in self.roles or name in self.source.assigned:
+        if not name or name in self.roles or name in self.source.assigned_names:
             return False
         return (
             name in self.source.parameters or find_called_function(self.source, ast.Name(name, ast.Load())) is not None

@@ -57,7 +57,7 @@ def _batch_is_not_a_dim(spec: Spec) -> _Complaints:
 def _batch_reaches_everything_made(spec: Spec) -> _Complaints:
     batch = f"*{spec.batch_name}"
     from_inputs = any(item.batch_name for item in spec.inputs)
-    for item in (*spec.made, *spec.updated):
+    for item in (*spec.allocations, *spec.updated_inputs):
         if from_inputs and not item.batch_name:
             better = item.name + str([batch, *map(str, item.dims)]).replace("'", "")
             yield (
@@ -71,7 +71,7 @@ def _batch_reaches_everything_made(spec: Spec) -> _Complaints:
 
 def _rest_comes_from_inputs(spec: Spec) -> _Complaints:
     from_inputs = any(item.has_rest for item in spec.inputs)
-    for item in spec.made:
+    for item in spec.allocations:
         if item.has_rest and not from_inputs:
             yield item, "No input says what `...` is.", "Write `...` in an input too, or name the dims here."
 

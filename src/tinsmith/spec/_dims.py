@@ -162,15 +162,15 @@ class Spec:
     @property
     def items(self) -> tuple[Item, ...]:
         """Inputs, outputs and scratch, in this order."""
-        return self.inputs + self.made
+        return self.inputs + self.allocations
 
     @lazy
-    def made(self) -> tuple[Item, ...]:
+    def allocations(self) -> tuple[Item, ...]:
         """What the op allocates: outputs, then scratch."""
         return self.outputs + self.scratch
 
     @lazy
-    def updated(self) -> tuple[Item, ...]:
+    def updated_inputs(self) -> tuple[Item, ...]:
         """The inputs that the kernel changes in place."""
         return tuple(item for item in self.inputs if item.is_updated)
 
@@ -187,7 +187,7 @@ class Spec:
     @lazy
     def free_dims(self) -> tuple[str, ...]:
         """The dim names that no input fixes: integer scalars of the kernel, or keywords of the call."""
-        names = dict.fromkeys(name for item in self.made for name in item.names)
+        names = dict.fromkeys(name for item in self.allocations for name in item.names)
         return tuple(name for name in names if name not in self.input_dims)
 
     @lazy

@@ -23,16 +23,16 @@ def functional(spec: Spec, taken: Callable[[], Collection[str]]) -> tuple[Spec, 
         >>> str(found), names
         ('x[n], state[n] -> state_after[n], y[n]', {'state': 'state_after'})
     """
-    if not spec.updated:
+    if not spec.updated_inputs:
         return spec, {}
     known = {*taken(), *(item.name for item in spec.items)}
     names: dict[str, str] = {}
-    for item in spec.updated:
+    for item in spec.updated_inputs:
         name = f"{item.name}_after"
         while name in known:
             name += "_"
         known.add(name)
         names[item.name] = name
     inputs = tuple(replace(item, is_updated=False) for item in spec.inputs)
-    after = tuple(replace(item, name=names[item.name], is_updated=False) for item in spec.updated)
+    after = tuple(replace(item, name=names[item.name], is_updated=False) for item in spec.updated_inputs)
     return Spec(spec.text, spec.scratch_text, inputs, after + spec.outputs, spec.scratch), names

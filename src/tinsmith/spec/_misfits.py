@@ -95,7 +95,7 @@ def unequal_value(call: Call, name: str, known: int) -> ShapeError:
 def missing_value(call: Call) -> ArgumentError:
     """No input and no argument gives the size of some dims."""
     missing = [name for name in call.spec.free_dims if name not in call.values]
-    rows = [(item.name, item.brackets) for item in call.spec.made if set(missing) & set(item.names)]
+    rows = [(item.name, item.brackets) for item in call.spec.allocations if set(missing) & set(item.names)]
     headline = f"Nothing gives the size of {_join_words(f'`{name}`' for name in missing)} in op `{call.op}`."
     remedy = f"Pass {_join_words(f'{name}=...' for name in missing)} with the call."
     return ArgumentError(refusal(headline, rows, remedy))
@@ -105,7 +105,7 @@ def not_an_integer(call: Call, name: str) -> ArgumentError:
     """The size passed for a dim is not an integer."""
     value = call.values[name]
     headline = f"`{name}` is a size in op `{call.op}`, and {reprlib.repr(value)} is not an integer."
-    rows = [(item.name, item.brackets) for item in call.spec.made if name in item.names]
+    rows = [(item.name, item.brackets) for item in call.spec.allocations if name in item.names]
     return ArgumentError(refusal(headline, rows, f"Pass {name}=... as an int, not as a {type(value).__name__}."))
 
 
@@ -143,7 +143,7 @@ def unexpected_keyword(spec: Spec, name: str, arguments: Sequence[str], op: str)
         owner = _owner(spec, name)
         headline, rows = f"Op `{op}` takes no `{name}`: `{owner.name}` fixes it.", [(owner.name, owner.brackets)]
         remedy = f"Leave `{name}` out."
-    for item in spec.made:
+    for item in spec.allocations:
         if item.name == name:
             headline, remedy = f"Op `{op}` takes no `{name}`: it makes it itself.", f"Leave `{name}` out."
     return ArgumentError(refusal(headline, rows, remedy))

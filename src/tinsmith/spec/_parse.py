@@ -207,7 +207,7 @@ class _Reader:
             self.refuse(f"`_` gives no size to {self.item}, which is `{UPDATED}`.", remedy)
         if self.at.here.text == "_":
             remedy = "Write a name or a number: tinsmith allocates it, so its sizes must be known."
-            self.refuse(f"`_` gives no size to {self.item}, which is {self.made}.", remedy)
+            self.refuse(f"`_` gives no size to {self.item}, which is {self.side_name}.", remedy)
         if self.at.here.kind == "word":
             return self.name("a dim")
         opening = self.at.here
@@ -242,7 +242,7 @@ class _Reader:
         self.at.refuse(headline, remedy, at)
 
     @property
-    def made(self) -> str:
+    def side_name(self) -> str:
         return "an output" if self.side == "output" else "scratch"
 
     # What is refused. Each looks at what stands here instead of what should.
@@ -270,13 +270,13 @@ class _Reader:
     def refuse_updated_unless_input(self) -> None:
         if self.side != "input":
             remedy = f"Write `{UPDATED} {self.at.here.text}[...]` left of `->`: the call gives the array."
-            self.refuse(f"{self.at.here} is {self.made}, and cannot be `{UPDATED}`.", remedy, self.item)
+            self.refuse(f"{self.at.here} is {self.side_name}, and cannot be `{UPDATED}`.", remedy, self.item)
 
     def refuse_promise_unless_input(self, promise: str) -> None:
         """A promise is about numbers that a call gives, and that stay what they are."""
         name = self.at.here.text
         if self.side != "input" or self.is_updated:
-            what = f"`{UPDATED}`" if self.is_updated else self.made
+            what = f"`{UPDATED}`" if self.is_updated else self.side_name
             remedy = f"Leave out `{promise}`: it says what the numbers of an input are, which the kernel never changes."
             self.refuse(f"`{name}` is {what}, and cannot be `{promise}`.", remedy, self.item)
 

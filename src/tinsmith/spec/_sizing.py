@@ -150,7 +150,7 @@ class _Code:
                 symbol = self.known[name] = self.symbol()
                 yield f"{symbol} = values[{name!r}]"
                 yield self.unless(f"type({symbol}) is int and {symbol} >= 0")
-        for item in self.spec.made:
+        for item in self.spec.allocations:
             sizes: list[Size] = [] if self.batch is None else [self.batch]
             for dim in item.dims:
                 sizes += yield from self.sizes_of(dim)

@@ -60,7 +60,7 @@ def solve(spec: Spec, shapes: Mapping[str, Sizes], values: Mapping[str, int], op
         _match(call, item, dims, groups)
     _take_values(call, dims)
     batch, rest = groups.get("*", ()), groups.get("...", ())
-    made = {item.name: _shape(call, item, dims, batch, rest) for item in spec.made}
+    made = {item.name: _shape(call, item, dims, batch, rest) for item in spec.allocations}
     return Solution(dims, batch, rest, made)
 
 

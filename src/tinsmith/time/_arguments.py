@@ -40,7 +40,7 @@ class Options:
             check_positive("checkpoint", self.checkpoint)
         elif self.checkpoint not in ("auto", "all"):
             words = f"`checkpoint` of a scan does not know {self.checkpoint!r}"
-            raise ArgumentError(refusal(words, [("known", '"auto", "all", or a number of steps')], "Leave it out."))
+            raise ArgumentError(refusal(words, [("expected", '"auto", "all", or a number of steps')], "Leave it out."))
 
     @property
     def budget(self) -> int:
@@ -123,7 +123,7 @@ def read_keep(keep: str | int, length: int) -> int | None:
         return 1
     if isinstance(keep, str):
         words = f"`keep` of a scan does not know {keep!r}"
-        raise ArgumentError(refusal(words, [("known", '"last", "all", or a number of steps')], 'Pass keep="last".'))
+        raise ArgumentError(refusal(words, [("expected", '"last", "all", or a number of steps')], 'Pass keep="last".'))
     every = check_positive("keep", keep)
     if every > length:
         words = "`keep` of a scan is more than its steps, so that no state would be returned"

@@ -47,7 +47,7 @@ class Batch:
 
     def __init__(self, job: Job, size: int, randomness: str, dims: Dims) -> None:
         self._size = size
-        own = job.wanted or (False,) * len(dims)
+        own = job.needs_gradient or (False,) * len(dims)
         states = job.sizes[0]
         self._batched = [
             dim is not None or place < states or wants for place, (dim, wants) in enumerate(zip(dims, own, strict=True))
@@ -64,12 +64,12 @@ class Batch:
         return replace(
             job,
             step=BatchedStep(job.step, self._batched, randomness),
-            schedule=job.plan(state) if job.wanted else job.schedule,
+            schedule=job.plan(state) if job.needs_gradient else job.schedule,
             state=state,
             outputs=outputs,
             keeps_graphs=False,
             begin=None,
-            kept=None,
+            checkpoints=None,
             batches={},
         )
 

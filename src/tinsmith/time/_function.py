@@ -27,7 +27,7 @@ class Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(job: Job, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(runner(job, tensors, job.wanted).forward())
+        return tuple(runner(job, tensors, job.needs_gradient).forward())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -67,7 +67,7 @@ class ScanBackward(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:  # torch's
-        ctx.job, ctx.wanted, ctx.given, *tensors = inputs
+        ctx.job, ctx.needs_gradient, ctx.given, *tensors = inputs
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
 
@@ -85,7 +85,7 @@ class ScanBackward(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *directions: Tensor | None) -> Any:
-        job, wanted, given = ctx.job, ctx.wanted, ctx.given
+        job, wanted, given = ctx.job, ctx.needs_gradient, ctx.given
         tensors = ctx.saved_tensors
         count = len(wanted)
         if job.arguments(tensors[:count]).captured and torch.is_grad_enabled():

@@ -58,10 +58,10 @@ class Job:
         changes_state: whether the step updates the state that it is given in place.
         offloads: whether states are kept in the host's memory.
         checks: whether to look for numbers that are not finite.
-        wanted: arguments that need a gradient; empty where none does.
+        needs_gradient: which arguments need one; empty where none does.
         keeps_graphs: whether the forward pass keeps what autograd records, besides or instead of states.
         begin: a note of the random numbers that the first step draws.
-        kept: what the forward pass kept; None when a backward pass has used it up.
+        checkpoints: what the forward pass kept; None when a backward pass has used it up.
         plan: the schedule for another state, of a batch.
         batches: jobs of batches of it, by their sizes and dims.
         first: what the ops of step 0 depended on besides their arguments.
@@ -81,10 +81,10 @@ class Job:
     changes_state: bool = False
     offloads: bool = False
     checks: bool = False
-    wanted: tuple[bool, ...] = ()
+    needs_gradient: tuple[bool, ...] = ()
     keeps_graphs: bool = False
     begin: Any = None
-    kept: Any = None
+    checkpoints: Any = None
     batches: dict[Any, Any] = field(default_factory=dict)
     first: FirstCalls = field(default_factory=FirstCalls)
 

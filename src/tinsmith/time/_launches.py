@@ -126,7 +126,7 @@ class Launched:
         """Run all steps; keep the states that the schedule keeps. Returns states and then outputs."""
         job = self._job
         slots = Record(self.likes, job.schedule.capacity)
-        places = {position: slot for slot, position in enumerate(job.schedule.kept)}
+        places = {position: slot for slot, position in enumerate(job.schedule.stored_positions)}
         states = [one.new_zeros((job.rows, *one.shape)) for one in self.given.state]
         outputs = [one.new_zeros((job.length, *one.shape)) for one in self.room]
         rows, output_rows = [Rows.of(one) for one in states], [Rows.of(one) for one in outputs]
@@ -148,7 +148,7 @@ class Launched:
         if not job.length:
             for room, one in zip(states, self.given.state, strict=True):
                 room[0] = one
-        job.kept = slots
+        job.checkpoints = slots
         return [*(states if job.every is not None else [one[0] for one in states]), *outputs]
 
     def _work_at(self, number: int) -> list[int]:
@@ -209,10 +209,10 @@ class Launched:
     def backward(self, cotangents: Sequence[Tensor | None], wanted: Sequence[bool]) -> list[Tensor | None]:
         """Gradients of the arguments that are wanted, from those of the results."""
         job = self._job
-        if job.kept is None:
+        if job.checkpoints is None:
             self.forward()
-        slots: Any = job.kept
-        job.kept = None  # other states take the place of those that are used up
+        slots: Any = job.checkpoints
+        job.checkpoints = None  # other states take the place of those that are used up
         reversal = LaunchedReversal(job, self._launches, self, cotangents, wanted)
         if job.schedule.every == 1:
             for number in range(job.length - 1, 0, -1):

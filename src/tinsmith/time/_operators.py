@@ -49,7 +49,7 @@ class Asked(NamedTuple):
         names: the op's names for state, inputs, parameters that are tensors, and numbers.
         sizes: how many tensors state, inputs and parameters have.
         length, keep, checkpoint, memory, unroll: of `scan`; None for what its words `"last"` and `"auto"` say.
-        wanted: tensors that need a gradient; empty where none does.
+        needs_gradient: which tensors need one; empty where none does.
         batch, dims: of a batch its size, and its dim in each tensor, -1 where there is none.
     """
 
@@ -61,7 +61,7 @@ class Asked(NamedTuple):
     checkpoint: int | None
     memory: int | None
     unroll: int
-    wanted: Sequence[bool]
+    needs_gradient: Sequence[bool]
     batch: int | None = None
     dims: Sequence[int] = ()
 
@@ -79,7 +79,7 @@ class Asked(NamedTuple):
         options = Options("last" if self.keep is None else self.keep, checkpoint, self.memory, self.unroll)
         with torch.no_grad():
             job: Job = prepare(op, state, inputs, self.length, parameters, options).job
-        job.wanted = tuple(self.wanted)
+        job.needs_gradient = tuple(self.needs_gradient)
         if self.batch is None:
             return job, tensors
         batch = batch_of(job, self.batch, "error", tuple(places))
@@ -88,7 +88,7 @@ class Asked(NamedTuple):
 
 def keeps_all(job: Job) -> bool:
     """Whether a graph hands all states from the forward pass to the backward pass."""
-    return bool(job.wanted) and job.schedule.every == 1
+    return bool(job.needs_gradient) and job.schedule.every == 1
 
 
 class ScanOperators:
@@ -120,9 +120,9 @@ class ScanOperators:
         job, tensors = self._prepare(tensors, Asked(*call))
         if not keeps_all(job):
             job.keeps_graphs, job.schedule = False, Schedule(job.schedule.length)
-            return _run(runner(job, tensors, job.wanted).forward)
+            return _run(runner(job, tensors, job.needs_gradient).forward)
         whole = replace(job, every=1, keeps_graphs=False, schedule=Schedule(job.schedule.length))
-        made = _run(runner(whole, tensors, job.wanted).forward)
+        made = _run(runner(whole, tensors, job.needs_gradient).forward)
         states, outputs = made[: job.sizes[0]], made[job.sizes[0] :]
         if job.every == 1:
             return made
@@ -145,7 +145,7 @@ class ScanOperators:
 
     def _autograd(self, tensors: Sequence[Tensor], *call: Any) -> list[Tensor]:
         asked = Asked(*call)
-        if asked.wanted:  # in a graph, which has the gradient beside it
+        if asked.needs_gradient:  # in a graph, which has the gradient beside it
             with one_level_down():
                 return self.forward(list(tensors), *call)
         return list(apply_at_one_level(_Scan, self, asked, *tensors))
@@ -168,19 +168,21 @@ class ScanOperators:
         self, tensors: Sequence[Tensor], kept: Sequence[Tensor], cotangents: Sequence[Tensor | None], *call: Any
     ) -> list[Tensor]:
         job, tensors = self._prepare(tensors, Asked(*call))
-        steps = runner(job, tensors, job.wanted)
+        steps = runner(job, tensors, job.needs_gradient)
         job.keeps_graphs = False
         if kept:
             first = job.arguments(tensors).state
-            job.kept = GivenStates(first, [one.contiguous() for one in kept], job.unroll, job.random.note())
-        made = _run(steps.backward, cotangents, job.wanted)
+            job.checkpoints = GivenStates(first, [one.contiguous() for one in kept], job.unroll, job.random.note())
+        made = _run(steps.backward, cotangents, job.needs_gradient)
         return [
-            replace_missing(one, like, tensors) for one, like, w in zip(made, tensors, job.wanted, strict=True) if w
+            replace_missing(one, like, tensors)
+            for one, like, w in zip(made, tensors, job.needs_gradient, strict=True)
+            if w
         ]
 
     def _backward_fake(self, tensors: Sequence[Tensor], kept: Any, cotangents: Any, *call: Any) -> list[Tensor]:
         job, tensors = self._prepare(tensors, Asked(*call))
-        return [one.new_empty(one.shape) for one, wants in zip(tensors, job.wanted, strict=True) if wants]
+        return [one.new_empty(one.shape) for one, wants in zip(tensors, job.needs_gradient, strict=True) if wants]
 
     def _backward_autograd(
         self, tensors: Sequence[Tensor], kept: Sequence[Tensor], cotangents: Sequence[Tensor | None], *call: Any
@@ -209,7 +211,7 @@ class ScanOperators:
         moved = iter(batch.cotangents([one for one, _ in there], tuple(dim for _, dim in there), given))
         slopes = [next(moved) if is_given else None for is_given in given]
         made = self.backward(list(tensors), states, slopes, *asked)
-        return made, [at for at, wants in zip(batch.gradients, asked.wanted, strict=True) if wants]
+        return made, [at for at, wants in zip(batch.gradients, asked.needs_gradient, strict=True) if wants]
 
     def _batch(self, tensors: Sequence[Tensor], asked: Asked) -> Batch:
         places = tuple(None if dim < 0 else dim for dim in asked.dims)
@@ -249,7 +251,7 @@ class _Scan(SingleLevelFunction):
     @staticmethod
     def forward(ctx: Any, operators: ScanOperators, asked: Asked, *tensors: Tensor) -> tuple[Tensor, ...]:
         needs = tuple(ctx.needs_input_grad[2:])
-        asked = asked._replace(wanted=list(needs) if any(needs) else [])
+        asked = asked._replace(needs_gradient=list(needs) if any(needs) else [])
         with one_level_down():
             results = operators.forward(list(tensors), *asked)
         ctx.operators, ctx.asked, ctx.count = operators, asked, len(tensors)
@@ -268,7 +270,7 @@ class _Scan(SingleLevelFunction):
             return (None,) * (2 + count)
         saved = ctx.saved_tensors
         gradients = iter(ctx.operators.backward(list(saved[:count]), list(saved[count:]), list(cotangents), *asked))
-        return (None, None, *(next(gradients) if wants else None for wants in asked.wanted))
+        return (None, None, *(next(gradients) if wants else None for wants in asked.needs_gradient))
 
 
 class _ScanBackward(SingleLevelFunction):

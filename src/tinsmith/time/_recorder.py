@@ -40,8 +40,8 @@ class Recorder:
 
     def __init__(self, job: Job, given: Arguments, rows: Sequence[Sequence[Tensor]], wanted: Sequence[bool]) -> None:
         self._job, self._rows = job, rows
-        self._wanted = job.arguments(wanted)
-        pairs = zip(given.parameters, self._wanted.parameters, strict=True)
+        self._needs_gradient = job.arguments(wanted)
+        pairs = zip(given.parameters, self._needs_gradient.parameters, strict=True)
         self.parameters = [_leaf(one, wants) for one, wants in pairs]
         self.captured = list(given.captured)
 
@@ -49,7 +49,9 @@ class Recorder:
         """Run the steps of a stretch from this state. Raises GradientError for a tensor that step 0 did not use."""
         job = self._job
         first = [_leaf(one, is_differentiable(one)) for one in state]
-        rows = [[_leaf(one, w) for one, w in zip(self._rows[t], self._wanted.inputs, strict=True)] for t in steps]
+        rows = [
+            [_leaf(one, w) for one, w in zip(self._rows[t], self._needs_gradient.inputs, strict=True)] for t in steps
+        ]
         results: list[tuple[list[Tensor], list[Tensor]]] = []
         now = first
         with torch.enable_grad():
@@ -83,10 +85,10 @@ class Reversal:
         count = job.sizes[0]
         self._job = job
         self._recorder = recorder
-        self._wanted = job.arguments(wanted)
+        self._needs_gradient = job.arguments(wanted)
         self._state_cotangents, self._output_cotangents = cotangents[:count], cotangents[count:]
         self._state: list[Tensor | None] = [None] * count if job.every is not None else list(cotangents[:count])
-        pairs = zip(given.inputs, self._wanted.inputs, strict=True)
+        pairs = zip(given.inputs, self._needs_gradient.inputs, strict=True)
         self._inputs = [torch.zeros_like(one) if wants else None for one, wants in pairs]
         self._sums: list[Tensor | None] = [None] * (len(given.parameters) + len(given.captured))
 
@@ -105,8 +107,8 @@ class Reversal:
                 ends += _pairs(states, [None if one is None else one[row] for one in self._state_cotangents])
         ends += _pairs(stretch.last, self._state)
         rows = [one for row in stretch.rows for one in row]
-        wanted = [True] * len(stretch.state) + [*self._wanted.inputs] * len(stretch.rows)
-        wanted += [*self._wanted.parameters, *self._wanted.captured]
+        wanted = [True] * len(stretch.state) + [*self._needs_gradient.inputs] * len(stretch.rows)
+        wanted += [*self._needs_gradient.parameters, *self._needs_gradient.captured]
         gradients = pull_back(ends, [*stretch.state, *rows, *shared], wanted)
         count = len(stretch.state)
         self._state = gradients[:count]

@@ -72,9 +72,9 @@ class Replay:
         """Run all steps; keep the states that the schedule keeps, or what autograd records of the steps."""
         job = self._job
         job.begin = job.random.note()
-        kept_at = set(job.schedule.kept)
+        kept_at = set(job.schedule.stored_positions)
         slots = Slots(self._state, job.schedule.capacity if not job.keeps_graphs else 0, offloads=job.offloads)
-        recorder = Recorder(job, self._given, self._rows, job.wanted) if job.keeps_graphs else None
+        recorder = Recorder(job, self._given, self._rows, job.needs_gradient) if job.keeps_graphs else None
         graphs: list[Stretch] = []
         states, outputs = self._room()
         for number in range(-(-job.length // job.unroll)):
@@ -92,7 +92,7 @@ class Replay:
                 row = job.row(step + 1)
                 for room, one in zip(states if row is not None else (), now, strict=False):
                     room[row] = one.detach()
-        job.kept = slots if recorder is None else (recorder, graphs)
+        job.checkpoints = slots if recorder is None else (recorder, graphs)
         # Of a state that nobody changes, autograd would otherwise get an argument back as a result.
         return [*(states if job.every is not None else [one.clone() for one in self._state]), *outputs]
 
@@ -127,12 +127,12 @@ class Replay:
         """Gradients of the arguments that are wanted, from those of the results."""
         job = self._job
         with job.random.preserve_states(), within(job.surroundings):
-            if job.kept is None:
+            if job.checkpoints is None:
                 if job.begin is not None:  # launches, which ran before, draw nothing
                     job.random.restore(job.begin)
                 self.forward()
-            kept: Any = job.kept
-            job.kept = None  # other states take the place of those that are used up
+            kept: Any = job.checkpoints
+            job.checkpoints = None  # other states take the place of those that are used up
             if job.keeps_graphs:
                 return self._through_graphs(kept[0], kept[1], cotangents, wanted)
             return self._through_slots(kept, cotangents, wanted)

@@ -166,7 +166,7 @@ def _run(*arguments: Any) -> tuple[Any, Any]:
     """A call that is run."""
     job, given, tree = _prepare(*arguments)
     tensors = given.flat
-    if not job.wanted:
+    if not job.needs_gradient:
         job.keeps_graphs = False
         job.schedule = Schedule(job.schedule.length)  # no backward pass follows, which would need the states
     if is_transformed() and (job.step.op is None or job.checks or has_forward_mode()):
@@ -210,13 +210,13 @@ def explain(
     job = _prepare(step, state, inputs, length, parameters, options).job
     size = bytes_of(job.state)
     counts = job.schedule.counts
-    kept = len(job.schedule.kept) - 1
+    kept = len(job.schedule.stored_positions) - 1
     again = min(counts.again * job.unroll, job.length * max(counts.again, 1))
     lines = [
         f"scan over `{job.step.name}`: {job.length} steps, a state of {in_megabytes(size)}",
         f"forward:  {job.length} steps, {kept} states kept, {in_megabytes(kept * size)}",
-        f"backward: {again} steps run again to find the others, at most {counts.kept} states kept at once, "
-        f"{in_megabytes(counts.kept * size)}",
+        f"backward: {again} steps run again to find the others, at most {counts.most_states} states kept at once, "
+        f"{in_megabytes(counts.most_states * size)}",
     ]
     if job.step.op is None and not job.keeps_graphs:
         lines.append(f"          {job.length} steps recorded for autograd, {job.unroll} at a time")
@@ -266,7 +266,7 @@ def _prepare(step: Any, state: Any, inputs: Any, length: int | None, parameters:
     job.keeps_graphs = job.schedule.every == 1 and fits and not job.offloads  # graphs would stay on the GPU
     if torch.is_grad_enabled() and any(one.requires_grad for one in given.flat):
         check_repeatable(job.step)
-        job.wanted = tuple(one.requires_grad for one in given.flat)
+        job.needs_gradient = tuple(one.requires_grad for one in given.flat)
     return Prepared(job, given, begin.tree)
 
 

@@ -62,7 +62,7 @@ class Schedule:
     every: int | None = None
 
     @lazy
-    def kept(self) -> tuple[int, ...]:
+    def stored_positions(self) -> tuple[int, ...]:
         """Positions whose states the forward pass keeps, in the order of their slots."""
         if self.every is not None:
             return tuple(range(0, self.length, self.every)) or (0,)
@@ -74,11 +74,15 @@ class Schedule:
     @property
     def capacity(self) -> int:
         """For how many states besides the first there must be memory."""
-        return self.slots if self.every is None else len(self.kept) - 1 + min(self.every, max(self.length, 1)) - 1
+        return (
+            self.slots
+            if self.every is None
+            else len(self.stored_positions) - 1 + min(self.every, max(self.length, 1)) - 1
+        )
 
     def reversal(self) -> Iterator[Action]:
         """What the backward pass does, in order."""
-        stack, end, present = list(self.kept), self.length, -1
+        stack, end, present = list(self.stored_positions), self.length, -1
         while end:
             top = stack[-1]
             if present != end - 1 and present != top:
@@ -112,7 +116,7 @@ class Schedule:
     @lazy
     def counts(self) -> Counts:
         """How many steps the backward pass runs again, and how many states are kept at once at most."""
-        again, peak = 0, len(self.kept) - 1
+        again, peak = 0, len(self.stored_positions) - 1
         for action in self.reversal():
             if isinstance(action, Advance):
                 again += action.end - action.start
@@ -126,11 +130,11 @@ class Counts(NamedTuple):
 
     Attributes:
         again: steps that the backward pass runs again.
-        kept: states that are kept at once, at most.
+        most_states: how many states are kept at once, at most.
     """
 
     again: int
-    kept: int
+    most_states: int
 
 
 def split(count: int, states: int) -> int:

@@ -251,7 +251,7 @@ def _results_of_state(op: Op[Any], names: Sequence[str]) -> list[int]:
 
     Those of updated arguments come first; others have the first results that are left, in the order of the arguments.
     """
-    updated = [item.name for item in op.spec.updated]
+    updated = [item.name for item in op.spec.updated_inputs]
     results = op.functional.results
     missing = [name for name in updated if name not in names]
     if missing:

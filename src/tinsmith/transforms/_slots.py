@@ -43,7 +43,7 @@ def assign_slots(body: Sequence[nodes.Stmt], wanted: Mapping[int, str], names: N
 
 @dataclass
 class _Slotting:
-    wanted: Mapping[int, str]
+    words: Mapping[int, str]
     names: Names
     slots: dict[int, nodes.Local] = field(default_factory=dict)
     counter: nodes.Local = field(init=False)
@@ -52,7 +52,7 @@ class _Slotting:
         self.counter = self.names.local("next_slot", "i32")
 
     def has_any(self, body: Sequence[nodes.Stmt]) -> bool:
-        return any(one.number in self.wanted for one in walk.statements(body))
+        return any(one.number in self.words for one in walk.statements(body))
 
     def is_flat(self, body: Sequence[nodes.Stmt]) -> bool:
         """Whether no loop inside has statements with slots."""
@@ -83,8 +83,8 @@ class _Slotting:
         count = 0
         for one in body:
             here = plus(first, constant(count, "i32"))
-            if one.number in self.wanted:
-                self.slots[one.number] = slot = self.names.local(f"slot_{self.wanted[one.number]}", "i32")
+            if one.number in self.words:
+                self.slots[one.number] = slot = self.names.local(f"slot_{self.words[one.number]}", "i32")
                 statements += [nodes.Assign(slot.name, here, one.line), one]
                 count += 1
             elif isinstance(one, nodes.If):
@@ -109,7 +109,7 @@ class _Slotting:
                     bound = nodes.Local(name, "i32")
                 ends.append(bound)
             bounds.append((ends[0], ends[1]))
-        count = sum(one.number in self.wanted for one in walk.statements(loop.body))
+        count = sum(one.number in self.words for one in walk.statements(loop.body))
         each = constant(count, "i32")
         body, _ = self.flat(loop.body, plus(self.counter, times(place_of(loop.names, bounds), each)))
         moved = self.advance(times(trips_of(bounds), each))

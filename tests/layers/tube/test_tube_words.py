@@ -76,7 +76,7 @@ REGISTRATION = {
         lambda lang: ts.Tube().register_input_tensor(3, F64, "x"),
         ts.ShapeError,
         """
-        the dims of input tensor `x` are no tuple
+        the dims of input tensor `x` are not a tuple
           got  3
         Write a tuple: `(BatchDim, 4)`; `()` is a single number.
         """,
@@ -86,7 +86,7 @@ REGISTRATION = {
         ts.DtypeError,
         """
         input tensor `x` cannot have the dtype torch.bfloat16
-          known  float16, float32, float64, int8, int16, int32, int64, bool, uint8, uint16, uint32, uint64, \
+          expected  float16, float32, float64, int8, int16, int32, int64, bool, uint8, uint16, uint32, uint64, \
 complex64, complex128
         Write one of torch's or the engine's: `torch.float32`.
         """,
@@ -369,7 +369,7 @@ CALLS = {
         lambda lang: finished(lang, (ANY,), lambda *_: 3)(torch.rand(3)),
         ts.ShapeError,
         """
-        the dims calculated for output tensor `y` of Tube(scale) are no tuple
+        the dims calculated for output tensor `y` of Tube(scale) are not a tuple
           got  3
         Return a tuple of sizes; `()` is a single number.
         """,

@@ -203,11 +203,11 @@ REFUSED = [
         {"otype": "HashGird"},
         ["`encoding.otype` is not a known encoding", '"HashGird"', "Did you mean `HashGrid`?"],
     ),
-    ("loss", {"otype": 3}, ["`loss.otype` is not a known loss", "got    3", "known  L1, L2"]),
+    ("loss", {"otype": 3}, ["`loss.otype` is not a known loss", "got       3", "expected  L1, L2"]),
     (
         "encoding",
         {"otype": "HashGrid", "log2_hash_map_size": 15},
-        ["`encoding.log2_hash_map_size` is not a key of HashGrid.", "known", "Did you mean `log2_hashmap_size`?"],
+        ["`encoding.log2_hash_map_size` is not a key of HashGrid.", "expected", "Did you mean `log2_hashmap_size`?"],
     ),
     (
         "encoding",

@@ -347,8 +347,8 @@ REFUSED = [
         lambda: Encoding(2, GRID, dtype=torch.float16),
         DtypeError,
         "an Encoding does not have this dtype\n"
-        "  got    torch.float16\n"
-        "  known  torch.float32, torch.float64\n"
+        "  got       torch.float16\n"
+        "  expected  torch.float32, torch.float64\n"
         "Encodings are computed in full precision: pass dtype=torch.float32, and cast what comes out.",
     ),
     (lambda: Encoding(2, GRID).half()(torch.rand(3, 2)), DtypeError, "an Encoding does not have this dtype"),

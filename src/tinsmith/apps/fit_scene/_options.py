@@ -48,4 +48,4 @@ class SceneOptions:
 
 def _require_number(name: str, value: float, wanted: str, fits: bool) -> None:
     if not fits:
-        raise InputError(refusal(f"`{name}` does not fit", [("got", str(value)), ("wanted", wanted)]))
+        raise InputError(refusal(f"`{name}` does not fit", [("got", str(value)), ("expected", wanted)]))

@@ -43,9 +43,9 @@ class SplatOptions:
         require_at_least(16, size=self.size)
         require_at_least(0, seed=self.seed, degree=self.degree)
         if self.degree > _MOST_DEGREE:
-            raise InputError(refusal("`degree` is too large", [("got", str(self.degree)), ("wanted", "0 to 4")]))
+            raise InputError(refusal("`degree` is too large", [("got", str(self.degree)), ("expected", "0 to 4")]))
         require_ground(self.background)
         if self.strategy not in STRATEGIES:
             guess = nearest(self.strategy, STRATEGIES)
-            rows = [("got", self.strategy), ("known", ", ".join(STRATEGIES))]
+            rows = [("got", self.strategy), ("expected", ", ".join(STRATEGIES))]
             raise InputError(refusal("there is no such strategy", rows, f"Did you mean `{guess}`?" if guess else ""))

@@ -48,14 +48,16 @@ def _list_frames(folder: Path) -> tuple[list[Frame], list[Frame], Points]:
         reconstruction = read_colmap(folder)
         listed, points = reconstruction.frames, Points(reconstruction.points, reconstruction.colors)
     else:
-        rows = [("dataset", str(folder)), ("wanted", f"{_TRAIN}, {_ALL}, or COLMAP's cameras.bin or cameras.txt")]
+        rows = [("dataset", str(folder)), ("expected", f"{_TRAIN}, {_ALL}, or COLMAP's cameras.bin or cameras.txt")]
         raise InputError(refusal("the folder holds no dataset", rows))
     others = [folder / name for name in (_TEST, _VAL) if (folder / _TRAIN).is_file() and (folder / name).is_file()]
     if others:
         return listed, read_transforms(others[0]), points
     if len(listed) < 2:
         rows = [("file", str(listed[0].entry.file)), ("frames", str(len(listed)))]
-        raise InputError(refusal("the dataset has too few frames", [*rows, ("wanted", "2 or more, to hold some out")]))
+        raise InputError(
+            refusal("the dataset has too few frames", [*rows, ("expected", "2 or more, to hold some out")])
+        )
     return [frame for place, frame in enumerate(listed) if place % _EVERY], listed[::_EVERY], points
 
 

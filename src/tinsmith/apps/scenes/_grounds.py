@@ -12,5 +12,5 @@ def require_ground(name: str) -> None:
     """Raises InputError for an unknown background."""
     if name not in GROUNDS:
         guess = nearest(name, list(GROUNDS))
-        rows = [("got", name), ("known", ", ".join(GROUNDS))]
+        rows = [("got", name), ("expected", ", ".join(GROUNDS))]
         raise InputError(refusal("there is no such background", rows, f"Did you mean `{guess}`?" if guess else ""))

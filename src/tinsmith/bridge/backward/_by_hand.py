@@ -48,7 +48,7 @@ class HandWritten(KernelReverse):
         if unknown:
             words = f"the backward kernel of op `{self.signature.op}` has an unknown parameter `{unknown[0]}`"
             remedy = "Use the op's own names, `grad_<output>` for a cotangent and `grad_<input>` for a gradient."
-            raise SpecError(refusal(words, [("known", ", ".join(sorted(known)))], remedy))
+            raise SpecError(refusal(words, [("expected", ", ".join(sorted(known)))], remedy))
         self._refuse_unfilled()
         if not any(name in self.targets for name in self.signature.arrays):
             words = f"the backward kernel of op `{self.signature.op}` gives no input a gradient"

@@ -34,10 +34,10 @@ class EngineReverse(KernelReverse):
     def __init__(self, signature: Signature, instead: Callable[[], str] | None = None) -> None:
         self.signature = signature
         self._instead = instead
-        self._made = frozenset(signature.outputs + signature.scratch)
-        self._steady = frozenset(name for name in self._made if is_steady(signature, name))
+        self._allocations = frozenset(signature.outputs + signature.scratch)
+        self._steady = frozenset(name for name in self._allocations if is_steady(signature, name))
         self._views = {stage: stage.reversed_view(self._steady) for stage in signature.firsts}
-        everything = frozenset(signature.arrays) | self._made
+        everything = frozenset(signature.arrays) | self._allocations
         self._nests = {
             stage: carrying_nests(view[0], find_saved_values(*view, everything, stage.home).locals)
             if stage.engine.needs_stack_depth
@@ -58,7 +58,7 @@ class EngineReverse(KernelReverse):
     def _stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
         """A power of two, so that a new size seldom compiles anew."""
         nests = self._nests[stage.first]
-        own = {name: values[called] for name, called in stage.renamed.items()} if nests else {}
+        own = {name: values[called] for name, called in stage.scalar_names.items()} if nests else {}
         depths = [self._depth(nest, stage.first, shapes, {**values, **own}) for nest in nests]
         needed = max(depths, default=0)
         return 0 if needed <= DEFAULT_STACK else 1 << (needed - 1).bit_length()
@@ -87,7 +87,7 @@ class EngineReverse(KernelReverse):
         stage = stage.first
         needs = self._needed.get((stage, active))
         if needs is None:
-            with_adjoint = active | (self._made - self._steady)
+            with_adjoint = active | (self._allocations - self._steady)
             needs = self._needed[stage, active] = find_saved_values(*self._views[stage], with_adjoint, stage.home)
         return needs
 
@@ -98,7 +98,7 @@ class EngineReverse(KernelReverse):
         return False
 
     def requests(self, active: frozenset[str], floats: frozenset[str]) -> tuple[Request, ...]:
-        with_gradient = (active | self._made) & floats
+        with_gradient = (active | self._allocations) & floats
         requests = []
         for stage in reversed(self.signature.stages):
             arguments = [
@@ -181,7 +181,7 @@ class EngineReverse(KernelReverse):
 
     def _refuse_carried(self, stage: Stage, name: str) -> None:
         """An outermost serial loop runs forwards in reverse too: what its iterations hand on comes out wrong."""
-        carried = stage.roles[name].find_carried() if name in self._made - self._steady else None
+        carried = stage.roles[name].find_carried() if name in self._allocations - self._steady else None
         if carried is None:
             return
         engine = stage.engine.name
@@ -193,7 +193,7 @@ class EngineReverse(KernelReverse):
 
     def _refuse_overwritten(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
         view = self._views[stage][1][name]
-        if name in self._made and view.escapes:
+        if name in self._allocations and view.escapes:
             self._refuse_lost(name, "used whole", view.escapes, "changed", "unseen")
         overwritten = stage.roles[name].find_overwritten(needed)
         if overwritten is not None:
@@ -233,7 +233,7 @@ class EngineReverse(KernelReverse):
         change_after_read: tuple[Stage, str, tuple[Access, Access, Stage]] | None = None
         later: dict[str, LaterChanges] = {}
         for stage in reversed(self.signature.stages):
-            own = {name: known.get(called, called) for name, called in stage.renamed.items()}
+            own = {name: known.get(called, called) for name, called in stage.scalar_names.items()}
             values = {name: known[name] for name in stage.parameters if name in known} | own
             needs = self._needs(stage, active)
             for name in sorted(needs.values & later.keys() & set(stage.arrays), reverse=True):

@@ -48,7 +48,9 @@ class GeneratedLaunch:
         memory = {name: self.names.get(name, name) for name in self.emitted.kernel.arrays}
         pairs = ((name, self.likes.get(one, one)) for name, one in memory.items())
         shapes = {
-            name: known[memory][is_looped and memory in kind.batched :] for name, memory in pairs if memory in known
+            name: known[memory][is_looped and memory in kind.batched_arrays :]
+            for name, memory in pairs
+            if memory in known
         }
         return Cost(self.emitted, self.emitted.kernel, shapes, self.renamed)
 
@@ -64,7 +66,7 @@ def _actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action
         emitted = emit(run)
         names = {name: run.memory.get(name, name) for name in emitted.touched}
         names |= {name: name for name in emitted.arrays if name not in names}
-        return GeneratedLaunch(emitted, names, likes, signature.stages[run.source].renamed)
+        return GeneratedLaunch(emitted, names, likes, signature.stages[run.source].scalar_names)
 
     actions: list[Action] = []
     for action in program.actions:
@@ -77,7 +79,7 @@ def _actions(program: Program, emit: Emit, signature: Signature) -> tuple[Action
                 iterations, count = action.iterations, action.count
                 known = launch(iterations) if isinstance(iterations, Run) else iterations
                 entries = None if count is None else launch(count)
-                renamed = signature.stages[action.source].renamed
+                renamed = signature.stages[action.source].scalar_names
                 actions.append(Tapes(action.tapes, known, action.total, entries, renamed))
             case _:
                 actions.append(action)

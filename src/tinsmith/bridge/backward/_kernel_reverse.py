@@ -80,7 +80,7 @@ class _Program:
         self._reverse = reverse
         self._active = active
         self._floats = floats
-        self._batched = kind.batched
+        self._batched = kind.batched_arrays
         self._is_batch = kind.sizing.batch is not None
         self._inputs = frozenset(signature.arrays)
         self._results = signature.arrays

@@ -135,7 +135,7 @@ class SourceAt(ReverseAt):
             return frozenset()
         launch_numbers = []
         for stage in self.case.signature.stages:
-            names = ((name, stage.renamed.get(name, name)) for name in stage.first.parameters)
+            names = ((name, stage.scalar_names.get(name, name)) for name in stage.first.parameters)
             launch_numbers.append({name: numbers[called] for name, called in names if called in numbers})
         unchanged = find_unchanged_after(kernels, self.kernel_launches.launches, launch_numbers)
         self._last_numbers = numbers, unchanged
@@ -275,7 +275,7 @@ class SourceAt(ReverseAt):
         active, given, _, adds, has_checkpoints = wish
         self.check(active)
         # Samples that run one by one add to the gradient of an input that they share.
-        alone = active & kind.batched if self.case.is_looped else active
+        alone = active & kind.batched_arrays if self.case.is_looped else active
         alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
         program, whole = self.prepare_program(active, given, alone, has_checkpoints=has_checkpoints)
         return backward_layout(self.case, self.emit, program, kind, active, whole)

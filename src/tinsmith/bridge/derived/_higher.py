@@ -111,7 +111,7 @@ class _Step:
         self._unknown = self._missing(values)
         moving = {self.core.dots[name]: tangents[name] for name in self.core.active}
         self.inputs = self.complete({**values, **{name: one for name, one in moving.items() if one is not None}})
-        self.made: dict[str, torch.Tensor] | None = None
+        self.results: dict[str, torch.Tensor] | None = None
 
     def _missing(self, values: Mapping[str, torch.Tensor]) -> frozenset[str]:
         """Inputs that the tangent reads and that were not kept."""
@@ -136,11 +136,11 @@ class _Step:
 
     def outputs(self) -> dict[str, torch.Tensor]:
         """Tangents of the outputs, by the names of the outputs."""
-        if self.made is None:
+        if self.results is None:
             self._require(self._unknown)
             results = self.core.operators.launch(self.call, list(self.inputs.values()))
-            self.made = dict(zip(self.core.moving, results, strict=True))
-        return dict(self.made)
+            self.results = dict(zip(self.core.moving, results, strict=True))
+        return dict(self.results)
 
     def gradients(self, wanted: frozenset[str], cotangents: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """Gradients of inputs, for cotangents of the outputs' tangents."""

@@ -219,10 +219,10 @@ def _keeps_some(core: Core, case: Specialization) -> bool:
 def _find_records(core: Core, case: Specialization) -> tuple[list[LoweredKernel], Kept]:
     """The kernels of a core for one sample, and what has to be kept of each. Raises NotCovered."""
     single = replace(case, signature=core.signature, batched=frozenset(), numbers={})
-    records = core.kept.get(single.variants)
+    records = core.cores_with_records.get(single.variants)
     if records is None:
         kernels = core.kernels(single)
-        records = core.kept[single.variants] = kernels, tuple(records_of(kernel) for kernel, _ in kernels)
+        records = core.cores_with_records[single.variants] = kernels, tuple(records_of(kernel) for kernel, _ in kernels)
     return records
 
 

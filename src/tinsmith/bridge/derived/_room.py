@@ -24,7 +24,7 @@ def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[s
     counts = []
     for name, (number, length) in room.items():
         stage = signature.stages[number]
-        pairs = ((one, stage.renamed.get(one, one)) for one in stage.first.parameters)
+        pairs = ((one, stage.scalar_names.get(one, one)) for one in stage.first.parameters)
         counts.append(evaluate(length, shapes, {one: scalars[called] for one, called in pairs if called in scalars}))
         if counts[-1] > LARGEST:
             words = f"op `{signature.op}` would keep {counts[-1]} numbers of its atomics, more than engines can count"

@@ -47,7 +47,7 @@ def _find_generated(reverse: ReverseAt, active: frozenset[str]) -> SourceAt | No
 def _shapes(call: Call) -> tuple[dict[str, tuple[int, ...]], int]:
     """Shapes of all arrays as one launch sees them, and how many launches there are."""
     core = call.core
-    made = {buffer.name: buffer.shape for buffer in call.made}
+    made = {buffer.name: buffer.shape for buffer in call.allocations}
     shapes = dict(zip(core.signature.arrays, call.whole_shapes, strict=True)) | made
     if not core.case(call).is_looped:
         return shapes, 1

@@ -74,7 +74,7 @@ class Operator:
         self.name = name
         self.cores = Cores(core.signature)
         self.schema = Schema(core.signature, core.has_state)
-        self._made = len(self.schema.made)
+        self._allocation_count = len(self.schema.allocations)
         self._shares: dict[Any, tuple[Any, ...]] = {}
         self.forward = define_operator(name, self.schema.forward, self._forward, self._fake, self._autograd, self._vmap)
         register_flop_formula(self.forward.overloadpacket, get_raw=True)(self._forward_flops)
@@ -106,7 +106,7 @@ class Operator:
 
     def launch(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Outputs and scratch of a call in the form in which it is run."""
-        return self.results(call, tensors)[: self._made]
+        return self.results(call, tensors)[: self._allocation_count]
 
     def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
         """Gradients of the active inputs, in their order."""
@@ -169,12 +169,16 @@ class Operator:
         form = self._form(core, bound, keywords)
         if not (form.conversion.is_prepared and form.conversion.is_finished):
             results = self.results(form.call, form.prepare(bound.tensors))
-            return self._for_torch([*form.finish(results[: self._made]), *results[self._made :]])
+            return self._for_torch(
+                [*form.finish(results[: self._allocation_count]), *results[self._allocation_count :]]
+            )
 
         recorded = find_recorded(core, form.call) if may_be_differentiated(bound.tensors) else None
         if recorded is not None:
             results = recorded.operators.results(recorded.call(form.call), bound.tensors)
-            return self._for_torch([*results[: self._made], *results[self._made + len(recorded.names) :]])
+            return self._for_torch(
+                [*results[: self._allocation_count], *results[self._allocation_count + len(recorded.names) :]]
+            )
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
             return self._results(self.forward(*self.schema.with_tensors(arguments, tensors), **keywords))
@@ -194,11 +198,13 @@ class Operator:
         moved = [one if dim is None else one.movedim(dim, 0) for one, dim in zip(bound.tensors, dims, strict=True)]
         ready = form.prepare(moved, [() if dim is None else (size,) for dim in dims])
         results = forward_over_batch(size, form.call, ready, [None if dim is None else 0 for dim in dims])
-        return self._first_dims([*form.finish(results[: self._made], (size,)), *results[self._made :]])
+        return self._first_dims(
+            [*form.finish(results[: self._allocation_count], (size,)), *results[self._allocation_count :]]
+        )
 
     def _first_dims(self, results: Sequence[torch.Tensor]) -> tuple[Any, Any]:
         """Results of which outputs and scratch have the batch first, and a state has none."""
-        dims = [0 if place < self._made else None for place in range(len(results))]
+        dims = [0 if place < self._allocation_count else None for place in range(len(results))]
         return self._for_torch(results), self._for_torch(dims)
 
     def _forward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's

@@ -67,8 +67,8 @@ class Schema:
     def __init__(self, signature: Signature, has_state: bool) -> None:
         self.signature = signature
         self.has_state = has_state
-        self.made = signature.outputs + signature.scratch
-        self.arrays = signature.arrays + self.made
+        self.allocations = signature.outputs + signature.scratch
+        self.arrays = signature.arrays + self.allocations
         self.owners = (*self.arrays, *signature.outputs)
         """Whose the backward operator's tensors are: the arrays', and then the outputs' cotangents."""
         self.numbers = (*signature.scalars, *signature.templates)
@@ -80,7 +80,7 @@ class Schema:
         self._types |= dict.fromkeys(signature.templates, "Scalar")
         names = Names()
         self._spelled = {name: names.name(name) for name in (*signature.order, *signature.size_names)}
-        named = [f"Tensor {names.name(name)}" for name in self.made] + ["Tensor _state"] * has_state
+        named = [f"Tensor {names.name(name)}" for name in self.allocations] + ["Tensor _state"] * has_state
         results = "Tensor[]" if self.lists_arrays else named[0] if len(named) == 1 else f"({', '.join(named)})"
         self.forward = f"({', '.join(self._forward_arguments())}, *, {self._keywords()}) -> {results}"
         self.forward = self.forward.replace("(, *", "(*")

@@ -55,7 +55,7 @@ class InputDerivatives:
         return self.op.numel() > 0 and not self.op.any() and not self.disagreements
 
     @property
-    def untested(self) -> str:
+    def why_untested(self) -> str:
         """Why a right gradient and a wrong one would look the same here; "" where they would not."""
         if not self.op.numel():
             return "the input is empty"
@@ -88,11 +88,11 @@ class Comparison:
     directions: int
     is_rough: bool = False
     _looks: int = field(default=0)
-    _apart: float = field(default=0.0)
+    _largest_difference: float = field(default=0.0)
 
     def of(self, name: str, op: torch.Tensor, oracle: torch.Tensor | None) -> InputDerivatives:
         """Compare the derivatives by one input."""
-        self._looks, self._apart = 0, 0.0
+        self._looks, self._largest_difference = 0, 0.0
         scale = _scale(op if oracle is None else oracle)
         points: dict[Index, tuple[Kind, Point]] = {}
         slopes = torch.full_like(op, math.nan)
@@ -106,7 +106,7 @@ class Comparison:
         if self.directions and not any(one.kind in (Kind.WRONG, Kind.ALL_DIFFER) for one in groups):
             groups += tuple(self._along_directions(name, op, oracle))
         differences = None if self.directions else slopes
-        return InputDerivatives(name, op, oracle, differences, self.directions, self._apart, groups)
+        return InputDerivatives(name, op, oracle, differences, self.directions, self._largest_difference, groups)
 
     def _indices(self, op: torch.Tensor, oracle: torch.Tensor | None, scale: float) -> Iterator[Index]:
         """Elements to take differences of: all, or those that op and oracle do not agree on, the worst first."""
@@ -161,7 +161,9 @@ class Comparison:
             direction = torch.randn(op.shape, generator=generator, dtype=torch.float64).to(op.device)
             kind, numbers = self._along(name, direction, op, oracle, size)
             if numbers.slope is not None:
-                self._apart = max(self._apart, abs(numbers.op - numbers.slope.central) / direction.norm().item())
+                self._largest_difference = max(
+                    self._largest_difference, abs(numbers.op - numbers.slope.central) / direction.norm().item()
+                )
             if kind is Kind.RIGHT:
                 continue
             if kind in (Kind.WRONG, Kind.ALL_DIFFER) and oracle is None:

@@ -26,7 +26,7 @@ def in_double(call: Examination) -> Examination | None:
 def _is_double(call: Examination) -> bool:
     """Whether nothing that a call works out is rounded to less than float64."""
     try:
-        if any(dtype.is_floating_point and dtype != torch.float64 for dtype in call.made.values()):
+        if any(dtype.is_floating_point and dtype != torch.float64 for dtype in call.allocated_dtypes.values()):
             return False
         return all(_works_in_double(lowered.kernel) for lowered in call.kernels)
     except NotCovered:

@@ -38,7 +38,7 @@ class Memory:
         self._here = here
         self._log = log
         self._columns = columns
-        self._made = frozenset(made)
+        self._allocations = frozenset(made)
         self._empty = empty
         self._filled = empty.intersection(outputs)
         self._races = Races(here, log, columns)
@@ -102,7 +102,7 @@ class Memory:
         if array in self._here.kernel.cells:
             return
         element = array, position
-        if array in self._made and element not in self._written:
+        if array in self._allocations and element not in self._written:
             self._report_unwritten(how, array, position, line)
         if how == "read":
             self._reads[element] = self._here.spot(line)

@@ -100,7 +100,9 @@ class Run:
         self.call = call
         self.here, self.log, self.columns = ExecutionPosition(), Log(), Columns()
         self.origins = NonFiniteOrigins(self.here)
-        self.memory = Memory(self.here, self.log, self.columns, call.made, call.uninitialised, call.outputs)
+        self.memory = Memory(
+            self.here, self.log, self.columns, call.allocated_dtypes, call.uninitialised_arrays, call.outputs
+        )
         self.numbers = Numbers(self.here, self.log, self.columns, Budget(OPERATIONS), self.origins)
 
     def forward(

@@ -34,8 +34,8 @@ def plot(check: ScanCheck, path: str | Path | None = None) -> Any:
     for verdict, colour in _COLOURS.items():
         some = [one for one in check.horizons if one.verdict == verdict]
         if some:
-            apart = [max(one.apart, 1e-16) for one in some]
-            right.loglog([one.steps for one in some], apart, "o", color=colour, label=verdict)
+            errors = [max(one.relative_error, 1e-16) for one in some]
+            right.loglog([one.steps for one in some], errors, "o", color=colour, label=verdict)
     right.set(title="gradient and differences", xlabel="steps", ylabel="relative error")
     right.legend(fontsize=8)
     if path is not None:

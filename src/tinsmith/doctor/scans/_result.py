@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import torch
+from typing_extensions import deprecated
 
 from ..._errors import CheckError
 
@@ -39,9 +40,15 @@ class Horizon(NamedTuple):
     verdict: Verdict
 
     @property
-    def apart(self) -> float:
-        """How far gradient and difference are apart, relative to the scale."""
+    def relative_error(self) -> float:
+        """The absolute difference of gradient and difference quotient, divided by the scale."""
         return abs(self.gradient - self.difference) / (self.scale or 1.0)
+
+    @property
+    @deprecated("`Horizon.apart` is named `relative_error` now")
+    def apart(self) -> float:
+        """The old name of `relative_error`."""
+        return self.relative_error
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,7 @@ class ScanCheck:
         horizons: the gradient against differences, after ever more steps.
         sizes: how long the gradient by the state is: `sizes[t]` before step `t`, the last one after the last step.
         notes: how it was checked.
-        birth: what made the first number that is not finite, where there is one.
+        origin: what made the first number that is not finite, where there is one.
 
     Example:
         >>> def grow(x, _):
@@ -67,7 +74,13 @@ class ScanCheck:
     horizons: tuple[Horizon, ...]
     sizes: torch.Tensor
     notes: tuple[str, ...] = ()
-    birth: str = ""
+    origin: str = ""
+
+    @property
+    @deprecated("`ScanCheck.birth` is named `origin` now")
+    def birth(self) -> str:
+        """The old name of `origin`."""
+        return self.origin
 
     @property
     def reference(self) -> float:
@@ -129,7 +142,7 @@ class ScanCheck:
     def __str__(self) -> str:
         lines = [f"the gradient of a scan over `{self.name}`, {len(self.sizes) - 1} steps: {self.verdict}"]
         lines += [f"  {note}" for note in self.notes]
-        lines.append(f"  {'steps':>7}  {'gradient':>12}  {'differences':>12}  {'apart':>8}")
+        lines.append(f"  {'steps':>7}  {'gradient':>12}  {'differences':>12}  {'error':>8}")
         lines += [
             f"  {one.steps:7}  {one.gradient:12.4g}  {one.difference:12.4g}  {_format_error(one)}  {one.verdict}"
             for one in self.horizons
@@ -149,8 +162,8 @@ class ScanCheck:
             lines.append(f"it explodes: a million times as long before step {self.explodes_at}, {self._rate()}")
         elif self.vanishes_at is not None:
             lines.append(f"it vanishes: a millionth as long before step {self.vanishes_at}, {self._rate()}")
-        if self.birth:
-            lines.append(self.birth)
+        if self.origin:
+            lines.append(self.origin)
         ratios = (sizes[:-1] / sizes[1:]).nan_to_num(0.0, 0.0, 0.0)
         if steps > 1 and self.explodes_at is not None and ratios.max() > 2:
             worst = int(ratios.argmax())
@@ -164,4 +177,4 @@ class ScanCheck:
 
 
 def _format_error(horizon: Horizon) -> str:
-    return f"{horizon.apart:8.1e}" if horizon.verdict in ("right", "at a kink", "wrong") else " " * 8
+    return f"{horizon.relative_error:8.1e}" if horizon.verdict in ("right", "at a kink", "wrong") else " " * 8

@@ -213,7 +213,7 @@ class OpProgram:
         return [values[name] for name in self.op.arguments]
 
     @property
-    def filled(self) -> tuple[LayerField, ...]:
+    def filled_fields(self) -> tuple[LayerField, ...]:
         """The fields whose memory a call is given, in order."""
         return self._roles.filled
 

@@ -149,7 +149,7 @@ class _Forward(FieldFunction):
     @staticmethod
     def one_sample(arguments: tuple[Any, ...]) -> OneSample:
         (call,) = arguments
-        return OneSample((call,), (*call.program.roles.outputs, *(call.program.kept if call.saves else ())))
+        return OneSample((call,), (*call.program.roles.outputs, *(call.program.saved_fields if call.saves else ())))
 
 
 class _Backward(FieldFunction):

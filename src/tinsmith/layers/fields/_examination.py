@@ -185,16 +185,16 @@ class FieldsExamination(Examination):
         return self._covered_op.kernels
 
     @property
-    def made(self) -> dict[str, torch.dtype]:
-        return self._covered_op.made
+    def allocated_dtypes(self) -> dict[str, torch.dtype]:
+        return self._covered_op.allocated_dtypes
 
     @property
     def default_float(self) -> str:
         return Language(self._launches[0].launcher.engine).default_types[0]
 
     @property
-    def uninitialised(self) -> frozenset[str]:
-        return self._covered_op.uninitialised
+    def uninitialised_arrays(self) -> frozenset[str]:
+        return self._covered_op.uninitialised_arrays
 
     def find_hand_written_store(self, name: str) -> tuple[str, int] | None:
         return None

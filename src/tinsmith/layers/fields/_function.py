@@ -19,11 +19,11 @@ class OneSample(NamedTuple):
     """What a Function is given for one sample of a batch besides tensors, and the fields that its results come from."""
 
     arguments: tuple[Any, ...]
-    made: Sequence[LayerField]
+    results: Sequence[LayerField]
 
 
 class FieldFunction(torch.autograd.Function):
-    """A Function on fields. Its arguments are some that are no tensors, and then tensors; contexts have its `layer`."""
+    """A Function on fields. Arguments that are not tensors come first, then tensors; contexts have its `layer`."""
 
     moves_gradients = "its kernels work on fields, and only a reverse is generated for those"
     """Why there is no forward mode."""

@@ -93,7 +93,7 @@ class LayerField:
         return replace(self, manager=manager, shape=shape, dtype=dtype)
 
     @property
-    def unmanaged(self) -> LayerField:
+    def without_manager(self) -> LayerField:
         """The same field, filled and read as it lies."""
         return self if self.manager is None else replace(self, manager=None, shape=None, dtype=None)
 

@@ -174,7 +174,7 @@ class ManagedCall:
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """One step of a backward pass: gradients of `made` fields, from tensors of which the first `count` are cotangents.
+    """One step of a backward pass: gradients of the fields `results`, from tensors; the first `count` are cotangents.
 
     One that `is_shown` belongs to outputs, and the others to filled fields. One that `is_mapped` runs for many samples.
     """
@@ -182,7 +182,7 @@ class _Step:
     call: ManagedCall
     is_shown: bool
     count: int
-    made: tuple[LayerField, ...]
+    results: tuple[LayerField, ...]
     is_mapped: bool = False
 
     def run(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -233,7 +233,7 @@ class _Fill(_ManagedFunction):
     @staticmethod
     def one_sample(arguments: tuple[Any, ...]) -> OneSample:
         (call,) = arguments
-        return OneSample((call,), [one.unmanaged for one in call.copies.filled])
+        return OneSample((call,), [one.without_manager for one in call.copies.filled])
 
 
 class _Show(_ManagedFunction):
@@ -257,7 +257,7 @@ class _Show(_ManagedFunction):
         wanted = [gradient for one, gradient in zip(copies.outputs, cotangents, strict=True) if _has_gradient(one)]
         if not wanted:
             return (None, None, *[None for _ in copies.outputs], *rest)
-        step = _Step(ctx.call, True, len(wanted), tuple([one.unmanaged for one in copies.differentiated]))
+        step = _Step(ctx.call, True, len(wanted), tuple([one.without_manager for one in copies.differentiated]))
         gradients = iter(_PullBack.apply(step, *wanted, *ctx.saved_tensors))
         return (None, None, *[next(gradients) if _has_gradient(one) else None for one in copies.outputs], *rest)
 
@@ -285,7 +285,7 @@ class _PullBack(_ManagedFunction):
     @staticmethod
     def one_sample(arguments: tuple[Any, ...]) -> OneSample:
         (step,) = arguments
-        return OneSample((replace(step, is_mapped=True),), step.made)
+        return OneSample((replace(step, is_mapped=True),), step.results)
 
 
 def _is_seen(tensors: Sequence[torch.Tensor]) -> bool:

@@ -51,7 +51,7 @@ class ArrayProgram:
     ) -> None:
         self.layer = layer
         managed_roles = roles
-        roles = roles.unmanaged
+        roles = roles.without_managers
         self._roles = roles
         self._clears_gradients = habits.clears_gradients
         self.engine = roles.filled[0].engine
@@ -69,7 +69,7 @@ class ArrayProgram:
         registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
         self._used = by_key([use.one for of_launch in uses for use in of_launch.values()]) | registered
         written = {use.one.facts.key for of_launch in uses for use in of_launch.values() if use.is_written}
-        cleared = by_key(Starts(roles, launches, habits).cleared)
+        cleared = by_key(Starts(roles, launches, habits).fields_at_zero)
         self.held = tuple(self._find_held(named, uses, written, cleared))
         filled = (*roles.filled, *self.held)
         keys = {use.one.facts.key for of_launch in uses for use in of_launch.values()}
@@ -255,7 +255,7 @@ class ArrayProgram:
         return self._refusals[keys]
 
     def _find_refusal(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> NotCovered | None:
-        fields = self.op.filled
+        fields = self.op.filled_fields
         memory = [torch.zeros(one.memory_shape, dtype=one.facts.dtype, device=one.runs_on) for one in fields]
         wanted = (*active, *(self._fields[place] for place in self._internal))
         taken = by_key(fields)

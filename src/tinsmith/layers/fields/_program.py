@@ -2,7 +2,7 @@
 
 The fields are shared: by two calls of a layer, by two layers, by the user's own code. So a
 call owns nothing there. Forward fills the inputs, runs the kernels and copies the results
-out, with whatever the kernels changed besides (`kept`). Backward puts all of that back as it
+out, with whatever the kernels changed besides (`saved_fields`). Backward puts all of that back as it
 was when the forward pass ended, runs the reverse kernels on clean gradients, copies those
 out, and leaves what the kernels change as it was found.
 """
@@ -41,8 +41,8 @@ class Program:
 
     Attributes:
         reset: comes first in each pass, where fields that are this layer's own must start it as new.
-        kept: fields that kernels change, beside plain results, and those that they only read: saved for a backward
-            pass, and left as found by it.
+        saved_fields: fields that kernels change, beside plain results, and those that they only read: saved for a
+            backward pass, which leaves them as it found them.
         active, ungraded: places, among filled fields, of those with a gradient, and of those that have
             none though nobody asked for that.
         differentiated, silent_outputs: places, among outputs, of those with a gradient and of those without.
@@ -69,12 +69,12 @@ class Program:
         self._check_engines(launches)
         uses = _Uses(roles, launches)
         self.looked_at = uses.looked_at
-        self.kept = (*uses.kept, *self.looked_at)
+        self.saved_fields = (*uses.saved_fields, *self.looked_at)
         self._blocking = uses.blocking()
         self._gradient_stores = GradientStores(roles, launches)
         filled, outputs = roles.filled, roles.outputs
-        values = _copies("load", filled), _copies("store", outputs), _copies("store", self.kept)
-        cleared = _copies("clear", Starts(roles, launches, habits).cleared)
+        values = _copies("load", filled), _copies("store", outputs), _copies("store", self.saved_fields)
+        cleared = _copies("clear", Starts(roles, launches, habits).fields_at_zero)
         graded = [one for one in outputs if one.facts.has_gradient]
         self.active_fields = tuple(one for one in filled if one.needs_grad)
         self.active = _places(filled, lambda one: one.needs_grad)
@@ -87,10 +87,10 @@ class Program:
         dirty = [one for one in dirty if one.facts.key not in shown]
         self._load = self._transfer(cleared + values[0])
         self._store, self._store_all = self._transfer(values[1]), self._transfer(values[1] + values[2])
-        saved = [*values[0], *_copies("restore", self.kept)] if habits.saves else []
+        saved = [*values[0], *_copies("restore", self.saved_fields)] if habits.saves else []
         given = _gradients("load", [outputs[place] for place in self.differentiated])
         own = by_key((*filled, *outputs, *roles.internal)) if reset is not None else {}
-        self._present = tuple(one for one in self.kept if one.facts.key not in own)
+        self._present = tuple(one for one in self.saved_fields if one.facts.key not in own)
         present = _copies("store", self._present)
         self._restore = self._transfer([*present, *saved, *given, *_gradients("clear", [*silent, *dirty])])
         put_back = _copies("restore", self._present)
@@ -152,7 +152,7 @@ class Program:
             ("filled", self.roles.filled),
             ("outputs", self.roles.outputs),
             ("internal", self.roles.internal),
-            ("saved for the backward pass besides", self.kept),
+            ("saved for the backward pass besides", self.saved_fields),
             ("gradients of", self.active_fields),
         ]
         lines = [f"{label}: {', '.join(map(str, fields)) or 'nothing'}" for label, fields in rows]
@@ -177,7 +177,7 @@ class Program:
 
     def find_cleared_fields(self, launches: Sequence[Launch]) -> tuple[LayerField, ...]:
         """Those that start each call at zero."""
-        return Starts(self.roles, launches, self.habits).cleared
+        return Starts(self.roles, launches, self.habits).fields_at_zero
 
     @contextlib.contextmanager
     def preserve_fields(self) -> Iterator[None]:
@@ -202,7 +202,9 @@ class Program:
     @functools.cached_property
     def _snapshot(self) -> tuple[list[LayerField], Transfer, Transfer]:
         """Fields, once for their values and once more for their gradients, and what stores and restores all that."""
-        everything = by_key((*self.roles.filled, *self.roles.outputs, *self.roles.internal, *self.kept)).values()
+        everything = by_key(
+            (*self.roles.filled, *self.roles.outputs, *self.roles.internal, *self.saved_fields)
+        ).values()
         # A field that a manager fills is the layer's own.
         fields = [one for one in everything if one.manager is None]
         graded = [one for one in fields if one.facts.has_gradient]
@@ -220,10 +222,10 @@ class Program:
         *,
         saves: bool,
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Results, and the content of `kept` fields after the kernels ran, if `saves`."""
+        """Results, and the content of `saved_fields` after the kernels ran, if `saves`."""
         device, serial = tensors[0].device, self._is_serial
         outputs = [_memory(one, device) for one in self.roles.outputs]
-        kept = [_memory(one, device) for one in self.kept] if saves else []
+        kept = [_memory(one, device) for one in self.saved_fields] if saves else []
 
         def run() -> None:
             if self.reset is not None:
@@ -303,14 +305,14 @@ class _Uses:
         self._roles = roles
         outputs = {one.facts.key for one in roles.outputs}
         everything = [*registered.values(), *self._unregistered.values()]
-        self.kept: tuple[LayerField, ...] = tuple(
+        self.saved_fields: tuple[LayerField, ...] = tuple(
             one for one in everything if self._is_written(one) and (one.facts.key not in outputs or self._matters(one))
         )
 
     @property
     def looked_at(self) -> tuple[LayerField, ...]:
         """Fields that are only read: anybody may change them before a backward pass, which must find what was read."""
-        others = by_key((*self.kept, *self._roles.filled)).keys()
+        others = by_key((*self.saved_fields, *self._roles.filled)).keys()
         read = (one for key, one in (self._seen | self._registered).items() if key in self._read)
         return tuple(one for one in read if one.facts.key not in others)
 

@@ -43,10 +43,10 @@ class Roles:
     internal: tuple[LayerField, ...]
 
     @property
-    def unmanaged(self) -> Roles:
+    def without_managers(self) -> Roles:
         """The same without field managers: fields as they lie. Whoever runs on them keeps these roles, too."""
         filled, outputs, internal = (
-            tuple([one.unmanaged for one in side]) for side in (self.filled, self.outputs, self.internal)
+            tuple([one.without_manager for one in side]) for side in (self.filled, self.outputs, self.internal)
         )
         return Roles(filled, outputs, internal)
 

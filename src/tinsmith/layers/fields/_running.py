@@ -29,7 +29,7 @@ def make_running(
     starts = Starts(roles, launches, habits)
     _warn_of_values(layer, starts)
     if on_tensors:
-        return OpProgram(layer, roles, launches, cleared=starts.cleared, adjoint=adjoint)
+        return OpProgram(layer, roles, launches, cleared=starts.fields_at_zero, adjoint=adjoint)
     _warn_of_sums(layer, starts)
     return OnFields(layer, roles, launches, habits, adjoint)
 
@@ -45,7 +45,7 @@ def _warn_of_values(layer: str, starts: Starts) -> None:
 
 def _warn_of_sums(layer: str, starts: Starts) -> None:
     """Warn of fields that add up from call to call, though nobody asked for that."""
-    for one in starts.summed:
+    for one in starts.accumulators:
         words = f"kernels of {layer} add to the field `{one.name}`, and nothing clears it: its sum goes on in each call"
         remedy = "Register it with clear=True to start each call at zero, or with clear=False if the sum is to go on."
         warn(refusal(words, [("field", str(one))], remedy))

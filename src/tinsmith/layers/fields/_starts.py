@@ -33,7 +33,7 @@ class Starts:
         self._registered = by_key((*roles.internal, *roles.outputs))
 
     @property
-    def cleared(self) -> tuple[LayerField, ...]:
+    def fields_at_zero(self) -> tuple[LayerField, ...]:
         """Fields that start each call at zero."""
         return tuple(one for key, one in self._registered.items() if key not in self._filled and self._is_cleared(key))
 
@@ -41,7 +41,7 @@ class Starts:
     def cleared_by_default(self) -> tuple[LayerField, ...]:
         """Those of which nobody said so: outputs that kernels only add to."""
         is_open = self._habits.clears_outputs is None
-        return tuple(one for one in self.cleared if is_open and one.facts.key not in self._declared)
+        return tuple(one for one in self.fields_at_zero if is_open and one.facts.key not in self._declared)
 
     def _is_cleared(self, key: int) -> bool:
         if key in self._declared:
@@ -53,10 +53,10 @@ class Starts:
         return self._habits.clears_outputs
 
     @property
-    def summed(self) -> tuple[LayerField, ...]:
+    def accumulators(self) -> tuple[LayerField, ...]:
         """Fields of numbers with a slope that kernels add to, and that nobody clears or declared."""
         fields = by_key([use.one for use in self._uses]) | self._registered
-        known = self._filled.keys() | self._declared.keys() | by_key(self.cleared).keys()
+        known = self._filled.keys() | self._declared.keys() | by_key(self.fields_at_zero).keys()
         known |= self._outputs.keys() if self._habits.clears_outputs is not None else set()
         candidates = [one for key, one in fields.items() if key in self._added - known]
         return tuple(one for one in candidates if one.facts.dtype.is_floating_point and not one.is_silent)

@@ -226,7 +226,7 @@ class EmptyTin(FieldState, Examinable):
                 words = f"{self._label} needs at least one {what}"
                 call = f"register_{what.replace(' ', '_')}"
                 raise RegistrationError(refusal(words, remedy=f"Call `.{call}(...)` before `.finish()`."))
-        fields = (*self._filled, *self._outputs, *self._internals.values())
+        fields = (*self._filled_fields, *self._outputs, *self._internals.values())
         check_place(fields, self.device, self._label)
         self._inputs[0].engine.settle()
         self._inputs, self._outputs = ([one.refresh() for one in fields] for fields in (self._inputs, self._outputs))
@@ -235,7 +235,7 @@ class EmptyTin(FieldState, Examinable):
         for name, one in self._weights.items():
             self.register_parameter(name, torch.nn.Parameter(read(one, self._label), requires_grad=one.needs_grad))
         follow(self, self.parameters())
-        check_once(self._filled, "filled from inputs and weights", self._label)
+        check_once(self._filled_fields, "filled from inputs and weights", self._label)
         check_once(self._outputs, "an output", self._label)
         self.finished = True
         if self._kernels.are_complete:
@@ -288,7 +288,7 @@ class EmptyTin(FieldState, Examinable):
             words = f"{self._label} got {len(input_tensors)} tensors"
             raise ArgumentError(refusal(words, rows, "Pass one tensor an input field, in the order of registration."))
         given = [*input_tensors, *[getattr(self, name) for name in self._weights]]
-        return [one.to_memory(t, self._label) for one, t in zip(self._filled, given, strict=True)]
+        return [one.to_memory(t, self._label) for one, t in zip(self._filled_fields, given, strict=True)]
 
     def _compute(self, *input_tensors: torch.Tensor) -> Any:
         program = self._program or self._make_program()
@@ -306,12 +306,12 @@ class EmptyTin(FieldState, Examinable):
         return lint_kernels(self._kernels.kernels)
 
     @property
-    def _filled(self) -> tuple[LayerField, ...]:
+    def _filled_fields(self) -> tuple[LayerField, ...]:
         return (*self._inputs, *self._weights.values())
 
     def _make_program(self) -> Running:
         launches = self._kernels.launches()
-        roles = Roles(self._filled, tuple(self._outputs), tuple(self._internals.values()))
+        roles = Roles(self._filled_fields, tuple(self._outputs), tuple(self._internals.values()))
         self._program = make_running(
             self._label, roles, launches, self._habits, self._adjoint, on_tensors=self._on_tensors
         )

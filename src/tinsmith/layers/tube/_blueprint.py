@@ -37,14 +37,14 @@ class Blueprint:
         return f"Tube({', '.join(part.name for part in self.kernels)})"
 
     @cached_property
-    def made(self) -> tuple[TensorPart, ...]:
+    def allocations(self) -> tuple[TensorPart, ...]:
         """What a call makes: outputs, then intermediate fields."""
         return self.outputs + self.intermediates
 
     @cached_property
     def tensors(self) -> dict[str, TensorPart]:
         """All tensors by name."""
-        return {part.name: part for part in self.inputs + self.made}
+        return {part.name: part for part in self.inputs + self.allocations}
 
     @cached_property
     def is_batched(self) -> bool:
@@ -52,14 +52,14 @@ class Blueprint:
         return any(part.is_batched for part in self.inputs)
 
     @cached_property
-    def used(self) -> frozenset[str]:
+    def used_tensors(self) -> frozenset[str]:
         """Names of the tensors that a kernel is given."""
         return frozenset(name for part in self.kernels for name in part.tensors)
 
     @cached_property
-    def calculated(self) -> tuple[TensorPart, ...]:
+    def calculated_parts(self) -> tuple[TensorPart, ...]:
         """What has its dims worked out anew at each call."""
-        return tuple(part for part in self.made if part.dims is None)
+        return tuple(part for part in self.allocations if part.dims is None)
 
     # Adding parts -------------------------------------------------------------------------
     def with_tensor(self, part: TensorPart) -> Blueprint:
@@ -132,7 +132,7 @@ class Blueprint:
                 remedy = f"Call `register_{what.replace(' ', '_')}(...)` before `finish()`."
                 raise RegistrationError(refusal(f"{self.label} has no {what}", remedy=remedy))
         known = match_ids(self.inputs)
-        for part in self.made:
+        for part in self.allocations:
             self._check_matches(part, known)
             self._check_batch(part)
 

@@ -142,7 +142,9 @@ class FieldProgram:
             check_extra(kernel)
         check_tensors(blueprint, tensors)
         sizes = sizes_of(blueprint, [tensor.shape for tensor in tensors])
-        shapes = {part.name: tuple(t.shape) for part, t in zip(blueprint.inputs, tensors, strict=True)} | sizes.made
+        shapes = {
+            part.name: tuple(t.shape) for part, t in zip(blueprint.inputs, tensors, strict=True)
+        } | sizes.allocated_shapes
         given = [
             tensor.detach() if part.requires_grad is False else tensor
             for part, tensor in zip(blueprint.inputs, tensors, strict=True)
@@ -161,7 +163,9 @@ class FieldProgram:
     def _single(self, shapes: dict[str, Shape]) -> dict[str, Shape]:
         """Shapes of one sample of a batch."""
         blueprint = self._blueprint
-        batched = {part.name for part in blueprint.inputs if part.is_batched} | {part.name for part in blueprint.made}
+        batched = {part.name for part in blueprint.inputs if part.is_batched} | {
+            part.name for part in blueprint.allocations
+        }
         return {name: shape[1:] if name in batched else shape for name, shape in shapes.items()}
 
     def _sample(self, tensors: Sequence[torch.Tensor], number: int) -> list[torch.Tensor]:

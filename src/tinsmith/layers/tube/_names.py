@@ -41,12 +41,12 @@ class Names:
 
 def names_of(blueprint: Blueprint) -> Names:
     """Identifiers for everything that an op calls by name."""
-    taken = set(OURS).union(*(find_used_names(part.function) - part.linked.keys() for part in blueprint.kernels))
+    taken = set(OURS).union(*(find_used_names(part.function) - part.tensor_names.keys() for part in blueprint.kernels))
     tensors = {name: identifier(name, taken) for name in blueprint.tensors}
     counts = [parameter.name for part in blueprint.kernels for parameter in part.others]
     kernels = []
     for part in blueprint.kernels:
-        names = {parameter: tensors[name] for parameter, name in part.linked.items()}
+        names = {parameter: tensors[name] for parameter, name in part.tensor_names.items()}
         for parameter in part.others:
             is_shared = counts.count(parameter.name) > 1
             names[parameter.name] = identifier(f"{part.name}_{parameter.name}", taken) if is_shared else parameter.name

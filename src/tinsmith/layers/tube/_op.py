@@ -80,7 +80,7 @@ class TensorProgram:
         self._has_gradient = any(part.requires_grad for part in blueprint.outputs)
         self._ops: dict[tuple[int, ...], Op] = {}
         self._take(blueprint)
-        if not blueprint.calculated:
+        if not blueprint.calculated_parts:
             self._op(())  # refused now, where it is registered, rather than at a call
 
     def _take(self, blueprint: Blueprint) -> None:
@@ -132,7 +132,7 @@ class TensorProgram:
         if recipe is not None:
             return recipe
         recipe = self._recipe(tensors)
-        return recipe if self._blueprint.calculated else self._recipes.keep(key, recipe)
+        return recipe if self._blueprint.calculated_parts else self._recipes.keep(key, recipe)
 
     def _recipe(self, tensors: Sequence[torch.Tensor]) -> Recipe:
         """Check a call, and say how it is run. Every refusal that does not come from the op comes from here."""
@@ -141,7 +141,7 @@ class TensorProgram:
             check_extra(kernel)
         check_tensors(blueprint, tensors)
         sizes = sizes_of(blueprint, [tensor.shape for tensor in tensors])
-        op = self._op(tuple([len(sizes.made[part.name]) for part in blueprint.calculated]))
+        op = self._op(tuple([len(sizes.allocated_shapes[part.name]) for part in blueprint.calculated_parts]))
         known = self._collect_known_sizes(sizes)
         free_sizes = {name: known[name] for name in op.spec.free_dims}
         order, changes = self._order(op), self._changes(tensors)
@@ -169,8 +169,8 @@ class TensorProgram:
     def _collect_known_sizes(self, sizes: Sizes) -> dict[str, int]:
         """Everything that an op can ask by keyword: MatchDims, and the dims of calculated shapes."""
         sizes_by_name = {self._names.matches[dim_id]: size for dim_id, size in sizes.matches.items()}
-        for part in self._blueprint.calculated:
-            for axis, size in enumerate(sizes.made[part.name]):
+        for part in self._blueprint.calculated_parts:
+            for axis, size in enumerate(sizes.allocated_shapes[part.name]):
                 sizes_by_name[self._names.size(part.name, axis)] = size
         return sizes_by_name
 
@@ -190,7 +190,7 @@ class TensorProgram:
         blueprint, names = self._blueprint, self._names
         dims = self._dims(ranks)
         sides = [
-            ", ".join(self._item(part, dims[part.name]) for part in side if part.name in blueprint.used)
+            ", ".join(self._item(part, dims[part.name]) for part in side if part.name in blueprint.used_tensors)
             for side in (blueprint.inputs, blueprint.outputs, blueprint.intermediates)
         ]
         elements = {names.tensors[p.name]: (2,) if p.is_complex else () for p in blueprint.tensors.values()}
@@ -203,7 +203,7 @@ class TensorProgram:
                 order="kernel",  # `_order` gives arguments by `Op.arguments`
                 links=[Links(linked, elements) for linked in names.kernels],
                 adjoint=blueprint.adjoint,
-                detached=tuple(names.tensors[part.name] for part in blueprint.made if not part.requires_grad),
+                detached=tuple(names.tensors[part.name] for part in blueprint.allocations if not part.requires_grad),
             ),
         )
 
@@ -213,7 +213,7 @@ class TensorProgram:
         dims = {
             part.name: [_dim_text(dim, names) for dim in part.dims or ()] for part in self._blueprint.tensors.values()
         }
-        for part, rank in zip(self._blueprint.calculated, ranks, strict=True):
+        for part, rank in zip(self._blueprint.calculated_parts, ranks, strict=True):
             sizes = [names.size(part.name, axis) for axis in range(rank)]
             dims[part.name] = [f"*{names.batch}", *sizes[1:]] if is_batched else sizes
         return dims

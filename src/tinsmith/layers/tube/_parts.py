@@ -97,7 +97,7 @@ class KernelPart:
         return self.engine.parameters(self.kernel)
 
     @property
-    def linked(self) -> dict[str, str]:
+    def tensor_names(self) -> dict[str, str]:
         """Names of its array parameters, to those of the tensors that they are given."""
         return {parameter.name: name for parameter, name in zip(self.parameters, self.tensors, strict=False)}
 
@@ -171,7 +171,7 @@ def tensor_part(
 def _checked_dims(kind: Kind, name: str, dims: Any) -> tuple[DimOption, ...]:
     if not isinstance(dims, tuple | list):
         remedy = "Write a tuple: `(BatchDim, 4)`; `()` is a single number."
-        raise ShapeError(refusal(f"the dims of {kind} `{name}` are no tuple", [("got", repr(dims))], remedy))
+        raise ShapeError(refusal(f"the dims of {kind} `{name}` are not a tuple", [("got", repr(dims))], remedy))
     for place, dim in enumerate(dims):
         why = why_no_dim(dim, place, is_input=kind == "input tensor")
         if why:
@@ -201,7 +201,7 @@ def _dtype(kind: Kind, name: str, dtype: Any) -> torch.dtype:
         return torch_dtype
     words = f"{kind} `{name}` cannot have the dtype {dtype!r}"
     known = ", ".join(str(one).removeprefix("torch.") for one in _KNOWN)
-    raise DtypeError(refusal(words, [("known", known)], "Write one of torch's or the engine's: `torch.float32`."))
+    raise DtypeError(refusal(words, [("expected", known)], "Write one of torch's or the engine's: `torch.float32`."))
 
 
 def _check_gradient(part: TensorPart) -> None:

@@ -20,13 +20,13 @@ Shape = tuple[int, ...]
 class Sizes(NamedTuple):
     """How large everything is in one call.
 
-    `batch` is None where there is none; `matches` are the sizes of MatchDims by id; `made` are the
+    `batch` is None where there is none; `matches` are the sizes of MatchDims by id; `allocated_shapes` are the
     full shapes of outputs and intermediate fields by name, the batch included.
     """
 
     batch: int | None
     matches: dict[DimID, int]
-    made: dict[str, Shape]
+    allocated_shapes: dict[str, Shape]
 
 
 def sizes_of(blueprint: Blueprint, shapes: Sequence[Shape]) -> Sizes:
@@ -40,7 +40,7 @@ def sizes_of(blueprint: Blueprint, shapes: Sequence[Shape]) -> Sizes:
         _learn(blueprint, part, shape, shared)
     matches = {dim_id: known.size for dim_id, known in shared.items() if dim_id is not None}
     batch = shared[None].size if None in shared else None
-    made = {part.name: _compute_made_shape(blueprint, part, shapes, batch, matches) for part in blueprint.made}
+    made = {part.name: _compute_made_shape(blueprint, part, shapes, batch, matches) for part in blueprint.allocations}
     return Sizes(batch, matches, made)
 
 
@@ -91,7 +91,7 @@ def _calculate_dims(blueprint: Blueprint, part: TensorPart, shapes: Sequence[Sha
     given = {one.name: shape for one, shape in zip(blueprint.inputs, shapes, strict=True)}
     calculated = function(part.name, dims, given)
     if not isinstance(calculated, (tuple, list)):
-        words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} are no tuple"
+        words = f"the dims calculated for {part.kind} `{part.name}` of {blueprint.label} are not a tuple"
         raise ShapeError(
             refusal(words, [("got", repr(calculated))], "Return a tuple of sizes; `()` is a single number.")
         )

@@ -39,7 +39,7 @@ def why_fields(blueprint: Blueprint) -> str:
         if reason:
             return reason
     _check_written(blueprint, roles)
-    used = [part for part in blueprint.inputs if part.name in blueprint.used]
+    used = [part for part in blueprint.inputs if part.name in blueprint.used_tensors]
     if blueprint.is_batched and not any(part.is_batched for part in used):
         return "no kernel uses a batched input"
     return ""
@@ -57,7 +57,7 @@ def _own_reason(kernel: KernelPart) -> str:
         source = read(kernel.function)
     except KernelError as refused:
         return str(refused).partition("\n")[0]
-    written = constants_of(source, kernel.engine, _templates(kernel), frozenset(kernel.linked)).written
+    written = constants_of(source, kernel.engine, _templates(kernel), frozenset(kernel.tensor_names)).written
     return f"kernel `{kernel.name}` writes the field `{written[0][0]}` at {written[0][1]}" if written else ""
 
 
@@ -73,7 +73,7 @@ def _templates(kernel: KernelPart) -> dict[str, Any]:
 def _roles(kernel: KernelPart) -> dict[str, Roles]:
     """What a kernel does with each of its arrays, by its own names for them. A number given as a tensor is none."""
     kinds = {parameter.name: parameter.kind for parameter in kernel.parameters}
-    arrays = [name for name in kernel.linked if kinds[name] not in ("scalar", "matrix")]
+    arrays = [name for name in kernel.tensor_names if kinds[name] not in ("scalar", "matrix")]
     source = read(kernel.function)
     lent = find_lent_names(source, kernel.engine, kernel.owner)
     plain = replace(source, tree=simplify_tree(source.tree, arrays, lent))
@@ -82,11 +82,11 @@ def _roles(kernel: KernelPart) -> dict[str, Roles]:
 
 def _array_reason(blueprint: Blueprint, kernel: KernelPart, roles: dict[str, Roles]) -> str:
     """What a kernel does with an array that only works with fields."""
-    where = static_size(read(kernel.function), tuple(kernel.linked), kernel.engine)
+    where = static_size(read(kernel.function), tuple(kernel.tensor_names), kernel.engine)
     if where:
         return f"kernel `{kernel.name}` needs a tensor's size when it is compiled, at {where}"
     for parameter, role in roles.items():
-        name = kernel.linked[parameter]
+        name = kernel.tensor_names[parameter]
         if role.escapes:  # x.parent(), x.snode, ti.append(x, ...), ti.is_active(x, ...)
             return f"kernel `{kernel.name}` uses `{parameter}` in a way that only a field allows, at {role.escapes}"
         changes = role.of("write", "add")
@@ -99,7 +99,7 @@ def _check_written(blueprint: Blueprint, roles: list[dict[str, Roles]]) -> None:
     """An output that nobody writes is a slip: it would be zeros."""
     pairs = zip(blueprint.kernels, roles, strict=True)
     written = {
-        kernel.linked[parameter]
+        kernel.tensor_names[parameter]
         for kernel, kernel_roles in pairs
         for parameter, role in kernel_roles.items()
         if role.is_written

@@ -94,7 +94,7 @@ class _KnownIntegers:
 
     def _captured_int(self, node: ast.Name) -> int | None:
         """Python's integer of a name that is none of the kernel's own."""
-        if node.id in self.subject.source.assigned or node.id in self.subject.declared:
+        if node.id in self.subject.source.assigned_names or node.id in self.subject.declared:
             return None
         value = find_called_function(self.subject.source, node)
         return value if isinstance(value, int) and not isinstance(value, bool) else None

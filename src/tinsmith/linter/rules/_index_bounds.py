@@ -207,7 +207,7 @@ class _Certain:
         if declared is not None:
             return AffineIndex({name: 1}) if declared.kind == "scalar" and not declared.element else None
         source = self.subject.source
-        value = None if name in source.assigned else find_called_function(source, ast.Name(name, ast.Load()))
+        value = None if name in source.assigned_names else find_called_function(source, ast.Name(name, ast.Load()))
         return AffineIndex(constant=value) if isinstance(value, int) and not isinstance(value, bool) else None
 
     # Words ------------------------------------------------------------------------------------

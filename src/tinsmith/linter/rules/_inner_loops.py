@@ -48,7 +48,7 @@ def operands(subject: Subject) -> Iterator[Finding]:
         if subject.resolve_builtin(node) not in ("min", "max"):
             continue
         text = subject.text(node)
-        if _mentions(node, find_carried(spot.inner[-1]).keys() & subject.source.assigned):
+        if _mentions(node, find_carried(spot.inner[-1]).keys() & subject.source.assigned_names):
             words = f"`{text}` of a local that the loop carries: Taichi keeps no old values for it"
             yield subject.finding("TS405", "warning", node, words, "", ("taichi",))
         elif _is_real(node, spot, subject) and (beside := _array_outside(spot, subject)):
@@ -101,7 +101,7 @@ def _is_real(node: ast.Call, spot: Spot, subject: Subject) -> bool:
     """Whether a min or max is of values that move with the loop, arrays' or locals' that are no whole numbers."""
     names = frozenset().union(*map(names_in, node.args)) & _moving(spot.inner)
     reads = any(isinstance(one, ast.Subscript) and root(one) in subject.floats for one in walk(node))
-    return bool(names) and (reads or bool(names & subject.source.assigned - types_of(subject).integers))
+    return bool(names) and (reads or bool(names & subject.source.assigned_names - types_of(subject).integers))
 
 
 _UNKEPT = frozenset({"exp", "tanh", "rsqrt"})

@@ -95,7 +95,7 @@ def _component(catalog: Catalog, kind: str, otype: Any, where: str) -> tuple[Com
                 return component, name, preset
     known = _otypes(catalog)
     guess = _nearest(otype, known)
-    rows = [("got", _format_value(otype)), ("known", ", ".join(known))]
+    rows = [("got", _format_value(otype)), ("expected", ", ".join(known))]
     remedy = f"Did you mean `{guess}`?" if guess else f"Leave it out for the default, `{catalog.default}`."
     others = [kind for kind, other in CATALOGS.items() if str(otype).lower() in map(str.lower, _otypes(other))]
     if others and str(otype).lower() != guess.lower():
@@ -169,7 +169,7 @@ def _refuse_key(
     catalog: Catalog, called: str, keys: Sequence[Key], name: Any, where: str, *, is_default: bool
 ) -> NoReturn:
     known = [key.name for key in keys] + ["otype"]
-    rows = [("known", ", ".join(known))] + [("otype", f"{called}, the default: none was written")] * is_default
+    rows = [("expected", ", ".join(known))] + [("otype", f"{called}, the default: none was written")] * is_default
     why = catalog.elsewhere.get(name, "")
     if name in [key.name for key in catalog.share]:
         why = "it is a key of what is nested in a Composite"

@@ -29,7 +29,7 @@ def check_counts(module: str, **counts: int) -> None:
 def check_dtype(module: str, dtype: torch.dtype) -> None:
     """DtypeError unless it is one that networks are computed in."""
     if dtype not in _FLOATS:
-        rows = [("got", str(dtype)), ("known", ", ".join(map(str, _FLOATS)))]
+        rows = [("got", str(dtype)), ("expected", ", ".join(map(str, _FLOATS)))]
         remedy = "For half precision pass dtype=torch.float32 and call it under torch.autocast."
         raise DtypeError(refusal(f"A {module} does not have this dtype.", rows, remedy))
 

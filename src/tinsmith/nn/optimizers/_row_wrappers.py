@@ -59,7 +59,7 @@ def _refuse_what_mixes_rows(section: Section) -> None:
 
 def _no_rows(section: Section, what: str) -> str:
     known = "Adam, SGD and Composites of them, in ExponentialDecay and EMA"
-    return refusal(f"`{section.where}`: {what} does not work by rows.", [("known", known)], "Use one of these.")
+    return refusal(f"`{section.where}`: {what} does not work by rows.", [("expected", known)], "Use one of these.")
 
 
 @contextlib.contextmanager

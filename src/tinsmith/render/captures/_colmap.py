@@ -80,7 +80,7 @@ def read_colmap(folder: Path, images: str | Path = "images") -> Reconstruction:
     """
     files = next(_files(folder), None)
     if files is None:
-        rows = [("folder", str(folder)), ("wanted", "cameras.bin or cameras.txt, here, in sparse/0 or in sparse")]
+        rows = [("folder", str(folder)), ("expected", "cameras.bin or cameras.txt, here, in sparse/0 or in sparse")]
         raise InputError(refusal("the folder holds no reconstruction of COLMAP's", rows))
     records = read_records(*files)
     if not records.images:

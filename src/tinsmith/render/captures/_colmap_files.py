@@ -109,7 +109,7 @@ def _parse_line(path: Path, place: int, line: str, form: _Form) -> Any:
         return form.parse(line)
     except (ValueError, IndexError) as cause:
         entry = Entry(path, f"line {place}")
-        rows = [("got", line[:80] + "..." * (len(line) > 80)), ("wanted", form.wanted)]
+        rows = [("got", line[:80] + "..." * (len(line) > 80)), ("expected", form.description)]
         raise entry.make_error("a line of the reconstruction is broken", rows) from cause
 
 
@@ -240,7 +240,7 @@ def _unreadable(path: Path, cause: OSError | UnicodeDecodeError) -> InputError:
 class _Form:
     """How entries of one kind stand in a text and in a binary file."""
 
-    wanted: str
+    description: str
     lines: Callable[[list[tuple[int, str]]], Iterator[tuple[int, str]]]
     parse: Callable[[str], Any]
     take: Callable[[_Bytes], Any]

@@ -60,7 +60,7 @@ class Frame:
         across, down = numbers.get("camera_angle_x"), numbers.get("camera_angle_y")
         fl_x = numbers.get("fl_x") or _focal(width, across) or numbers.get("fl_y") or _focal(height, down)
         if fl_x is None:
-            rows = [("wanted", "camera_angle_x or fl_x")]
+            rows = [("expected", "camera_angle_x or fl_x")]
             raise self.entry.make_error("the dataset says no focal length", rows, "Add one of the two to the file.")
         fl_y = numbers.get("fl_y") or _focal(height, down) or fl_x
         cx, cy = numbers.get("cx", width / 2), numbers.get("cy", height / 2)

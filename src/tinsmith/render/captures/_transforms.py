@@ -60,10 +60,10 @@ def _read(path: Path) -> Any:
 
 def _frame(entry: Entry, fields: Any, shared: Mapping[str, float]) -> Frame:
     if not isinstance(fields, dict):
-        raise entry.make_error("a frame of the dataset is broken", [("got", _kind(fields)), ("wanted", "an object")])
+        raise entry.make_error("a frame of the dataset is broken", [("got", _kind(fields)), ("expected", "an object")])
     name = fields.get("file_path")
     if not isinstance(name, str) or not name:
-        rows = [("file_path", _kind(name)), ("wanted", "the path of a picture, from the file's folder")]
+        rows = [("file_path", _kind(name)), ("expected", "the path of a picture, from the file's folder")]
         raise entry.make_error("a frame of the dataset has no picture", rows)
     return Frame(
         entry, _image(entry, name), _pose(entry, fields.get("transform_matrix")), {**shared, **_numbers(entry, fields)}
@@ -100,7 +100,7 @@ def _number(entry: Entry, name: str, value: Any) -> float:
     if is_number and name.startswith("camera_angle") and not 0 < value < math.pi:
         wanted, is_number = "radians, above 0 and below pi", False
     if not is_number or (name in _POSITIVE and value <= 0):
-        raise entry.make_error(f"`{name}` of the dataset does not fit", [("got", repr(value)), ("wanted", wanted)])
+        raise entry.make_error(f"`{name}` of the dataset does not fit", [("got", repr(value)), ("expected", wanted)])
     return float(value)
 
 
@@ -113,7 +113,7 @@ def _pose(entry: Entry, matrix: Any) -> Tensor:
         f"{len(rows)} rows of {', '.join(sorted({str(len(row)) if isinstance(row, list) else '?' for row in rows}))}"
     )
     if len(rows) not in (3, 4) or any(not isinstance(row, list) or len(row) != 4 for row in rows):
-        facts = [("got", shape if rows else _kind(matrix)), ("wanted", "4 rows of 4 numbers")]
+        facts = [("got", shape if rows else _kind(matrix)), ("expected", "4 rows of 4 numbers")]
         raise entry.make_error(headline, facts, remedy)
     for number, row in enumerate(rows):
         for value in row:

@@ -120,7 +120,7 @@ class _Turn:
     Attributes:
         number: of the task among those of the kernels; launches of one kernel share it.
         launch: the place of the launch.
-        kept: arrays of which no later turn changes what this one reads.
+        stable: arrays of which no later turn changes what this one reads.
         reverse: the task's reverse.
         final: those of which the turn does not change it either: it reads what they hold in the end.
     """
@@ -129,7 +129,7 @@ class _Turn:
     launch: int
     task: Reversible
     reverse: TaskReverse
-    kept: frozenset[str]
+    stable: frozenset[str]
     final: frozenset[str]
 
 
@@ -181,14 +181,14 @@ class _Assembly:
         self.turns = turns
         self.writers: dict[str, list[int]] = {}
         for place, turn in enumerate(turns):
-            for name in turn.task.changed:
+            for name in turn.task.changed_arrays:
                 self.writers.setdefault(name, []).append(place)
         self.agains: dict[int, nodes.Kernel | None] = {}
         self.final: dict[int, frozenset[str]] = {}
         self.known_uses: dict[nodes.Kernel, tuple[set[str], set[str]]] = {}
         self.arrays = arrays
         self.gradients = gradients
-        self.made = made | cells
+        self.allocations = made | cells
         self.cells = cells
         self.outputs = outputs
         self.replayed: dict[tuple[int, str], str] = {}
@@ -228,7 +228,7 @@ class _Assembly:
 
         def assign(run: Run) -> Run:
             stored = {store.array for store in walk.stores(run.kernel.body)}
-            state = stored & walk.reads(run.kernel.body) & turn.task.changed
+            state = stored & walk.reads(run.kernel.body) & turn.task.changed_arrays
             return self.run(run.kernel, place, state, mark, actions)
 
         iterations = assign(reserve.iterations) if isinstance(reserve.iterations, Run) else reserve.iterations
@@ -261,9 +261,9 @@ class _Assembly:
             elif name in state:
                 memory[name] = f"{name}@{mark}"
                 actions.append(self.copy_initial(name, place, memory[name]))
-            elif name in self.made:
+            elif name in self.allocations:
                 is_settled = name in turn.reverse.settled
-                is_kept = name in turn.kept and (is_settled or name not in turn.task.changed)
+                is_kept = name in turn.stable and (is_settled or name not in turn.task.changed_arrays)
                 memory[name] = self.at(name, place + 1 if is_settled else place, is_kept=is_kept)
             elif name in self.arrays and not self.arrays[name].label:
                 self.reads.add(name)
@@ -327,7 +327,7 @@ class _Assembly:
     def find_final(self, last: int) -> None:
         """Find the arrays of which a task reads, in each of its turns before `last`, what they hold in the end."""
         for turn in self.turns[:last]:
-            self.final[turn.number] = self.final.get(turn.number, self.made - self.cells) & turn.final
+            self.final[turn.number] = self.final.get(turn.number, self.allocations - self.cells) & turn.final
 
     def find_needed(self, last: int, arrays: set[str]) -> set[str]:
         """Arrays that must be run again for those that are replayed."""
@@ -336,7 +336,7 @@ class _Assembly:
             more = set(arrays)
             for number, task in tasks.items():
                 body = self.find_wanted(task, number, arrays)
-                more |= walk.reads(body) & self.made - self.final[number]
+                more |= walk.reads(body) & self.allocations - self.final[number]
             if more == arrays:
                 return arrays
             arrays = more
@@ -344,7 +344,7 @@ class _Assembly:
     def find_wanted(self, task: Reversible, number: int, needed: AbstractSet[str]) -> tuple[nodes.Stmt, ...]:
         """The statements of a task that change what is `needed`."""
         unread = self.final[number] - needed
-        return eliminate_dead_code(task.statements, private=self.made - needed - unread, unread=unread)
+        return eliminate_dead_code(task.statements, private=self.allocations - needed - unread, unread=unread)
 
     def again(self, turn: _Turn, memory: Mapping[str, str]) -> list[Action]:
         """One turn of the forward pass, as far as it is needed."""
@@ -360,7 +360,7 @@ class _Assembly:
         body = declare_locals(self.find_wanted(task, number, needed), task.kernel.locals)
         if not any(True for _ in walk.stores(body)):
             return None
-        kept = self.made - self.final[number] | needed
+        kept = self.allocations - self.final[number] | needed
         self.reads |= {name for name in walk.reads(body) - kept if not self.arrays[name].label}
         return kernel_of(
             task.kernel, f"{task.kernel.name}_again_{number}", body, task.kernel.arrays, task.kernel.arguments

@@ -51,7 +51,7 @@ class Reversible:
     races: Mapping[str, NotCovered] = field(default_factory=dict)
 
     @lazy
-    def changed(self) -> frozenset[str]:
+    def changed_arrays(self) -> frozenset[str]:
         """Arrays that it changes."""
         return frozenset(store.array for store in walk.stores(self.statements))
 
