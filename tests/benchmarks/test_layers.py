@@ -1,13 +1,10 @@
 """benchmarks/layers.py runs, says whether each number is held, and names Stannum where it is missing."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from support.benchmarks import run_benchmark
+
 WITHOUT_STANNUM = """\
 import runpy, sys
 sys.modules["stannum"] = None  # as if it was not installed
@@ -17,8 +14,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def run(*arguments):
-    command = [sys.executable, "-c", WITHOUT_STANNUM, BENCHMARKS / "layers.py", *arguments]
-    return subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, timeout=240, check=False)
+    return run_benchmark("-c", WITHOUT_STANNUM, "layers.py", *arguments)
 
 
 @pytest.mark.slow

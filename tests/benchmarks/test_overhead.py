@@ -11,7 +11,8 @@ from types import ModuleType
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from support.benchmarks import BENCHMARKS, run_benchmark
+
 WITHOUT_PEERS = """\
 import runpy, sys
 sys.modules["warp"] = sys.modules["stannum"] = None  # as if they were not installed
@@ -33,8 +34,7 @@ def load(monkeypatch):
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_PEERS, BENCHMARKS / "overhead.py", *arguments]
-    return subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, timeout=240, check=False)
+    return run_benchmark("-c", WITHOUT_PEERS, "overhead.py", *arguments)
 
 
 def test_a_quick_run_without_peers_writes_a_page_and_a_plot_and_names_who_is_missing(tmp_path):

@@ -1,12 +1,9 @@
 """benchmarks/peers.py runs, checks every way with float64, and names the peers that are missing."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from support.benchmarks import run_benchmark
+
 WITHOUT_PEERS = """\
 import runpy, sys
 for name in ("drjit", "numba", "warp"):
@@ -19,8 +16,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 @pytest.mark.slow
 def test_a_quick_run_without_peers_writes_a_page_and_names_who_is_missing(tmp_path):
     kernels = ["--only", "saxpy", "ragged", "blend"]
-    command = [sys.executable, "-c", WITHOUT_PEERS, BENCHMARKS / "peers.py", "--quick", *kernels, "--out", tmp_path]
-    done = subprocess.run(command, cwd=BENCHMARKS, capture_output=True, text=True, timeout=240, check=False)
+    done = run_benchmark("-c", WITHOUT_PEERS, "peers.py", "--quick", *kernels, "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "peers-cpu.md").read_text(encoding="utf-8")
     assert "| times the faster of ours | saxpy | ragged | blend |" in page

@@ -1,12 +1,9 @@
 """benchmarks/rendering.py runs, says whether each number is held, and stops where a way computes something else."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from support.benchmarks import run_benchmark
+
 WITH_A_WRONG_WAY = """\
 import runpy, sys
 import _rendering_ways as ways
@@ -17,15 +14,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def run(*command):
-    return subprocess.run(
-        [sys.executable, *command], cwd=BENCHMARKS, capture_output=True, text=True, timeout=400, check=False
-    )
-
-
 @pytest.mark.slow
 def test_a_quick_run_writes_a_page(tmp_path):
-    done = run("rendering.py", "--quick", "--out", tmp_path)
+    done = run_benchmark("rendering.py", "--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "rendering-cpu.md").read_text(encoding="utf-8")
     assert "| Compositing, 64 rays x 8, forward and backward | tinsmith on" in page
@@ -37,7 +28,7 @@ def test_a_quick_run_writes_a_page(tmp_path):
 
 @pytest.mark.slow
 def test_a_way_that_computes_something_else_ends_the_run(tmp_path):
-    done = run("-c", WITH_A_WRONG_WAY, "rendering.py", "--quick", "--out", tmp_path)
+    done = run_benchmark("-c", WITH_A_WRONG_WAY, "rendering.py", "--quick", "--out", tmp_path)
     assert done.returncode == 1
     assert "plain torch, cumprod computes something else" in done.stderr
     assert not list(tmp_path.iterdir())

@@ -1,12 +1,9 @@
 """benchmarks/rounds.py runs, says how often the field is asked, and stops where a way sees something else."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from support.benchmarks import run_benchmark
+
 WITH_A_WRONG_WAY = """\
 import runpy, sys
 from tinsmith import render
@@ -17,15 +14,9 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def run(*command):
-    return subprocess.run(
-        [sys.executable, *command], cwd=BENCHMARKS, capture_output=True, text=True, timeout=400, check=False
-    )
-
-
 @pytest.mark.slow
 def test_a_quick_run_writes_a_page(tmp_path):
-    done = run("rounds.py", "--quick", "--out", tmp_path)
+    done = run_benchmark("rounds.py", "--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "rounds-cpu.md").read_text(encoding="utf-8").splitlines()
     for engine in ("taichi", "quadrants"):
@@ -42,7 +33,7 @@ def shares(lines, picture):
 
 @pytest.mark.slow
 def test_a_way_that_sees_something_else_ends_the_run(tmp_path):
-    done = run("-c", WITH_A_WRONG_WAY, "rounds.py", "--quick", "--out", tmp_path)
+    done = run_benchmark("-c", WITH_A_WRONG_WAY, "rounds.py", "--quick", "--out", tmp_path)
     assert done.returncode == 1
     assert "in rounds sees something else" in done.stderr
     assert not list(tmp_path.iterdir())

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from html import escape
-from inspect import Signature as PythonSignature
 from typing import Any, Generic
 
 import torch
 from typing_extensions import TypeVar
 
 from .._errors import ArgumentError, DtypeError, ShapeError, refusal
-from .._offers import checking, scan_operators
+from .._offers import scan_operators
 from ..engines import of_kernel
-from ..linter import Finding, lint_kernels
-from ..spec import Numbers, Spec, parse
-from ._baked_values import FieldUse
+from ..spec import Numbers, parse
 from ._binding import BoundArguments, autocast, bind, check_scalar, check_tensors
 from ._buffers import in_order
 from ._eager import make_eager_function
 from ._examples import register_example
-from ._explain import explain
 from ._make_core import make_core
+from ._op_description import OpDescription
 from ._options import OpOptions, result_type
 from ._pickling import Reference, reference_to, write_options
-from ._python_signature import python_signature
 from ._route import Route, Routes, key_of, make_checked_form
-from ._signature import Signature
 from ._structs import Structs
 from ._swapped import suggest_order
 from ._tracing import constant_when_traced, has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from ._updates import Updates
 from ._watch import WATCHES, call_watched, current_watch
-from .derived import SeededCore, has_draws
+from .derived import SeededCore
 from .operators import call_distributed, is_distributed
 
 _NOTHING: Mapping[str, Any] = {}
@@ -49,7 +43,7 @@ Prepared = Callable[[Mapping[str, torch.Tensor]], Sequence[torch.Tensor]]
 """Calls of an op with numbers that stay, as a function of its tensors by name."""
 
 
-class Op(Generic[Result]):
+class Op(OpDescription, Generic[Result]):
     """A differentiable operation made from one or several kernels.
 
     Call it with the kernels' parameters, outputs and scratch left out, by position or by
@@ -148,11 +142,6 @@ class Op(Generic[Result]):
         backward = self._options.backward
         bound = None if backward is None else _bind_kernel(backward, instance)
         return replace(self._options, backward=bound, examples=self._examples)
-
-    @property
-    def owner(self) -> Any:
-        """The data-oriented object that the kernel is bound to, or None."""
-        return self._core.signature.stages[0].owner
 
     # Calling ------------------------------------------------------------------------------
     def __call__(self, *arguments: Any, **named: Any) -> Result:
@@ -263,23 +252,7 @@ class Op(Generic[Result]):
             return outputs
         return outputs[0] if len(outputs) == 1 else self._result(*outputs)
 
-    @property
-    def _signature(self) -> Signature:
-        """What a call is made of."""
-        return self._core.signature if self._seeded is None else self._seeded.base.signature
-
-    # Looking ------------------------------------------------------------------------------
-    @property
-    def __signature__(self) -> PythonSignature:
-        """What `inspect.signature` tells: a call's arguments, and the dims that it gives by keyword."""
-        given = torch.Tensor if len(self._result_names) == 1 else self._result
-        return python_signature(self._signature, self._structs, given)
-
-    @property
-    def spec(self) -> Spec:
-        """The spec, parsed; `str` of it gives the text back."""
-        return self._spec
-
+    # Related ops ------------------------------------------------------------------------------
     @property
     def functional(self) -> Op[Any]:
         """The same op without `inout`: it changes no argument, and returns new values first, as `state_after`.
@@ -302,63 +275,6 @@ class Op(Generic[Result]):
             self._functional = Op(self._kernels, self._text, replace(self._options, functional=True, returns=None))
         return self._functional
 
-    @property
-    def kernel(self) -> Any:
-        """The kernel, or the tuple of a chain's kernels."""
-        return self._kernels[0] if len(self._kernels) == 1 else self._kernels
-
-    @property
-    def engine(self) -> str:
-        """Name of the engine that runs it."""
-        return self._core.signature.stages[0].engine.name
-
-    @property
-    def operator(self) -> Any:
-        """The op as a torch operator, `torch.ops.tinsmith.<name>_<digest>`: what graphs have in a call's place.
-
-        The digest is over everything that the op's compiled forms depend on: the source of its kernels and of all that
-        they call, its spec and options, and the versions of its engine and of this library. The same content is the
-        same operator, in every process.
-
-        Example:
-            >>> @ts.op("x[n] -> y[n]")
-            ... @ti.kernel
-            ... def halve(x: ti.types.ndarray(), y: ti.types.ndarray()):
-            ...     for i in x:
-            ...         y[i] = 0.5 * x[i]
-            >>> halve.operator.name().startswith("tinsmith::halve_")
-            True
-            >>> halve.operator(torch.ones(2))
-            tensor([0.5000, 0.5000])
-        """
-        self._core.settle()
-        return self._core.operators.forward
-
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """Names of what a call takes, in order; sizes that a call gives by keyword are not among them."""
-        return self._structs.order
-
-    @property
-    def results(self) -> tuple[str, ...]:
-        """Names of what a call returns, in order."""
-        return tuple(self._result_names)
-
-    @property
-    def draws_anew(self) -> bool:
-        """Whether its kernels draw random numbers of the engine, which no second run can draw again."""
-        return self._seeded is None and has_draws(self._core.signature)
-
-    @property
-    def examples(self) -> dict[str, Callable[[], Any]]:
-        """What `example` registered, by name: what `tinsmith check --run` and pytest run the op on."""
-        return self._examples
-
-    @property
-    def fields(self) -> tuple[FieldUse, ...]:
-        """Fields that its kernels and their functions use besides arrays."""
-        return tuple(use for stage in self._core.signature.firsts for use in stage.baked_values.field_uses())
-
     @constant_when_traced
     def scan_operator(self) -> str | None:
         """Name of the torch operator of scans over this op; None where a graph cannot hold one.
@@ -368,29 +284,6 @@ class Op(Generic[Result]):
         if self._seeded is not None or self._core.has_state:
             return None
         return scan_operators(self.functional)
-
-    def lint(self) -> list[Finding]:
-        """What is wrong with the kernels, found in their source: see `tinsmith.lint`."""
-        return lint_kernels(self._kernels, self.spec)
-
-    def check(self, *inputs: Any, **named: Any) -> Any:
-        """Lint, sanitizer and gradient check of a call, as one report: see `tinsmith.check`."""
-        return checking(self, *inputs, **named)
-
-    def explain(self) -> str:
-        """What the op does with its arrays, where its gradient comes from, what is saved, and what was compiled."""
-        return explain(self._core)
-
-    def __repr__(self) -> str:
-        origin = self._core.reverse.name
-        return f"<tinsmith op `{self.name}`: {self.spec}, on {self.engine}, gradient from {origin}>"
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        rows = {"spec": str(self.spec), "arguments": ", ".join(self.arguments), "results": ", ".join(self.results)}
-        rows |= {"engine": self.engine, "gradient from": self._core.reverse.name}
-        cells = "".join(f"<tr><th>{name}</th><td><code>{escape(text)}</code></td></tr>" for name, text in rows.items())
-        return f"<table><caption>op <code>{escape(self.name)}</code></caption>{cells}</table>"
 
     def __reduce__(self) -> Any:
         written = write_options(self.name, replace(self._options, examples=_NOTHING))

@@ -1,0 +1,136 @@
+"""What an op tells about itself: its spec and arguments, where its gradient comes from, its findings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from html import escape
+from inspect import Signature as PythonSignature
+from typing import Any
+
+import torch
+
+from .._offers import checking
+from ..linter import Finding, lint_kernels
+from ..spec import Spec
+from ._baked_values import FieldUse
+from ._core import Core
+from ._explain import explain
+from ._python_signature import python_signature
+from ._signature import Signature
+from ._structs import Structs
+from .derived import SeededCore, has_draws
+
+
+class OpDescription:
+    """The part of an `Op` that describes it: properties, reports and representations. `Op` is its only subclass."""
+
+    name: str
+    _kernels: tuple[Any, ...]
+    _core: Core
+    _seeded: SeededCore | None
+    _spec: Spec
+    _structs: Structs
+    _result: Any
+    _result_names: Sequence[str]
+    _examples: dict[str, Callable[[], Any]]
+
+    @property
+    def spec(self) -> Spec:
+        """The spec, parsed; `str` of it gives the text back."""
+        return self._spec
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, or the tuple of a chain's kernels."""
+        return self._kernels[0] if len(self._kernels) == 1 else self._kernels
+
+    @property
+    def engine(self) -> str:
+        """Name of the engine that runs it."""
+        return self._core.signature.stages[0].engine.name
+
+    @property
+    def owner(self) -> Any:
+        """The data-oriented object that the kernel is bound to, or None."""
+        return self._core.signature.stages[0].owner
+
+    @property
+    def operator(self) -> Any:
+        """The op as a torch operator, `torch.ops.tinsmith.<name>_<digest>`: what graphs have in a call's place.
+
+        The digest is over everything that the op's compiled forms depend on: the source of its kernels and of all that
+        they call, its spec and options, and the versions of its engine and of this library. The same content is the
+        same operator, in every process.
+
+        Example:
+            >>> @ts.op("x[n] -> y[n]")
+            ... @ti.kernel
+            ... def halve(x: ti.types.ndarray(), y: ti.types.ndarray()):
+            ...     for i in x:
+            ...         y[i] = 0.5 * x[i]
+            >>> halve.operator.name().startswith("tinsmith::halve_")
+            True
+            >>> halve.operator(torch.ones(2))
+            tensor([0.5000, 0.5000])
+        """
+        self._core.settle()
+        return self._core.operators.forward
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """Names of what a call takes, in order; sizes that a call gives by keyword are not among them."""
+        return self._structs.order
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Names of what a call returns, in order."""
+        return tuple(self._result_names)
+
+    @property
+    def __signature__(self) -> PythonSignature:
+        """What `inspect.signature` tells: a call's arguments, and the dims that it gives by keyword."""
+        given = torch.Tensor if len(self._result_names) == 1 else self._result
+        return python_signature(self._signature, self._structs, given)
+
+    @property
+    def _signature(self) -> Signature:
+        """What a call is made of."""
+        return self._core.signature if self._seeded is None else self._seeded.base.signature
+
+    @property
+    def examples(self) -> dict[str, Callable[[], Any]]:
+        """What `example` registered, by name: what `tinsmith check --run` and pytest run the op on."""
+        return self._examples
+
+    @property
+    def fields(self) -> tuple[FieldUse, ...]:
+        """Fields that its kernels and their functions use besides arrays."""
+        return tuple(use for stage in self._core.signature.firsts for use in stage.baked_values.field_uses())
+
+    @property
+    def draws_anew(self) -> bool:
+        """Whether its kernels draw random numbers of the engine, which no second run can draw again."""
+        return self._seeded is None and has_draws(self._core.signature)
+
+    def lint(self) -> list[Finding]:
+        """What is wrong with the kernels, found in their source: see `tinsmith.lint`."""
+        return lint_kernels(self._kernels, self.spec)
+
+    def check(self, *inputs: Any, **named: Any) -> Any:
+        """Lint, sanitizer and gradient check of a call, as one report: see `tinsmith.check`."""
+        return checking(self, *inputs, **named)
+
+    def explain(self) -> str:
+        """What the op does with its arrays, where its gradient comes from, what is saved, and what was compiled."""
+        return explain(self._core)
+
+    def __repr__(self) -> str:
+        origin = self._core.reverse.name
+        return f"<tinsmith op `{self.name}`: {self.spec}, on {self.engine}, gradient from {origin}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        rows = {"spec": str(self.spec), "arguments": ", ".join(self.arguments), "results": ", ".join(self.results)}
+        rows |= {"engine": self.engine, "gradient from": self._core.reverse.name}
+        cells = "".join(f"<tr><th>{name}</th><td><code>{escape(text)}</code></td></tr>" for name, text in rows.items())
+        return f"<table><caption>op <code>{escape(self.name)}</code></caption>{cells}</table>"
