@@ -47,7 +47,8 @@ def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[
     lang: Any = stage.home.lang
     function, _ = build(tree, {"_lang": lang, **lowered.fields}, kernel.name)
     tree.lineno = stage.source.tree.lineno
-    vars(function)["tinsmith_source"] = Source(function, tree, stage.source.path)
+    source = Source(function, tree, stage.source.path, source_names=kernel.source_names)
+    vars(function)["tinsmith_source"] = source
     return Launcher(lang.kernel(function), launcher.signature.op)
 
 

@@ -49,7 +49,7 @@ def rebuild_function(source: Source, tree: ast.FunctionDef, names: Mapping[str, 
     made = FunctionType(code, old.__globals__, source.name, old.__defaults__, tuple(cells[n] for n in code.co_freevars))
     made.__kwdefaults__ = old.__kwdefaults__
     made.__annotations__ = dict(old.__annotations__)
-    vars(made)["tinsmith_source"] = Source(made, tree, source.path)
+    vars(made)["tinsmith_source"] = Source(made, tree, source.path, source_names=source.source_names)
     return made
 
 

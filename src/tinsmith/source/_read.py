@@ -20,12 +20,14 @@ class Source:
     """A kernel's (or an engine function's) source: the tree of its `def`, and where it stands.
 
     `given` are values of names that rewriting has brought into the tree, `_lang` for the engine's module.
+    `source_names` are the author's names for those of the tree that have a number, where it was printed from the IR.
     """
 
     function: Callable[..., Any]
     tree: ast.FunctionDef
     path: str
     given: Mapping[str, Any] = field(default_factory=dict)
+    source_names: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -108,8 +108,9 @@ class State:
             number += 1
             name = f"{stem}_{number}"
         self.taken.add(name)
-        if name != stem:
-            self.source_names[name] = stem
+        own = self.frame.source.source_names.get(stem, stem)
+        if name != own:
+            self.source_names[name] = own
         return name
 
     def find(self, name: str) -> tuple[bool, Any]:
