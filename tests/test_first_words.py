@@ -55,7 +55,7 @@ def test_a_misspelt_name_of_the_face(name, guess):
 
 @pytest.mark.parametrize("function", [ts.op, ts.chain], ids=["op", "chain"])
 def test_a_misspelt_option_is_named_with_the_nearest(function):
-    with pytest.raises(ts.ArgumentError, match=r"takes no option `scrach`\n.*\nDid you mean `scratch`\?"):
+    with pytest.raises(ts.ArgumentError, match=r"has no option `scrach`\n.*\nDid you mean `scratch`\?"):
         function("x[n] -> y[n]", scrach="t[n]")
 
 
@@ -93,10 +93,10 @@ def test_a_report_is_short_and_without_colours(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "expected", "guess"),
     [
-        (lambda: ts.scan(None, torch.ones(2), lenght=3), "ts.scan takes no option `lenght`", "`length`"),
-        (lambda: ts.scan(None, torch.ones(2), params=3), "ts.scan takes no option `params`", "`parameters`"),
-        (lambda: ts.scan.explain(None, torch.ones(2), lenght=3), "ts.scan.explain takes no option", "`length`"),
-        (lambda: ts.scan.check(None, torch.ones(2), lenght=3), "ts.scan.check takes no option `lenght`", "`length`"),
+        (lambda: ts.scan(None, torch.ones(2), lenght=3), "ts.scan has no option `lenght`", "`length`"),
+        (lambda: ts.scan(None, torch.ones(2), params=3), "ts.scan has no option `params`", "`parameters`"),
+        (lambda: ts.scan.explain(None, torch.ones(2), lenght=3), "ts.scan.explain has no option", "`length`"),
+        (lambda: ts.scan.check(None, torch.ones(2), lenght=3), "ts.scan.check has no option `lenght`", "`length`"),
     ],
     ids=["scan", "params", "explain", "check"],
 )
@@ -119,7 +119,7 @@ def test_a_kernel_beside_its_spec(arguments):
 
 
 def test_init_of_an_op_is_a_dict():
-    with pytest.raises(ts.ArgumentError, match=r'(?s)`init` is no dict.*Write init=\{"y": "empty"\}'):
+    with pytest.raises(ts.ArgumentError, match=r'(?s)`init` is not a dict.*Write init=\{"y": "empty"\}'):
         ts.op("x[n] -> y[n]", init="empty")  # pyright: ignore[reportArgumentType]
 
 

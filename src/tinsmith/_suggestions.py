@@ -66,7 +66,7 @@ def unknown_option(label: str, name: str, known: Sequence[str]) -> str:
     """The words of a refusal: the function `label` takes no option `name`."""
     guess = nearest(name, known)
     remedy = f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out."
-    return refusal(f"{label} takes no option `{name}`", [("options", ", ".join(known))], remedy)
+    return refusal(f"{label} has no option `{name}`", [("options", ", ".join(known))], remedy)
 
 
 def _too_many(label: str, most: int, arguments: Sequence[Any], usage: str) -> str:

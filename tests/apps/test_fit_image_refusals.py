@@ -60,8 +60,8 @@ def _empty(folder):
 IMAGES = {
     "missing": (lambda folder: folder / "none.jpg", "the image does not exist"),
     "a folder": (lambda folder: folder, "the image cannot be read"),
-    "no image": (_text_file, "it is no image of a known format"),
-    "empty": (_empty, "it is no image of a known format"),
+    "no image": (_text_file, "it is not an image of a known format"),
+    "empty": (_empty, "it is not an image of a known format"),
     "cut off": (_cut_off, "truncated"),
     "floating point": (_floats, "its numbers are floating point (mode F)"),
     "32 bits": (_many_bits, "more than 16 bits a pixel (mode I)"),
@@ -152,8 +152,8 @@ DAMAGES = {
     "of another program": (lambda path: _rewrite(path, {}, {"format": None}), "its format is None"),
     "of a later version": (lambda path: _rewrite(path, {}, {"format": "tinsmith fit-image 9"}), "fit-image 9"),
     "no step": (lambda path: _rewrite(path, {}, {"step": "three"}), "its step is 'three'"),
-    "no fit": (lambda path: _rewrite(path, {}, {"fit": "["}), "which fit it is of"),
-    "fit of another kind": (lambda path: _rewrite(path, {}, {"fit": "3"}), "which fit it is of"),
+    "no fit": (lambda path: _rewrite(path, {}, {"fit": "["}), "which fit it belongs to"),
+    "fit of another kind": (lambda path: _rewrite(path, {}, {"fit": "3"}), "which fit it belongs to"),
     "a tensor missing": (lambda path: _rewrite(path, {"angle": None}), "it has no tensor 'angle'"),
     "Adam missing": (lambda path: _rewrite(path, {"adam.pos.exp_avg": None}), "no tensor 'adam.pos.exp_avg'"),
     "another shape": (lambda path: _rewrite(path, {"pos": torch.zeros(3, 2)}), "shape (3, 2), not (40, 2)"),
@@ -191,7 +191,7 @@ def test_a_checkpoint_of_another_fit(resuming, what):
     change, theirs, ours = OTHERS[what]
     with pytest.raises(CheckpointError) as refused:
         fit_image(dataclasses.replace(resuming[0], **change))
-    assert "the checkpoint is of another fit" in str(refused.value)
+    assert "the checkpoint belongs to another fit" in str(refused.value)
     line = next(line for line in str(refused.value).splitlines() if line.strip().startswith(what))
     assert theirs in line and line.endswith(f"<- {ours}")
 

@@ -201,7 +201,7 @@ def test_checkpoints_of_other_runs(fitting, tmp_path):
         fit_scene(fitting(resume=True))
     fit_scene(fitting(steps=1))
     for name, value in (("seed", 7), ("bound", 1.25), ("background", "black"), ("rays", 64), ("size", 22)):
-        with pytest.raises(CheckpointError, match="the checkpoint is of another run") as refused:
+        with pytest.raises(CheckpointError, match="the checkpoint belongs to another run") as refused:
             fit_scene(fitting(resume=True, **{name: value}))
         line = next(line for line in str(refused.value).splitlines() if line.strip().startswith(name))
         assert "<- this run has" in line

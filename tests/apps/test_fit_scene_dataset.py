@@ -195,7 +195,7 @@ def test_what_is_told_wrong(folder, fitting, what):
 def test_files_that_are_no_datasets(folder, fitting, tmp_path):
     path = folder / "transforms_train.json"
     assert "does not exist" in refused(fitting(dataset=tmp_path / "none"))
-    assert "is no folder" in refused(fitting(dataset=path))
+    assert "is not a folder" in refused(fitting(dataset=path))
     (tmp_path / "empty").mkdir()
     said = refused(fitting(dataset=tmp_path / "empty"))
     assert "holds no dataset" in said and "transforms.json" in said
@@ -221,7 +221,7 @@ def test_pictures_that_are_none_or_differ(folder, fitting):
     Image.new("F", (24, 20)).save(path, "TIFF")
     assert "floating point" in refused(fitting(dataset=folder))
     path.write_text("no picture")
-    assert "no image of a known format" in refused(fitting(dataset=folder))
+    assert "not an image of a known format" in refused(fitting(dataset=folder))
 
 
 @pytest.mark.usefixtures("nothing_runs")

@@ -176,7 +176,7 @@ def test_other_refusals(splatting, tmp_path):
     assert not splatting().out.exists()
     fit_splats(splatting(steps=1))
     for name, value in (("seed", 7), ("degree", 0), ("gaussians", 50), ("strategy", "mcmc"), ("size", 22)):
-        with pytest.raises(CheckpointError, match="the checkpoint is of another run"):
+        with pytest.raises(CheckpointError, match="the checkpoint belongs to another run"):
             fit_splats(splatting(resume=True, **{name: value}))
     path = splatting().out / "checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:-100])

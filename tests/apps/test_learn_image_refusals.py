@@ -145,7 +145,7 @@ OTHERS = {
 def test_a_checkpoint_of_another_run(stopped, learning, what, monkeypatch):
     change, key = OTHERS[what]
     options = learning(**({"steps": 8, "resume": True} | change))
-    with pytest.raises(CheckpointError, match="the checkpoint is of another run") as refused:
+    with pytest.raises(CheckpointError, match="the checkpoint belongs to another run") as refused:
         learn_image(options)
     line = next(line for line in str(refused.value).splitlines() if line.strip().startswith(key))
     assert "<- this run has" in line

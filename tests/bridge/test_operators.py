@@ -66,7 +66,9 @@ def test_one_whose_op_is_gone_says_so(lang64):
     operator = op.operator
     del op
     gc.collect()
-    with pytest.raises(ts.GraphError, match=r"calls op `run` of module `.*test_operators`, which is gone\nKeep the op"):
+    with pytest.raises(
+        ts.GraphError, match=r"calls op `run` of module `.*test_operators`, which no longer exists\nKeep the op"
+    ):
         operator(rand(3))
 
 

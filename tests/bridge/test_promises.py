@@ -359,8 +359,8 @@ def test_numbers_that_are_one_place(lang):
 BROKEN = {
     "that overlap": ("segments", [[0, 3], [5, 1], [2, 2]], "`rays[0]` = [0, 3] and `rays[2]` = [2, 2] share place 2"),
     "one in another": ("ranges", [[1, 9], [2, 3], [5, 6]], "`rays[0]` = [1, 9] and `rays[1]` = [2, 3] share place 2"),
-    "before the array": ("segments", [[0, 3], [-1, 1]], "`rays[1]` = [-1, 1] is no part of an array"),
-    "that end before they start": ("ranges", [[0, 3], [4, 3]], "`rays[1]` = [4, 3] is no part of an array"),
+    "before the array": ("segments", [[0, 3], [-1, 1]], "`rays[1]` = [-1, 1] is not a part of an array"),
+    "that end before they start": ("ranges", [[0, 3], [4, 3]], "`rays[1]` = [4, 3] is not a part of an array"),
 }
 
 

@@ -10,7 +10,7 @@ import tinsmith as ts
 from support.written import written
 from tinsmith import GradientError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*the engine's own, which is wrong in silence:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*the engine's own, which is silently wrong:UserWarning")
 
 
 def line_of(mark):
@@ -155,7 +155,7 @@ def test_a_warning_names_the_caller_s_line(lang):
 
     x = torch.rand(4, requires_grad=True)
     with (
-        pytest.warns(UserWarning, match="the engine's own, which is wrong in silence") as warned,
+        pytest.warns(UserWarning, match="the engine's own, which is silently wrong") as warned,
         pytest.raises(GradientError),  # which it has not either
     ):
         squared(x).sum().backward()  # backward

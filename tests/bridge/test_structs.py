@@ -174,5 +174,5 @@ def test_kernels_that_are_refused(lang64):
         for i in x:
             y[i] = ray.t * ray_t
 
-    with pytest.raises(ts.KernelError, match="member `ray.t` of kernel `clash` is called as another argument"):
+    with pytest.raises(ts.KernelError, match="member `ray.t` of kernel `clash` has the name of another argument"):
         ts.op("x[n] -> y[n]")(clash)

@@ -132,7 +132,7 @@ def test_an_op_and_its_tape(invoke):
 def test_a_spec_where_annotations_do_not_tell(invoke):
     result = invoke("loose")
     assert result.exit_code == 2
-    assert "the annotation of `x` in kernel `loose` does not tell how many dims it has" in result.stderr
+    assert "the annotation of `x` in kernel `loose` does not say how many dims it has" in result.stderr
     assert "--spec" in result.stderr
     assert "cos(" in invoke("loose", "--spec", "x[n] -> y[n]").stdout
 
@@ -219,7 +219,7 @@ REFUSED = {
     "no such input": ("decay", ("--wrt", "x,z"), ["no input `z`", "x, k"]),
     "a spec for an op": ("squared", ("--spec", "x[n] -> y[n]"), ["has a spec already", "Leave --spec out"]),
     "templates": ("templated", (), ["template arguments", "times", "explain"]),
-    "on fields": ("Spring.step", (), ["kernel `step` writes no array that it is given", "k: f32", "--spec"]),
+    "on fields": ("Spring.step", (), ["kernel `step` writes to none of its array parameters", "k: f32", "--spec"]),
     "an open rank": ("open_rank", (), ["leaves the rank of `x` open"]),
 }
 

@@ -380,7 +380,7 @@ def test_ops_that_are_methods_are_run_with_the_objects_of_a_module(write):
     del sys.modules[path.stem]
     result = check("methods.py", "--run")
     assert result.exit_code == 2, result.output
-    assert "op `scale` is a method, and no object of its class stands at the top" in " ".join(result.stdout.split())
+    assert "op `scale` is a method, and the module has no object of its class" in " ".join(result.stdout.split())
 
 
 def test_files_of_a_package_and_files_that_share_a_name(write, folder, monkeypatch):

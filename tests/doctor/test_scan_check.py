@@ -180,7 +180,7 @@ def test_what_has_no_float64_is_checked_in_its_own_precision():
     rows = torch.rand(20, 3)
     check = ts.scan.check(lambda x, row: (x + 0.01 * torch.tanh(layer(x)) + row, None), torch.ones(3), rows)
     assert check.verdict == "right"
-    assert "in the step's own precision: in float64 it says" in str(check)
+    assert "in the step's own precision: in float64 it raises" in str(check)
 
 
 def test_the_figure_is_written(tmp_path):
@@ -195,7 +195,7 @@ def test_the_figure_is_written(tmp_path):
         ({"horizons": [0]}, r"numbers of steps, from 1 to the length(?s:.*)length  4(?s:.*)got     0"),
         ({"horizons": [5]}, r"got     5"),
         ({"horizons": []}, r"got     none"),
-        ({"keep": "all"}, r"takes no option `keep`"),
+        ({"keep": "all"}, r"has no option `keep`"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, words):

@@ -133,7 +133,7 @@ MISSPELT = {"defualt_fp": "default_fp", "engines": "engine", "fastmath": "fast_m
 
 @pytest.mark.parametrize("option", MISSPELT)
 def test_an_option_that_the_engine_lacks_is_named_with_the_nearest(lang, option):
-    words = f"ts.init takes no option `{option}`, nor does {lang.__name__}'s own `init`\n"
+    words = f"ts.init has no option `{option}`, and neither has the `init` of {lang.__name__}\n"
     with pytest.raises(ts.ArgumentError, match=re.escape(f"{words}Did you mean `{MISSPELT[option]}`?")):
         ts.init("cpu", engine=lang.__name__, **{option: "x"})
 

@@ -144,7 +144,7 @@ ROWS = (
     ),
     Row(
         "48_detached_silently",
-        "a kernel launched on tensors of a model is no part of its graph",
+        "a kernel launched on tensors of a model is not part of its graph",
         "wrong: its part is missing",
         "wrong: its part is missing",
         RIGHT,

@@ -6,7 +6,7 @@ ROWS = (
     Row(
         "TS001",
         """
-        A file that cannot be read says nothing of its kernels, so a check of it is no check: `tinsmith check` ends
+        A file that cannot be read says nothing of its kernels, so a check of it is not a check: `tinsmith check` ends
         with exit code 2, even if every other file is clean.
         """,
         """

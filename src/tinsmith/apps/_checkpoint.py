@@ -50,7 +50,7 @@ def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapp
         saved, wanted = _shorten_pair(str(theirs.get(key)), str(value))
         rows.append((key, saved, "" if theirs.get(key) == value else f"this {what} has {wanted}"))
     remedy = "Resume with the input and options that it was made with, or leave out --resume to start afresh."
-    raise CheckpointError(refusal(f"the checkpoint is of another {what}", rows, remedy))
+    raise CheckpointError(refusal(f"the checkpoint belongs to another {what}", rows, remedy))
 
 
 def _shorten_pair(saved: str, wanted: str) -> list[str]:

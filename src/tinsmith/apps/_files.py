@@ -25,9 +25,9 @@ def require_image(path: Path | None) -> None:
 
 
 def require_dataset(folder: Path | None) -> None:
-    """Raises InputError for a dataset that is no folder; None is a scene of tinsmith's own."""
+    """Raises InputError for a dataset that is not a folder; None is a scene of tinsmith's own."""
     if folder is not None and not folder.is_dir():
-        headline = "the dataset is no folder" if folder.exists() else "the dataset does not exist"
+        headline = "the dataset is not a folder" if folder.exists() else "the dataset does not exist"
         remedy = "Name a folder that holds transforms_train.json, transforms.json, or a reconstruction of COLMAP's."
         raise InputError(refusal(headline, [("dataset", str(folder))], remedy))
 
@@ -36,7 +36,9 @@ def require_folder(folder: Path) -> None:
     """Raises InputError where a file stands in the place of the output folder."""
     if folder.exists() and not folder.is_dir():
         raise InputError(
-            refusal("--out is a file, not a folder", [("file", str(folder))], "Name a folder; it is made if missing.")
+            refusal(
+                "--out is a file, not a folder", [("file", str(folder))], "Name a folder; it is created if missing."
+            )
         )
 
 
@@ -44,7 +46,7 @@ def require_writable(folder: Path) -> None:
     """Make `folder` if it is missing, and make sure that files can be written there.
 
     Raises:
-        InputError: it cannot be made, is no folder, or takes no files.
+        InputError: it cannot be made, is not a folder, or takes no files.
     """
     require_folder(folder)
     try:

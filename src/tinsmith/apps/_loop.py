@@ -85,7 +85,7 @@ class Reached(Outcome):
     @property
     def remark(self) -> str:
         """That nothing was learned, where that is so."""
-        return f"That is no better than one colour throughout, {self.flat_score}." * self.learned_nothing
+        return f"That is not better than a single colour, {self.flat_score}." * self.learned_nothing
 
     @property
     def learned_nothing(self) -> bool:

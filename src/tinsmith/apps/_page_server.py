@@ -60,7 +60,7 @@ def serving(shown: Shown, page: Path, port: int) -> Iterator[str]:
         server = _Server((_HOST, port), _Handler)
     except (OSError, OverflowError) as cause:
         rows = [("port", str(port)), ("because", str(cause))]
-        remedy = "Name another port; 0 takes one that is free."
+        remedy = "Name another port; 0 picks a free one."
         raise InputError(refusal("the page cannot be served", rows, remedy)) from cause
     server.shown, server.page = shown, page
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

@@ -76,14 +76,14 @@ def open_image(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Im
         named_by: rows of a refusal that say what named this file.
 
     Raises:
-        InputError: it is no image, or has more bits.
+        InputError: it is not an image, or has more bits.
     """
     try:
         with Image.open(path) as opened:
             image = ImageOps.exif_transpose(opened)
             image.load()
     except UnidentifiedImageError as cause:
-        raise _unreadable(path, "it is no image of a known format", named_by) from cause
+        raise _unreadable(path, "it is not an image of a known format", named_by) from cause
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as cause:
         raise _unreadable(path, str(cause), named_by) from cause
     if image.mode == "F":

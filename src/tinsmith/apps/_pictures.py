@@ -37,7 +37,7 @@ def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
 
 
 def write_summary(path: Path, facts: Mapping[str, object]) -> None:
-    """A JSON file; what is no finite number, such as the PSNR of a picture without any error, is null there."""
+    """A JSON file; what is not a finite number, such as the PSNR of a picture without any error, is null there."""
     path.write_text(json.dumps(_finite(facts), indent=2) + "\n", encoding="utf-8")
 
 

@@ -42,7 +42,7 @@ def progress_bar(
             if progress.tasks[task].total is None:  # a resumed run does not start at 0, and its speed must not either
                 progress.reset(task, total=steps, completed=step)
             progress.update(task, completed=step, shown=describe(shown))
-            if step == steps:  # the bar is full: what takes time from now on is no step
+            if step == steps:  # the bar is full: what takes time from now on is not a step
                 stack.close()
                 console.print("Looking at the result, and writing it.")
 

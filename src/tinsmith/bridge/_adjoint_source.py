@@ -106,7 +106,7 @@ def derive_spec(kernel: Any) -> str:
     arrays = [parameter for parameter in engine.parameters(kernel) if parameter.kind == "array"]
     roles = Stage(kernel, [parameter.name for parameter in arrays]).roles
     if not any(role.is_written for role in roles.values()):
-        words = f"kernel `{kernel.__name__}` writes no array that it is given, and it is asked for the gradient of one"
+        words = f"kernel `{kernel.__name__}` writes to none of its array parameters, so there is no gradient to print"
         rows = [
             ("parameters", ", ".join(f"{one.name}: {one.annotation}" for one in engine.parameters(kernel)) or "none")
         ]
@@ -122,7 +122,7 @@ def derive_spec(kernel: Any) -> str:
 def _item(parameter: Parameter, kernel: Any) -> str:
     name = parameter.name
     if parameter.ndim is None:
-        words = f"the annotation of `{name}` in kernel `{kernel.__name__}` does not tell how many dims it has"
+        words = f"the annotation of `{name}` in kernel `{kernel.__name__}` does not say how many dims it has"
         rows = [("annotation", parameter.annotation)]
         raise SpecError(refusal(words, rows, f"Write `ndim=...` there, or give a spec: `--spec '{name}[n] -> ...'`."))
     dims = [f"{name}{axis}" for axis in range(parameter.ndim)] + [str(size) for size in parameter.element]

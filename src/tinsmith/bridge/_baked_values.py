@@ -98,7 +98,7 @@ class BakedValues:
         if any(name not in templates for name in self._linked.open_templates):
             self._constants = replace(self._constants, is_complete=False)  # the first call brings the templates
         for name, place in () if self._may_write_fields else self._constants.written:
-            words = f"kernel `{self._linked.source.name}` writes the field `{name}`, which is no output of its op"
+            words = f"kernel `{self._linked.source.name}` writes the field `{name}`, which is not an output of its op"
             remedy = (
                 f"Make `{name}` an array parameter and name it right of `->`; a gradient would run the write again."
             )
@@ -135,7 +135,7 @@ class BakedValues:
 
     @property
     def has_state(self) -> bool:
-        """Whether the kernel uses fields or Python values that are no arguments of a call, and may change."""
+        """Whether the kernel uses fields or Python values that are not arguments of a call, and may change."""
         return self._constants is not None and self._constants.has_state(self._linked.templates({}))
 
     @property
@@ -189,7 +189,7 @@ class BakedValues:
 
 def field_is_gone(op: str, name: str) -> EngineError:
     """What an op gets that reads a field of an engine that has been started anew since."""
-    words = f"op `{op}` reads the field `{name}`, whose memory went when the engine was started anew"
+    words = f"op `{op}` reads the field `{name}`, whose memory was destroyed when the engine was started again"
     return EngineError(refusal(words, remedy=f"Make `{name}` again after the last ts.init()."))
 
 

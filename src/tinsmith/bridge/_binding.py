@@ -258,7 +258,7 @@ def _count(signature: Signature, count: int) -> str:
 def _missing(signature: Signature, names: Sequence[str]) -> str:
     listed = ", ".join(f"`{name}`" for name in names)
     return refusal(
-        f"op `{signature.op}` misses {listed}", [("expected", ", ".join(signature.order))], _usage(signature)
+        f"op `{signature.op}` is missing {listed}", [("expected", ", ".join(signature.order))], _usage(signature)
     )
 
 

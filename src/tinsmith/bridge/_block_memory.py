@@ -76,7 +76,7 @@ def _sizes(
     for name, shape in largest.items():
         count = math.prod((*shape, *arrays[name].element))
         if count > LARGEST:
-            words = f"op `{op}` would need {count} numbers of memory for its blocks, more than engines can count"
+            words = f"op `{op}` would need {count} numbers of memory for its blocks, more than engines can index"
             remedy = "Split the call: fewer parallel iterations in one call, or less memory of a block."
             raise ShapeError(refusal(words, [("largest", str(LARGEST))], remedy))
     return largest

@@ -83,6 +83,6 @@ class TapeRoom:
     def check(self, count: int) -> None:
         """Refuse a tape of more numbers than engines can count."""
         if count > LARGEST_TAPE:
-            words = f"the backward pass of op `{self.op}` needs a tape of {count} numbers, more than engines can count"
+            words = f"the backward pass of op `{self.op}` needs a tape of {count} numbers, more than engines can index"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
             raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))

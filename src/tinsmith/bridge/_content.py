@@ -3,7 +3,7 @@
 Torch keeps compiled and exported graphs by their text. An op's operators are named by this digest, so that an edited
 kernel is another operator, and the same kernel is the same one in another process.
 
-Values that change from call to call are no part of it: globals and attributes are read at each call. Kernels of one
+Values that change from call to call are not part of it: globals and attributes are read at each call. Kernels of one
 text differ in variables of a closure, and in attributes of the object that a method is bound to: those are part of it,
 as they are when the op is made.
 """

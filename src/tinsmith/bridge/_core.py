@@ -111,7 +111,7 @@ class Core:
 
     @property
     def has_state(self) -> bool:
-        """Whether kernels use fields or Python values that are no arguments of a call, and may change between calls."""
+        """Whether kernels use fields or Python values besides a call's arguments, which may change between calls."""
         return any(stage.baked_values.has_state for stage in self.signature.firsts)
 
     @constant_when_traced

@@ -19,7 +19,7 @@ def register_example(op: str, examples: dict[str, Callable[[], Any]], make: Any)
     """Keep `make` among an op's examples under its name, and give it back.
 
     Raises:
-        ArgumentError: it is no function, or there is another example of this name.
+        ArgumentError: it is not a function, or there is another example of this name.
     """
     name = getattr(make, "__name__", "")
     if not callable(make) or not name:

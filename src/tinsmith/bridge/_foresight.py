@@ -35,7 +35,7 @@ class Foresight:
     def check(self, active: frozenset[str], values: Mapping[str, Any]) -> None:
         """Raise GradientError where the gradients of these inputs cannot be had by kernels that are run whole.
 
-        `values` are arguments that are no arrays: an index may be made of them.
+        `values` are arguments that are not arrays: an index may be made of them.
         """
         numbers = {name: value for name, value in values.items() if type(value) is int}
         self._reverse.check(active, numbers)

@@ -119,8 +119,8 @@ def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op
         KernelError: the engine does not compile it.
     """
     remedy = "take `exp` and its like in a function of Python instead"
-    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot work out its functions ahead", remedy)
-    words = f"the kernel of op `{op}` does not compile with its functions worked out ahead"
+    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot compute its functions in advance", remedy)
+    words = f"the kernel of op `{op}` does not compile with its functions computed in advance"
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy), is_same=True)
 
 

@@ -71,6 +71,6 @@ def require_lowered(case: Specialization) -> list[LoweredKernel]:
             refusal(
                 f"op `{case.signature.op}` uses what tinsmith cannot follow",
                 [("construct", reason.construct), ("at", reason.place)],
-                "Write that line in other words. The op itself runs, with the engine's own gradient or a `backward=`.",
+                "Rewrite that line. The op itself runs, with the engine's own gradient or a `backward=`.",
             )
         ) from None

@@ -121,7 +121,7 @@ def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bo
             raise SpecError(refusal(words, rows, f"Write `{size}` for that dim."))
     fitting = (torch.float32, *HALVES) if parameter.dtypes == (torch.float32,) else parameter.dtypes
     if item.promise and fitting and not any(dtype in WHOLE_DTYPES for dtype in fitting):
-        words = f"`{item.name}` of op `{op}` is `{item.promise}` in the spec, and its annotation is no whole number"
+        words = f"`{item.name}` of op `{op}` is `{item.promise}` in the spec, and its annotation is not an integer type"
         rows = [("spec", str(item)), ("annotated", parameter.annotation)]
         remedy = f"Leave out `{item.promise}`, or annotate `{item.name}` with integers: it is about places in arrays."
         raise SpecError(refusal(words, rows, remedy))
@@ -192,7 +192,7 @@ def _describe_whole_use(op: str, name: str, stage: Stage) -> str:
                 )
                 remedy = "Loop over the elements, or call it on the tensor and pass what it returns as an argument."
                 return refusal(words, [("at", stage.source.place(node))], remedy)
-    words = f"input `{name}` of op `{op}` is used whole, and what becomes of it cannot be seen"
+    words = f"input `{name}` of op `{op}` is used as a whole, in a way that cannot be analysed"
     return refusal(words, rows, "Index it element by element, or hand it to a function of the engine.")
 
 

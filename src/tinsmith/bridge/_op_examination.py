@@ -209,8 +209,8 @@ def examine_call(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any]
         raise ArgumentError(refusal(f"{who} takes an op or a layer", [("got", type(subject).__name__)], remedy))
     if is_transformed():
         title = f"op `{subject.name}`" if isinstance(subject, Op) else type(subject).__name__
-        words = f"{who} of {title} was asked inside a transform of torch.func, or forward mode"
-        raise ArgumentError(refusal(words, remedy="Ask it outside."))
+        words = f"{who} of {title} cannot run inside a transform of torch.func or in forward mode"
+        raise ArgumentError(refusal(words, remedy="Call it outside."))
     if isinstance(subject, Examinable):
         if named:
             words = f"{who} of {type(subject).__name__} got `{next(iter(named))}` by name"

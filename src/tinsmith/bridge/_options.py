@@ -37,7 +37,7 @@ class OpOptions:
         examples: example inputs by name.
 
     Raises:
-        ArgumentError: `adjoint`, `half` or `order` is a word that is not known, or `init` is no dict.
+        ArgumentError: `adjoint`, `half` or `order` is a word that is not known, or `init` is not a dict.
     """
 
     scratch: str | None = None
@@ -64,11 +64,13 @@ class OpOptions:
     examples: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse words that are not known, and an `init` that is no table."""
+        """Refuse words that are not known, and an `init` that is not a dict."""
         if self.init is not None and not isinstance(self.init, Mapping):
             rows = [("expected", "a dict, a name and a word each"), ("got", repr(self.init))]
             word = self.init if isinstance(self.init, str) else "empty"
-            raise ArgumentError(refusal("`init` is no dict", rows, f'Write init={{"y": "{word}"}} for an output `y`.'))
+            raise ArgumentError(
+                refusal("`init` is not a dict", rows, f'Write init={{"y": "{word}"}} for an output `y`.')
+            )
         _check_word("adjoint", self.adjoint, Adjoint, "Leave it out: 'auto' takes the best there is.")
         _check_word("half", self.half, Half, "Leave it out: half precision is computed in float32.")
         remedy = 'Leave it out for the order of the kernel\'s parameters, or say order="spec".'

@@ -92,8 +92,8 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
         remedy = "Make one of a kernel with `ts.op(spec)(kernel)`."
         raise ArgumentError(refusal(words, [("got", type(op).__name__)], remedy))
     if is_transformed():
-        words = f"ts.oracle of op `{op.name}` was asked inside a transform of torch.func, or forward mode"
-        raise ArgumentError(refusal(words, remedy="Ask it outside: it differentiates by itself, given `cotangents`."))
+        words = f"ts.oracle of op `{op.name}` cannot run inside a transform of torch.func or in forward mode"
+        raise ArgumentError(refusal(words, remedy="Call it outside: it differentiates by itself, given `cotangents`."))
     bound, form = bind_call(op, inputs, named)
     title = f"op `{op.name}`"
     wanted = None if cotangents is None else by_output(title, form.call.core.signature.outputs, cotangents)
@@ -246,7 +246,7 @@ def by_output(title: str, names: Sequence[str], cotangents: Cotangents) -> _Tens
         tensors: Mapping[str, Any] = cotangents
         unknown = [name for name in tensors if name not in names]
         if unknown:
-            raise _misfit(names, f"`{unknown[0]}`, which is no output of {title}", ", ".join(tensors))
+            raise _misfit(names, f"`{unknown[0]}`, which is not an output of {title}", ", ".join(tensors))
     elif isinstance(cotangents, Sequence) and len(cotangents) == len(names):
         tensors = dict(zip(names, cotangents, strict=True))
     else:

@@ -42,7 +42,7 @@ def reference_to(kernel: Any) -> Reference:
 def write_options(op: str, options: OpOptions) -> dict[str, Any]:
     """An op's options, its `backward` written down. Raises pickle.PicklingError where it is not a kernel of its own."""
     if options.replaces_gradient:
-        words = f"op `{op}` is of a function whose gradient `grad_for` replaces, so it cannot be pickled"
+        words = f"op `{op}` is made of a function whose gradient `grad_for` replaces, so it cannot be pickled"
         raise pickle.PicklingError(refusal(words, remedy="Make it of the kernel, with `backward=`."))
     backward = None if options.backward is None else reference_to(options.backward)
     return {**vars(options), "backward": backward}

@@ -29,7 +29,7 @@ def follow_replaced(candidate: Any, options: OpOptions) -> tuple[Any, OpOptions]
     kernel = _kernel_in(replaced.function, replaced.owner)
     name = of_kernel(kernel).function_of(kernel).__name__
     if replaced.gradient is None:
-        words = f"the gradient of kernel `{name}` is replaced, and by nothing yet"
+        words = f"the gradient of kernel `{name}` is replaced, but no replacement is defined yet"
         raise ArgumentError(refusal(words, remedy="Make the op after the function that `grad_for` decorates."))
     if options.backward is not None:
         words = f"kernel `{name}` has two gradients: of `backward=`, and of `grad_for`"

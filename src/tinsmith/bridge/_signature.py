@@ -84,7 +84,7 @@ class Signature:
 
     @lazy
     def size_names(self) -> tuple[str, ...]:
-        """Dims that a call gives by keyword: free dims that are no scalar parameter."""
+        """Dims that a call gives by keyword: free dims that are not scalar parameters."""
         own = (name for name in self.spec.free_dims if name not in self.scalars)
         return tuple(dict.fromkeys((*self.hidden_sizes, *own)))
 

@@ -73,7 +73,7 @@ class Structs:
         first = [path[0] for path in self._paths[name].values()]
         for key in value if isinstance(value, Mapping) else ():
             if key not in first:
-                words = f"argument `{name}` of op `{self._op}` does not know `{key}`"
+                words = f"argument `{name}` of op `{self._op}` has no field `{key}`"
                 raise ArgumentError(refusal(words, [("members", ", ".join(dict.fromkeys(first)))], "Leave it out."))
         values = {}
         for part, path in self._paths[name].items():

@@ -334,7 +334,7 @@ _FACTS = (
     _Fact(
         "a batch of torch.func.vmap is seen",
         _batches_are_seen,
-        "an argument that is updated in place, and is no batch under vmap, is refused in torch's words",
+        "an argument that is updated in place, and is not a batch under vmap, is refused in torch's words",
     ),
     _Fact(
         "levels of torch.func are listed by kind",

@@ -36,7 +36,7 @@ def assume(fact: bool) -> None:
     Raises:
         RuntimeError: it is not so.
     """
-    # The underscore is no mark of privacy: torch's guides to data-dependent sizes name this function, and no other.
+    # The underscore is not a mark of privacy: torch's guides to data-dependent sizes name this function, and no other.
     torch._check(fact)
 
 

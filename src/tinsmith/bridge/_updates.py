@@ -30,7 +30,7 @@ class Updates:
     """How calls of an op update their arguments.
 
     Attributes:
-        results: the outputs that a call returns: those that are no new value of an argument; all where there is none.
+        results: the outputs that a call returns: all but the new values of arguments, or all where there are no others.
     """
 
     def __init__(self, core: Core, kernels: Sequence[Any], text: str, options: OpOptions) -> None:

@@ -34,7 +34,7 @@ def adjoint(
     ] = None,
     engine: Annotated[Engine | None, typer.Option(help="Which engine it is for. Default: that of the kernel.")] = None,
 ) -> None:
-    """Print the gradient that is generated for a kernel, as kernels, below the lines that they come from.
+    """Print the generated gradient kernels, with the lines that they come from as comments.
 
     The file is imported for it: what `if __name__ == "__main__":` guards does not run. Without a kernel, those that
     the file defines are listed, and it is not imported.

@@ -48,10 +48,8 @@ def check(
     form: Annotated[Format, typer.Option("--format", help="The output format of the findings.")] = Format.text,
     out: Annotated[Path | None, typer.Option(help="The file to write to; else it is printed.")] = None,
     run: Annotated[bool, typer.Option("--run", help="Import the files and run the examples of their ops too.")] = False,
-    severity: Annotated[
-        Least, typer.Option(help="Tell of nothing less severe; it does not count either.")
-    ] = Least.info,
-    strict: Annotated[bool, typer.Option("--strict", help="Warnings count as errors do.")] = False,
+    severity: Annotated[Least, typer.Option(help="Ignore findings that are less severe.")] = Least.info,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")] = False,
 ) -> None:
     """Find what is wrong with the kernels in Python files; they are not run, unless --run is given.
 

@@ -17,14 +17,14 @@ def fit_image(
     image: Annotated[
         Path | None, typer.Argument(help="The photograph. Left out: the one that matplotlib ships.", show_default=False)
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")] = Path("out/fit-image"),
+    out: Annotated[Path, typer.Option(help="Folder for the results; created if missing.")] = Path("out/fit-image"),
     gaussians: Annotated[int, typer.Option(min=1, help="How many Gaussians.")] = 2000,
     steps: Annotated[int, typer.Option(min=1, help="How many steps of Adam.")] = 500,
     size: Annotated[int, typer.Option(min=1, help="Longer side in pixels; a smaller image is not enlarged.")] = 256,
-    seed: Annotated[int, typer.Option(min=0, help="Where the Gaussians start.")] = 0,
-    engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
-    device: Annotated[Device, typer.Option(help="Where it runs.")] = Device.cpu,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the initial Gaussians.")] = 0,
+    engine: Annotated[Engine, typer.Option(help="The engine that runs the kernels.")] = Engine.taichi,
+    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
 ) -> None:
     """Fit a photograph with 2-D Gaussians, and write pictures, a film and the Gaussians."""

@@ -22,30 +22,36 @@ def fit_scene(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")] = Path("out/fit-scene"),
+    out: Annotated[Path, typer.Option(help="Folder for the results; created if missing.")] = Path("out/fit-scene"),
     steps: Annotated[int, typer.Option(min=1, help="How many steps.")] = 1000,
-    rays: Annotated[int, typer.Option(min=1, help="Rays of a step, through pixels drawn at random.")] = 2048,
+    rays: Annotated[int, typer.Option(min=1, help="Rays per step, through random pixels.")] = 2048,
     size: Annotated[int, typer.Option(min=16, help="Longer side of a picture in pixels; larger ones are shrunk.")] = 64,
     bound: Annotated[float, typer.Option(help="The scene lies within -bound to bound, on each axis.")] = 1.5,
-    samples: Annotated[int, typer.Option(min=1, help="Samples of a ray across the box, were it full.")] = 96,
+    samples: Annotated[
+        int, typer.Option(min=1, help="Samples of a ray that crosses the whole box, if nothing is skipped.")
+    ] = 96,
     background: Annotated[
-        Background, typer.Option(help="What is behind the scene; if pictures are see-through, learned on any.")
+        Background, typer.Option(help="Background colour. Transparent pictures are trained on random backgrounds.")
     ] = Background.white,
     distortion: Annotated[
         float, typer.Option(min=0, help="Weight of the distortion loss, which penalizes scattered density.")
     ] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="What weights start as, and which pixels are drawn.")] = 1337,
-    engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
-    device: Annotated[Device, typer.Option(help="Where it runs.")] = Device.cpu,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log into OUT/tensorboard.")] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of the initial weights and of the pixels that are drawn.")
+    ] = 1337,
+    engine: Annotated[Engine, typer.Option(help="The engine that runs the kernels.")] = Engine.taichi,
+    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write TensorBoard logs to OUT/tensorboard.")
+    ] = False,
     view: View = False,
     port: Port = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the viewer's URL.")
     ] = False,
 ) -> None:
-    """Fit a radiance field to pictures of a scene, and write how it looks from where nobody took one."""
+    """Fit a radiance field to pictures of a scene, and render new views."""
     require_dataset(dataset)
     require_folder(out)
     with leaving_on_interrupt():

@@ -30,31 +30,39 @@ def fit_splats(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")] = Path("out/fit-splats"),
-    steps: Annotated[int, typer.Option(min=1, help="How many steps, each of one picture.")] = 1000,
+    out: Annotated[Path, typer.Option(help="Folder for the results; created if missing.")] = Path("out/fit-splats"),
+    steps: Annotated[int, typer.Option(min=1, help="Training steps; each uses one picture.")] = 1000,
     size: Annotated[int, typer.Option(min=16, help="Longer side of a picture in pixels; larger ones are shrunk.")] = 64,
-    gaussians: Annotated[int, typer.Option(min=1, help="How many Gaussians there are at the start.")] = 2000,
-    most: Annotated[int, typer.Option(min=1, help="How many there may be: they grow to about this number.")] = 20_000,
+    gaussians: Annotated[int, typer.Option(min=1, help="The initial number of Gaussians.")] = 2000,
+    most: Annotated[
+        int, typer.Option(min=1, help="The maximum number of Gaussians; they grow to about this number.")
+    ] = 20_000,
     degree: Annotated[
-        int, typer.Option(min=0, max=4, help="Of the spherical harmonics that colors depend on directions by.")
+        int,
+        typer.Option(min=0, max=4, help="Degree of the spherical harmonics, by which colours depend on the direction."),
     ] = 2,
     strategy: Annotated[
-        Strategy, typer.Option(help="Cloned, split and pruned; or relocated as a Markov chain's samples.")
+        Strategy,
+        typer.Option(
+            help="How Gaussians are added and removed: clone, split and prune, or relocate as in a Markov chain."
+        ),
     ] = Strategy.default,
     background: Annotated[
-        Background, typer.Option(help="What is behind the scene; if pictures are see-through, learned on any.")
+        Background, typer.Option(help="Background colour. Transparent pictures are trained on random backgrounds.")
     ] = Background.white,
-    seed: Annotated[int, typer.Option(min=0, help="Where Gaussians start, and the order of pictures.")] = 1337,
-    engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
-    device: Annotated[Device, typer.Option(help="Where it runs.")] = Device.cpu,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of the initial Gaussians and of the order of the pictures.")
+    ] = 1337,
+    engine: Annotated[Engine, typer.Option(help="The engine that runs the kernels.")] = Engine.taichi,
+    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
     view: View = False,
     port: Port = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the viewer's URL.")
     ] = False,
 ) -> None:
-    """Fit Gaussians to pictures of a scene, and write how it looks from where nobody took one."""
+    """Fit Gaussians to pictures of a scene, and render new views."""
     require_dataset(dataset)
     require_folder(out)
     with leaving_on_interrupt():

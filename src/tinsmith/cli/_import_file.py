@@ -17,7 +17,7 @@ from .._errors import InputError, refusal
 def import_file(path: Path) -> ModuleType:
     """The module of a file: by its dotted name where it stands in a package, else by its own, from its folder.
 
-    A file whose name is no module's, or that of another one (`types.py`), gets a name of its own. Whatever the file
+    A file whose name is not a module's, or that of another one (`types.py`), gets a name of its own. Whatever the file
     raises is raised.
 
     Raises:

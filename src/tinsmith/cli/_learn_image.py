@@ -40,26 +40,34 @@ def learn_image(
         str | None,
         typer.Option(metavar="CONFIG", callback=_show, is_eager=True, help=f"Print one of {_NAMES}, and stop."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the results; made if missing.")] = Path("out/learn-image"),
+    out: Annotated[Path, typer.Option(help="Folder for the results; created if missing.")] = Path("out/learn-image"),
     steps: Annotated[
         int | None, typer.Option(min=1, help="How many steps. Default: the configuration's.", show_default=False)
     ] = None,
     batch_size: Annotated[
-        int | None, typer.Option(min=1, help="Samples a step, of each network. Default: likewise.", show_default=False)
+        int | None,
+        typer.Option(
+            min=1, help="Samples per step, for each network. Default: the configuration's.", show_default=False
+        ),
     ] = None,
     blocks: Annotated[
         str | None,
         typer.Option(
-            metavar="ROWSxCOLUMNS", help="A network for each of so many blocks, such as 16x14. Default: likewise."
+            metavar="ROWSxCOLUMNS",
+            help="Blocks of the image, such as 16x14, with a network for each. Default: the configuration's.",
         ),
     ] = None,
     size: Annotated[int, typer.Option(min=1, help="Longer side in pixels; a smaller image is not enlarged.")] = 512,
-    seed: Annotated[int, typer.Option(min=0, help="What weights start as, and which pixels are drawn.")] = 1337,
-    engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
-    device: Annotated[Device, typer.Option(help="Where it runs.")] = Device.cpu,
-    live: Annotated[bool, typer.Option("--live", help="Show it on a page in the browser, and steer it there.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page; 0 takes one that is free.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of the initial weights and of the pixels that are drawn.")
+    ] = 1337,
+    engine: Annotated[Engine, typer.Option(help="The engine that runs the kernels.")] = Engine.taichi,
+    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the training on a page in the browser, and control it there.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 picks a free one.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the page's URL.")] = False,
 ) -> None:
     """Learn a photograph with neural networks, and write what they learned, a film and a curve."""

@@ -19,7 +19,7 @@ def simulate(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the results; made if missing. Default: out/NAME.", show_default=False),
+        typer.Option(help="Folder for the results; created if missing. Default: out/NAME.", show_default=False),
     ] = None,
     steps: Annotated[
         int | None, typer.Option(min=1, help="Time steps. Default: the simulation's.", show_default=False)
@@ -27,15 +27,17 @@ def simulate(
     iterations: Annotated[
         int | None, typer.Option(min=1, help="Iterations of Adam. Default: the simulation's.", show_default=False)
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="What the parameters start as.")] = 0,
-    engine: Annotated[Engine, typer.Option(help="Which engine runs the kernels.")] = Engine.taichi,
-    device: Annotated[Device, typer.Option("--device", "--arch", help="Where it runs.")] = Device.cpu,
-    live: Annotated[bool, typer.Option("--live", help="Show it on a page in the browser, and stop it there.")] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the page; 0 takes one that is free.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in OUT.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the initial parameters.")] = 0,
+    engine: Annotated[Engine, typer.Option(help="The engine that runs the kernels.")] = Engine.taichi,
+    device: Annotated[Device, typer.Option("--device", "--arch", help="The device to run on.")] = Device.cpu,
+    live: Annotated[
+        bool, typer.Option("--live", help="Show the training on a page in the browser, and stop it there.")
+    ] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 picks a free one.")] = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the page's URL.")] = False,
 ) -> None:
-    """Train a simulation through time, and write pictures, a film and the number that it is known by."""
+    """Train a simulation, and write pictures, a film and its score."""
     if name is None:
         for known, entry in SIMULATIONS.items():
             typer.echo(f"{known:15} {entry.about}")

@@ -51,8 +51,10 @@ class Background(str, Enum):
     black = "black"
 
 
-View = Annotated[bool, typer.Option("--view", help="Walk around in it in the browser, while it learns.")]
-Port = Annotated[int, typer.Option(min=0, max=65535, help="Of the viewer; 0 takes one that is free.")]
+View = Annotated[
+    bool, typer.Option("--view", help="Open a viewer in the browser, to walk around in the scene during training.")
+]
+Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the viewer; 0 picks a free one.")]
 
 
 @contextmanager

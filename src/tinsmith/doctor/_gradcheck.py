@@ -191,7 +191,7 @@ class _Check:
         is_rough = not self.is_double and interpreted is None
         if is_rough:
             self.notes.append(
-                "differences in single precision are rough: small inputs, which the oracle takes, tell more"
+                "differences in single precision are rough: with small inputs, the oracle compares exactly"
             )
         comparison = Comparison(steps, self.exact, self.rough, directions, is_rough)
         compared = [comparison.of(name, mine[name], oracle.get(name)) for name in values]
@@ -291,7 +291,7 @@ class _Check:
         name, index, one, other = place
         path, line = self.call.starts[0]
         words = f"the {self.call.kind} gives `{name}[{index}]` = {form.format(f'{one:.6g}', f'{other:.6g}')}: "
-        words += "it hangs on the order of its iterations, or on digits that are rounded away"
+        words += "it depends on the order of its iterations, or on rounding"
         self.findings.append(Finding("TS704", "warning", path, line, 0, words))
 
     def _steps(

@@ -69,7 +69,7 @@ class Parameter:
 
     @property
     def noun(self) -> str:
-        """What a parameter that is no array is called."""
+        """What a parameter that is not an array is called."""
         return "vector" if self.kind == "matrix" and len(self.element) == 1 else self.kind
 
     @property
@@ -223,7 +223,7 @@ class Engine(ABC):
 
     @abstractmethod
     def field_facts(self, field: Any, name: str) -> FieldFacts:
-        """What a field is; `name` is for messages. Raises KernelError for what is no field that a tensor can fill."""
+        """Describe a field; `name` is for messages. Raises KernelError for what a tensor cannot fill."""
 
     @abstractmethod
     def is_awaited(self, field: Any) -> bool:

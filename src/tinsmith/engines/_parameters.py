@@ -22,12 +22,12 @@ def parameters(
             parameter = describe_one(name, annotation)
             is_member = len(path) > 1
             if parameter is None or (is_member and parameter.kind not in ("scalar", "matrix")):
-                words = f"parameter `{'.'.join(path)}` of kernel `{kernel_name}` is of a kind that an op cannot pass"
+                words = f"parameter `{'.'.join(path)}` of kernel `{kernel_name}` has a type that an op cannot pass"
                 remedy = "Use ndarrays, numbers, vectors, matrices, structs of these three, or templates."
                 raise KernelError(refusal(words, [("annotation", repr(annotation))], remedy))
             if is_member and name in names:
                 words = (
-                    f"member `{'.'.join(path)}` of kernel `{kernel_name}` is called as another argument is, `{name}`"
+                    f"member `{'.'.join(path)}` of kernel `{kernel_name}` has the name of another argument, `{name}`"
                 )
                 raise KernelError(refusal(words, remedy="Give one of the two another name."))
             names.add(name)

@@ -73,7 +73,7 @@ def public_name(value: Any) -> str | None:
 
 
 def of_field(field: object) -> Engine | None:
-    """The engine that `field` belongs to, None for what is no field."""
+    """The engine that `field` belongs to, None for what is not a field."""
     return next((_ENGINES[name] for name in list_loaded() if _ENGINES[name].is_field(field)), None)
 
 

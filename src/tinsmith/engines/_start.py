@@ -60,7 +60,7 @@ def _list_options(engine: Engine) -> list[str]:
 
 def _unknown_option(engine: Engine, name: str) -> str:
     guess = nearest(name, ["engine", *_list_options(engine)])
-    words = f"ts.init takes no option `{name}`, nor does {engine.name}'s own `init`"
+    words = f"ts.init has no option `{name}`, and neither has the `init` of {engine.name}"
     return refusal(words, remedy=f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out.")
 
 

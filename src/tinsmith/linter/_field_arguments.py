@@ -70,7 +70,7 @@ class _Names(FieldPasser):
 
     @abstractmethod
     def field(self, scope: Scope, node: ast.expr, text: str) -> str:
-        """What a name of elements is called in the kernel; "" where it is no field's."""
+        """What a name of elements is called in the kernel; "" where it is not a field's."""
 
     @abstractmethod
     def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
@@ -118,7 +118,7 @@ class _Live(_Names):
 
 
 class _InAFile(_Names):
-    """What is a field, nobody knows: whatever has elements and is no local. Two of one text are one."""
+    """What is a field, nobody knows: whatever has elements and is not a local. Two of one text are one."""
 
     def field(self, scope: Scope, node: ast.expr, text: str) -> str:
         root: ast.expr = node

@@ -15,7 +15,7 @@ class Rule(NamedTuple):
 
 _ALL = (
     # What could not be looked at: a check that says nothing of it would be no check
-    Rule("TS001", "not-python", "a file that is no Python, or has a mistake in its syntax"),
+    Rule("TS001", "not-python", "a file that is not Python, or has a syntax error"),
     Rule("TS002", "not-run", "a file, an example or a part of the check that could not be run"),
     # Memory, from the source
     Rule("TS101", "value-overwritten", "a value is read, and overwritten later in the same launch"),
@@ -52,22 +52,22 @@ _ALL = (
     Rule("TS406", "carried-vector", "a vector or matrix that a loop rebuilds from itself"),
     Rule("TS407", "function-without-rule", "a function that an engine cannot differentiate"),
     Rule("TS408", "kernel-returns", "a kernel that returns a value"),
-    Rule("TS409", "baked-in-number", "a Python number that the kernel keeps from its first compilation"),
+    Rule("TS409", "baked-in-number", "a Python number that is compiled into the kernel as a constant"),
     Rule("TS410", "scalar-without-gradient", "a float argument that is a number, and so gets no gradient"),
     Rule("TS411", "lost-iterations", "an inner loop uses a local from outside, whose gradient engines count once"),
     Rule("TS412", "unkept-decision", "a branch, or the bound of a loop, in an inner loop, beside loads outside it"),
     # Hygiene
     Rule("TS501", "unused-parameter", "a parameter that the kernel does not use"),
-    Rule("TS502", "not-analysed", "something that tinsmith cannot follow, so that it says nothing of it"),
+    Rule("TS502", "not-analysed", "something that tinsmith cannot analyse, so it is not checked"),
     Rule("TS503", "parameter-hides-global", "a parameter hides a number or field of the file, and is always given 0"),
-    Rule("TS504", "dropped-arithmetic", "arithmetic on what an atomic returned, whose result nobody takes"),
+    Rule("TS504", "dropped-arithmetic", "arithmetic on what an atomic returned, whose result is not used"),
     # The sanitizer: seen in a run
     Rule("TS601", "race", "two parallel iterations touch one element, and one of them writes it"),
     Rule("TS602", "read-of-nothing", "an element is read that nothing has written"),
     Rule("TS603", "overwritten-after-read", "a value is overwritten after it was read"),
     Rule("TS604", "index-outside", "an index outside its array, or negative"),
     Rule("TS605", "integer-overflow", "an integer result that its type cannot hold"),
-    Rule("TS606", "not-finite", "NaN or infinity is born"),
+    Rule("TS606", "not-finite", "a NaN or infinity first appears"),
     Rule("TS607", "division-by-zero", "an integer is divided by zero"),
     Rule("TS608", "not-interpreted", "something that the interpreter cannot run"),
     Rule("TS609", "narrow-local", "a local that begins as a literal, or a `vec3`, rounds float64 values to float32"),
@@ -78,7 +78,7 @@ _ALL = (
     # The gradient check
     Rule("TS701", "wrong-gradient", "the op's gradient is not the true one"),
     Rule("TS702", "no-derivative", "the function has no derivative at this point"),
-    Rule("TS703", "gradient-refused", "the op's gradient cannot be had, and says so"),
+    Rule("TS703", "gradient-refused", "the op has no gradient, and raises an error that says why"),
     Rule("TS704", "value-differs", "the op gives other values than its source says, or others at each call"),
     Rule("TS705", "only-zeros", "every derivative by an input is 0, so that the gradient check had nothing to compare"),
 )

@@ -95,7 +95,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
     try:
         return dict(_decode(json.loads(structure), tensors))
     except (KeyError, TypeError, ValueError) as cause:
-        raise _make_broken_error(path, f"what it tells of its tensors does not fit them: {cause!r}") from cause
+        raise _make_broken_error(path, f"its list of tensors does not match them: {cause!r}") from cause
 
 
 def _encode(value: Any, name: str, tensors: dict[str, torch.Tensor]) -> Any:

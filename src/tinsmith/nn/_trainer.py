@@ -370,7 +370,7 @@ def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str,
         if expected != actual:
             rows = [("tensor", name), ("expected", expected), ("got", actual)]
             remedy = "Make the model with the configuration that the run had."
-            raise CheckpointError(refusal("The checkpoint is of another model.", rows, remedy))
+            raise CheckpointError(refusal("The checkpoint belongs to another model.", rows, remedy))
 
 
 def _as_shared(own: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:

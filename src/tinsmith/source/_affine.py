@@ -1,7 +1,7 @@
 """Affine indices and aliasing: which elements an index names, and whether two uses of an array may meet in one.
 
 An index such as `2 * t + 1` is a sum: a constant, and whole multiples of atoms. An atom is a loop variable, a size, an
-argument, or an expression that is no such sum (`idx[i]`, `t % 2`), which is equal only to itself. `_indices` reads
+argument, or an expression that is not such a sum (`idx[i]`, `t % 2`), which is equal only to itself. `_indices` reads
 them from Python's tree, `transforms/analysis` from the IR; what follows from them is the same and stands here:
 
 - `never_equals`: the GCD test, for any two iterations;
@@ -83,7 +83,7 @@ class AffineIndex:
 
 
 def combine(operator: str, left: AffineIndex, right: AffineIndex) -> AffineIndex | None:
-    """`left + right`, `left - right` or `left * right`; None where that is no sum."""
+    """`left + right`, `left - right` or `left * right`; None where that is not a sum."""
     match operator:
         case "+":
             return left.plus(right)

@@ -159,7 +159,7 @@ class _Hander:
     ) -> Iterator[tuple[str, Any]]:
         """Parameters that are given fields, or Python's objects: what a function does with these is seen through.
 
-        A field may be given to a parameter that is no template, and an array may not.
+        A field may be given to a parameter that is not a template, and an array may not.
         """
         names = source.parameters[first : len(source.parameters) - len(source.tree.args.defaults)]
         known = [*zip(names, call.args, strict=False)]

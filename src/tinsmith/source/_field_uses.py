@@ -56,7 +56,7 @@ def _visit(node: ast.AST, uses: FieldUses) -> None:
             _change(one, uses)
         return
     if isinstance(node, ast.Attribute) and node.attr == "shape":
-        return  # sizes are no elements
+        return  # sizes are not elements
     if isinstance(node, ast.Subscript) and _name(node.value):
         uses.read.add(_name(node.value))
         uses.whole.update(_stems(_name(node)))
@@ -143,7 +143,7 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _name(node: ast.AST) -> str:
-    """`x`, `self.x` or `xs[0]`; "" for anything that is no chain of names and known items."""
+    """`x`, `self.x` or `xs[0]`; "" for anything that is not a chain of names and known items."""
     inner = node
     while isinstance(inner, ast.Attribute) or is_item(inner):
         inner = inner.value

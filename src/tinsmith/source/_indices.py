@@ -1,7 +1,7 @@
 """Indices of Python's tree as sums (`AffineIndex`): what its names stand for, and which of its atoms stand still.
 
 An atom of the tree is a text: a name; `t@12:4`, the variable of the loop on line 12; `<idx[i]|i@3:4>`, an expression
-that is no sum, with the atoms of all names in it; with `~` before it, what may hold another value each time.
+that is not a sum, with the atoms of all names in it; with `~` before it, what may hold another value each time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 def affine_of(node: ast.expr, leaf: Callable[[ast.expr], AffineIndex | T]) -> AffineIndex | T:
-    """An expression as a sum; `leaf` says what names stand for, and other expressions that are no sum."""
+    """An expression as a sum; `leaf` says what names stand for, and other expressions that are not a sum."""
     match node:
         case ast.Constant(value=int() as value) if not isinstance(value, bool):
             return AffineIndex(constant=value)
@@ -138,7 +138,7 @@ class IndexReader:
         return AffineIndex({atom: 1}, wide=frozenset() if name in self._scalars else frozenset({atom}))
 
     def _whole(self, node: ast.expr) -> AffineIndex:
-        """An expression that is no sum: an atom, which holds the atoms of all names in it."""
+        """An expression that is not a sum: an atom, which holds the atoms of all names in it."""
         inside = sorted({atom for name in names_in(node) for atom in self._name(name).terms})
         calls = [child for child in walk(node) if isinstance(child, ast.Call)]
         mark = MOVING if any(not _is_cast(call) and resolve_callee(call) not in _STEADY_CALLS for call in calls) else ""

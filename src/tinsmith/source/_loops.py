@@ -48,7 +48,7 @@ def is_serialized(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
     given = [keyword.value for keyword in statement.value.keywords if keyword.arg == "serialize"]
-    # A value that is no constant counts as true: a batch whose samples run in order is right either way.
+    # A value that is not a constant counts as true: a batch whose samples run in order is right either way.
     is_setting_off = any(isinstance(value, ast.Constant) and not value.value for value in given)
     return resolve_callee(statement.value) == "loop_config" and bool(given) and not is_setting_off
 

@@ -16,7 +16,7 @@ _NAME = "tinsmith_name"
 def resolve_callee(node: ast.AST) -> str:
     """The name of the engine's or Python's function that a call calls: `ndrange`, for `nd(...)` too where `nd` is that.
 
-    "" for a user's function, and for what is no call. Where nothing tells what is called, as in a method of a
+    "" for a user's function, and for what is not a call. Where nothing tells what is called, as in a method of a
     local, the name that stands there.
     """
     if not isinstance(node, ast.Call):

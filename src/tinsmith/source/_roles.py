@@ -20,9 +20,8 @@ from ._indices import invariant_without
 class Access:
     """One use of an array element: what is done, the index in letters, where, inside which loops.
 
-    `is_fetched` says that an atomic's return value is used: the order of a parallel loop is in it. `is_guarded` that
-    a branch or a `while` stands around it; `is_plain` that an addition, `x[i] = x[i] + e`, is no atomic one. `node` is
-    the subscript.
+    `is_fetched`: an atomic's return value is used, which depends on the order of a parallel loop. `is_guarded`: a
+    branch or a `while` is around it. `is_plain`: an addition, `x[i] = x[i] + e`, is not atomic. `node`: the subscript.
     """
 
     kind: Kind

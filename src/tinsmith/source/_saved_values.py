@@ -276,7 +276,7 @@ class _Walker:
         return is_builtin or (function is not None and self.engine.owns(function))
 
     def _is_free(self, node: ast.expr) -> bool:
-        """Whether `node` in `node.f(...)` leads to a module or a Python object, and `f` is no method of a local."""
+        """Whether `node` in `node.f(...)` leads to a module or a Python object, and `f` is not a method of a local."""
         name = root(node)
         if not name or name in self.roles or name in self.source.assigned_names:
             return False

@@ -235,7 +235,7 @@ class _Reader:
         if word.kind != "word":
             self.refuse(f"A dtype is missing before {word}.", _dtype_remedy(""))
         if word.text not in DTYPES:
-            self.refuse(f"{word} is no dtype of a kernel.", _dtype_remedy(word.text.rpartition(".")[2]))
+            self.refuse(f"{word} is not a dtype of a kernel.", _dtype_remedy(word.text.rpartition(".")[2]))
         return self.at.next().text
 
     def refuse(self, headline: str, remedy: str, at: Token | None = None) -> NoReturn:

@@ -111,7 +111,7 @@ class ScanOperators:
     def _prepare(self, tensors: Sequence[Tensor], asked: Asked) -> tuple[Job, Sequence[Tensor]]:
         op = self._op() if self._op is not None else None
         if op is None:
-            words = f"a compiled graph scans over the op of `{self._name}`, which is gone"
+            words = f"a compiled graph scans over the op of `{self._name}`, which no longer exists"
             raise GraphError(refusal(words, remedy="Keep the op alive as long as what was compiled with it."))
         return asked.prepare(op, self._prepare_scan, tensors)
 

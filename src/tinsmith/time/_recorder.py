@@ -56,7 +56,7 @@ class Recorder:
         now = first
         with torch.enable_grad():
             for number, row in zip(steps, rows, strict=True):
-                # What a step updates in place is no leaf, and no state that is returned.
+                # What a step updates in place is neither a leaf nor a state that is returned.
                 before = [one.clone() for one in now] if job.changes_state else now
                 kept = [one.detach().clone() for one in before] if job.checks and job.changes_state else before
                 now, outputs = job.run(number, before, row, self.parameters)

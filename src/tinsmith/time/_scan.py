@@ -62,7 +62,7 @@ def scan(
     - **A Python function** is called as `step(state, inputs, *parameters)` and returns `(state, outputs)`, as in
       `jax.lax.scan`. The state has the user's structure: a tensor, or tuples, lists and dicts of tensors. `inputs` are
       those of one step, None where there are none; `outputs` may be None. `parameters` that are a dict are passed by
-      name. So is a `torch.nn.Module` that is no layer of this library.
+      name. So is a `torch.nn.Module` that is not a layer of this library.
     - **An op, a chain or a layer** is called with the state, the inputs and the parameters as its arguments, in the
       order of `op.arguments`. What is given as a dict is passed by name, and the others fill the arguments that are
       left. The first results are the next state, in the order of the arguments; the others are outputs. Arguments

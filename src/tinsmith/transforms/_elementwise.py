@@ -54,7 +54,7 @@ class _Access:
 
 
 def strip_elementwise(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> nodes.Stmt | None:
-    """A statement of the top level in strips; None where it is no such loop, or a machine has no vectors for it."""
+    """A statement of the top level in strips; None where it is not such a loop, or a machine has no vectors for it."""
     if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
         return None
     accesses = _accesses(task)
@@ -176,7 +176,7 @@ def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, 
                     copies.append(replace(one, index=place, value=nodes.Load(array, (again,), (), kind)))
                 ahead.append(nodes.Store(arrays[one.array, place].name, (lane,), (), value, one.line))
             case other:
-                raise AssertionError(f"{other} is no statement of an elementwise loop")
+                raise AssertionError(f"{other} is not a statement of an elementwise loop")
     values = within_limits(run_lanes(lane, number(0), size, ahead), names)
     lanes: list[nodes.Stmt] = [*arrays.values(), *values, run_lanes(again, number(0), size, copies)]
     if len(loop.names) > 1:

@@ -203,8 +203,8 @@ def test_arguments(lang64):
         ({}, {"y": None}, ts.RegistrationError, "inputs as fields by name"),
         ({"x": None}, [None], ts.RegistrationError, "outputs as fields by name"),
         ({"x y": None}, {"y": None}, ts.RegistrationError, "name that Python allows"),
-        ({"x": (None, 3)}, {"y": None}, ts.ArgumentError, "no part of its field"),
-        ({"x": (None, True)}, {"y": None}, ts.ArgumentError, "no part of its field"),
+        ({"x": (None, 3)}, {"y": None}, ts.ArgumentError, "not a part of its field"),
+        ({"x": (None, True)}, {"y": None}, ts.ArgumentError, "not a part of its field"),
         ({"x": 3}, {"y": None}, ts.ArgumentError, "must be a field"),
     ],
 )

@@ -36,7 +36,7 @@ def parent(lang):
         for i in x.parent():
             y[i] = x[i]
 
-    return kernel, (), "uses `x` in a way that only a field allows, at "
+    return kernel, (), "uses `x` as only a field can be used, at "
 
 
 def activity(lang):
@@ -46,7 +46,7 @@ def activity(lang):
             if lang.is_active(y.snode, [i]):
                 y[i] = x[i]
 
-    return kernel, (), "uses `y` in a way that only a field allows, at "
+    return kernel, (), "uses `y` as only a field can be used, at "
 
 
 def in_a_function(lang):
@@ -60,7 +60,7 @@ def in_a_function(lang):
             appended(y, 1)
             y[i] = x[i]
 
-    return kernel, (), "uses `y` in a way that only a field allows, at "
+    return kernel, (), "uses `y` as only a field can be used, at "
 
 
 def global_field(lang):
@@ -105,7 +105,7 @@ def given_array(lang):
         for i in x:
             y[i] = x[i] * w[0]
 
-    return kernel, (torch.ones(1),), "is given the array `w`, which is no registered tensor"
+    return kernel, (torch.ones(1),), "is given the array `w`, which is not a registered tensor"
 
 
 ON_FIELDS = [

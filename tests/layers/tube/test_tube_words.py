@@ -361,7 +361,7 @@ CALLS = {
         ts.ShapeError,
         """
         the dims calculated for output tensor `y` of Tube(scale) do not fit
-          dims  (MatchDim('n'),)      <- dim 0 is no MatchDim of an input
+          dims  (MatchDim('n'),)      <- dim 0 is not a MatchDim of an input
         Return sizes, BatchDim first, or MatchDims of inputs.
         """,
     ),

@@ -261,7 +261,7 @@ REFUSED = [
     ),
     ("network", {"feedback_alignment": False}, ["would do nothing: the backward pass is the exact gradient"]),
     ("network", {"jit": True}, ["`network.jit` of CutlassMLP would do nothing", "always compiled"]),
-    ("network", {"n_input_dims": 2}, ["is an argument of the module, no key"]),
+    ("network", {"n_input_dims": 2}, ["is an argument of the module, not a key"]),
     ("network", {"activation": "gelu"}, ["one of None, ReLU, LeakyReLU"]),
     ("network", {"otype": "FullyFusedMLP", "n_hidden_layers": 0}, ["a whole number, 1 or more"]),
     ("optimizer", {"beta1": 1}, ["a number, 0 or more, below 1"]),

@@ -101,7 +101,7 @@ def _require_same_fit(path: Path, metadata: dict[str, str], photo: Photo, option
     try:
         theirs = dict(json.loads(metadata["fit"]))
     except (KeyError, TypeError, ValueError) as cause:
-        raise make_broken_error(path, "it does not say which fit it is of") from cause
+        raise make_broken_error(path, "it does not say which fit it belongs to") from cause
     require_same(path, "fit", theirs, _identity(photo, options))
 
 
@@ -119,7 +119,7 @@ def _require_whole(path: Path, metadata: dict[str, str], tensors: dict[str, Tens
             raise make_broken_error(path, f"{name!r} is {tensors[name].dtype}, not {dtype}")
     frames = tensors.get("history.frames", torch.empty(0))
     if frames.dtype != torch.uint8 or frames.ndim != 4:
-        raise make_broken_error(path, "'history.frames' is missing or no film")
+        raise make_broken_error(path, "'history.frames' is missing or is not a film")
     for name, value in tensors.items():
         if not value.isfinite().all():
             raise make_broken_error(path, f"{name!r} holds numbers that are not finite")

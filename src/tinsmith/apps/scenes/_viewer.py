@@ -294,5 +294,5 @@ def _require_free(port: int) -> None:
             pass
     except (OSError, OverflowError) as cause:
         rows = [("port", str(port)), ("because", str(cause))]
-        remedy = "Name another port; 0 takes one that is free."
+        remedy = "Name another port; 0 picks a free one."
         raise InputError(refusal("the viewer cannot be served", rows, remedy)) from cause

@@ -105,7 +105,7 @@ def _check_compiles(case: Specialization) -> None:
 def _engines_own(op: str, reason: NotCovered) -> str:
     """The warning for a user whose gradient is not the generated one."""
     return refusal(
-        f"the gradient of op `{op}` is the engine's own, which is wrong in silence for some kernels",
+        f"the gradient of op `{op}` is the engine's own, which is silently wrong for some kernels",
         [("not generated for", reason.construct), ("at", reason.place)],
         f"{reason.remedy}; or say adjoint='engine', if the engine's is what you want.",
     )

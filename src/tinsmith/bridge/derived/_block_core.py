@@ -38,7 +38,7 @@ class BlockedCore(Core):
         device = "CPUs" if kind.device.type == "cpu" else kind.device.type
         words = f"op `{op}` uses blocks of threads, which {engine} lacks on {device}, and they cannot be run in order"
         remedy = (
-            "Write that line in other words. All iterations of a block must reach the same `sync()`, equally often: "
+            "Rewrite that line. All iterations of a block must reach the same `sync()`, equally often: "
             "conditions and bounds around one may depend on the block (`i // block_dim`), on sizes and on arguments. "
             "Or start the engine on a GPU."
         )

@@ -121,7 +121,9 @@ class _Step:
         """Refuse to read inputs that were not kept."""
         lost = self._unknown & names
         if lost:
-            words = f"the second derivative of op `{self.base.core.signature.op}` needs `{min(lost)}`, which is gone"
+            words = (
+                f"the second derivative of op `{self.base.core.signature.op}` needs `{min(lost)}`, which was not saved"
+            )
             raise internal_error(GradientError, words)
 
     def complete(self, values: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -27,7 +27,7 @@ def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[s
         pairs = ((one, stage.scalar_names.get(one, one)) for one in stage.first.parameters)
         counts.append(evaluate(length, shapes, {one: scalars[called] for one, called in pairs if called in scalars}))
         if counts[-1] > LARGEST:
-            words = f"op `{signature.op}` would keep {counts[-1]} numbers of its atomics, more than engines can count"
+            words = f"op `{signature.op}` would keep {counts[-1]} numbers of its atomics, more than engines can index"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
             raise ShapeError(refusal(words, [("array", name), ("largest", str(LARGEST))], remedy))
     return counts

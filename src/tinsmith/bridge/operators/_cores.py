@@ -33,7 +33,7 @@ class Cores:
         """One of them: the last."""
         living = self._living()
         if not living:
-            words = f"a traced graph calls op `{self.op}` of module `{self.module}`, which is gone"
+            words = f"a traced graph calls op `{self.op}` of module `{self.module}`, which no longer exists"
             raise GraphError(refusal(words, remedy="Keep the op alive as long as what was compiled with it."))
         return living[-1]
 

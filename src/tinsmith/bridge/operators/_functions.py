@@ -78,7 +78,7 @@ def _check_records(call: Call, records: Mapping[str, torch.Tensor], saved: Mappi
     for name, first in records.items():
         if name in saved and not torch.equal(first, saved[name].to(first.device)):
             op = call.core.signature.op
-            words = f"op `{op}` was run again for its backward pass, and its atomics handed out other indices"
+            words = f"op `{op}` was run again for its backward pass, and its atomics returned other indices"
             remedy = "Leave the op out of what `torch.utils.checkpoint` runs again."
             raise GradientError(refusal(words, remedy=remedy))
 

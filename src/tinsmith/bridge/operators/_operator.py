@@ -223,8 +223,10 @@ class Operator:
         needed = find_saved_names(call, active)
         lost = [name for name in needed if name not in saved]
         if lost:
-            words = f"the gradient of op `{core.signature.op}` reads `{lost[0]}`, which the compiled graph did not keep"
-            remedy = "A Python value that the kernel uses changed since: compile again, after torch.compiler.reset()."
+            words = f"the gradient of op `{core.signature.op}` reads `{lost[0]}`, which the compiled graph did not save"
+            remedy = (
+                "A Python value that the kernel uses changed since: call torch.compiler.reset(), and compile again."
+            )
             raise GradientError(refusal(words, remedy=remedy))
         # A compiled graph may hand over tensors in another memory order. Kernels get addresses.
         values = {name: saved[name].contiguous() for name in needed}

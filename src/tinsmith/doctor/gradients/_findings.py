@@ -46,9 +46,9 @@ def describe_zeros(call: Examination, zeros: Sequence[str], proposal: Proposal |
     words = f"every derivative by {by} is 0 at these inputs, where a right gradient and a lost one look the same: "
     words += what
     if proposal and len(proposal.moved) == len(zeros):
-        words += "; other inputs tell more"
+        words += "; try other inputs"
     elif proposal:
-        words += f"; other inputs tell more of {', '.join(f'`{name}`' for name in proposal.moved)}"
+        words += f"; try other inputs of {', '.join(f'`{name}`' for name in proposal.moved)}"
     place = _places(call, zeros[0])[0]
     return Finding("TS705", "warning" if all_zero else "info", *place, words, proposal.code if proposal else "")
 

@@ -48,7 +48,9 @@ def limits(kind: str) -> tuple[int, int]:
 def overflow(name: str, kind: str, operands: tuple[Number, ...]) -> int | None:
     """What an operation on integers gives that `kind` does not hold; None where all is well."""
     exact = _EXACT.get(name)
-    if exact is None or (name == "<<" and is_unsigned(kind)):  # bits shifted out of an unsigned number are no mistake
+    if exact is None or (
+        name == "<<" and is_unsigned(kind)
+    ):  # bits shifted out of an unsigned number are not a mistake
         return None
     value = exact(*operands)
     least, greatest = limits(kind)

@@ -121,7 +121,7 @@ _REMEDIES = {
 
 
 def _describe_origin(origin: _Origin) -> str:
-    return f"{_infinite(origin.result)} is born{origin.inside}: {_operation(origin)}, of finite operands"
+    return f"{_infinite(origin.result)} first appears{origin.inside}: {_operation(origin)}, of finite operands"
 
 
 def _operation(origin: _Origin) -> str:

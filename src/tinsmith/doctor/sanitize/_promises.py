@@ -62,13 +62,13 @@ def _find_falls(name: str, numbers: torch.Tensor) -> Iterator[str]:
 
 
 def _overlapping(name: str, promise: str, numbers: torch.Tensor) -> Iterator[str]:
-    """A row that is no segment, else two rows that share a place: those with the first one that is shared."""
+    """A row that is not a segment, else two rows that share a place: those with the first one that is shared."""
     rows = tuple(numbers.shape[:-1])
     start, second = numbers.reshape(-1, 2).to(torch.int64).unbind(1)
     end = start + second if promise == "segments" else second
     wrong = ((start < 0) | (end < start)).nonzero().flatten().tolist()
     if wrong:
-        yield f"{_row(name, wrong[0], rows, numbers)} is no part of an array"
+        yield f"{_row(name, wrong[0], rows, numbers)} is not a part of an array"
         return
     order = start.argsort(stable=True)
     order = order[end[order] > start[order]]

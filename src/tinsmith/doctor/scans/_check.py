@@ -140,7 +140,7 @@ def _run_once(subject: _Subject, count: int) -> None:
         if not subject.value(count).isfinite():
             subject = _Subject(subject.step, subject.given, subject.loss, {**subject.options, "check_finite": True})
             subject.value(count)
-            words = "the loss of a scan is not finite, and its states are"
+            words = "the loss of a scan is not finite, although its states are"
             raise CheckError(refusal(words, remedy="Look at `loss`."))
 
 
@@ -159,7 +159,9 @@ def _widen(subject: _Subject, made: Any) -> tuple[_Subject, list[str]]:
             if all(one.dtype == torch.float64 for one in states if one.is_floating_point()):
                 return wide, ["in float64"]
         except Exception as error:  # noqa: BLE001  # the step is somebody's own code; the note has its reason
-            return own, [f"in the step's own precision: in float64 it says {str(error).strip().splitlines()[0]!r:.80}"]
+            return own, [
+                f"in the step's own precision: in float64 it raises {str(error).strip().splitlines()[0]!r:.80}"
+            ]
     return own, ["in the step's own precision, which is less than float64"]
 
 

@@ -123,7 +123,7 @@ class FieldsExamination(Examination):
     @property
     def engine_remedy(self) -> str:
         if self._op is None:
-            return "write the kernels in other words, or as an op with `ts.op`"
+            return "rewrite the kernels, or as an op with `ts.op`"
         return 'leave out adjoint="engine", or make the kernels an op: tinsmith generates a gradient from their source'
 
     @property
@@ -169,7 +169,7 @@ class FieldsExamination(Examination):
     def _required_op(self) -> Examination:
         """The op that the kernels would make. Raises KernelError where they make none."""
         if self._op is None:
-            raise KernelError(refusal(f"the kernels of {self.name} make no op", [("because", self._reason)]))
+            raise KernelError(refusal(f"the kernels of {self.name} cannot be made an op", [("because", self._reason)]))
         return self._op
 
     @property

@@ -57,7 +57,7 @@ class GradientStores:
         if self._refused is None:
             return
         kernel, name, place = self._refused
-        words = f"kernel `{kernel}` of {layer} uses the gradient `{name}`, which is no value that a layer computes with"
+        words = f"kernel `{kernel}` of {layer} uses the gradient `{name}`, which a layer cannot use as a value"
         remedy = "Leave the kernel out, and run it between calls; or let an optimizer of torch do its work."
         raise GradientError(refusal(words, [("at", place)], remedy))
 

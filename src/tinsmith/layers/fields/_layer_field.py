@@ -106,7 +106,7 @@ class LayerField:
     def check_alive(self, layer: str) -> None:
         """Raise EngineError where the engine was started anew since, and took the field's memory with it."""
         if self.engine.runtime() is not self.runtime:
-            words = f"the field `{self.name}` of {layer} went when the engine was started anew"
+            words = f"the field `{self.name}` of {layer} was destroyed when the engine was started again"
             raise EngineError(refusal(words, remedy="Make the fields and the layer after the last ts.init()."))
 
     def __str__(self) -> str:
@@ -174,7 +174,7 @@ def place_field(field: Any, name: str, needs_grad: bool | None, is_complex: bool
     """A field as a layer registers it.
 
     Raises:
-        KernelError: it is no placed field of numbers that torch has, or cannot hold complex numbers.
+        KernelError: it is not a placed field of numbers that torch has, or cannot hold complex numbers.
         GradientError: a gradient is asked of a field that has none, or lies where the field does not.
     """
     engine = of_field(field)

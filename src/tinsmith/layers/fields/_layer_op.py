@@ -213,7 +213,7 @@ class LayerOp:
             facts = one.facts
             is_moved = any(facts.offset) and not self._begins_at_zero
             if not facts.is_dense or is_moved or (facts.is_matrix and len(facts.element) == 1):
-                words = f"field `{one.name}` of {self._layer} is laid out in a way that a tensor has not"
+                words = f"field `{one.name}` of {self._layer} has a layout that no tensor has"
                 rows = [("dense", str(facts.is_dense)), ("offset", str(facts.offset)), ("element", str(facts.element))]
                 remedy = "Place it dense and without an offset, or leave out batched=True and on_tensors=True."
                 raise KernelError(refusal(words, rows, remedy))

@@ -29,7 +29,7 @@ from ._program import Program
 from ._roles import Habits, Launch, Roles
 
 Reason = NotCovered | TinsmithError
-"""Why the kernels are no op on arrays, or why that has no gradient."""
+"""Why the kernels are not an op on arrays, or why that has no gradient."""
 
 
 class OnFields:
@@ -139,7 +139,7 @@ class OnFields:
             words = (
                 f"{self.layer} has no gradient: none can be generated from its source, and {engine}'s own is refused"
             )
-            remedy = f"Write that in other words. Of {engine}'s own:"
+            remedy = f"Rewrite that. Of {engine}'s own:"
             raise GradientError(f"{refusal(words, _rows(reason), remedy)}\n{indent(str(engines), '  ')}") from engines
 
     def _warn(self, reason: Reason) -> None:
@@ -147,8 +147,8 @@ class OnFields:
         if str(reason) in self._warned:
             return
         self._warned.add(str(reason))
-        words = f"the gradient of {self.layer} is the engine's own, which is wrong in silence for some kernels"
-        remedy = "Write that in other words; or say adjoint='engine', if the engine's is what you want."
+        words = f"the gradient of {self.layer} is the engine's own, which is silently wrong for some kernels"
+        remedy = "Rewrite that; or say adjoint='engine', if the engine's is what you want."
         warn(refusal(words, _rows(reason), remedy))
 
     # Looking ----------------------------------------------------------------------------------
@@ -204,4 +204,4 @@ def refuse_generated(layer: str, reason: NotCovered, launches: Sequence[Launch])
 def _no_source(layer: str, reason: Reason) -> GradientError:
     """What is said where the generated gradient was asked for, and there is none."""
     words = f"{layer} uses what its adjoint cannot be generated for"
-    return GradientError(refusal(words, _rows(reason), "Write that in other words, or leave out adjoint='source'."))
+    return GradientError(refusal(words, _rows(reason), "Rewrite that, or leave out adjoint='source'."))

@@ -369,11 +369,9 @@ def _headline(reason: Exception) -> str:
 
 def _unforeseen(reason: Exception, layer: str) -> str:
     """The warning for a gradient that could not be checked beforehand."""
-    words = (
-        f"the gradient of {layer} is the engine's own, which is wrong in silence for some kernels; it was not checked"
-    )
+    words = f"the gradient of {layer} is the engine's own, which is silently wrong for some kernels; it was not checked"
     rows = [("because", _headline(reason)), *(("", line.strip()) for line in str(reason).splitlines()[1:-1])]
-    return refusal(words, rows, "Write that in other words, or compare the gradient with one that you know.")
+    return refusal(words, rows, "Rewrite that, or compare the gradient with one that you know.")
 
 
 def _check_arrays(launches: Sequence[Launch], layer: str) -> None:

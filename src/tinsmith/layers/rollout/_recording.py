@@ -249,7 +249,7 @@ class Recording(Listener):
         numbers = list(entries) if entries is not None else np.ravel(np.asarray(value)).tolist()
         numbers = numbers * count if len(numbers) == 1 else numbers
         if len(numbers) != count:
-            words = f"{self._kernels.name} writes {len(numbers)} numbers into an element that holds {count}"
+            words = f"{self._kernels.name} writes {len(numbers)} numbers to an element of {count}"
             raise ArgumentError(refusal(words, [("at", place_of_user())]))
         return numbers if facts.dtype.is_floating_point else [int(one) for one in numbers]
 

@@ -56,7 +56,7 @@ def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named) -> Rollou
             each call; its own return value is ignored.
         inputs: fields by the names of the function's arguments. `(x, 0)` is the part `x[0, ...]`.
         outputs: fields by the names of its results; `(x, -1)` is the last `x[t, ...]`. One that kernels only add to
-            starts at zero, as the loss of a tape does; fields that are no input start with what they hold.
+            starts at zero, as the loss of a tape does; fields that are not inputs start with what they hold.
 
     Returns:
         A function of tensors in the order of `inputs`, or by name. It returns one tensor, or a named tuple.
@@ -225,7 +225,7 @@ def _parts(rollout: str, side: str, given: Named) -> list[_Part]:
 def _row(rollout: str, one: LayerField, index: Any) -> int:
     size = one.facts.shape[0] if one.facts.shape else 0
     if isinstance(index, bool) or not isinstance(index, int) or not -size <= index < size or any(one.facts.offset):
-        words = f"`{one.name}` of {rollout} is no part of its field"
+        words = f"`{one.name}` of {rollout} is not a part of its field"
         rows = [("field", str(one)), ("index", repr(index)), ("offset", str(one.facts.offset))]
         raise ArgumentError(
             refusal(words, rows, "Pass `(field, t)` with t on the field's first axis, which begins at 0.")

@@ -50,7 +50,7 @@ class EmptyTin(FieldState, Examinable):
             before it. A generated one always does.
         on_tensors: run the kernels on the tensors themselves, as an op, and leave the fields alone: nothing is
             copied, batches take one launch, and `torch.compile` sees no graph break. What the kernels read from
-            fields that are no input, weight or output is still read there. What they write begins each call with
+            fields that are not inputs, weights or outputs is still read there. What they write begins each call with
             what its field holds, unless it is cleared, and never goes back into the field.
         adjoint: where the gradient comes from: "source", generated from the kernels' source; "engine", the engine's
             own reverse mode; "auto" takes the first where it can be had.
@@ -201,7 +201,7 @@ class EmptyTin(FieldState, Examinable):
         one = self._place(field, self._internal_name(name), needs_grad, complex_dtype)
         if "." in one.name or not one.name or hasattr(self, one.name):
             words = f"a weight of {self._label} cannot be called `{one.name}`: it becomes a parameter of the module"
-            raise RegistrationError(refusal(words, remedy="Pass `name=` without dots, which is no attribute already."))
+            raise RegistrationError(refusal(words, remedy="Pass a `name=` without dots that is not an attribute yet."))
         self._weights[one.name] = one
         if value is not None:
             fill(one, value, self._label)

@@ -66,7 +66,7 @@ class Kernels:
         name = of_kernel(kernel).function_of(kernel).__name__ if name is None else name
         if name in self._launchers:
             words = f"{layer} has a kernel `{name}` already"
-            raise RegistrationError(refusal(words, remedy="Give the second a name of its own: `kernel_name=`."))
+            raise RegistrationError(refusal(words, remedy="Give the second one another name: `kernel_name=`."))
         like = self._like(kernel)
         launcher = Launcher(kernel, f"{layer}.{name}", like)
         if arguments:  # without any, `change` brings them
@@ -108,7 +108,7 @@ class Kernels:
     def _only(self, first: Any, layer: str) -> str:
         if len(self._launchers) == 1:
             return next(iter(self._launchers))
-        words = f"{layer} has {len(self._launchers)} kernels, and which one these arguments are for was not said"
+        words = f"{layer} has {len(self._launchers)} kernels, and it is not clear which one these arguments are for"
         rows = [("first argument", f"{first!r:.60}"), ("kernels", ", ".join(self._launchers))]
         raise RegistrationError(refusal(words, rows, "Call `set_kernel_args(kernel_or_name, *args)`."))
 

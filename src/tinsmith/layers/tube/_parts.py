@@ -157,7 +157,7 @@ def tensor_part(
         words = f"the name of an {kind} is a string"
         raise RegistrationError(refusal(words, [("got", repr(name))], 'Name it: `name="x"`.'))
     if manager is not None and not (callable(manager) or hasattr(manager, "construct_field")):
-        words = f"the field manager of {kind} `{name}` is none"
+        words = f"the field manager of {kind} `{name}` is not a FieldManager"
         raise RegistrationError(refusal(words, [("got", repr(manager))], "Pass a FieldManager, or leave it out."))
     is_calculated = kind != "input tensor" and (callable(dims_or_calc) or isinstance(dims_or_calc, DimensionCalculator))
     dims = None if is_calculated else _checked_dims(kind, name, dims_or_calc)
@@ -190,7 +190,7 @@ def why_no_dim(dim: Any, place: int, *, is_input: bool) -> str:
     if isinstance(dim, MatchDim):
         return ""
     if isinstance(dim, bool) or not isinstance(dim, int):
-        return "is no dim"
+        return "is not a dim"
     return "" if dim > 0 else "is not positive"
 
 
@@ -219,7 +219,7 @@ def kernel_part(kernel: Any, tensors: Sequence[str], extra: tuple[Any, ...], nam
     """A kernel as it is registered.
 
     Raises:
-        RegistrationError: it is none, or the names are no strings, or too many.
+        RegistrationError: it is none, or the names are not strings, or too many.
         ArgumentError: the other arguments are too many, or arguments are missing that only a tensor can be.
     """
     kernel = kernel.kernel if isinstance(kernel, Op) else kernel

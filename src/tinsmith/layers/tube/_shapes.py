@@ -121,7 +121,7 @@ def _dim(value: Any) -> Any:
 def _why_not(blueprint: Blueprint, dim: Any, place: int) -> str:
     if isinstance(dim, MatchDim):
         known = any(dim in (part.dims or ()) for part in blueprint.inputs)
-        return "" if known else "is no MatchDim of an input"
+        return "" if known else "is not a MatchDim of an input"
     if _is_size(dim):
         return "is negative" if dim < 0 else ""  # an empty result is one
     return why_no_dim(dim, place, is_input=False)

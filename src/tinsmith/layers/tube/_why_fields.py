@@ -52,7 +52,7 @@ def _own_reason(kernel: KernelPart) -> str:
             return f"kernel `{kernel.name}` is given the field `{parameter.name}`"
         is_array = parameter.kind == "template" and isinstance(value, (torch.Tensor, np.ndarray))
         if parameter.kind == "array" or is_array:
-            return f"kernel `{kernel.name}` is given the array `{parameter.name}`, which is no registered tensor"
+            return f"kernel `{kernel.name}` is given the array `{parameter.name}`, which is not a registered tensor"
     try:
         source = read(kernel.function)
     except KernelError as refused:
@@ -88,7 +88,7 @@ def _array_reason(blueprint: Blueprint, kernel: KernelPart, roles: dict[str, Rol
     for parameter, role in roles.items():
         name = kernel.tensor_names[parameter]
         if role.escapes:  # x.parent(), x.snode, ti.append(x, ...), ti.is_active(x, ...)
-            return f"kernel `{kernel.name}` uses `{parameter}` in a way that only a field allows, at {role.escapes}"
+            return f"kernel `{kernel.name}` uses `{parameter}` as only a field can be used, at {role.escapes}"
         changes = role.of("write", "add")
         if changes and blueprint.tensors[name].kind == "input tensor":
             return f"kernel `{kernel.name}` writes the input `{name}` at {changes[0].place}"

@@ -3,7 +3,7 @@
 An index is worked out as a sum of loop variables, sizes and numbers. A loop variable reaches both ends of its range in
 some iteration, so the index reaches both of its own ends, provided that nothing keeps the access from running there:
 an access under a branch, in a loop that may not run or may be left early, or on a side of a conditional expression is
-not looked at. What is no such sum (`x[k[i]]`, `x[max(i - 1, 0)]`, `x[i % n]`) is left to the sanitizer.
+not looked at. What is not such a sum (`x[k[i]]`, `x[max(i - 1, 0)]`, `x[i % n]`) is left to the sanitizer.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _body(statement: ast.stmt) -> list[ast.stmt]:
 
 
 def _is_real(node: ast.Call, spot: Spot, subject: Subject) -> bool:
-    """Whether a min or max is of values that move with the loop, arrays' or locals' that are no whole numbers."""
+    """Whether a min or max is of values that move with the loop, arrays' or locals' that are not whole numbers."""
     names = frozenset().union(*map(names_in, node.args)) & _moving(spot.inner)
     reads = any(isinstance(one, ast.Subscript) and root(one) in subject.floats for one in walk(node))
     return bool(names) and (reads or bool(names & subject.source.assigned_names - types_of(subject).integers))

@@ -150,7 +150,7 @@ def _racing_stores(subject: Subject, name: str, roles: Roles) -> Iterator[Findin
 
 
 def _stores(roles: Roles) -> list[Access]:
-    """Changes that are no atomics: `x[i] = x[i] + e` is none."""
+    """Changes that are not atomics: `x[i] = x[i] + e` is none."""
     return [one for one in roles.of("write", "add") if one.kind == "write" or one.is_plain]
 
 

@@ -147,7 +147,7 @@ ENCODINGS = Catalog(
     ),
     share=(Key("n_dims_to_encode", Count(0)), Key("dims_to_encode_begin", Count(0))),
     elsewhere={
-        "n_input_dims": "the number of input dims is an argument of the module, no key",
+        "n_input_dims": "the number of input dims is an argument of the module, not a key",
         "n_output_dims": "the number of output dims follows from the other keys",
         "jit": "there is no just-in-time fusion to switch: the kernels are always compiled",
     },
@@ -181,8 +181,8 @@ NETWORKS = Catalog(
     default="CutlassMLP",
     components=(_mlp("FullyFusedMLP", "MegakernelMLP", 1), _mlp("CutlassMLP", "MLP", 0)),
     elsewhere={
-        "n_input_dims": "the number of input dims is an argument of the module, no key",
-        "n_output_dims": "the number of output dims is an argument of the module, no key",
+        "n_input_dims": "the number of input dims is an argument of the module, not a key",
+        "n_output_dims": "the number of output dims is an argument of the module, not a key",
         "jit": "there is no just-in-time fusion to switch: the kernels are always compiled",
         "feedback_alignment": "the backward pass is the exact gradient; tiny-cuda-nn itself has dropped this key",
     },

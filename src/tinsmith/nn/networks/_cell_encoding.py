@@ -22,7 +22,7 @@ class CellEncoding(torch.nn.Module):
     """An encoding for each cell. `params` is [cell, number]: nothing in it for encodings that do not learn."""
 
     params: torch.Tensor
-    holds_matrices = False  # to optimizers a table is no matrix
+    holds_matrices = False  # to optimizers a table is not a matrix
 
     def __init__(
         self,

@@ -87,7 +87,7 @@ def unstack(array: NetworkArray) -> list[nn.Sequential]:
     """The networks of an array as ordinary torch modules, with copies of their weights.
 
     Raises:
-        ArgumentError: the array has an encoding, which is no layer of a Sequential.
+        ArgumentError: the array has an encoding, which is not a layer of a Sequential.
 
     Example:
         >>> ts.nn.unstack(ts.nn.NetworkArray(2, 3, 1, {"n_neurons": 4, "n_hidden_layers": 1}))[0]

@@ -31,7 +31,7 @@ def make_optimizer(
 
     Adam and SGD are torch's, fused; Novograd, Shampoo and Lookahead come from pytorch_optimizer
     (`pip install 'tinsmith[nn]'`), whose Shampoo takes L and R from the gradient, whatever `cg_on_momentum` says. Adam
-    with extras that torch's does not have, and Adam on what is no matrix (where by default it passes over entries
+    with extras that torch's does not have, and Adam on what is not a matrix (where by default it passes over entries
     whose gradient is 0), follows tiny-cuda-nn's formula entry by entry.
 
     Args:

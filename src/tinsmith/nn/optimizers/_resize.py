@@ -25,7 +25,7 @@ def require_resizable(optimizer: torch.optim.Optimizer) -> None:
     is_plain = isinstance(optimizer, torch.optim.Optimizer) and not isinstance(optimizer, Wrapper)
     if is_plain:
         return
-    if not isinstance(optimizer, ExponentialDecay):  # a RowOptimizer is no torch.optim.Optimizer
+    if not isinstance(optimizer, ExponentialDecay):  # a RowOptimizer is not a torch.optim.Optimizer
         headline = f"{type(optimizer).__name__} cannot follow a parameter whose rows come and go"
         raise ArgumentError(refusal(headline, [("optimizer", type(optimizer).__name__)], _REMEDY))
     require_resizable(optimizer.nested)

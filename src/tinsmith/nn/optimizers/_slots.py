@@ -20,7 +20,7 @@ class Slot:
     """A parameter, and whether it is (or stacks) matrices of a network.
 
     Where a parameter stacks networks, `networks` is how many: a configuration counts the numbers of one. Where a flat
-    one begins with several matrices, `matrix_shapes` has their shapes; what is left of it is no matrix.
+    one begins with several matrices, `matrix_shapes` has their shapes; what is left of it is not a matrix.
     """
 
     parameter: torch.Tensor

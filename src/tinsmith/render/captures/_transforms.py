@@ -30,7 +30,7 @@ def read_transforms(path: Path) -> list[Frame]:
     """The frames of a transforms.json.
 
     Raises:
-        InputError: it cannot be read or is no such file, or a frame is broken; the pictures themselves are not read.
+        InputError: it cannot be read or is not such a file, or a frame is broken; the pictures themselves are not read.
     """
     whole = _read(path)
     file = Entry(path, "the file itself")

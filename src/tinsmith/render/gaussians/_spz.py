@@ -173,7 +173,7 @@ def _pack_harmonics(values: np.ndarray, sh_bits: tuple[int, int]) -> np.ndarray:
     """Bytes whose lower bits are 0: gzip makes less of them."""
     steps = np.where(np.arange(values.shape[1]) < 3, 1 << (8 - sh_bits[0]), 1 << (8 - sh_bits[1]))[:, None]
     nearest = np.rint(values * 128 / steps) * steps + 128
-    # 256 is no byte, and one less would have the lower bits set.
+    # 256 is not a byte, and one less would have the lower bits set.
     return np.clip(nearest, 0, 256 - steps).astype(np.uint8)
 
 

@@ -35,7 +35,7 @@ class Access(NamedTuple):
         position: of the number in the array, counted in memory order, an element's entries last.
         line: of the statement, as the kernel counts them.
         task: which statement of the kernel's top level it was, counted from 0.
-        iteration: values of that loop's names; () in a statement that is no loop.
+        iteration: values of that loop's names; () in a statement that is not a loop.
     """
 
     how: How

@@ -213,7 +213,7 @@ def lower_augmented_assign(low: Lowering, statement: ast.AugAssign) -> None:
 def apply_atomic(low: Lowering, name: str, place: Any, value: Any, *, is_wanted: bool = True) -> Any:
     """Change a place by an atomic operation; what it held before is the result."""
     if not is_place(place) or isinstance(place, Struct):
-        raise Misfit(f"an atomic `{name}` on what is no variable and no element")
+        raise Misfit(f"an atomic `{name}` on what is neither a variable nor an element")
     if isinstance(place, DynamicEntry):
         return _change_dynamic_entry(low, name, place, value, is_wanted)
     results = [

@@ -50,7 +50,7 @@ def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
     _parallel(low, "SharedArray")
     sizes = [plain(size) for size in (shape if isinstance(shape, list | tuple) else [shape])]
     if isinstance(shape, Matrix) or not all(isinstance(size, int) and size > 0 for size in sizes):
-        raise Misfit("the shape of a `SharedArray` that is no positive integer, and no tuple of such")
+        raise Misfit("the shape of a `SharedArray` that is neither a positive integer nor a tuple of them")
     matrix = low.language.matrix_type(dtype)
     element, kind = ((), _constructors.dtype(low, dtype)) if matrix is None else matrix
     if kind is None:

@@ -15,7 +15,7 @@ _MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
 
 
 def construct(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
-    """What a type makes of its arguments; NotImplemented for what is no type of the engine's."""
+    """What a type makes of its arguments; NotImplemented for what is not a type of the engine's."""
     kind = low.language.scalar_type(function)
     if kind is not None:
         return _number(low, kind, positional)

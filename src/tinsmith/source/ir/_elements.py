@@ -179,7 +179,7 @@ def _of_whole_array(value: ArrayValue, name: str) -> Any:
 
 
 def swizzle(value: Matrix, name: str) -> Any:
-    """`v.x`, `v.zyx`; None for what is no such name."""
+    """`v.x`, `v.zyx`; None for what is not such a name."""
     if len(value.shape) != 1 or len(name) > 4:
         return None
     for letters in SWIZZLES:

@@ -173,7 +173,7 @@ def _ranges(_low: Lowering, *args: Any, axes: Any = None) -> Ranges:
         raise Misfit("`ndrange` with `axes`")
     bounds = [tuple(arg) if isinstance(arg, list | tuple) else (0, arg) for arg in args]
     if any(len(bound) != 2 for bound in bounds):
-        raise Misfit("a bound of `ndrange` that is no pair")
+        raise Misfit("a bound of `ndrange` that is not a pair")
     return Ranges(tuple((plain(first), plain(end)) for first, end in bounds))
 
 
@@ -194,7 +194,7 @@ def _loop_config(low: Lowering, *, serialize: bool = False, block_dim: Any = Non
     low.state.is_serial_next = low.state.is_serial_next or serialize
     if block_dim is not None:
         if not isinstance(block_dim, int) or block_dim < 1:
-            raise Misfit(f"`loop_config(block_dim={block_dim})`, which is no positive integer")
+            raise Misfit(f"`loop_config(block_dim={block_dim})`, which is not a positive integer")
         low.state.block_size_next = block_dim
 
 

@@ -10,7 +10,7 @@ from ._ssa import Branch, CarriedLocal, Loop, Step, locals_read, steps_in, store
 
 
 def find_partial_sums(loop: Loop, carried: CarriedLocal) -> frozenset[str]:
-    """The partial sums of an accumulator in one iteration, its head among them; none where it is no accumulator.
+    """The partial sums of an accumulator in one iteration, its head among them; none where it is not an accumulator.
 
     They are found forwards: whatever is worked out from the head must be it plus something. Then an adjoint of 1 is
     carried backwards through them: where each of them gets 1 again, on every path, all have the sum's own adjoint.
@@ -90,7 +90,7 @@ def _carry_back(body: Sequence[Step], members: set[str], weights: dict[str, int]
 
 
 def _addend(expr: nodes.Expr, members: set[str]) -> str | None:
-    """The partial sum that an expression adds something to; None where it is no such sum."""
+    """The partial sum that an expression adds something to; None where it is not such a sum."""
     match expr:
         case nodes.Local(name) if name in members:
             return name

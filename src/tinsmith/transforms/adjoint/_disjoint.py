@@ -7,7 +7,7 @@ kernel says that they do not meet, and an array that it uses at the same places 
 A value is an iteration's own only where the text shows it: an element at an index that differs in each iteration
 (`v[r]`, not `v[r // 2]` or `v[k[r]]`), or what a loop has gone through in a segment whose first place differs in each
 (`3 * r`). A place that memory holds, `start[r]`, may be the same for two rays: both would go through the same samples
-and store the same values, which is no race. Only the spec can say that they differ (`_promises`).
+and store the same values, which is not a race. Only the spec can say that they differ (`_promises`).
 
 What one kernel of an op says holds in the others, where the places follow from memory that none of them changes.
 """

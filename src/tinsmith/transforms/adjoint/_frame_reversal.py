@@ -312,7 +312,7 @@ class FrameReversal(ABC):
     def take_adjoint(self, gradient: str, store: nodes.Store) -> Block:
         """The adjoint of an element that a store replaces: handed to what was stored, and 0 from there on.
 
-        Two iterations of a parallel loop may store the same value to one element, which is no race:
+        Two iterations of a parallel loop may store the same value to one element, which is not a race:
         `y[s[i]] = w[s[i]]`. So where they may meet, one of them takes the adjoint in one step with the zero. A load
         and a store would let both have it.
         """

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from ...source.ir import nodes, walk
 
 Definition: TypeAlias = tuple[str, nodes.Expr | None]
-"""A local and what it is worked out from; None where that is no expression: a draw, an atomic's result, a loop."""
+"""A local and what it is worked out from; None where that is not an expression: a draw, an atomic's result, a loop."""
 
 Path: TypeAlias = tuple[int, ...]
 """Loops around a statement, by number."""

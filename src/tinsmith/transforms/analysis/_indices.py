@@ -1,6 +1,6 @@
 """Indices of the IR as sums (`AffineIndex`), and ownership: arrays of which iterations touch elements of their own.
 
-Atoms are locals, by name, and whatever is no sum, as it is. Sizes and arguments are the same in every iteration.
+Atoms are locals, by name, and whatever is not a sum, as it is. Sizes and arguments are the same in every iteration.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
     """A kernel without barriers, whose blocks have memory of their own; itself where nothing shares memory or waits.
 
-    Iterations that a block has not, where the loop's length is no multiple of its size, take no part. Memory of a block
-    is zero when the kernel starts.
+    Where the loop's length is not a multiple of the block's size, the last block runs fewer iterations. Memory of a
+    block is zero when the kernel starts.
 
     Raises:
         NotCovered: iterations of a block may not reach a barrier alike, or only a run can tell how many there are.

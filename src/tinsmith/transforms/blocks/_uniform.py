@@ -255,7 +255,7 @@ def _deciding(one: nodes.Stmt) -> tuple[nodes.Expr, ...]:
 
 
 def _single(body: Block) -> dict[str, nodes.Expr | None]:
-    """Locals that get a value at one place, and what; None where that is no assignment of the local's own type."""
+    """Locals that get a value at one place, and what; None where that is not an assignment of the local's own type."""
     values: dict[str, nodes.Expr | None] = {}
     again: set[str] = set()
     for name, value in definitions(body):

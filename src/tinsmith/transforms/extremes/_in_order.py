@@ -48,7 +48,7 @@ def write_in_order(
         mine, others = None, dict(extremes[one.array])
         if isinstance(one, nodes.Atomic):
             mine = others.pop(one.operator, None)
-        # an element that is no such maximum any more has no ties
+        # an element that is not such a maximum any more has no ties
         reset = tuple([nodes.Store(n.ties, one.index, one.entry, ZERO, one.line) for n in others.values()])
         if isinstance(one, nodes.Atomic) and mine is not None:
             return _candidate(one, mine, reset, names)

@@ -53,7 +53,7 @@ _MOST = 400
 
 
 def run_in_lanes(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> nodes.Stmt | None:
-    """A statement of the top level in lanes; None where it is no such loop, or lanes would lose."""
+    """A statement of the top level in lanes; None where it is not such a loop, or lanes would lose."""
     if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
         return None
     task = replace(task, body=with_named_bounds(task.body, names))

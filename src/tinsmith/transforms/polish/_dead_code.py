@@ -109,7 +109,7 @@ class _Elimination(Liveness):
 def _is_felt(body: Block, live: Live, idle: Collection[str]) -> bool:
     """Whether a loop changes memory that somebody reads, or a local that is read after it.
 
-    That it never ends is no effect, nor is an atomic on idle memory whose result the loop asks for itself.
+    That it never ends is not an effect, nor is an atomic on idle memory whose result the loop asks for itself.
     """
     return any(
         (isinstance(one, nodes.Store | nodes.Atomic) and one.array not in idle)

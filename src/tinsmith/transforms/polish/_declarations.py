@@ -93,7 +93,7 @@ def name_locals(
     Args:
         body: the statements.
         root: what a local stands for: `grad_s` for `grad_s_4`.
-        taken: names that are no locals.
+        taken: names that are not locals.
         known: names that people know: each goes to what it stands for, or to nothing.
     """
     new: dict[str, str] = {}
