@@ -26,7 +26,9 @@ BANNER = re.compile(r"^\[(?:Taichi|Quadrants)\] .*\n", re.MULTILINE)
 FACES = (ts, tinsmith.nn, tinsmith.render, tinsmith.render.gaussians, tinsmith.testing)
 NAMES = {f"{face.__name__}.{name}": getattr(face, name) for face in FACES for name in face.__all__}
 PUBLIC = {name: one for name, one in NAMES.items() if inspect.isclass(one) or inspect.isroutine(one)}
-PLACES = [f"{one.__module__}.{one.__qualname__}" for one in PUBLIC.values()]
+# A public class has the members of its bases too.
+PARTS = {part for one in PUBLIC.values() for part in (one.__mro__ if inspect.isclass(one) else [one])}
+PLACES = [f"{one.__module__}.{one.__qualname__}" for one in PARTS if one.__module__.startswith("tinsmith")]
 ERRORS = {name for name, one in PUBLIC.items() if inspect.isclass(one) and issubclass(one, ts.TinsmithError)}
 """Which are raised, and not made: docs/reference/errors.md raises some."""
 

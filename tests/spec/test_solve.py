@@ -128,7 +128,7 @@ def expected(spec, shapes, values):
     for dims, batch, rest in solutions:
         dims = dims | {name: values[name] for name in spec.free_dims}
         try:
-            made = {item.name: tuple(laid_out(item.dims, dims, batch, rest)) for item in spec.made}
+            made = {item.name: tuple(laid_out(item.dims, dims, batch, rest)) for item in spec.allocations}
         except ZeroDivisionError:
             return None
         return None if any(size < 0 for shape in made.values() for size in shape) else (dims, batch, rest, made)
@@ -186,7 +186,7 @@ def sized(spec, shapes, values, batch):
         return None
     assert numbers[-1] == sum(prod(solver.evaluate(name, numbers)) for name in solver.shapes)
     assert all(solver.evaluate(name, numbers) == shape for name, shape in given.items())
-    return {item.name: solver.evaluate(item.name, numbers) for item in spec.made}
+    return {item.name: solver.evaluate(item.name, numbers) for item in spec.allocations}
 
 
 @settings(max_examples=500, deadline=None)
