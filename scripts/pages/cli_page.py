@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -43,7 +44,7 @@ def _command(name: str, callback: Any) -> str:
     arguments = [_placeholder(key, info, default) for key, info, _, default in parameters if _is_argument(info)]
     flags = [_flags(key, info) for key, info, _, _ in parameters if not _is_argument(info)]
     usage = " ".join([f"tinsmith {name}", *arguments, *["[OPTIONS]"] * bool(flags)])
-    parts = [f"## tinsmith {name}", inspect.cleandoc(callback.__doc__), f"```text\n{usage}\n```"]
+    parts = [f"## tinsmith {name}", _mark_options(inspect.cleandoc(callback.__doc__)), f"```text\n{usage}\n```"]
     firsts = [f"`{one}`" for one in arguments] + flags
     rows = [_row(first, *rest) for first, (_, *rest) in zip(firsts, parameters, strict=True)]
     if rows:
@@ -52,6 +53,11 @@ def _command(name: str, callback: Any) -> str:
     if path and (PAGE.parent / path).exists():
         parts.append(f"How it is used: [{title}]({path}).")
     return "\n\n".join(parts)
+
+
+def _mark_options(text: str) -> str:
+    """A text in which options are code: a browser breaks a line inside `--strict` otherwise."""
+    return re.sub(r"(?<![\w`-])--[a-z][a-z-]*", r"`\g<0>`", text)
 
 
 def _parameters(callback: Any) -> list[tuple[str, Any, Any, Any]]:

@@ -36,8 +36,8 @@ def adjoint(
 ) -> None:
     """Print the generated gradient kernels, with the lines that they come from as comments.
 
-    The file is imported for it: what `if __name__ == "__main__":` guards does not run. Without a kernel, those that
-    the file defines are listed, and it is not imported.
+    This imports the file, except for what `if __name__ == "__main__":` guards. Without a kernel, the kernels of the
+    file are listed, and nothing is imported.
     """
     file, name = file_and_name(place)
     if not name:
