@@ -1,6 +1,6 @@
-"""Offers: what a higher room does for a lower one, which does not import it.
+"""Offers: functions of a higher package that a lower one calls without importing it.
 
-The room that offers registers itself; the package's face, which knows all rooms, says how to load it where nobody has.
+The higher package registers them. `tinsmith/__init__`, which knows all packages, says how to load one on demand.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The server of a live page: on 127.0.0.1 alone, by the standard library, one HTML file that asks nobody else.
+"""The server of a live page: on 127.0.0.1 only, with the standard library; one HTML file without external resources.
 
-It answers nobody but its own page: other sites that a browser has open can neither read from it nor send it wishes.
+It answers only its own page: other sites open in the browser can neither read from it nor send it requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The photograph: read, turned upright, made small, told apart from others. And any image that an app is given."""
+"""Photographs and other input images: read, turned upright, shrunk, and identified by a digest."""
 
 from __future__ import annotations
 

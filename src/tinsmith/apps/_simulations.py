@@ -1,4 +1,4 @@
-"""The simulations by name: what each is about, and where it stands. Nothing is loaded to list them."""
+"""The simulations by name: what each is about, and its module. Listing them loads none."""
 
 from __future__ import annotations
 

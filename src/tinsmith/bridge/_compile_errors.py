@@ -1,7 +1,7 @@
-"""Compile errors: what an engine says of a kernel that it does not compile, or warns of, in terms of the user's file.
+"""Compile errors and warnings of an engine, translated to lines of the user's file.
 
-An engine is given a text that was made of the kernel's tree, one line a statement, and names the lines of that. The
-tree knows where they came from.
+The engine compiles source that was printed from the kernel's tree, one statement a line, and names lines of that
+source. The tree has the original positions.
 """
 
 from __future__ import annotations

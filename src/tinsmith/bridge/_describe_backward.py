@@ -1,4 +1,4 @@
-"""A generated backward pass in words: what it keeps, the memory that it works on, and its kernels."""
+"""A generated backward pass as text: what it saves, the memory that it works on, and its kernels."""
 
 from __future__ import annotations
 

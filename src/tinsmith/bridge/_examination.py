@@ -1,4 +1,4 @@
-"""Examination: one call of an op or of a layer, laid open for who checks it: its kernels as IR, and runs that tell.
+"""Examination: one call of an op or a layer, as checks need it: its kernels as IR, and runs that are observed.
 
 What a check needs to know of a call. An op's call stands in `_op_examination`, that of a layer on fields in `layers`. A
 layer that runs on tensors is an op inside, and its call is that op's.

@@ -1,8 +1,8 @@
 """Launcher: a kernel that works on memory of its own, its fields, launched forward and in reverse.
 
 An op gives its kernel arrays and owns them. Here the kernel keeps the fields that it names:
-who fills them, and whose gradients they hold, is the caller's business (`layers/`). Arrays that
-it is given besides are constants to a gradient.
+who fills them, and whose gradients they hold, is the caller's business (`layers/`). Array arguments
+are constants of the gradient.
 """
 
 from __future__ import annotations

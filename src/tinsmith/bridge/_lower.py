@@ -1,4 +1,4 @@
-"""Lowering: an op's kernels as IR, or a refusal in words."""
+"""Lowering: an op's kernels as IR, or an error that says why not."""
 
 from __future__ import annotations
 

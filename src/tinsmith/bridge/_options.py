@@ -1,4 +1,4 @@
-"""Options: what an op is made with besides its kernels and its spec."""
+"""Options of an op, besides its kernels and its spec."""
 
 from __future__ import annotations
 

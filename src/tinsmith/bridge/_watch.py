@@ -1,6 +1,6 @@
-"""Calls of ops that somebody looks at: to find a mistake, or to compare a call that is run again with the first one.
+"""Watched calls of ops: to find a mistake, or to compare a repeated call with the first one.
 
-Looks are kept for each thread, and `Op.__call__` asks for them. Calls that a compiler traces are not
+Watches are kept for each thread, and `Op.__call__` asks for them. Calls that a compiler traces are not
 seen; those of the graph that it makes are.
 """
 

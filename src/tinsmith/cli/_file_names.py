@@ -1,4 +1,4 @@
-"""File names: what a Python file defines at its top level, read from its text, so that nobody's training runs.
+"""File names: what a Python file defines at its top level, read from its text, without running it.
 
 What may be bound in ways that the text does not show (`from x import *`, `exec`, `globals()`) is left to a run.
 """

@@ -1,4 +1,4 @@
-"""FILE:NAME: a Python file, run, and what stands in it under a name."""
+"""FILE:NAME: import a Python file, and look up a name in it."""
 
 from __future__ import annotations
 

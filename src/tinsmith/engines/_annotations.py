@@ -1,4 +1,4 @@
-"""Annotations of kernels' parameters, which both engines write alike: read, and written as source.
+"""Annotations of kernels' parameters, which have one form in both engines: read, and written as source.
 
 The functions are handed the engine's own types and import no engine.
 """

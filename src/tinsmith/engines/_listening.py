@@ -1,4 +1,4 @@
-"""Listening: what a Python function asks an engine to do goes to a listener, and is not done.
+"""Listening: what a Python function asks an engine to do is passed to a listener instead of being executed.
 
 A kernel's call ends in the call of a `Kernel` object; a field's elements, `fill`, `from_numpy` and `to_torch` end in a
 few methods. While somebody listens these are other functions, for one thread.

@@ -1,4 +1,4 @@
-"""Identifiers: names for a kernel's parameters, made of whatever people call their tensors and fields."""
+"""Identifiers: valid parameter names for kernels, derived from the names of tensors and fields."""
 
 from __future__ import annotations
 

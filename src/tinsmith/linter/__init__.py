@@ -1,4 +1,4 @@
-"""Lint: what the source of a kernel tells without running it, of kernels that live and of files that nobody runs.
+"""Lint: static analysis of kernels, given as objects or in files that are not run.
 
 A kernel becomes a `Subject`; rules look at it, one idea each, and say `Finding`s. Nothing here knows ops.
 """

@@ -1,4 +1,4 @@
-"""Cuts: statements that give a float to an integer variable though nobody said so.
+"""Cuts: statements that assign a float to an integer variable without a cast.
 
 The IR has one cast for what a person wrote, `int(x)`, and for what an engine does by itself, so the file's own text is
 asked. A statement that calls what is not known to keep floats may have meant it: of that nothing is said.

@@ -1,4 +1,4 @@
-"""Subject: one kernel or engine function that rules look at, whether it runs or only stands in a file."""
+"""Subject: one kernel or engine function that rules examine, given as an object or as the text of a file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks and what they are made of, in the language of tiny-cuda-nn's configurations.
+"""Networks and their parts, described by tiny-cuda-nn's configurations.
 
 `NetworkWithInputEncoding`, `Network` and `Encoding` are its modules, on the CPU and on CUDA; `create_from_config` makes
 model, loss and optimizer of one of its JSON files.

@@ -1,4 +1,4 @@
-"""The ops of this room: each built when it is first called, for an engine and a type of numbers, and kept.
+"""The ops of this package: each is built at its first call, for an engine and a floating-point type, and cached.
 
 A file here registers how its op is made, and asks for it in each call:
 

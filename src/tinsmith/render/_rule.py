@@ -1,4 +1,4 @@
-"""Rules: an op of values, and ops of its gradients that are better than those that one could generate.
+"""Rules: an op, with ops for its gradients that are faster than generated ones.
 
 In plain calls a Function runs them, each only where it is wanted; they are ops, so that second derivatives come of
 themselves. Under `torch.func`, forward mode and `torch.compile` one op stands alone.

@@ -1,4 +1,4 @@
-"""How alike pictures are: SSIM, and the loss that splatting is trained with."""
+"""Similarity of pictures: SSIM, and the loss that splatting is trained with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes of a syntax tree say by themselves: whom they call, whose element they are, which names they use.
+"""Questions about single nodes of a syntax tree: the function called, the array indexed, the names used.
 
 A call is known by the name that an engine gives to the function, whatever the source calls it: `_read` resolves
 names when it reads a kernel, and notes what it finds at the calls.

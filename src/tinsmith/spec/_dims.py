@@ -1,4 +1,4 @@
-"""Dims: what a spec is made of, once it is read.
+"""Dims: the parts of a parsed spec.
 
 Only nouns live here: the kinds of dim, an item (one array of the kernel), the spec. How text
 becomes these is `_parse`'s business, which sizes they stand for in a call is `_solve`'s. All are

@@ -2,7 +2,7 @@
 
 Work on ragged data has new sizes in every call. A spec becomes straight Python code that takes the inputs' shapes apart
 into a few numbers; every other size is one of these. The code does what `solve` does where everything fits. It gives up
-where anything does not, and `solve` then says in words what.
+where anything does not, and `solve` then raises the error.
 """
 
 from __future__ import annotations

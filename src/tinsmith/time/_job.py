@@ -1,4 +1,4 @@
-"""Job: one scan, ready to be run: its step, how many there are, and what is kept of them."""
+"""Job: one scan, ready to run: its step, the number of steps, and which states are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bits: numbers that were taken apart and put together again, whose derivative nobody can tell.
+"""Bits: floats that are rebuilt from their bits, whose derivative is unknown.
 
 What a kernel learns of a float's bits is a whole number, with no derivative: `isnan` asks so. But
 where it makes a float of such bits again, a derivative is lost on the way, and is not 0.

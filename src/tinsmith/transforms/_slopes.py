@@ -1,4 +1,4 @@
-"""Slopes: the one table of derivatives, for adjoint and tangent alike.
+"""Slopes: the one table of derivatives, for adjoint and tangent.
 
 Where a function has a kink or its derivative is infinite the slopes are torch's, which the interpreter has too:
 `abs` has 0 at 0; a tie of `min` or `max` gives each side half, but a tie with a 0 that is written out gives 0, as

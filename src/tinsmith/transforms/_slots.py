@@ -1,4 +1,4 @@
-"""Slots: numbers for all runs of some statements in an iteration, each run its own.
+"""Slots: a number for each run of certain statements in an iteration.
 
 Wherever possible a slot is worked out from the place in the text and the loops' variables alone. Then a branch that is
 taken the other way in another kernel, for the last bit of a number, moves nobody else's slot.

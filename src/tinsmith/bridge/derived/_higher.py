@@ -1,4 +1,4 @@
-"""Forward mode, and derivatives of gradients: what operators' autograd rules are made of.
+"""Forward mode, and derivatives of gradients: the parts of the operators' autograd rules.
 
 With y = f(x) and its tangent op T(x, v) = f'(x) v, the gradient g(x, c) = f'(x)^T c of cotangents c has
 

@@ -1,4 +1,4 @@
-"""Columns: where in its statement something stands. The IR knows lines alone, so the file's own text is asked.
+"""Columns: the position of an expression in its statement. The IR only has lines, so the file's text is searched.
 
 The answer is the line and column, counted from 1, of what fits first: on the line that was named, else anywhere in the
 statement that it is a line of. Where nothing fits, it is that line, and column 0.

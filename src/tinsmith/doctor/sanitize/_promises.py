@@ -1,4 +1,4 @@
-"""Promises of a spec, as `unique idx[n]` and `segments rays[r, 2]`, looked at on the numbers that a call gives.
+"""Promises of a spec, as `unique idx[n]` and `segments rays[r, 2]`, checked on the values of a call.
 
 The gradient of an op relies on them: it adds without atomics where they say that no two iterations meet.
 """

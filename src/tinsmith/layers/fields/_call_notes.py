@@ -1,4 +1,4 @@
-"""Noted fields: what a call of a layer on fields depends on besides its tensors, for whoever runs it again."""
+"""Call notes: what a call of a layer on fields depends on besides its tensors, recorded for a repeated run."""
 
 from __future__ import annotations
 

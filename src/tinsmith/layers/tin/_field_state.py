@@ -1,4 +1,4 @@
-"""What is kept of a layer on fields: its checkpoints and its copies.
+"""The state of a layer on fields: its checkpoints and its copies.
 
 Fields are an engine's memory, and kernels refer to them by themselves. So a checkpoint has the content of fields, a
 copy works on the same ones, and nothing of a layer can be pickled.

@@ -1,4 +1,4 @@
-"""Marks: a data-oriented class says itself what its fields and kernels are for.
+"""Marks: decorators by which a data-oriented class declares what its fields and kernels are for.
 
 A marked property returns the field; a marked kernel runs in the order of definition. Nothing
 is looked up or registered before a `Tin` is made of an object.

@@ -1,4 +1,4 @@
-"""What a Tube asks of the tensors of a call, sizes apart: how many, of which dtypes, where, with a gradient or not."""
+"""Checks of the tensors of a Tube's call, except for sizes: number, dtypes, devices, gradients."""
 
 from __future__ import annotations
 

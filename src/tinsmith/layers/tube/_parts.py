@@ -1,4 +1,4 @@
-"""What a Tube is made of: its tensors and kernels as they were registered, each checked by itself.
+"""The parts of a Tube: its tensors and kernels as they were registered, each checked by itself.
 
 Values only, frozen, so that a call that is still to be differentiated keeps what it was made with.
 Rules between parts are held by `_blueprint`.

@@ -1,6 +1,6 @@
 """Tube: kernels on tensors of any shape, registered by name. Stannum's interface.
 
-Registration stands here, and what people see of a Tube. What it was registered with is a
+This file has the registration and the public face of a Tube. What was registered is a
 `Blueprint`; how it runs is a `Program`, made at `finish()`.
 """
 

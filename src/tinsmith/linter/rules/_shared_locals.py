@@ -1,4 +1,4 @@
-"""TS105 for locals: one that stands outside of a parallel loop is the same for all of its iterations."""
+"""TS105 for locals: one that is defined outside a parallel loop is shared by all of its iterations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys: what an option may be. A row of the tables in `_components` is made of these.
+"""Keys: the values that an option may have. The tables in `_components` consist of these.
 
 A kind takes the value that was passed and returns the one to keep, or raises `Unfit` with nothing but the
 words for what it wants; where the value stands is added by `_resolve`.

@@ -1,4 +1,4 @@
-"""Alignment: how tiny-cuda-nn fills up what an encoding gives, to a multiple of so many numbers.
+"""Alignment: how tiny-cuda-nn pads the output of an encoding to a multiple of a number of columns.
 
 Most encodings are filled up with ones, grids with zeros. Inside a Composite that concatenates, a part is filled up
 too, so that what comes after it begins at a multiple of what that needs: a grid, of its features a level. (There:

@@ -1,4 +1,4 @@
-"""Parameters whose rows come and go: an optimizer is moved to the new parameter, and its state with it.
+"""Parameters that gain and lose rows: the optimizer and its state are moved to the new parameter.
 
 Splatting adds and removes Gaussians while it trains. torch's optimizers know parameters by identity, so a parameter of
 another size has to take the old one's place in the groups, and its moments the place of the old ones.

@@ -1,4 +1,4 @@
-"""Blending of pairs that somebody else found, in torch and sums along pixels: slower, and easy to change."""
+"""Blending of given pairs of Gaussians and pixels, in torch: slower than the kernels, and easy to change."""
 
 from __future__ import annotations
 

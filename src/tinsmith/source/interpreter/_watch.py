@@ -1,4 +1,4 @@
-"""Watching: a run that goes on where it would be refused, and tells of every number that it makes.
+"""Watching: a run that continues after errors, and reports every value that it computes.
 
 Off unless a `Watch` is given. It is told of an index that is not there (what is loaded is then 0, what is stored is
 left out), of a division by zero (the result is then 0), and of the operands and the result of every operation, with

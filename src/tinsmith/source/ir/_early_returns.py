@@ -1,6 +1,6 @@
 """Returns before the end of a function, which the engines allow in their real functions alone.
 
-The result waits in a local, beside a flag that tells that it is there. A loop is left once the flag is up; what
+The result waits in a local, beside a flag that says that it is set. A loop is left once the flag is up; what
 else stands behind such a return becomes a branch for the case that it is not.
 """
 

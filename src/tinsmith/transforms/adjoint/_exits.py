@@ -1,4 +1,4 @@
-"""`break` and `continue` put as conditions: what they skip stands under an `if`."""
+"""`break` and `continue` as conditions: what they skip is put under an `if`."""
 
 from __future__ import annotations
 

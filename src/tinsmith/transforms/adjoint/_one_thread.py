@@ -1,4 +1,4 @@
-"""The serial twin of a backward pass: the same kernels on one thread, where nobody else adds to an element."""
+"""The serial twin of a backward pass: the same kernels on one thread, where no other thread adds to an element."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serial loops whose iterations do not meet: nobody has to reverse them one after the other.
+"""Serial loops with independent iterations, so that their reverse can run in parallel.
 
 A kernel may ask for one thread because its iterations add up in one place (`ti.loop_config(serialize=True)`), where
 atomic additions would cost more than a second thread gains. Its reverse only gathers there.

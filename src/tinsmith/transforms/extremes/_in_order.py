@@ -1,4 +1,4 @@
-"""Maxima and minima in code that runs in order, where nobody else changes an element meanwhile.
+"""Maxima and minima in code that runs in order, where no other iteration changes an element meanwhile.
 
 The element goes over to each candidate that beats it, and its derivative is a running mean of those that tie:
 

@@ -1,4 +1,4 @@
-"""What is asked of loops before they run in lanes: how they end, what they cost, how they may be written anew."""
+"""Requirements on loops that are to run in lanes: how they end, what they cost, and how they can be rewritten."""
 
 from __future__ import annotations
 
