@@ -306,7 +306,7 @@ def test_a_kernel_is_no_op(lang):
 
 
 def test_a_call_s_own_refusals_are_kept(lang):
-    assert "misses `w`" in refused(ts.ArgumentError, decay(lang), draw(3))
+    assert "is missing `w`" in refused(ts.ArgumentError, decay(lang), draw(3))
     assert "x" in refused(ts.DtypeError, decay(lang), draw(3).to(torch.complex64), draw(3))
 
 

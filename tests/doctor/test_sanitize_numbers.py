@@ -138,7 +138,7 @@ def test_nan_is_told_where_it_was_born(lang):
     findings = seen(roots, X)
     born = findings.one("TS606", "born")
     assert born.severity == "error"
-    assert "NaN is born in iteration i = 0: sqrt(-1.5), of finite operands" in born.message
+    assert "NaN first appears in iteration i = 0: sqrt(-1.5), of finite operands" in born.message
     assert "(once more)" in born.message
     assert "sqrt(max(v, 1e-12))" in born.remedy
     assert pointed(born).startswith("lang.sqrt(d)")
@@ -169,7 +169,7 @@ def test_single_precision_overflows_where_double_does_not(lang):
             y[i] = lang.exp(30.0 * x[i])  # here
 
     born = seen(powers, X).one("TS606", "here")
-    assert "infinity is born in iteration i = 3: exp(120)" in born.message
+    assert "infinity first appears in iteration i = 3: exp(120)" in born.message
     assert born.severity == "error"
     assert "the gradient of the inputs is not finite" in born.message
     assert seen(powers, X[:3]) == []
@@ -197,7 +197,7 @@ def test_an_infinity_that_is_meant(lang):
 
     findings = seen(nearest, X)
     assert findings.one("TS606", "born").severity == "warning"
-    assert "infinity is born in iteration i = 0: 1 / 0" in findings.one("TS606", "born").message
+    assert "infinity first appears in iteration i = 0: 1 / 0" in findings.one("TS606", "born").message
     assert findings.errors == []
 
 

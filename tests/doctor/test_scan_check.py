@@ -148,7 +148,9 @@ def test_a_number_that_is_not_finite_is_named_with_kernel_line_and_element(lang,
     def step(x, _):
         return sink(x) + 0.0 * torch.empty(2), None
 
-    words = r"(?s)step \d+ of a scan.*first    state\[1\] = nan.*made by  op `sink`.*line     .*:\d+: NaN is born "
+    words = (
+        r"(?s)step \d+ of a scan.*first    state\[1\] = nan.*made by  op `sink`.*line     .*:\d+: NaN first appears "
+    )
     with pytest.raises(ts.CheckError, match=words + r"in iteration i = 1: log\(-"):
         ts.scan(sink if kind == "an op" else step, torch.tensor([1.5, 0.7]), length=30, check_finite=True)
 
@@ -170,7 +172,9 @@ def test_states_that_are_updated_in_place_are_named_too(lang):
             x[i] = lang.log(x[i]) + x[i] - 1.0
 
     begin = torch.tensor([1.5, 0.7], requires_grad=True)
-    with pytest.raises(ts.CheckError, match=r"(?s)were finite.*made by  op `sink`.*NaN is born in iteration i = 1"):
+    with pytest.raises(
+        ts.CheckError, match=r"(?s)were finite.*made by  op `sink`.*NaN first appears in iteration i = 1"
+    ):
         ts.scan(sink, begin, length=30, check_finite=True)
 
 

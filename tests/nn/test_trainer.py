@@ -438,7 +438,7 @@ def test_what_cannot_be_saved(tmp_path):
     trainer = Trainer(mlp(), ADAM)
     with pytest.raises(InputError, match="the checkpoint cannot be written"):
         trainer.save(tmp_path / "none" / "run.safetensors")
-    with pytest.raises(ArgumentError, match=r"at     extra.deep.0\n  got    set"):
+    with pytest.raises(ArgumentError, match=r"at        extra.deep.0\n  got       set"):
         trainer.save(tmp_path / "run.safetensors", {"deep": [{1, 2}]})
     assert not list(tmp_path.iterdir())
 

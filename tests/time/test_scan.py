@@ -441,7 +441,7 @@ def test_refusals(step, options, error, words):
 def test_refusals_of_ops(springs, numbers):
     x, v, force, stiffness = numbers
     cases = [
-        (springs.op, (x, v), force, (), "misses `stiffness`"),
+        (springs.op, (x, v), force, (), "is missing `stiffness`"),
         (springs.op, (x, v), force, (stiffness, stiffness), "has too many arguments"),
         (springs.op, {"x": x, "w": v}, force, stiffness, "`w` in `state` of a scan is not an argument"),
         (springs.op, {"x": x, "v": v}, {"x": force}, stiffness, "`x` in `inputs` of a scan is given twice"),

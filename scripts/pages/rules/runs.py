@@ -121,7 +121,7 @@ ROWS = (
     Row(
         "TS606",
         """
-        A NaN is found at the end of a program, and born at its beginning. The sanitizer names the operation, the
+        A NaN is noticed at the end of a program, but first appears earlier. The sanitizer names the operation, the
         iteration and the operands of the first one, in values and in gradients.
         """,
         """

@@ -219,7 +219,7 @@ def _op_step(op: Op[Any], state: Given, inputs: Given, parameters: Given) -> Ste
                 raise ArgumentError(_misfit(op, groups, "has too many arguments"))
             owner[left.pop(0)] = what, place
     if left:
-        raise ArgumentError(_misfit(op, groups, f"misses `{left[0]}`"))
+        raise ArgumentError(_misfit(op, groups, f"is missing `{left[0]}`"))
 
     placed = {one: name for name, one in owner.items()}
     names = tuple(

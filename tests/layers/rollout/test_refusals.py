@@ -141,7 +141,9 @@ def test_arguments_of_kernels(lang64, given):
         step(1)
         step(*given)
 
-    refused(lang64, called, ts.ArgumentError, "misses `t`|kernel `step` of rollout forward was called with too many")
+    refused(
+        lang64, called, ts.ArgumentError, "is missing `t`|kernel `step` of rollout forward was called with too many"
+    )
 
 
 def test_races(lang64):

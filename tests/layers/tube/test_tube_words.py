@@ -50,7 +50,7 @@ REGISTRATION = {
         ts.ShapeError,
         """
         the dims of output tensor `y` do not fit
-          dims  (True,)      <- dim 0 is no dim
+          dims  (True,)      <- dim 0 is not a dim
         A dim is a positive integer, MatchDim(id), BatchDim (the first alone), or AnyDim (inputs alone).
         """,
     ),
@@ -343,7 +343,7 @@ CALLS = {
         ts.ShapeError,
         """
         the dims calculated for output tensor `y` of Tube(scale) do not fit
-          dims  (1.5,)      <- dim 0 is no dim
+          dims  (1.5,)      <- dim 0 is not a dim
         Return sizes, BatchDim first, or MatchDims of inputs.
         """,
     ),
