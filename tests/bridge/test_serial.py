@@ -9,6 +9,7 @@ import cases
 import tinsmith as ts
 from tinsmith import _config
 from tinsmith.bridge import _pace, _stage
+from tinsmith.engines import get as get_engine
 from tinsmith.source.ir import NotCovered
 
 
@@ -226,3 +227,39 @@ def test_a_kernel_that_is_not_understood_counts_its_elements(lang, serial_below,
     for size in (12, 13):  # 4 operations for an element of either array
         op(torch.ones(size))
     assert chosen(op, "forward") == [("squares", "one thread"), ("squares", "several threads")]
+
+
+def test_atomics_of_all_iterations_take_one_thread_however_many_there_are(lang, monkeypatch):
+    """An atomic takes as long as some twenty operations, so two threads are slower than one that needs none."""
+    monkeypatch.setattr(_pace, "SERIAL_LIMIT", 0.0)  # slow launches do not change it
+    engine = get_engine(lang.__name__)
+    monkeypatch.setattr(type(engine), "thread_count", lambda self: 2)
+
+    @lang.kernel
+    def histogram(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[k[i]] += x[i] * x[i]
+
+    op = ts.op("x[n], k[n]: i32 -> y[m]")(histogram)
+    n = 200_000
+    x, k = torch.rand(n), torch.arange(n, dtype=torch.int32) % 7
+    for _ in range(_pace.SLOW_LAUNCHES + 3):
+        y = op(x, k, m=7)
+    torch.testing.assert_close(y, torch.zeros(7).index_add(0, k.long(), x * x))
+    threads = [line.strip() for line in op.explain().splitlines() if "operations, " in line]
+    assert threads == [
+        "forward, `histogram`: one thread (1,600,000 operations, with atomics that would cost more than threads save)"
+    ]
+
+
+def test_a_bound_of_0_uses_threads_for_atomics_too(lang, serial_below):
+    serial_below(0)
+
+    @lang.kernel
+    def total(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[0] += x[i]
+
+    op = ts.op("x[n] -> y[1]")(total)
+    op(torch.rand(100))
+    assert "serialize=True" not in op.explain()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._config import OPERATIONS_PER_ELEMENT
 from ..source.ir import nodes, walk
 from ..spec import Size
-from ..transforms.adjoint import count_operations, count_parallel_loops, formula_text
+from ..transforms.adjoint import count_loss_by_atomics, count_operations, count_parallel_loops, formula_text
 from ._kind import Kind
+
+IsKnown = Callable[[nodes.Expr], bool]
 
 
 class Cost(NamedTuple):
@@ -20,12 +22,14 @@ class Cost(NamedTuple):
         body: its IR, None where the source is not understood.
         shapes: of the kernel's arrays, as far as they are the call's: sizes, or what stands for them.
         renamed: the op's names for its arguments.
+        threads: how many of the engine's share a launch out.
     """
 
     kernel: Any
     body: nodes.Kernel | None
     shapes: Mapping[str, Sequence[Size]]
     renamed: Mapping[str, str]
+    threads: int
 
     def formula(self, kind: Kind, repeats: int) -> str:
         """The operations of a launch, for each loop that wakes threads, as Python.
@@ -38,6 +42,18 @@ class Cost(NamedTuple):
             sums = [" * ".join(map(str, shape)) or "1" for shape in self.shapes.values()]
             # A kernel that is launched for each step of time touches a part of `x[t, i]` each time.
             return f"{OPERATIONS_PER_ELEMENT} * ({' + '.join(sums) or '0'}) // {repeats}"
+        text = self._count(kind, self.body, count_operations)
+        loops = count_parallel_loops(self.body)
+        return text if loops < 2 else f"({text}) // {loops}"
+
+    def loss_by_atomics(self, kind: Kind) -> str:
+        """What several threads lose by atomics, as Python: above 0, one thread is quicker; 0 where nothing is known."""
+        if self.body is None:
+            return "0"
+        return self._count(kind, self.body, lambda body, is_known: count_loss_by_atomics(body, is_known, self.threads))
+
+    def _count(self, kind: Kind, body: nodes.Kernel, count: Callable[[nodes.Kernel, IsKnown], nodes.Expr]) -> str:
+        """A formula of a launch's sizes and arguments, as Python."""
         known, numbers = {*kind.signature.scalars}, kind.case.numbers
 
         def outer_name(argument: str) -> str:
@@ -56,6 +72,4 @@ class Cost(NamedTuple):
             outer = outer_name(name)
             return str(numbers[outer]) if outer in numbers else f"scalars[{outer!r}]"
 
-        text = formula_text(count_operations(self.body, is_known), size, argument)
-        loops = count_parallel_loops(self.body)
-        return text if loops < 2 else f"({text}) // {loops}"
+        return formula_text(count(body, is_known), size, argument)

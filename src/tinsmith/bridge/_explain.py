@@ -118,8 +118,10 @@ def _describe_threads(core: Core) -> Iterable[str]:
     for plan in core.plans.values():
         for words, runner in plan.runners:
             for serial, counts in runner.choices.items():
-                for group, is_serial, count in zip(runner.threads.groups, serial, counts, strict=True):
+                for group, is_serial, (count, is_dear) in zip(runner.threads.groups, serial, counts, strict=True):
                     below = f"{count:,} operations, {'below' if is_serial else 'not below'} {group.pace.serial_below:,}"
+                    if is_serial and is_dear and count >= group.pace.serial_below:
+                        below = f"{count:,} operations, with atomics that would cost more than threads save"
                     threads = "one thread" if is_serial else "several threads"
                     lines[f"  {words}, `{group.name}`: {threads} ({below})"] = None
     yield from lines or ["  known after a call, on a CPU"]

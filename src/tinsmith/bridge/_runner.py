@@ -21,7 +21,8 @@ class Runner:
     """What runs a program: made in parts, when calls first ask for them.
 
     Attributes:
-        choices: by each choice of threads, how many operations the launches of the first such call had.
+        choices: by each choice of threads, how many operations the launches of the first such call had, and whether
+            several threads would lose more by atomics than they gain.
         longest_tape: bytes of tape that were too many, the most of any call; 0 if there were none.
 
     Args:
@@ -35,7 +36,7 @@ class Runner:
         self._threads: Threads | None = None
         self._layouts: dict[Serial, Layout] = {}
         self._passes: dict[Serial, Pass] = {}
-        self.choices: dict[Serial, tuple[int, ...]] = {}
+        self.choices: dict[Serial, tuple[tuple[int, bool], ...]] = {}
         self.longest_tape = 0
 
     @property
@@ -68,6 +69,7 @@ class Runner:
         """The program with these choices, which were made for a call."""
         with COMPILING:
             if serial not in self._layouts:
-                self.choices[serial] = self.threads.count(numbers, scalars)
+                counts = self.threads.count(numbers, scalars)
+                self.choices[serial] = tuple(zip(counts, self.threads.has_dear_atomics(numbers, scalars), strict=True))
                 self._layouts[serial] = self.threads.layout(serial)
             return self._layouts[serial]

@@ -111,7 +111,7 @@ class StageLaunch:
             with contextlib.suppress(NotCovered):
                 body = stage.lower_variant(variant.single if is_split else variant, values).kernel
         shapes = {use.parameter: _shape(kind, use)[is_split and use.is_batched :] for use in self.uses}
-        return Cost(stage, body, shapes, self.stage.scalar_names)
+        return Cost(stage, body, shapes, self.stage.scalar_names, stage.engine.thread_count())
 
     def _types(self, kind: Kind) -> dict[str, ArrayType]:
         return {use.parameter: _type(kind, self.stage, use) for use in self.uses}

@@ -29,12 +29,14 @@ class Group:
     Attributes:
         name: the kernel's.
         formula: the operations of a launch, for each loop that wakes threads, as Python.
+        loss: what several threads lose by atomics, as Python: above 0, one thread is quicker.
         pace: what was learned of the kernel.
         launches: those of the program.
     """
 
     name: str
     formula: str
+    loss: str
     pace: Pace
     launches: tuple[ProgramLaunch, ...]
 
@@ -46,16 +48,20 @@ class Threads:
         groups: launches that may use one thread; none where there is nothing to choose.
         choose: which of them do, for the numbers of a call's sizes and its scalars.
         count: how many operations each of them has.
+        has_dear_atomics: of which of them several threads would lose more by atomics than they gain.
     """
 
     def __init__(self, layout: Layout, kind: Kind, paces: Paces) -> None:
         self._parallel = layout
         self.groups = _group_launches(layout, kind, paces) if kind.device.type == "cpu" else ()
         names = {f"pace{place}": group.pace for place, group in enumerate(self.groups)}
-        choices = (f"{one.formula} < pace{place}.serial_below" for place, one in enumerate(self.groups))
+        choices = (_choice(one, f"pace{place}") for place, one in enumerate(self.groups))
         self.choose: Callable[[Numbers, Scalars], Serial] = _write_function(kind, choices, names)
         self.count: Callable[[Numbers, Scalars], tuple[int, ...]] = _write_function(
             kind, (one.formula for one in self.groups), names
+        )
+        self.has_dear_atomics: Callable[[Numbers, Scalars], Serial] = _write_function(
+            kind, (f"{one.loss} > 0" for one in self.groups), names
         )
 
     def layout(self, serial: Serial) -> Layout:
@@ -91,15 +97,22 @@ class Watch:
         self.pace.note(seconds, self._threads.count(numbers, scalars)[self._place], kernels)
 
 
+def _choice(group: Group, pace: str) -> str:
+    """Whether launches of a group use one thread, as Python. One whose bound is 0 never does."""
+    is_short = f"{group.formula} < {pace}.serial_below"
+    return is_short if group.loss == "0" else f"({is_short} or {group.loss} > 0 < {pace}.serial_below)"
+
+
 def _group_launches(layout: Layout, kind: Kind, paces: Paces) -> tuple[Group, ...]:
     costs = [(launch, cost) for launch in layout.launches if (cost := launch.cost(kind)) is not None]
     repeats = Counter(cost.kernel for _, cost in costs)
-    grouped: dict[tuple[Any, str], list[ProgramLaunch]] = {}
+    grouped: dict[tuple[Any, str, str], list[ProgramLaunch]] = {}
     for launch, cost in costs:
-        grouped.setdefault((cost.kernel, cost.formula(kind, repeats[cost.kernel])), []).append(launch)
+        key = cost.kernel, cost.formula(kind, repeats[cost.kernel]), cost.loss_by_atomics(kind)
+        grouped.setdefault(key, []).append(launch)
     return tuple(
-        Group(launches[0].name, formula, paces.of(kernel), tuple(launches))
-        for (kernel, formula), launches in grouped.items()
+        Group(launches[0].name, formula, loss, paces.of(kernel), tuple(launches))
+        for (kernel, formula, loss), launches in grouped.items()
     )
 
 

@@ -247,6 +247,10 @@ class Engine(ABC):
         """Where the started engine runs: "cpu" or "cuda". Raises EngineError if it is not started."""
 
     @abstractmethod
+    def thread_count(self) -> int:
+        """How many threads share a parallel loop out, on CPUs."""
+
+    @abstractmethod
     def settle(self) -> None:
         """Make later first launches from other threads safe, if that can be done now."""
 

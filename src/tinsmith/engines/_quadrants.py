@@ -102,6 +102,9 @@ class Quadrants(Engine):
     def device_type(self) -> str:
         return _readiness.device_type(_readiness.require_started(self).prog.config().arch)
 
+    def thread_count(self) -> int:
+        return _readiness.require_started(self).prog.config().cpu_max_num_threads
+
     def settle(self) -> None:
         _readiness.settle(self)
 
@@ -197,6 +200,7 @@ class Quadrants(Engine):
             *(f"context.{name}" for name in _common.CONTEXT),
             *_fields.PATHS,
             "config.cfg_optimization",
+            "config.cpu_max_num_threads",
             "config.force_scalarize_matrix",
             "config.real_matrix_scalarize",
         )

@@ -114,6 +114,9 @@ class Taichi(Engine):
     def device_type(self) -> str:
         return _readiness.device_type(_readiness.require_started(self).prog.config().arch)
 
+    def thread_count(self) -> int:
+        return _readiness.require_started(self).prog.config().cpu_max_num_threads
+
     def settle(self) -> None:
         _readiness.settle(self)
 
@@ -207,6 +210,7 @@ class Taichi(Engine):
             *_fields.PATHS,
             "config.ad_stack_size",
             "config.cfg_optimization",
+            "config.cpu_max_num_threads",
             "config.force_scalarize_matrix",
             "config.real_matrix_scalarize",
         )

@@ -6,7 +6,7 @@ import torch
 from support.roundtrip import lowered
 from support.written import written
 from tinsmith.source.ir import nodes, walk
-from tinsmith.transforms.adjoint import count_operations, count_parallel_loops, evaluate
+from tinsmith.transforms.adjoint import count_loss_by_atomics, count_operations, count_parallel_loops, evaluate
 
 HEAD = "def kernel(x: lang.types.ndarray(), y: lang.types.ndarray(), n: lang.i32):\n"
 COUNTED = {  # the body, what it costs with six numbers in `x` and `n` of 5, and how many loops wake threads
@@ -45,3 +45,42 @@ def test_a_size_that_is_not_known_counts_once(lang):
         return all(one.array == "x" for one in walk.parts(formula) if isinstance(one, nodes.Size))
 
     assert evaluate(count_operations(kernel, is_known), {"x": (6,)}, {}) == 6 * 2
+
+
+ATOMICS = {  # the body, and of how many threads at most six numbers in `x` are quicker on one, 0 for of none
+    "a sum": (["for i in x:", "    y[0] += x[i]"], 4),
+    "elements of an iteration's own": (["for i in x:", "    y[i] += x[i]"], 0),
+    "in order": (["lang.loop_config(serialize=True)", "for i in x:", "    y[0] += x[i]"], 0),
+    "much work for one": (["for i in x:", "    y[0] += lang.exp(lang.sin(x[i]))"], 1),
+    "an inner loop of unknown length": (
+        ["for i in x:", "    for j in range(lang.cast(x[i], lang.i32)):", "        y[j] += x[i]"],
+        4,
+    ),
+    "behind a loop of unknown length": (
+        [
+            "for i in x:",
+            "    s = 0.0",
+            "    for j in range(lang.cast(x[i], lang.i32)):",
+            "        s += x[j]",
+            "    y[0] += s",
+        ],
+        1,
+    ),
+    "a loop that ends by data, which may run in lanes": (
+        ["for i in x:", "    t = 0.0", "    while t < x[i]:", "        t += 1.0", "        y[0] += t"],
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ATOMICS)
+def test_atomics_that_cost_more_than_threads_save(lang, name):
+    lines, most = ATOMICS[name]
+    source = HEAD + "".join(f"    {line}\n" for line in lines)
+    kernel = lowered(written(lang, source), torch.zeros(6), torch.zeros(4), 5).kernel
+
+    def loss(threads):
+        return evaluate(count_loss_by_atomics(kernel, lambda _: True, threads), {"x": (6,), "y": (4,)}, {"n": 5})
+
+    quicker = [threads for threads in range(1, 65) if loss(threads) > 0]
+    assert quicker == [*range(1, most + 1)]

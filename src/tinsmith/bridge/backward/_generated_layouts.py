@@ -52,7 +52,8 @@ class GeneratedLaunch:
             for name, memory in pairs
             if memory in known
         }
-        return Cost(self.emitted, self.emitted.kernel, shapes, self.renamed)
+        threads = self.emitted.stage.engine.thread_count()
+        return Cost(self.emitted, self.emitted.kernel, shapes, self.renamed, threads)
 
     def step(self, kind: Kind, *, may_vectorize: bool) -> Step:
         """Compile the kernel."""

@@ -3,7 +3,7 @@
 from .._evaluate import can_evaluate, evaluate, formula_text
 from ._adjoint import adjoint
 from ._dependences import Unchanged, find_unchanged_after
-from ._flops import count_flops, count_operations, count_parallel_loops
+from ._flops import count_flops, count_loss_by_atomics, count_operations, count_parallel_loops
 from ._one_thread import on_one_thread, serial_twin
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
 from ._promises import Promise
@@ -24,6 +24,7 @@ __all__ = [
     "adjoint",
     "can_evaluate",
     "count_flops",
+    "count_loss_by_atomics",
     "count_operations",
     "count_parallel_loops",
     "evaluate",

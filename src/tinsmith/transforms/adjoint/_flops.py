@@ -8,12 +8,19 @@ from typing import Any
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
 from .._evaluate import evaluate, extent
+from ..analysis import concurrent_loop, find_owned
+from ..lanes import find_loops_ended_by_data
 
 _COUNTED = {"+", "-", "*", "/", "pow", "min", "max", "atan2", "%"}
 _FREE = {"not", "~"}
 _FUNCTIONS = {"exp", "log", "sin", "cos", "tan", "tanh", "asin", "acos", "pow", "atan2"}
 _FUNCTION, _ATOMIC, _DRAW, _DECOMPOSITION = 10, 4, 10, 50
 """Operations that a function counts as, an atomic, a random number, and a decomposition of a matrix."""
+_SHARED_ATOMIC = 20
+"""Operations by which an atomic that threads share is dearer than a load and a store of one thread. Measured: 4 to 6
+nanoseconds on both engines, where an operation takes 0.1 to 0.25 (docs/about/decisions/threads.md)."""
+_UNKNOWN_TRIPS = 16
+"""How often a loop of unknown length is taken to run, where what is in it is weighed against what is around it."""
 IsKnown = Callable[[nodes.Expr], bool]
 """Whether sizes and arguments are known that a formula asks for."""
 
@@ -50,22 +57,52 @@ def count_operations(kernel: nodes.Kernel, is_known: IsKnown) -> nodes.Expr:
     return _sum(kernel.body, _operations_of, is_known)
 
 
+def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int) -> nodes.Expr:
+    """A formula for what a launch loses on several threads: above 0, one thread is quicker however much there is to do.
+
+    One thread adds by a load and a store. Loops that end by data are not judged: several threads run them in lanes.
+
+    Args:
+        kernel: the kernel.
+        is_known: whether a formula for a loop's length may be asked for.
+        threads: how many share the work out.
+    """
+    total: nodes.Expr = constant(0, "i64")
+    for loop in filter(None, map(concurrent_loop, kernel.body)):
+        # Not products: of what they cost nothing is known, and a deterministic op refuses those of several threads.
+        atomics = (one for one in walk.stores(loop.body) if isinstance(one, nodes.Atomic) and one.operator != "mul")
+        shared = {one.array for one in atomics} - find_owned(loop)
+        if not shared or any(find_loops_ended_by_data(loop.body)):
+            continue
+
+        def weigh(one: nodes.Stmt, shared: set[str] = shared) -> int:
+            is_shared = isinstance(one, nodes.Atomic) and one.array in shared
+            return is_shared * _SHARED_ATOMIC - (threads - 1) * _operations_of(one)
+
+        total = plus(total, _sum([loop], weigh, is_known, _UNKNOWN_TRIPS))
+    return total
+
+
 def count_parallel_loops(kernel: nodes.Kernel) -> int:
     """For how many loops of a launch threads are woken."""
     return sum(isinstance(one, nodes.For) and one.is_parallel for one in walk.statements(kernel.body))
 
 
-def _sum(body: Sequence[nodes.Stmt], weigh: Callable[[nodes.Stmt], int], is_known: IsKnown) -> nodes.Expr:
+def _sum(
+    body: Sequence[nodes.Stmt], weigh: Callable[[nodes.Stmt], int], is_known: IsKnown, unknown_trips: int = 1
+) -> nodes.Expr:
     """What statements cost, as a formula of integers without bound: `weigh` tells it of one without those inside it."""
     own, inside = 0, constant(0, "i64")
     for one in body:
         own += weigh(one)
         bodies: nodes.Expr = constant(0, "i64")
         for part in walk.bodies(one):
-            bodies = plus(bodies, _sum(part, weigh, is_known))
+            bodies = plus(bodies, _sum(part, weigh, is_known, unknown_trips))
         formula = extent(one.bounds) if isinstance(one, nodes.For) else None
         if formula is not None and is_known(formula):
             bodies = times(formula, bodies)
+        elif isinstance(one, nodes.For | nodes.While):
+            bodies = times(constant(unknown_trips, "i64"), bodies)
         inside = plus(inside, bodies)
     return plus(constant(own, "i64"), inside)
 
