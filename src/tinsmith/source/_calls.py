@@ -116,7 +116,7 @@ def takes_functions(source: Source, engine: EngineFacts) -> bool:
 
 
 def has_plain_loop(source: Source) -> bool:
-    """Whether a loop of a kernel's top level has none inside it, no branch and no `while`."""
+    """Whether a loop of a kernel's top level has none inside it, and no `while`."""
     loops = (one for one in source.tree.body if isinstance(one, ast.For))
     return any(not any(isinstance(one, _CONTROL) for part in loop.body for one in ast.walk(part)) for loop in loops)
 
@@ -126,7 +126,7 @@ def may_end_early(source: Source, engine: EngineFacts) -> bool:
     return any(isinstance(node, ast.While | ast.Break) for one in find_reachable(source, engine) for node in one.nodes)
 
 
-_CONTROL = (ast.For, ast.While, ast.If)
+_CONTROL = (ast.For, ast.While)
 
 
 def returns_from_atomics(source: Source, engine: EngineFacts) -> bool:

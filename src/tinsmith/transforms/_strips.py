@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..source.ir import nodes, walk
+from ._edges import split_edges
 from ._elementwise import strip_elementwise
 from ._names import Names, names_of
 from ._strip_parts import (
@@ -54,13 +55,29 @@ def strip_functions(kernel: nodes.Kernel, *, has_powers: bool = False) -> nodes.
     names = Names(names_of(kernel))
     names.types |= kernel.locals
     writer = _Writer(names, frozenset(kernel.cells))
-    body = tuple(
-        strip_elementwise(one, kernel, names)
-        or run_in_lanes(with_powers(one) if has_powers else one, kernel, names)
-        or writer.task(one)
-        for one in kernel.body
-    )
-    return kernel if body == kernel.body else replace(kernel, body=body, locals=names.types)
+    body: list[nodes.Stmt] = []
+    for one in kernel.body:
+        body += (
+            _strip_elements(one, kernel, names)
+            or _lanes(with_powers(one) if has_powers else one, kernel, names)
+            or [writer.task(one)]
+        )
+    return kernel if tuple(body) == kernel.body else replace(kernel, body=tuple(body), locals=names.types)
+
+
+def _strip_elements(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> list[nodes.Stmt]:
+    """A task whose middle is in strips, between its ends where it has any; nothing where that cannot be."""
+    strips = strip_elementwise(task, kernel, names)
+    if strips is not None or not isinstance(task, nodes.For):
+        return [] if strips is None else [strips]
+    parts = split_edges(task)
+    strips = None if parts is None else strip_elementwise(parts.middle, kernel, names)
+    return [] if parts is None or strips is None else [*parts.before, strips, *parts.after]
+
+
+def _lanes(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> list[nodes.Stmt]:
+    lanes = run_in_lanes(task, kernel, names)
+    return [] if lanes is None else [lanes]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from ...transforms.adjoint import (
     Unchanged,
     adjoint,
     find_unchanged_after,
+    gather_additions,
     store_whole_gradients,
 )
 from .._determinism import fix_order
@@ -300,7 +301,8 @@ class SourceAt(ReverseAt):
         program = self.program(active, has_checkpoints=has_checkpoints) if part is None else part
         key = active, None if part is None else given, alone, has_checkpoints
         if key not in self._whole:
-            self._whole[key] = store_whole_gradients(program, sorted(alone), self._extent)
+            gathered = gather_additions(program, self._extent)
+            self._whole[key] = store_whole_gradients(gathered, sorted(alone), self._extent)
         return self._whole[key]
 
     def _extent(self, array: str, axis: int) -> object:

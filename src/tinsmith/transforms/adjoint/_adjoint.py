@@ -12,7 +12,7 @@ from itertools import count
 from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, walk
 from .._bits import Part, check_bits
 from ..analysis import Activity, concurrent_loop
-from ..polish import declare_locals, eliminate_dead_code
+from ..polish import declare_locals, drop_last_stores, eliminate_dead_code
 from ._checkpoints import split_into_blocks
 from ._dependences import Unchanged, find_written_once
 from ._parallelize import parallelize
@@ -89,7 +89,8 @@ def adjoint(
             one = replace(reverse_task(replace(known, steps=steps)), taped=frozenset())
         reverses.append(one)
     turns = _turns(tasks, reverses, order, unchanged)
-    program = _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program()
+    discarded = [gradients[name] for name in made if name in gradients and name not in active]
+    program = _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program(discarded)
     program = replace(program, has_long_tapes=any(one.taped for one in reverses))
     _check_known(program, {name: reason for task in tasks for name, reason in task.unknown.items()})
     return program
@@ -195,11 +196,12 @@ class _Assembly:
         self.reads: set[str] = set()
         self.prepared: set[tuple[int, int, int]] = set()
 
-    def program(self) -> Program:
+    def program(self, discarded: Collection[str]) -> Program:
+        """The backward pass. Of `discarded` adjoints nobody wants to know what they are in the end."""
         actions: list[Action] = []
         for place in reversed(range(len(self.turns))):
             actions += self.reverse(place)
-        actions = [*self.replay(), *actions]
+        actions = _without_last_stores([*self.replay(), *actions], discarded)
         kernels = {one.kernel for one in actions if isinstance(one, Run)}
         stored = {store.array for kernel in kernels for store in walk.stores(kernel.body)}
         spoiled = frozenset(name for name in self.outputs if self.gradients.get(name) in stored)
@@ -365,3 +367,26 @@ class _Assembly:
         return kernel_of(
             task.kernel, f"{task.kernel.name}_again_{number}", body, task.kernel.arrays, task.kernel.arguments
         )
+
+
+def _without_last_stores(actions: Sequence[Action], arrays: Collection[str]) -> list[Action]:
+    """Actions without the stores to arrays after which nobody reads them: clearing them would cost a copy of what came.
+
+    What an earlier launch of the same kernel stores may be read by a later one.
+    """
+    left = list(actions)
+    places: dict[nodes.Kernel, list[int]] = {}
+    for place, one in enumerate(actions):
+        if isinstance(one, Run):
+            places.setdefault(one.kernel, []).append(place)
+    touched = {kernel: walk.find_touched(kernel.body) for kernel in places}
+    for array in arrays:
+        users = [where for kernel, where in places.items() if array in touched[kernel]]
+        last = max(users, key=lambda where: where[-1], default=[])
+        run = left[last[0]] if len(last) == 1 else None
+        if not isinstance(run, Run):
+            continue
+        body = drop_last_stores(run.kernel.body, array)
+        if body != run.kernel.body:
+            left[last[0]] = replace(run, kernel=replace(run.kernel, body=eliminate_dead_code(body)))
+    return left

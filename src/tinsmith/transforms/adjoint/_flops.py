@@ -16,7 +16,7 @@ _FREE = {"not", "~"}
 _FUNCTIONS = {"exp", "log", "sin", "cos", "tan", "tanh", "asin", "acos", "pow", "atan2"}
 _FUNCTION, _ATOMIC, _DRAW, _DECOMPOSITION = 10, 4, 10, 50
 """Operations that a function counts as, an atomic, a random number, and a decomposition of a matrix."""
-_SHARED_ATOMIC = 20
+SHARED_ATOMIC = 20
 """Operations by which an atomic that threads share is dearer than a load and a store of one thread. Measured: 4 to 6
 nanoseconds on both engines, where an operation takes 0.1 to 0.25 (docs/about/decisions/threads.md)."""
 _UNKNOWN_TRIPS = 16
@@ -77,10 +77,15 @@ def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int)
 
         def weigh(one: nodes.Stmt, shared: set[str] = shared) -> int:
             is_shared = isinstance(one, nodes.Atomic) and one.array in shared
-            return is_shared * _SHARED_ATOMIC - (threads - 1) * _operations_of(one)
+            return is_shared * SHARED_ATOMIC - (threads - 1) * _operations_of(one)
 
         total = plus(total, _sum([loop], weigh, is_known, _UNKNOWN_TRIPS))
     return total
+
+
+def count_text_operations(body: Sequence[nodes.Stmt]) -> int:
+    """What statements cost in operations, each once."""
+    return sum(map(_operations_of, walk.statements(body)))
 
 
 def count_parallel_loops(kernel: nodes.Kernel) -> int:

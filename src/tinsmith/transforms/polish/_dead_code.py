@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes, walk
-from ..analysis import Live, Liveness
+from ..analysis import Live, Liveness, find_owned
 
 Block = tuple[nodes.Stmt, ...]
 
@@ -72,6 +72,45 @@ def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) ->
     """Locals that statements read before they give them a value, where only some matter afterwards."""
     wanted = frozenset(name for one in walk.statements(body) for name in walk.find_assigned(one) if is_wanted(name))
     return _Elimination(set()).block(tuple(body), wanted)[1] - wanted
+
+
+def drop_last_stores(tasks: Sequence[nodes.Stmt], array: str) -> Block:
+    """A kernel's top level without the stores to an array after which nobody reads it, nor after the kernel.
+
+    Iterations of a parallel loop follow each other in no order, so all of it counts as read where they share elements.
+    """
+    left: list[nodes.Stmt] = []
+    is_read = False
+    for one in reversed(tasks):
+        is_shared = isinstance(one, nodes.For) and one.is_parallel and array not in find_owned(one)
+        is_read |= is_shared and array in walk.reads([one])
+        if isinstance(one, nodes.For) and one.is_parallel:
+            body, is_read = _without_last_stores(one.body, array, is_read=is_read)
+            left.append(replace(one, body=body))
+        else:
+            kept, is_read = _without_last_stores((one,), array, is_read=is_read)
+            left += reversed(kept)
+    return tuple(reversed(left))
+
+
+def _without_last_stores(body: Block, array: str, *, is_read: bool) -> tuple[Block, bool]:
+    """Statements without stores that nobody reads, and whether somebody reads the array from them on."""
+    left: list[nodes.Stmt] = []
+    for one in reversed(body):
+        is_store = isinstance(one, nodes.Store) or (isinstance(one, nodes.Atomic) and one.result is None)
+        if is_store and one.array == array and not is_read:  # type: ignore[union-attr]
+            continue
+        if isinstance(one, nodes.If):
+            bodies = [_without_last_stores(part, array, is_read=is_read) for part in (one.body, one.orelse)]
+            one = replace(one, body=bodies[0][0], orelse=bodies[1][0])
+            is_read = any(part for _, part in bodies)
+        elif isinstance(one, nodes.For | nodes.While):
+            is_read |= array in walk.reads(one.body)  # the next iteration may
+            inner, is_read = _without_last_stores(one.body, array, is_read=is_read)
+            one = replace(one, body=inner)
+        is_read |= array in walk.reads([one])
+        left.append(one)
+    return tuple(reversed(left)), is_read
 
 
 class _Elimination(Liveness):

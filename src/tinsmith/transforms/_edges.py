@@ -1,0 +1,206 @@
+"""Edges: a loop with branches for its first and last iterations, as a loop over the middle and one over each end.
+
+    for i in range(n):                        for i in range(0, min(1, n)):              # as it was written
+        f = 0.0                                   ...
+        if i > 0:                             for i in range(min(1, n), n - 1):          # the middle
+            f -= x[i] - x[i - 1]       ->         f = -(x[i] - x[i - 1])
+        if i < n - 1:                             f += x[i + 1] - x[i]
+            f += x[i + 1] - x[i]                  y[i] = f
+        y[i] = f                              for i in range(max(min(1, n), n - 1), n):  # as it was written
+                                                  ...
+
+This is index-set splitting. The middle is what no condition on the loop's variables tells apart: conditions are known
+there, and so are an index that is held inside an array, `max(i - 1, 0)`, and one that goes round, `(i + 1) % n`. Where
+all branches go, the middle can run in machine vectors (`_elementwise`). Ends are of a known number of iterations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..source import AffineIndex
+from ..source.ir import nodes, walk
+from ._algebra import compare, constant
+from .analysis import affine, definitions, find_owned, single_definitions
+from .polish import eliminate_dead_code
+
+_WIDEST = 64
+"""Iterations that an end may have along an axis."""
+_MOST_SERIAL_NAMES = 2
+"""Loops over so many names at most have ends so short that waking threads for them would take longer."""
+_SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+
+
+@dataclass(frozen=True)
+class _End:
+    """So many iterations at one end of a loop over a name."""
+
+    name: str
+    is_last: bool
+    count: int
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What a condition is in the middle, and the ends outside of it."""
+
+    value: bool
+    ends: tuple[_End, ...] = ()
+
+
+@dataclass(frozen=True)
+class EdgeSplit:
+    """A loop in parts.
+
+    Attributes:
+        middle: the iterations of which no condition on the loop's variables is left.
+        before: those in front of it, `after` those behind it.
+    """
+
+    before: tuple[nodes.For, ...]
+    middle: nodes.For
+    after: tuple[nodes.For, ...]
+
+
+def split_edges(loop: nodes.For) -> EdgeSplit | None:
+    """A loop in parts; None where no condition tells its ends from its middle, or the parts would change an order."""
+    touched = {one.array for one in walk.stores(loop.body)}
+    if len(loop.names) > 1 and not loop.is_parallel and not touched <= find_owned(loop):
+        return None
+    known = single_definitions(definitions(loop.body))
+    known = {name: one for name, one in known.items() if one.type in ("i32", "u1") and not walk.reads_memory(one)}
+    middle = _Middle(loop, known)
+    body = eliminate_dead_code(middle.block(loop.body))
+    counts = {(end.name, end.is_last): 0 for end in middle.ends}
+    for end in middle.ends:
+        counts[end.name, end.is_last] = max(counts[end.name, end.is_last], end.count)
+    if not any(counts.values()):
+        return None
+    before: list[nodes.For] = []
+    after: list[nodes.For] = []
+    bounds = list(loop.bounds)
+    is_parallel = loop.is_parallel and len(loop.names) > _MOST_SERIAL_NAMES
+    for axis, name in enumerate(loop.names):
+        begin, end = bounds[axis]
+        first, last = counts.get((name, False), 0), counts.get((name, True), 0)
+        low = _either("min", _shift(begin, first), end) if first else begin
+        high = _either("max", low, _shift(end, -last)) if last else end
+        for parts, count, pair in ((before, first, (begin, low)), (after, last, (high, end))):
+            if count:
+                parts.append(replace(loop, bounds=(*bounds[:axis], pair, *bounds[axis + 1 :]), is_parallel=is_parallel))
+        bounds[axis] = (low, high)
+    return EdgeSplit(tuple(before), replace(loop, bounds=tuple(bounds), body=body), tuple(after))
+
+
+class _Middle:
+    """Writes statements of a loop as they are in its middle, and remembers the ends that it leaves out."""
+
+    def __init__(self, loop: nodes.For, known: Mapping[str, nodes.Expr]) -> None:
+        self.known = known
+        self.bounds = {
+            name: tuple(affine(one, known) for one in pair) for name, pair in zip(loop.names, loop.bounds, strict=True)
+        }
+        self.ends = set[_End]()
+
+    def block(self, body: Sequence[nodes.Stmt]) -> tuple[nodes.Stmt, ...]:
+        return tuple(part for one in body for part in self.statement(one))
+
+    def statement(self, one: nodes.Stmt) -> Iterator[nodes.Stmt]:
+        if isinstance(one, nodes.If):
+            answer = self.ask(one.condition)
+            if answer is not None:
+                self.ends.update(answer.ends)
+                yield from self.block(one.body if answer.value else one.orelse)
+                return
+        yield walk.with_bodies(walk.with_expressions(one, self.expression), self.block)
+
+    def expression(self, expr: nodes.Expr) -> nodes.Expr:
+        match expr:
+            case nodes.Select(condition, then, otherwise):
+                return self.choose(expr, condition, then, otherwise)
+            case nodes.Binary("max" | "min" as operator, left, right, "i32"):
+                return self.choose(expr, compare(">=" if operator == "max" else "<=", left, right), left, right)
+            case nodes.Binary("%", left, right, "i32"):
+                is_inside = nodes.Binary(
+                    "and", compare(">=", left, constant(0, "i32")), compare("<", left, right), "u1"
+                )
+                answer = self.ask(is_inside)
+                if answer is not None and answer.value:
+                    self.ends.update(answer.ends)
+                    return self.expression(left)
+        return walk.rebuild(expr, self.expression)
+
+    def choose(self, expr: nodes.Expr, condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
+        answer = self.ask(condition)
+        if answer is None:
+            return walk.rebuild(expr, self.expression)
+        self.ends.update(answer.ends)
+        return self.expression(then if answer.value else otherwise)
+
+    def ask(self, condition: nodes.Expr) -> _Answer | None:
+        """What a condition is in the middle; None where the loop's variables alone do not tell."""
+        match condition:
+            case nodes.Const(value):
+                return _Answer(bool(value))
+            case nodes.Local(name, "u1") if name in self.known:
+                return self.ask(self.known[name])
+            case nodes.Unary("not", value):
+                answer = self.ask(value)
+                return None if answer is None else replace(answer, value=not answer.value)
+            case nodes.Binary("and" | "or" as operator, left, right):
+                return self.join(self.ask(left), self.ask(right), decides=operator == "or")
+            case nodes.Binary(operator, left, right) if operator in _SWAPPED and left.type == right.type == "i32":
+                return self.compare(operator, affine(left, self.known).plus(affine(right, self.known), -1))
+        return None
+
+    def join(self, left: _Answer | None, right: _Answer | None, *, decides: bool) -> _Answer | None:
+        """`left or right`, or `left and right`: either decides by being `decides`."""
+        for one in (left, right):
+            if one is not None and one.value == decides:
+                return one
+        return None if left is None or right is None else _Answer(not decides, (*left.ends, *right.ends))
+
+    def compare(self, operator: str, difference: AffineIndex) -> _Answer | None:
+        """Whether a difference compares with 0, where it is a variable of the loop and what lies near an end of it."""
+        names = [name for name in difference.terms if name in self.bounds]
+        if len(names) != 1 or abs(difference.terms[names[0]]) != 1:
+            return None
+        (name,) = names
+        sign = difference.terms[name]
+        place = AffineIndex({name: 1}).plus(difference, -sign)  # the variable is compared with this
+        begin, end = self.bounds[name]
+        operator = operator if sign == 1 else _SWAPPED[operator]
+        answers = [self.near_begin(name, operator, place.plus(begin, -1).number)]
+        answers.append(self.near_end(name, operator, place.plus(end, -1).number))
+        known = [one for one in answers if one is not None]
+        return min(known, key=lambda one: one.ends[0].count, default=None)
+
+    def near_begin(self, name: str, operator: str, distance: int | None) -> _Answer | None:
+        """What `name - begin` compared with a distance is, once enough iterations are left out."""
+        if distance is None:
+            return None
+        count = distance if operator in (">=", "<") else distance + 1
+        return _leave_out(_End(name, False, count), operator in (">=", ">", "!="))
+
+    def near_end(self, name: str, operator: str, distance: int | None) -> _Answer | None:
+        """What `name - end` compared with a distance is, once enough iterations are left out."""
+        if distance is None:
+            return None
+        count = -distance - 1 if operator in ("<=", ">") else -distance
+        return _leave_out(_End(name, True, count), operator in ("<", "<=", "!="))
+
+
+def _leave_out(end: _End, value: bool) -> _Answer | None:
+    return _Answer(value, (replace(end, count=max(end.count, 0)),)) if end.count <= _WIDEST else None
+
+
+def _shift(expr: nodes.Expr, distance: int) -> nodes.Expr:
+    if isinstance(expr, nodes.Const):
+        return constant(expr.value + distance, "i32")
+    operator = "+" if distance > 0 else "-"
+    return nodes.Binary(operator, expr, constant(abs(distance), "i32"), "i32")
+
+
+def _either(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    return nodes.Binary(operator, left, right, "i32")
