@@ -15,6 +15,10 @@ def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: 
     program, _ = at.prepare_program(active, None, alone, has_checkpoints=has_checkpoints)
     yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
     yield from (f"# {note}" for note in program.notes or ("tape: none, everything is worked out again",))
+    outputs = {program.gradients.get(name): name for name in at.case.signature.outputs}
+    for name, gradient in program.gradients.items():
+        if gradient in outputs and outputs[gradient] != name:
+            yield f"# the gradient of `{name}` is that of `{outputs[gradient]}`, handed on"
     if program.has_long_tapes:
         yield f"# a call that takes more than {config().tape_limit:,} bytes of tape keeps checkpoints instead"
     for action in program.actions:

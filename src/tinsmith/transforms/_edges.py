@@ -23,7 +23,7 @@ from ..source import AffineIndex
 from ..source.ir import nodes, walk
 from ._algebra import compare, constant
 from .analysis import affine, definitions, find_owned, single_definitions
-from .polish import eliminate_dead_code
+from .polish import declare_locals, eliminate_dead_code
 
 _WIDEST = 64
 """Iterations that an end may have along an axis."""
@@ -63,8 +63,11 @@ class EdgeSplit:
     after: tuple[nodes.For, ...]
 
 
-def split_edges(loop: nodes.For) -> EdgeSplit | None:
-    """A loop in parts; None where no condition tells its ends from its middle, or the parts would change an order."""
+def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
+    """A loop in parts; None where no condition tells its ends from its middle, or the parts would change an order.
+
+    `kinds` are the types of locals.
+    """
     touched = {one.array for one in walk.stores(loop.body)}
     if len(loop.names) > 1 and not loop.is_parallel and not touched <= find_owned(loop):
         return None
@@ -90,7 +93,10 @@ def split_edges(loop: nodes.For) -> EdgeSplit | None:
             if count:
                 parts.append(replace(loop, bounds=(*bounds[:axis], pair, *bounds[axis + 1 :]), is_parallel=is_parallel))
         bounds[axis] = (low, high)
-    return EdgeSplit(tuple(before), replace(loop, bounds=tuple(bounds), body=body), tuple(after))
+    # A local may have lost the start that declared it, where branches gave it a value before it was read.
+    (whole,) = declare_locals([replace(loop, bounds=tuple(bounds), body=body)], kinds)
+    assert isinstance(whole, nodes.For)
+    return EdgeSplit(tuple(before), whole, tuple(after))
 
 
 class _Middle:

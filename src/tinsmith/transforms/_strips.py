@@ -70,7 +70,7 @@ def _strip_elements(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> lis
     strips = strip_elementwise(task, kernel, names)
     if strips is not None or not isinstance(task, nodes.For):
         return [] if strips is None else [strips]
-    parts = split_edges(task)
+    parts = split_edges(task, names.types)
     strips = None if parts is None else strip_elementwise(parts.middle, kernel, names)
     return [] if parts is None or strips is None else [*parts.before, strips, *parts.after]
 

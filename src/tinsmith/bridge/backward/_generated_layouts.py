@@ -120,7 +120,8 @@ def backward_layout(
         for number, name in enumerate(signature.outputs)
         if name in gradients
     )
-    owned = {name: gradient for name, gradient in gradients.items() if name not in signature.outputs}
+    given = {gradients[name] for name in signature.outputs if name in gradients}
+    owned = {name: gradient for name, gradient in gradients.items() if gradient not in given}
     missing = {name: f"nothing for {name}" for name in signature.arrays if name in active and name not in gradients}
     shared = {name: gradient for name, gradient in owned.items() if name in kind.names} | missing
     # What only one pass knows: locals of the top level, and memory of generated kernels.

@@ -19,6 +19,7 @@ from ...transforms.adjoint import (
     adjoint,
     find_unchanged_after,
     gather_additions,
+    hand_on_adjoints,
     store_whole_gradients,
 )
 from .._determinism import fix_order
@@ -302,7 +303,10 @@ class SourceAt(ReverseAt):
         key = active, None if part is None else given, alone, has_checkpoints
         if key not in self._whole:
             gathered = gather_additions(program, self._extent)
-            self._whole[key] = store_whole_gradients(gathered, sorted(alone), self._extent)
+            program, whole = store_whole_gradients(gathered, sorted(alone), self._extent)
+            if not self.case.is_looped:
+                program = hand_on_adjoints(program, whole, self.case.signature.outputs, self._extent)
+            self._whole[key] = program, whole
         return self._whole[key]
 
     def _extent(self, array: str, axis: int) -> object:

@@ -234,7 +234,14 @@ class Operator:
         ready = {name: one.contiguous() for name, one in cotangents.items()}
         given = [ready.get(name) for name in core.signature.outputs]
         gradients = call.plan(device).backward(values, given, active, call.numbers, call.scalars)
-        return [gradient for gradient in gradients if gradient is not None]
+        # What is handed on is a copy here: compilers take an operator's results for memory of their own.
+        taken = {id(one) for one in ready.values()}
+        results = []
+        for gradient in gradients:
+            if gradient is not None:
+                results.append(gradient.clone() if id(gradient) in taken else gradient)
+                taken.add(id(gradient))
+        return results
 
     def _backward_fake(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
         asked = self._read_backward(arguments, keywords)

@@ -388,5 +388,6 @@ def _without_last_stores(actions: Sequence[Action], arrays: Collection[str]) -> 
             continue
         body = drop_last_stores(run.kernel.body, array)
         if body != run.kernel.body:
-            left[last[0]] = replace(run, kernel=replace(run.kernel, body=eliminate_dead_code(body)))
+            body = declare_locals(eliminate_dead_code(body), run.kernel.locals)
+            left[last[0]] = replace(run, kernel=replace(run.kernel, body=body))
     return left
