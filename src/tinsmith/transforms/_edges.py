@@ -68,6 +68,8 @@ def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
 
     `kinds` are the types of locals.
     """
+    if not all(isinstance(one, nodes.Assign | nodes.Store | nodes.If) for one in walk.statements(loop.body)):
+        return None  # of loops and jumps in the middle nothing is known
     touched = {one.array for one in walk.stores(loop.body)}
     if len(loop.names) > 1 and not loop.is_parallel and not touched <= find_owned(loop):
         return None
