@@ -15,7 +15,7 @@ _NOT_THEIRS = tuple(str(Path(file).parent) + "/" for file in (__file__, torch.__
 
 
 class TruncationWarning(UserWarning):
-    """A kernel gives a float to an integer, and nobody wrote a cast."""
+    """A kernel assigns a float to an integer without a cast."""
 
 
 def warn(words: str, category: type[Warning] = UserWarning) -> None:

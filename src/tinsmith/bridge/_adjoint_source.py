@@ -69,7 +69,7 @@ def _case(signature: Signature, op: Op) -> Specialization:
 
 
 def _shape(signature: Signature, name: str) -> tuple[int, ...]:
-    """Sizes that nobody looks at; dims of elements as they are declared."""
+    """Sizes, which do not matter; dims of elements as they are declared."""
     item = next(item for item in signature.kernel_spec.items if item.name == name)
     if item.has_rest:
         words = f"the spec of op `{signature.op}` leaves the rank of `{name}` open"

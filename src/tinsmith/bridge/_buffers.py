@@ -29,7 +29,7 @@ class Buffer(NamedTuple):
 
 
 def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Fresh memory whose content nobody may read; poisoned where TINSMITH_POISON asks for it."""
+    """Uninitialised memory, which must not be read; poisoned where TINSMITH_POISON asks for it."""
     memory = torch.empty(shape, dtype=dtype, device=device)
     return poison(memory) if config().poison else memory
 

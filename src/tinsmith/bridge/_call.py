@@ -122,7 +122,7 @@ class BackwardCall(NamedTuple):
         active: inputs whose gradients are wanted.
         saved: values that the call kept, by name.
         cotangents: those of outputs that have one, by name.
-        state: what the forward pass noted of Python values and fields; None where nobody asks.
+        state: what the forward pass noted of Python values and fields; None where it is not needed.
     """
 
     call: Call

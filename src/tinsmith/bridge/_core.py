@@ -67,7 +67,7 @@ class Core:
     """A signature, a source of gradients, and the plans made so far.
 
     `hidden` are arrays that only generated kernels see. `content` is the digest of all that compiled forms depend on.
-    `hands_out` says whether kernels use what atomics return, None while nobody has looked.
+    `hands_out` says whether kernels use what atomics return, None before that was determined.
     """
 
     hidden: frozenset[str] = frozenset()

@@ -149,7 +149,7 @@ class Stage:
         return self._linked.templates(values)
 
     def check_object(self, op: str) -> None:
-        """Refuse a method of which nobody said whose."""
+        """Refuse a method without an object."""
         if self.is_method and self.owner is None:
             words = f"kernel `{self.name}` of op `{op}` is a method, and has no object"
             remedy = (

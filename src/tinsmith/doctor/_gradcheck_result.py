@@ -82,7 +82,9 @@ class Gradcheck:
     @property
     def summary(self) -> str:
         """Its text without the findings."""
-        origin = f", {self.origin}" if self.inputs or self.was_refused else ""  # where no gradient is from, nobody asks
+        origin = (
+            f", {self.origin}" if self.inputs or self.was_refused else ""
+        )  # an origin only matters if there is a gradient
         verdict = "WRONG" if self.verdict == "wrong" else self.verdict
         lines = [f"the gradient of {self.kind} `{self.name}`{origin}: {verdict}"]
         untested = [one for one in self.inputs if one.why_untested]

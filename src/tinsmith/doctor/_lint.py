@@ -19,7 +19,7 @@ def lint(subject: Any) -> list[Finding]:
         subject: a kernel of Taichi or Quadrants, also a bound method of a data-oriented object; an op; or a layer.
 
     Returns:
-        findings by file and line. "error": wrong whoever differentiates; "warning": right by tinsmith's gradient, wrong
+        findings by file and line. "error": wrong in any case; "warning": right by tinsmith's gradient, wrong
         by the engine's own, which the message names; "info": hints.
 
     Raises:

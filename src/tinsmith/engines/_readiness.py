@@ -69,7 +69,7 @@ def _declared_at(variable: Any, engine: Engine) -> str:
 
 
 def require_started(engine: Engine, op: str = "") -> Any:
-    """The engine's runtime. Raises EngineError where nobody has started it."""
+    """The engine's runtime. Raises EngineError if it has not been started."""
     runtime = engine.runtime()
     if runtime is None:
         where = f" for op `{op}`" if op else ""

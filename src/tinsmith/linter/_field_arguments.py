@@ -118,7 +118,7 @@ class _Live(_Names):
 
 
 class _InAFile(_Names):
-    """What is a field, nobody knows: whatever has elements and is not a local. Two of one text are one."""
+    """Which names are fields is unknown: all that have elements and are not locals. Two of one text are one."""
 
     def field(self, scope: Scope, node: ast.expr, text: str) -> str:
         root: ast.expr = node

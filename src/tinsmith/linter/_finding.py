@@ -17,7 +17,7 @@ class Finding:
 
     Attributes:
         rule: its id, "TS101"; what it means is in `RULES`.
-        severity: "error": wrong whoever differentiates; "warning": right by tinsmith's adjoint, wrong by an engine's
+        severity: "error": wrong in any case; "warning": right by tinsmith's adjoint, wrong by an engine's
             own reverse mode, which the message names; "info": a hint.
         path: the file.
         line: counted from 1.
@@ -26,7 +26,7 @@ class Finding:
         remedy: what to write instead; "" where there is nothing to do.
         follows: path, line and column of the finding that this one follows from; None where it stands for itself.
         engines: names of the engines whose own reverse mode alone it is about; an op does not use that unless
-            `adjoint="engine"` is given. None where it is about the kernel, whoever differentiates it.
+            `adjoint="engine"` is given. None where it is about the kernel itself.
 
     Example:
         >>> message = "`count` is an integer: 0.5 is cut to 0"

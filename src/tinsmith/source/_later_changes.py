@@ -1,8 +1,8 @@
 """Later changes: which launch may overwrite an element that an earlier launch has read.
 
-A simulation is thousands of launches of a few kernels, told apart by a number: `x[t + 1, i]` is written from `x[t, i]`
-for t = 0, 1, 2, ... Comparing every launch with every later one takes quadratic time. Here changes are filed under the
-numbers that their indices are known to be, so that a read looks at changes of its own elements alone.
+A simulation is thousands of launches of a few kernels, which differ in a number: `x[t + 1, i]` is written from
+`x[t, i]` for t = 0, 1, 2, ... Comparing every launch with every later one takes quadratic time. Here changes are filed
+under the numbers that their indices are known to be, so that a read looks at changes of its own elements alone.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Nest:
         return self.source.place(max(self.sites, key=len)[-1])
 
     def depth(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int | None:
-        """Entries that the stack needs; None where a bound cannot be told before the launch.
+        """Entries that the stack needs; None where a bound is unknown before the launch.
 
         One for each assignment that is run, and one for the value that each iteration of an outer
         loop begins with.

@@ -59,7 +59,7 @@ class Arithmetic:
 
 @dataclass(frozen=True)
 class Anything:
-    """`_`: a dim of an input whose size nobody asks about."""
+    """`_`: a dim of an input whose size does not matter."""
 
     def __str__(self) -> str:
         return "_"

@@ -49,7 +49,7 @@ class Job:
     Attributes:
         step: what is run.
         length: how often.
-        every: results hold the state after every so manyth step; None for the last state alone.
+        every: results hold the state after every n-th step; None for the last state alone.
         unroll: how many steps are one stretch, which the backward pass records at once.
         schedule: which states are kept, in stretches.
         sizes: how many tensors state, inputs and parameters have.

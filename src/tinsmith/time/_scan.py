@@ -76,8 +76,8 @@ def scan(
         length: how many steps; left out, it is that of the inputs.
         parameters: what does not change from step to step: a tensor, or a tuple or dict of tensors, and of numbers.
             Tensors are differentiable; their gradient is summed over the steps.
-        keep: which states are returned: the `"last"`, `"all"`, or every so manyth.
-        checkpoint: which states the backward pass finds: `"all"`, every so manyth, or `"auto"`: all if they fit into
+        keep: which states are returned: the `"last"`, `"all"`, or an integer k for every k-th.
+        checkpoint: which states the backward pass finds: `"all"`, every k-th, or `"auto"`: all if they fit into
             `memory`, else as many as fit, chosen so that the fewest steps are run again.
         memory: for the states that are kept, `"2GB"`, `"100MiB"` or bytes; 1 GB if left out. For `"auto"` alone.
         unroll: how many steps of a Python function the backward pass records at once. More of them take more memory

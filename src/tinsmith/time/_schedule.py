@@ -54,7 +54,7 @@ class Schedule:
     Attributes:
         length: how many steps there are.
         slots: of a binomial schedule, how many states are kept at once besides the first.
-        every: keep every so manyth state, and those of one stretch between two of them; None for a binomial schedule.
+        every: keep every n-th state, and those of one stretch between two of them; None for a binomial schedule.
     """
 
     length: int

@@ -74,7 +74,7 @@ def _ranges(loop: nodes.For, around: Ranges, definitions: Mapping[str, nodes.Exp
 
 
 def _extremum(expr: nodes.Expr, ranges: Ranges, *, largest: bool) -> nodes.Expr | None:
-    """The least or the largest value of an integer that is a sum of multiples; None where nobody knows."""
+    """The least or the largest value of an integer that is a sum of multiples; None if unknown."""
     if can_evaluate(expr):
         return expr
     index = affine(expr, {})

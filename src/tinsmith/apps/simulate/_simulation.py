@@ -60,7 +60,7 @@ class Simulation(torch.nn.Module, ABC):
 
     @property
     def every(self) -> int:
-        """A film shows every so manyth state."""
+        """A film shows every n-th state."""
         return -(-self.steps // FRAMES)
 
     @abstractmethod

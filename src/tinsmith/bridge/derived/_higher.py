@@ -161,7 +161,7 @@ class _Step:
 
 
 def _check_source(call: Call) -> None:
-    """Refuse for an op whose gradient somebody wrote: what that is the derivative of, nobody can tell."""
+    """Refuse for an op with a hand-written gradient, whose own derivative is unknown."""
     reverse = call.core.reverse
     if isinstance(reverse, HandWritten):
         words = f"op `{call.core.signature.op}` has a hand-written backward, so no forward-mode or second derivative"

@@ -159,7 +159,7 @@ def _with_records(base: Specialization, core: ReplayedCore | RecordedCore, batch
 
 
 def find_recorded(core: Core, call: Call) -> RecordedCore | None:
-    """The core that keeps what the atomics of a call return; None where none has to be kept, or nobody can tell."""
+    """The core that keeps what the atomics of a call return; None where none has to be kept, or that is unknown."""
     if core.hands_out is None:
         stages = core.signature.firsts if isinstance(core.reverse, AutoReverse | SourceReverse) else ()
         core.hands_out = any(returns_from_atomics(stage.source, stage.home) for stage in stages)

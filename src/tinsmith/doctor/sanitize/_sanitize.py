@@ -32,7 +32,7 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
     Found, each once for its line and array, with its iteration and the number of repetitions: races of parallel
     iterations (TS601), reads of elements that nothing wrote (TS602), values overwritten after they were read (TS603),
     indices outside an array or negative (TS604), integers that overflow (TS605), NaN and infinity with the operation
-    where they were born, in values and in the gradient (TS606), integers divided by zero (TS607), fractions that are
+    where they first appear, in values and in the gradient (TS606), integers divided by zero (TS607), fractions that are
     lost where no cast is written (TS301), float64 that is rounded to float32 (TS609), elements that nothing writes of
     outputs that `init` leaves empty (TS610), numbers that are not what the spec promises (TS611). What cannot be
     interpreted is a finding too (TS608): no findings means that the whole op was run and nothing was seen, but for

@@ -39,7 +39,7 @@ class LayerField:
         runtime: the engine's state that it was made in: once that is gone, so is its memory.
         is_silent: whether it was registered without a gradient in so many words, so that none is missed.
         is_batched: whether a call's tensor may have leading batch dims.
-        clears: whether it starts each call at zero, or with what it holds; None where nobody said.
+        clears: whether it starts each call at zero, or with what it holds; None if not declared.
         manager: fills and reads it, in place of a transfer of ours, from a tensor of `shape` and `dtype`.
     """
 

@@ -39,7 +39,7 @@ class Starts:
 
     @property
     def cleared_by_default(self) -> tuple[LayerField, ...]:
-        """Those of which nobody said so: outputs that kernels only add to."""
+        """Those that are not declared so: outputs that kernels only add to."""
         is_open = self._habits.clears_outputs is None
         return tuple(one for one in self.fields_at_zero if is_open and one.facts.key not in self._declared)
 

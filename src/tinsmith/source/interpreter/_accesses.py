@@ -15,7 +15,7 @@ How: TypeAlias = Literal["read", "write", "atomic"]
 
 
 class Recorder(Protocol):
-    """Who is told of accesses."""
+    """Receives accesses."""
 
     def enter(self, task: int, iteration: tuple[int, ...] = ()) -> None:
         """What follows belongs to this iteration."""

@@ -49,7 +49,7 @@ class NoRule(KernelError):
 
 @dataclass(frozen=True)
 class Expressions:
-    """What expressions are about: arrays, arguments, the line they stand on, and who is told of what they do."""
+    """What expressions are about: arrays, arguments, the line they stand on, and who is notified of what they do."""
 
     memories: Mapping[str, Memory]
     arguments: Mapping[tuple[str, tuple[int, ...]], Number]
@@ -160,7 +160,7 @@ class Expressions:
         return self._or_zero(load_and_record, load.type)
 
     def _or_zero(self, load: Run, kind: str) -> Run:
-        """A load that, where a watch is there to be told, gives 0 for an element that is not there."""
+        """A load that, with a watch, gives 0 for an index out of range."""
         if self.watch is None:
             return load
         zero = self._number(0, kind)

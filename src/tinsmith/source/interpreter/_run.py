@@ -59,7 +59,7 @@ def run(
         cotangents: by name, of arrays as they are afterwards; an array without one has none.
         faithful: round every float to its type in the kernel, as the compiled kernel does; so are the outcome's.
         seed: of random numbers. They cannot agree with an engine's.
-        record: is told of every access to an element.
+        record: is notified of every access to an element.
 
     Raises:
         ArgumentError: an array or argument is missing.
@@ -106,7 +106,7 @@ def interpret(
 ) -> dict[str, torch.Tensor]:
     """The arrays after a run, connected with those before and with arguments, for torch's autograd in either mode.
 
-    Args as of `run`; with a `watch`, which is told of it, the run goes on after a wrong index and a division by zero.
+    Args as of `run`; with a `watch`, which is notified, the run goes on after a wrong index and a division by zero.
     """
     precision = Precision(faithful)
     given = {name: array for name, array in kernel.arrays.items() if name not in kernel.cells}

@@ -1,6 +1,6 @@
 """Watching: a run that continues after errors, and reports every value that it computes.
 
-Off unless a `Watch` is given. It is told of an index that is not there (what is loaded is then 0, what is stored is
+Off unless a `Watch` is given. It is notified of an index out of range (what is loaded is then 0, what is stored is
 left out), of a division by zero (the result is then 0), and of the operands and the result of every operation, with
 its line. Whether an overflow or a NaN is a mistake is for the watch to say.
 """
@@ -15,7 +15,7 @@ from ._casts import Number
 
 
 class Watch(Protocol):
-    """Who is told what happens in a run."""
+    """Receives what happens in a run."""
 
     def on_begin(self, held: Mapping[str, Any]) -> None:
         """A run begins. `held` are its locals, loop variables among them, as they change."""
@@ -37,7 +37,7 @@ class Watch(Protocol):
 
 
 class Missing(Exception):
-    """An index that is not there, which the watch was told of."""
+    """An index out of range, of which the watch was notified."""
 
 
 def watch_results(watch: Watch, operator: str, kind: str, line: int, rule: Callable[..., Any]) -> Callable[..., Any]:

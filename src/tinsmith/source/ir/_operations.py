@@ -83,7 +83,7 @@ class Operations:
         return self.build_matrix(flat, shape, kind)
 
     def build_matrix(self, entries: list[Any], shape: tuple[int, ...], kind: str | None) -> Matrix:
-        """A matrix of these entries, of one type: their common one where none is told."""
+        """A matrix of these entries, of one type: their common one where none is given."""
         numbers = [self.scalar(entry) for entry in entries]
         size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
         if not numbers or size != len(numbers):

@@ -18,7 +18,7 @@ from ._ssa import CarriedLocal, Loop, Step, with_bodies
 SMALLEST, LARGEST = 8, 256
 """Iterations of a block."""
 OF_WHILE = 32
-"""Those of a block where nobody knows how many there are."""
+"""Those of a block, where their number is unknown."""
 
 
 def split_into_blocks(

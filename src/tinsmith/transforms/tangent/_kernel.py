@@ -60,7 +60,7 @@ def tangent(
         disordered: arrays that depend on the order of parallel iterations before the kernel runs, with the reason.
 
     Raises:
-        NotCovered: with the line, a construct whose tangent nobody can tell.
+        NotCovered: with the line, a construct whose tangent is unknown.
 
     Example:
         >>> arrays = {"x": nodes.Array("x", "f32", 0), "y": nodes.Array("y", "f32", 0)}

@@ -17,7 +17,7 @@ from ...source import changes_of, copy_node, root
 def drop_stores(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool = False) -> ast.FunctionDef:
     """A kernel in which no statement of its own stores into `arrays`, but those that do something else too.
 
-    What an atomic on them returns becomes 0, because nobody may need it. To ask whether anybody does: `keep_returns`.
+    What an atomic on them returns becomes 0, since it must not be needed; `keep_returns` checks that.
     """
     names = frozenset(arrays)
     return _Leave(
