@@ -85,8 +85,8 @@ ROWS = (
         "TS405",
         """
         Taichi's reverse mode compares the operands of `min` and `max` as they are at the loop's end, so the
-        gradient goes to the wrong one: where the loop carries one, and where it stands beside the load of an array with
-        a gradient, or beside an addition to one.
+        gradient goes to the wrong one: where the loop carries one, and where there is a load of an array with a
+        gradient, or an addition to one, beside it.
         """,
         """
         def k(x: A, y: A):

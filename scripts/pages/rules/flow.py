@@ -6,8 +6,8 @@ ROWS = (
     Row(
         "TS201",
         """
-        Engines differentiate loops at a kernel's top level, or statements, but not both side by side: what stands
-        beside the loops has no gradient, or the kernel is refused.
+        Engines differentiate loops at a kernel's top level, or statements, but not both side by side: statements
+        beside the loops have no gradient, or the kernel is refused.
         """,
         """
         def k(x: A, y: A):

@@ -133,8 +133,8 @@ ROWS = (
     Row(
         "TS107",
         """
-        The reverse kernel decides anew which branch to take and which element to touch, from what the array holds
-        at the end. If the kernel changed it, the reverse pass goes another way than the forward pass did.
+        The reverse kernel decides again which branch to take and which element to use, from what the array holds
+        at the end. If the kernel changed it, the reverse pass takes another path than the forward pass.
         """,
         """
         def k(x: A, y: A):

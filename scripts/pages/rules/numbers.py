@@ -6,8 +6,8 @@ ROWS = (
     Row(
         "TS301",
         """
-        A kernel's variable has the type of what it is first given. `0` makes it an integer for good, and every
-        float that it is given later is cut to a whole number, in values and gradients.
+        A kernel's variable has the type of its first value. `0` makes it an integer, and every float that is
+        assigned later is truncated, in values and gradients.
         """,
         """
         def k(x: A, y: A):
@@ -28,7 +28,7 @@ ROWS = (
         "TS302",
         """
         A cast to an integer has derivative 0 almost everywhere, so nothing flows through it. That is right, and
-        often not what was meant. An index made of a float is not named: it has no gradient by its nature.
+        often not what was meant. An index computed from a float is not reported: an index cannot have a gradient.
         """,
         """
         def k(x: A, y: A):

@@ -6,8 +6,8 @@ ROWS = (
     Row(
         "TS001",
         """
-        A file that cannot be read says nothing of its kernels, so a check of it is not a check: `tinsmith check` ends
-        with exit code 2, even if every other file is clean.
+        The kernels of a file that cannot be read are not checked: `tinsmith check` ends with exit code 2, even if every
+        other file is clean.
         """,
         """
         @ti.kernel
@@ -24,9 +24,8 @@ ROWS = (
     Row(
         "TS002",
         """
-        A check that could not be made is told, so that a report is never clean because nobody looked: a file that
-        fails when `--run` imports it, an example that raises, a part of the check that fails by itself. Exit code
-        2.
+        A check that could not run is a finding, so that a report is never clean because a check was skipped: a file
+        that fails when `--run` imports it, an example that raises, a part of the check that itself fails. Exit code 2.
         """,
         """
         @ts.op("x[n] -> y[n]")
@@ -75,8 +74,8 @@ ROWS = (
         "TS502",
         """
         Lint reads a kernel's text, and goes into the engine functions that it calls. Where it cannot follow what an
-        array is handed to, it says nothing of what happens there, and says that. So it does of a function that is
-        imported: it may use fields.
+        array is passed to, it cannot check what happens there, and reports that. The same holds for an imported
+        function: it may use fields.
         """,
         """
         def make(spread):
@@ -138,7 +137,7 @@ ROWS = (
         "TS504",
         """
         `atomic_add(y, a) ** 2` adds `a`, squares what was there before, and drops that: the sum of squares that was
-        meant is a plain sum. Python says nothing of it.
+        meant is a plain sum. Python raises no error.
         """,
         """
         def k(x: A, y: A):

@@ -314,8 +314,8 @@ ROWS = (
     Row(
         "TS703",
         """
-        The op refuses its gradient, for a reason that stands in the message. A check tells it, since an op without
-        a gradient may be right for inference alone.
+        The op refuses its gradient, for the reason in the message. A check reports it: such an op can only be
+        used for inference.
         """,
         """
         @ts.op("x[n] -> y[n]", adjoint="engine")
@@ -359,8 +359,8 @@ ROWS = (
         "TS705",
         """
         Zeros agree with zeros. Where the outputs do not move with an input, a point outside the picture, a branch that
-        is not taken, the check says nothing of the gradient: one that is lost is 0 too. Where nothing else was compared
-        either, the verdict is `not tested`. The remedy are random inputs, where some were found that tell more.
+        is not taken, the check cannot judge the gradient: a lost one is 0 too. Where nothing else was compared either,
+        the verdict is `not tested`. The remedy is to use random inputs, where some were found for which it differs.
         """,
         """
         @ts.op("x[n] -> y[n]")
