@@ -129,7 +129,7 @@ def test_refused_where_asked(lang, half):
         weighed(lang, annotated=True, half="refuse")(x, w)
     with pytest.raises(ts.DtypeError, match=r"(?s)`x` of op `row`.*spec"):
         weighed(lang, spec="x[n, m]: f32, w[m] -> y[n], s[n, m]")(x, w)
-    with pytest.raises(ts.ArgumentError, match="`half` does not know 'round'"):
+    with pytest.raises(ts.ArgumentError, match="`half` cannot be 'round'"):
         weighed(lang, half="round")
 
 

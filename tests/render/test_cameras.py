@@ -114,7 +114,7 @@ REFUSED = [
     (
         ts.ArgumentError,
         {"convention": "openGL"},
-        "pinhole_rays does not know that convention\n  expected  'opencv', 'opengl'\n  got       'openGL'\n"
+        "pinhole_rays got an unknown `convention`\n  expected  'opencv', 'opengl'\n  got       'openGL'\n"
         "Did you mean 'opengl'?",
     ),
     (

@@ -148,7 +148,7 @@ def _check_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str]:
         words = ("zeros", "empty", "workspace") if name in scratch else ("zeros", "empty")
         if how not in words:
             rows = [(name, repr(how)), ("expected", ", ".join(map(repr, words)))]
-            raise SpecError(refusal(f"`init` of op `{op}` does not know {how!r} for `{name}`", rows))
+            raise SpecError(refusal(f"`init` of op `{op}` cannot be {how!r} for `{name}`", rows))
     return dict(init)
 
 

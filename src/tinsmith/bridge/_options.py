@@ -80,7 +80,7 @@ class OpOptions:
 def _check_word(name: str, word: str, words: Any, remedy: str) -> None:
     if word not in get_args(words):
         rows = [("expected", ", ".join(map(repr, get_args(words))))]
-        raise ArgumentError(refusal(f"`{name}` does not know {word!r}", rows, remedy))
+        raise ArgumentError(refusal(f"`{name}` cannot be {word!r}", rows, remedy))
 
 
 def result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:

@@ -130,7 +130,7 @@ def _device(arch: str) -> str:
     if arch not in ("cpu", "cuda"):
         is_cpu = getattr(arch, "name", "") in ("x64", "arm64")  # `ti.cpu`
         remedy = "Write ts.init('cpu')." if is_cpu else "Use 'auto', 'cpu' or 'cuda'."
-        raise EngineError(refusal("ts.init does not know this arch", [("got", repr(arch))], remedy))
+        raise EngineError(refusal("ts.init got an unknown `arch`", [("got", repr(arch))], remedy))
     if arch == "cuda" and not torch.cuda.is_available():
         raise EngineError(
             refusal("torch has no CUDA device, so an op could not run on one", remedy="Use ts.init('cpu').")

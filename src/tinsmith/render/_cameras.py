@@ -194,4 +194,4 @@ def _unknown_convention(convention: str) -> ArgumentError:
     rows = [("expected", ", ".join(map(repr, _FORWARD))), ("got", repr(convention))]
     close = nearest(str(convention), list(_FORWARD))
     remedy = f"Did you mean {close!r}?" if close else "Blender and transforms.json are 'opengl', COLMAP is 'opencv'."
-    return ArgumentError(refusal("pinhole_rays does not know that convention", rows, remedy))
+    return ArgumentError(refusal("pinhole_rays got an unknown `convention`", rows, remedy))

@@ -163,7 +163,7 @@ def _refuse_arguments(
 ) -> None:
     if spacing not in _SPACINGS:
         rows = [("expected", ", ".join(map(repr, _SPACINGS))), ("got", repr(spacing))]
-        raise ArgumentError(refusal("sample_proposals does not know that `spacing`", rows, "Pass one of them."))
+        raise ArgumentError(refusal("sample_proposals got an unknown `spacing`", rows, "Pass one of them."))
     if len(proposals) != len(proposal_samples):
         rows = [("proposals", str(len(proposals))), ("proposal_samples", str(len(proposal_samples)))]
         raise ArgumentError(refusal("sample_proposals needs a number of samples a proposal", rows, "Pass as many."))

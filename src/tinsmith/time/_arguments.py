@@ -39,7 +39,7 @@ class Options:
         if not isinstance(self.checkpoint, str):
             check_positive("checkpoint", self.checkpoint)
         elif self.checkpoint not in ("auto", "all"):
-            words = f"`checkpoint` of a scan does not know {self.checkpoint!r}"
+            words = f"`checkpoint` of a scan cannot be {self.checkpoint!r}"
             raise ArgumentError(refusal(words, [("expected", '"auto", "all", or a number of steps')], "Leave it out."))
 
     @property
@@ -122,7 +122,7 @@ def read_keep(keep: str | int, length: int) -> int | None:
     if keep == "all":
         return 1
     if isinstance(keep, str):
-        words = f"`keep` of a scan does not know {keep!r}"
+        words = f"`keep` of a scan cannot be {keep!r}"
         raise ArgumentError(refusal(words, [("expected", '"last", "all", or a number of steps')], 'Pass keep="last".'))
     every = check_positive("keep", keep)
     if every > length:
