@@ -60,7 +60,8 @@ def rendered(engine: str, *given: Tensor, side: int) -> tuple[Tensor, Tensor, di
     """Colors, alpha and the dict of what was on the way."""
     *gaussians, view, intrinsics = given
     images, alphas, meta = rasterization(*gaussians, view[None], intrinsics[None], side, side, engine=engine)
-    return images[0], alphas[0], meta
+    # views back and forth: the gradient of `images[0]` would be copied into a batch of zeros
+    return images.squeeze(0), alphas.squeeze(0), meta
 
 
 def by_hand(engine: str, order: Order) -> Way:

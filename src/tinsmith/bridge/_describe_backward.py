@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from .._config import config
+from ..engines import DTYPES
 from ..transforms.adjoint import Action, Copy, Fresh, Reserve, Run
 from .backward import SourceAt
 
@@ -19,6 +20,11 @@ def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: 
     for name, gradient in program.gradients.items():
         if gradient in outputs and outputs[gradient] != name:
             yield f"# the gradient of `{name}` is that of `{outputs[gradient]}`, handed on"
+    if (kept := at.results(active)) is not None and not has_checkpoints:
+        names = ", ".join(one.name for one in kept.arrays)
+        size = sum(DTYPES[one.type].itemsize for one in kept.arrays)
+        yield f"# an eager call keeps what loops leave, in {names}: {size} bytes for each parallel iteration."
+        yield "# Its backward pass then does not run these loops forward, as the one below does"
     if program.has_long_tapes:
         yield f"# a call that takes more than {config().tape_limit:,} bytes of tape keeps checkpoints instead"
     for action in program.actions:

@@ -31,17 +31,17 @@ class EagerFunction(torch.autograd.Function):
     def forward(ctx: Any, route: Route, numbers: Numbers, others: BoundArguments, *inputs: torch.Tensor) -> Any:
         plan = route.plan
         active, scalars = route.active, others.scalars
-        places, is_early = plan.get_saved(active)
-        if is_early:
+        passes = plan.passes(active)
+        if passes.is_early:
             plan.prepare_backward(active, numbers, scalars)
         looks = plan.looks
         if looks is None:
             looks = plan.looks = route.core.contents.looks(plan.kind.case.fingerprints)
         ctx.contents = [look.contents() for look in looks] if looks else ()
-        arrays = plan.forward(inputs, numbers, scalars)
+        arrays = passes.forward.find(numbers, scalars)(inputs, (), numbers, scalars)
         ctx.asked = route, numbers, others
-        if places:
-            ctx.save_for_backward(*[arrays[place] for place in places])
+        if passes.places:
+            ctx.save_for_backward(*[arrays[place] for place in passes.places])
         outputs = arrays[plan.outputs]
         if len(outputs) == 1 and not plan.steady_outputs:
             # Autograd calls `backward` for a single output only with a cotangent, so None need not be expected.
@@ -60,14 +60,15 @@ class EagerFunction(torch.autograd.Function):
         if len(cotangents) > 1 and all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # faster
             return (None,) * (3 + plan.inputs)
         active = route.select_active(ctx.needs_input_grad[3:])
-        places, _ = plan.get_saved(route.active)
-        saved = {plan.names[i]: tensor for i, tensor in zip(places, ctx.saved_tensors, strict=True)} if places else {}
+        passes = plan.passes(route.active)
+        saved = dict(zip(passes.names, ctx.saved_tensors, strict=True)) if passes.names else {}
         if has_older_batch(cotangents):
             return (None, None, None, *_older_batch(route.call(numbers, others), active, saved, cotangents))
         # The operator finds the plan of an engine that was started anew. On a GPU the old one's memory is gone.
         if torch.is_grad_enabled() or is_transformed() or not route.is_current():
             return (None, None, None, *_differentiable(route.call(numbers, others), active, saved, cotangents))
-        return (None, None, None, *plan.backward(saved, cotangents, active, numbers, others.scalars))
+        has_results = passes.has_results and active == route.active
+        return (None, None, None, *plan.backward(saved, cotangents, active, numbers, others.scalars, has_results))
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:

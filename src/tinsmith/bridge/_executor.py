@@ -136,7 +136,12 @@ class PassWriter(PassText):
 
     def take(self, one: Given) -> None:
         """Memory that a run is given."""
-        dtype, shape = self.layout.dtype(self.kind, one.like), self.whole(one.like)
+        dtype = self.layout.dtype(self.kind, one.like)
+        if isinstance(one, Saved) and one.name not in self.kind.sizing.shapes:
+            # what a forward pass kept for this pass alone
+            self.put(one.name, f"inputs[{one.name!r}]", (f"inputs[{one.name!r}].numel()",), dtype)
+            return
+        shape = self.whole(one.like)
         match one:
             case Input():
                 value = f"inputs[{one.place}]"

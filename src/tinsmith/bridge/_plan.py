@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -17,6 +17,23 @@ from ._runner import Runner
 from .backward import ReverseAt, Wish
 
 Scalars = Mapping[str, Any]
+
+
+class PassesForGradient(NamedTuple):
+    """How calls run that may have a gradient.
+
+    Attributes:
+        forward: the forward pass: its results are all arrays, then what it keeps of loops.
+        places: of the results, those that the backward pass reads; `names` are theirs.
+        is_early: whether to prepare the backward pass before the forward pass runs.
+        has_results: whether something is kept of loops.
+    """
+
+    forward: Runner
+    places: tuple[int, ...]
+    names: tuple[str, ...]
+    is_early: bool
+    has_results: bool
 
 
 class Plan:
@@ -43,7 +60,8 @@ class Plan:
         self._moving = tuple((place, name) for place, name in pairs if name in kind.floats)
         self._paces = paces
         self._forward = Runner(lambda: layout, kind, paces)
-        self._saved: dict[frozenset[str], tuple[tuple[int, ...], bool]] = {}
+        self._makes = layout.makes
+        self._gradients: dict[frozenset[str], PassesForGradient] = {}
         self._backward: dict[Wish, Runner] = {}
         self.prepared: dict[Any, Any] = {}  # kept by `_prepared_passes.Stepping`
 
@@ -55,39 +73,64 @@ class Plan:
     def runners(self) -> Iterator[tuple[str, Runner]]:
         """What runs the calls, and which pass it is, in words."""
         yield "forward", self._forward
+        for active, passes in self._gradients.items():
+            if passes.has_results:
+                yield f"forward for a gradient in {', '.join(sorted(active))}", passes.forward
         for wish, runner in self._backward.items():
             words = " from checkpoints" if wish.has_checkpoints else ""
             yield f"backward for {', '.join(sorted(wish.active))}{words}", runner
 
     # Backward -----------------------------------------------------------------------------
-    def get_saved(self, active: frozenset[str]) -> tuple[tuple[int, ...], bool]:
-        """Places, in the list of all arrays, of those that the backward pass reads; and whether to prepare it."""
-        saved = self._saved.get(active)
-        return self._find_saved(active) if saved is None else saved
+    def passes(self, active: frozenset[str]) -> PassesForGradient:
+        """How calls run whose `active` inputs want a gradient."""
+        return self._gradients.get(active) or self._find_passes(active)
 
-    def _find_saved(self, active: frozenset[str]) -> tuple[tuple[int, ...], bool]:
+    def _find_passes(self, active: frozenset[str]) -> PassesForGradient:
         with COMPILING:
             self.reverse.check(active)
-            read = self.reverse.reads(active & self.kind.floats)
-            places = tuple(i for i, name in enumerate(self.names) if name in read)
+            wanted = active & self.kind.floats
+            read = self.reverse.reads(wanted)
+            places = [(place, name) for place, name in enumerate(self.names) if name in read]
             # Compiled in the forward pass where it would be another kernel later, since a Python value may change, or
             # where it may be refused: a stack that is too small crashes the process, so the call must raise before it
             # runs.
             is_early = any(self.kind.case.fingerprints) or self.reverse.needs_stacks(active)
-            saved = self._saved[active] = places, is_early
-        return saved
+            kept = self.reverse.forward_with_results(self.kind, wanted, self._makes)
+            runner = self._forward
+            if kept is not None:
+                layout = kept.layout
+                runner = Runner(lambda: layout, self.kind, self._paces)
+                places += enumerate(kept.names, len(self.names))
+            passes = PassesForGradient(
+                runner,
+                tuple(place for place, _ in places),
+                tuple(name for _, name in places),
+                is_early,
+                kept is not None,
+            )
+            self._gradients[active] = passes
+        return passes
 
     def prepare_backward(self, active: frozenset[str], numbers: Numbers, scalars: Scalars) -> None:
         """Make the backward pass, with the Python values of now; refused before any launch."""
-        self._backward_runner(active, None, numbers, scalars).find(numbers, scalars)
+        has_results = self.passes(active).has_results
+        self._backward_runner(active, None, numbers, scalars, has_results).find(numbers, scalars)
 
     def _backward_runner(
-        self, active: frozenset[str], given: frozenset[str] | None, numbers: Numbers, scalars: Scalars
+        self,
+        active: frozenset[str],
+        given: frozenset[str] | None,
+        numbers: Numbers,
+        scalars: Scalars,
+        has_results: bool,
     ) -> Runner:
         """What runs the backward pass for the inputs that want a gradient, from all outputs or those `given`."""
         # As `Wish` compares; making one takes half a microsecond of each backward pass.
-        runner = self._backward.get((active, given, (), False, False))  # type: ignore[call-overload]
-        return runner or self._find_backward(Wish(active, given, self._stacks(active, numbers, scalars)))
+        runner = self._backward.get((active, given, (), False, False, has_results))  # type: ignore[call-overload]
+        if runner is not None:
+            return runner
+        stacks = self._stacks(active, numbers, scalars)
+        return self._find_backward(Wish(active, given, stacks, has_results=has_results))
 
     def _run_backward(
         self,
@@ -97,9 +140,10 @@ class Plan:
         given: frozenset[str] | None,
         numbers: Numbers,
         scalars: Scalars,
+        has_results: bool = False,
     ) -> Sequence[torch.Tensor | None]:
         """Run the backward pass; from checkpoints where its tapes would be too long."""
-        runner = self._backward_runner(active, given, numbers, scalars)
+        runner = self._backward_runner(active, given, numbers, scalars, has_results)
         result = runner.find(numbers, scalars)(saved, cotangents, numbers, scalars)
         # An integer is the bytes of tapes that the run would take (`PassWriter`). It stopped before it launched
         # anything that changes memory of the call, so it can be run again another way.
@@ -167,12 +211,16 @@ class Plan:
         active: frozenset[str],
         numbers: Numbers,
         scalars: Scalars,
+        has_results: bool = False,
     ) -> Sequence[torch.Tensor | None]:
-        """Gradients of the inputs, in their order; None for those that are not `active`."""
+        """Gradients of the inputs, in their order; None for those that are not `active`.
+
+        `has_results` says that among what is saved is what the forward pass kept of loops, for just these inputs.
+        """
         moving = self._moving
         # Nearly every call has a cotangent for each output. A list is faster than a generator here.
         if len(moving) < 2 or all([cotangents[number] is not None for number, _ in moving]):  # noqa: C419
-            return self._run_backward(saved, cotangents, active, None, numbers, scalars)
+            return self._run_backward(saved, cotangents, active, None, numbers, scalars, has_results)
         given = frozenset([name for number, name in moving if cotangents[number] is not None])
         rows = []
         for group in self.reverse.groups(active & self.kind.floats, given):

@@ -208,7 +208,7 @@ def test_float32(engine, channels, in_lanes):
     for name, slope in slopes.items():
         size = expected[name].abs().max()
         torch.testing.assert_close(slope.double() / size, expected[name] / size, rtol=1e-3, atol=1e-3)
-    assert {"gaussian_blend", "gaussian_blend_adjoint_0"} <= {*in_lanes}
+    assert {"gaussian_blend_forward_0", "gaussian_blend_adjoint_0"} <= {*in_lanes}
 
 
 def test_on_each_device(engine, device):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import Any
 
@@ -11,11 +11,11 @@ from ..._errors import GradientError, refusal
 from ..._user_warnings import warn
 from ...source.ir import NotCovered
 from .._kind import Kind
-from .._layout import Layout
+from .._layout import Layout, Make
 from .._signature import Signature
 from .._specialization import Specialization
 from ._engine_reverse import EngineReverse
-from ._reverse import Reverse, ReverseAt, Wish
+from ._reverse import ForwardWithResults, Reverse, ReverseAt, Wish
 from ._source_adjoint import SourceAt, SourceReverse
 
 
@@ -85,6 +85,11 @@ class AutoAt(ReverseAt):
     ) -> tuple[int, ...]:
         with self._source_first(active):
             return self.engine.stacks(active, shapes, values)
+
+    def forward_with_results(
+        self, kind: Kind, active: frozenset[str], makes: Sequence[Make]
+    ) -> ForwardWithResults | None:
+        return self.choose(active).forward_with_results(kind, active, makes)
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:
         reason = self.source.refusal(wish.active)

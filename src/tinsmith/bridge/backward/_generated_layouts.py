@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...transforms.adjoint import Copy, Fresh, Program, Reserve, Run
+from ...source.ir import nodes
+from ...transforms.adjoint import Copy, Fresh, Program, Reserve, Run, TapeSize, WithResults
 from .._cost import Cost
 from .._kind import Kind
 from .._layout import Action, Cotangent, Input, Layout, Make, Result, Saved, Tapes
@@ -108,13 +109,34 @@ def forward_layout(
     return Layout(given, tuple(makes), actions, results, program.arrays, case.is_looped)
 
 
-def backward_layout(
-    case: Specialization, emit: Emit, program: Program, kind: Kind, active: frozenset[str], whole: frozenset[str]
+def forward_layout_with_results(
+    case: Specialization, emit: Emit, kept: WithResults, names: Sequence[str], makes: Sequence[Make]
 ) -> Layout:
-    """A generated backward pass, which stores every element of the gradients in `whole`."""
+    """A forward pass that keeps what loops leave, which are further results."""
+    arrays = tuple((one.name, one.type, 1) for one in kept.arrays)
+    size = TapeSize(arrays, ("", nodes.Const(1, "i32")), None)
+    room = Tapes((size,), kept.iterations, "", None, case.signature.stages[0].scalar_names)
+    whole = (*names, *(one.name for one in kept.arrays))
+    layout = forward_layout(case, emit, kept.forward, whole, makes)
+    return replace(layout, actions=(room, *layout.actions))
+
+
+def backward_layout(
+    case: Specialization,
+    emit: Emit,
+    program: Program,
+    kind: Kind,
+    active: frozenset[str],
+    whole: frozenset[str],
+    kept: Collection[str] = (),
+) -> Layout:
+    """A generated backward pass, which stores every element of the gradients in `whole`.
+
+    `kept` are arrays that the forward pass made for it alone.
+    """
     signature = case.signature
     gradients = program.gradients
-    reads = (Saved(name) for name in sorted(program.reads & {*kind.names}))
+    reads = (Saved(name) for name in sorted(program.reads & {*kind.names, *kept}))
     cotangents = (
         Cotangent(gradients[name], name, number, name in program.spoils)
         for number, name in enumerate(signature.outputs)

@@ -8,11 +8,11 @@ a program of several.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._kind import Kind
-from .._layout import Layout
+from .._layout import Layout, Make
 from .._specialization import Specialization
 
 
@@ -25,6 +25,7 @@ class Wish(NamedTuple):
         stacks: depths of gradient stacks (`ReverseAt.stacks`).
         adds: whether it adds to gradients that hold something already: the sums of earlier passes.
         has_checkpoints: whether its tapes are short, at the price of more work.
+        has_results: whether it reads what `ReverseAt.forward_with_results` kept.
     """
 
     active: frozenset[str]
@@ -32,6 +33,19 @@ class Wish(NamedTuple):
     stacks: tuple[int, ...] = ()
     adds: bool = False
     has_checkpoints: bool = False
+    has_results: bool = False
+
+
+class ForwardWithResults(NamedTuple):
+    """A forward pass that keeps what loops leave.
+
+    Attributes:
+        layout: the pass; its results are all arrays of the call, then what it keeps.
+        names: of what it keeps.
+    """
+
+    layout: Layout
+    names: tuple[str, ...]
 
 
 class ReverseAt(ABC):
@@ -68,6 +82,12 @@ class ReverseAt(ABC):
             values: of scalar and template arguments.
         """
         return ()
+
+    def forward_with_results(
+        self, kind: Kind, active: frozenset[str], makes: Sequence[Make]
+    ) -> ForwardWithResults | None:
+        """Another forward pass, which keeps what makes the backward pass shorter; None where nothing does."""
+        return None
 
     @abstractmethod
     def backward(self, kind: Kind, wish: Wish) -> Layout:

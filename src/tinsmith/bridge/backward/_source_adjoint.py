@@ -16,6 +16,7 @@ from ...transforms.adjoint import (
     Promise,
     Run,
     Unchanged,
+    WithResults,
     adjoint,
     find_unchanged_after,
     gather_additions,
@@ -24,13 +25,13 @@ from ...transforms.adjoint import (
 )
 from .._determinism import fix_order
 from .._kind import Kind
-from .._layout import Layout
+from .._layout import Layout, Make
 from .._lower import KernelLaunches, lower_launches
 from .._signature import Signature
 from .._specialization import Specialization
 from ._generated_kernel import GeneratedKernel
-from ._generated_layouts import backward_layout
-from ._reverse import Reverse, ReverseAt, Wish
+from ._generated_layouts import backward_layout, forward_layout_with_results
+from ._reverse import ForwardWithResults, Reverse, ReverseAt, Wish
 
 Kernels = Callable[[Specialization], list[LoweredKernel]]
 """Gives an op's kernels as IR, for a kind of call."""
@@ -273,14 +274,33 @@ class SourceAt(ReverseAt):
         # a second derivative works out again what the first one reads as it was left
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
+    def results(self, active: frozenset[str]) -> WithResults | None:
+        """The passes that keep what loops leave; None where that would save nothing, or is not done."""
+        # A checked kernel says where an index was out of bounds by its own lines; samples that run one by one have no
+        # memory apart.
+        if self.case.is_looped or self.case.signature.stages[0].is_checked or self.refusal(active):
+            return None
+        return self.program(active).results
+
+    def forward_with_results(
+        self, kind: Kind, active: frozenset[str], makes: Sequence[Make]
+    ) -> ForwardWithResults | None:
+        kept = self.results(active)
+        if kept is None:
+            return None
+        layout = forward_layout_with_results(self.case, self.emit, kept, kind.names, makes)
+        return ForwardWithResults(layout, tuple(one.name for one in kept.arrays))
+
     def backward(self, kind: Kind, wish: Wish) -> Layout:
-        active, given, _, adds, has_checkpoints = wish
+        active, given, _, adds, has_checkpoints, has_results = wish
         self.check(active)
         # Samples that run one by one add to the gradient of an input that they share.
         alone = active & kind.batched_arrays if self.case.is_looped else active
         alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
-        program, whole = self.prepare_program(active, given, alone, has_checkpoints=has_checkpoints)
-        return backward_layout(self.case, self.emit, program, kind, active, whole)
+        kept = self.results(active) if has_results else None
+        program, whole = self.prepare_program(active, given, alone, has_checkpoints=has_checkpoints, kept=kept)
+        names = [one.name for one in kept.arrays] if kept else ()
+        return backward_layout(self.case, self.emit, program, kind, active, whole, names)
 
     def prepare_program(
         self,
@@ -289,6 +309,7 @@ class SourceAt(ReverseAt):
         alone: frozenset[str],
         *,
         has_checkpoints: bool = False,
+        kept: WithResults | None = None,
     ) -> tuple[Program, frozenset[str]]:
         """The backward pass as it is launched, and the gradients that it stores and does not add to.
 
@@ -297,10 +318,12 @@ class SourceAt(ReverseAt):
             given: outputs that have a cotangent, None for all.
             alone: inputs whose gradients one run of the pass makes.
             has_checkpoints: whether its tapes are short, at the price of more work.
+            kept: the passes that keep what loops leave, if it is the backward one of these.
         """
         part = None if given is None else self._part(active, given, has_checkpoints=has_checkpoints)
         program = self.program(active, has_checkpoints=has_checkpoints) if part is None else part
-        key = active, None if part is None else given, alone, has_checkpoints
+        program = program if kept is None else kept.backward
+        key = active, None if part is None else given, alone, has_checkpoints, kept is not None
         if key not in self._whole:
             gathered = gather_additions(program, self._extent)
             program, whole = store_whole_gradients(gathered, sorted(alone), self._extent)

@@ -7,7 +7,7 @@ from ._flops import count_flops, count_loss_by_atomics, count_operations, count_
 from ._gathers import gather_additions
 from ._handed_on import hand_on_adjoints
 from ._one_thread import on_one_thread, serial_twin
-from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize
+from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize, WithResults
 from ._promises import Promise
 from ._records import Records, records_of
 from ._whole_gradients import store_whole_gradients
@@ -23,6 +23,7 @@ __all__ = [
     "Run",
     "TapeSize",
     "Unchanged",
+    "WithResults",
     "adjoint",
     "can_evaluate",
     "count_flops",

@@ -16,13 +16,13 @@ from ..polish import declare_locals, drop_last_stores, eliminate_dead_code
 from ._checkpoints import split_into_blocks
 from ._dependences import Unchanged, find_written_once
 from ._parallelize import parallelize
-from ._program import Action, Copy, Fresh, Program, Reserve, Run
+from ._program import Action, Copy, Fresh, Program, Reserve, Run, WithResults
 from ._promises import NO_PROMISES, Promise
 from ._records import handing_out
 from ._reversible import Reversible, WantedGradients, adjoint_names, reversibles
 from ._split import split
 from ._ssa import number_steps, plain_steps
-from ._task import TaskInput, TaskReverse, reverse_task
+from ._task import KeptResults, TaskInput, TaskReverse, reverse_task
 from ._tasks import kernel_of, parts_of
 
 
@@ -80,20 +80,38 @@ def adjoint(
     repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
     once = find_written_once([task.steps for task in tasks], [task.own for task in tasks], active, repeated)
     reverses = []
+    is_alone = len(tasks) == len(order) == 1 and not cells and tasks[0].is_as_written
     for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
         own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
         known = TaskInput(task.kernel, number, task.steps, task.own, activity, task.names, own, once)
-        one = reverse_task(known)
+        one = reverse_task(known, may_keep_results=is_alone)
         if has_checkpoints and one.taped:
             steps = split_into_blocks(task.steps, one.taped, activity, task.names, numbers)
             one = replace(reverse_task(replace(known, steps=steps)), taped=frozenset())
         reverses.append(one)
     turns = _turns(tasks, reverses, order, unchanged)
     discarded = [gradients[name] for name in made if name in gradients and name not in active]
-    program = _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program(discarded)
-    program = replace(program, has_long_tapes=any(one.taped for one in reverses))
+
+    def assemble(turns: list[_Turn]) -> Program:
+        return _Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program(discarded)
+
+    program = replace(assemble(turns), has_long_tapes=any(one.taped for one in reverses))
     _check_known(program, {name: reason for task in tasks for name, reason in task.unknown.items()})
+    if kept := reverses[0].results if is_alone else None:
+        turn = replace(turns[0], reverse=replace(reverses[0], kernel=kept.backward))
+        program = replace(program, results=_with_results(program, assemble([turn]), kept))
     return program
+
+
+def _with_results(plain: Program, backward: Program, kept: KeptResults) -> WithResults | None:
+    """The passes of an op of one task that keep what its loops leave; None where that would need more of the call."""
+    if not backward.reads <= plain.reads:
+        return None
+    arrays = {**backward.arrays, **{one.name: one for one in kept.arrays}}
+    names = frozenset(one.name for one in kept.arrays)
+    backward = replace(backward, arrays=arrays, reads=backward.reads | names)
+    forward = Program((Run(kept.forward, 0, {}),), arrays, {}, frozenset(), frozenset(), ())
+    return WithResults(forward, backward, kept.arrays, kept.iterations)
 
 
 def _check_order(task: Reversible, activity: Activity) -> None:

@@ -73,6 +73,7 @@ class FrameReversal(ABC):
         sums_in_place: numbers of stores that add to what they overwrite, with the local that was loaded.
         read_later: for each frame, arrays that its later steps read, or their reverse.
         runs_back: whether the task's loop runs from its last iteration to its first.
+        is_forward_pass: whether steps that run forward are those of the forward pass, which changes memory.
     """
 
     task: Task
@@ -85,6 +86,7 @@ class FrameReversal(ABC):
     read_later: list[set[str]] = field(default_factory=list)
     task_steps: Sequence[Step] = ()
     runs_back: bool = False
+    is_forward_pass: bool = False
     _guards: list[Guards] = field(default_factory=list)
     _summands: frozenset[str] = frozenset()
     _old: dict[int, str] = field(default_factory=dict)
@@ -157,7 +159,8 @@ class FrameReversal(ABC):
                 case nodes.Store():
                     statements += self.save_overwritten(step)
                 case nodes.Atomic():
-                    pass  # nobody reads what it changes: a read one has become a load and a store
+                    # Nobody reads what it changes: a read one has become a load and a store.
+                    statements += [step] if self.is_forward_pass else []
                 case Branch():
                     then, other = (tuple(self.forward(part)) for part in (step.body, step.orelse))
                     statements.append(nodes.If(step.condition, then, other, step.line))
@@ -167,6 +170,8 @@ class FrameReversal(ABC):
 
     def save_overwritten(self, store: nodes.Store) -> Block:
         """A store to a copy: what was there before is kept in a local."""
+        if self.is_forward_pass:
+            return [store]
         if store.array not in self.task.state or store.number in self._unread:
             return []
         old = self.old_of(store)

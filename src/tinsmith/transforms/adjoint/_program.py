@@ -91,6 +91,7 @@ class Program:
         spoils: outputs to whose adjoint it writes.
         notes: what is kept on tapes, and what of, in words.
         has_long_tapes: whether checkpoints would make its tapes shorter.
+        results: another forward pass with its backward pass, where loops need not run twice.
     """
 
     actions: tuple[Action, ...]
@@ -100,6 +101,7 @@ class Program:
     spoils: frozenset[str]
     notes: tuple[str, ...]
     has_long_tapes: bool = False
+    results: WithResults | None = None
 
     @property
     def runs(self) -> Iterator[Run]:
@@ -107,3 +109,18 @@ class Program:
         for action in self.actions:
             nested = (action.iterations, action.count) if isinstance(action, Reserve) else (action,)
             yield from (one for one in nested if isinstance(one, Run))
+
+
+@dataclass(frozen=True)
+class WithResults:
+    """A forward pass that keeps what loops leave, and the backward pass that reads it.
+
+    Attributes:
+        forward, backward: the passes.
+        arrays: what is kept, an element for each of the `iterations` of the parallel loop.
+    """
+
+    forward: Program
+    backward: Program
+    arrays: tuple[nodes.Array, ...]
+    iterations: nodes.Expr

@@ -16,6 +16,7 @@ from ._accumulators import find_partial_sums
 from ._forward_copy import ForwardCopy, Renamed
 from ._frame_reversal import Block, FrameReversal
 from ._inverses import Rerun, plan_rerun
+from ._loop_results import LoopResults
 from ._order import overwrites
 from ._regular_logs import RegularLog, find_regular_log
 from ._ssa import CarriedLocal, Loop, collect_locals, loads_in, steps_in, stores_in
@@ -39,6 +40,9 @@ class IterationRecord:
     inverted: tuple[str, ...] = ()
 
 
+_NOTHING = IterationRecord((), (), {})
+
+
 @dataclass
 class Reversal(FrameReversal):
     """Makes the reverse of one task.
@@ -48,6 +52,7 @@ class Reversal(FrameReversal):
         trips: locals that count how often loops ran, where only a run can tell.
         ends: by loop, conditions that end it, with the local that says whether it did, and the truth that ends it.
         idle: numbers of loops that need not change memory when they run forward.
+        results: what loops of the task's own frame leave, where the forward pass keeps it.
     """
 
     tapes: Tapes = field(init=False)
@@ -55,6 +60,7 @@ class Reversal(FrameReversal):
     trips: dict[int, str] = field(default_factory=dict)
     ends: dict[int, Mapping[str, tuple[str, bool]]] = field(default_factory=dict)
     idle: set[int] = field(default_factory=set)
+    results: LoopResults | None = None
 
     def __post_init__(self) -> None:
         """Start with empty tapes."""
@@ -65,7 +71,23 @@ class Reversal(FrameReversal):
 
     def forward_loop(self, loop: Loop) -> Block:
         """A loop in a frame: its iterations leave only what `records` says."""
+        # Inside another loop's frame what it leaves would need memory for each iteration of that one. Under a branch
+        # it would be read where the condition, worked out again, is another one for the last bit of a number.
+        is_own = not self.read_later and any(one is loop for one in self.task_steps)
+        if self.results is None or not is_own or not self.needs_results_alone(loop):
+            return self.run_loop(loop)
+        ended = [local for local, _ in self.ends[loop.number].values()]
+        left = [one.last for one in loop.carried], self.trips.get(loop.number), ended
+        return [*self.run_loop(loop), *self.results.store(*left)] if self.is_forward_pass else self.results.load(*left)
+
+    def needs_results_alone(self, loop: Loop) -> bool:
+        """Whether the reverse of a loop needs nothing of its run but what it leaves."""
         kept = self.records[loop.number]
+        return not kept.heads and not kept.logged and not self.task.state
+
+    def run_loop(self, loop: Loop) -> Block:
+        """A loop that runs forward."""
+        kept = _NOTHING if self.is_forward_pass else self.records[loop.number]
         plain = ForwardCopy(self.names, lambda store, inner: self.log_store(loop, store, inner))
         renamed: Renamed = {one.last: nodes.Local(one.last, self.names.types[one.last]) for one in loop.carried}
 
@@ -102,6 +124,8 @@ class Reversal(FrameReversal):
     def log_store(self, loop: Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
         """A store in a loop that runs forward."""
         kept = self.records[loop.number]
+        if self.is_forward_pass:
+            return [store]
         if store.array not in self.task.state or loop.number in self.idle:
             return []
         if store.array not in kept.logged:

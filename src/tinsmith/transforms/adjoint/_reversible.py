@@ -18,7 +18,7 @@ from ._disjoint import find_disjoint_arrays
 from ._prelude import Prelude, search_of
 from ._promises import Promise, find_promised_arrays
 from ._races import find_races
-from ._ssa import Step, loads_in
+from ._ssa import Step, loads_in, stores_in
 from ._tasks import Parts
 
 Block = tuple[nodes.Stmt, ...]
@@ -54,6 +54,20 @@ class Reversible:
     def changed_arrays(self) -> frozenset[str]:
         """Arrays that it changes."""
         return frozenset(store.array for store in walk.stores(self.statements))
+
+    @property
+    def is_as_written(self) -> bool:
+        """Whether the form of a parallel loop does what its statements do, random numbers included."""
+        atomics = [
+            sum(isinstance(one, nodes.Atomic) for one in stores)
+            for stores in (stores_in(self.steps), walk.stores(self.statements))
+        ]
+        is_plain = not (self.prelude or self.beside or self.unknown or self.races)
+        loop = self.statements[-1] if self.statements else None
+        is_plain &= isinstance(loop, nodes.For) and loop.is_parallel and not loop.block_size
+        is_plain &= not any(self.kernel.arrays[name].is_of_blocks for name in walk.find_touched(self.statements))
+        draws = any(isinstance(one, nodes.Draw) for one in walk.statements(self.statements))
+        return is_plain and not draws and atomics[0] == atomics[1]
 
 
 class WantedGradients(NamedTuple):

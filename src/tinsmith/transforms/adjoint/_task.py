@@ -15,6 +15,7 @@ from ..polish import eliminate_dead_code, name_locals, simplify
 from ._counting import Counting, Formula
 from ._dependences import never_overwritten_after_read, never_written_where_read
 from ._frame_reversal import Task
+from ._loop_results import LoopResults
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal
 from ._ssa import (
@@ -68,10 +69,25 @@ class TaskInput:
 
 
 @dataclass(frozen=True)
+class KeptResults:
+    """What a forward pass may keep so that the reverse need not run loops forward.
+
+    Attributes:
+        forward: the task, which stores it too; `backward` the reverse that reads it.
+        arrays: the memory, an element for each of the parallel `iterations`.
+    """
+
+    forward: nodes.Kernel
+    backward: nodes.Kernel
+    arrays: tuple[nodes.Array, ...]
+    iterations: nodes.Expr
+
+
+@dataclass(frozen=True)
 class TaskReverse:
     """A task's reverse: tapes to reserve, the launch; arrays that it changes for itself and puts back.
 
-    `taped` are the loops whose tapes checkpoints make shorter.
+    `taped` are the loops whose tapes checkpoints make shorter; `results` what the forward pass may keep of loops.
     """
 
     reserve: Reserve | None
@@ -80,10 +96,14 @@ class TaskReverse:
     settled: frozenset[str]
     notes: tuple[str, ...]
     taped: frozenset[int]
+    results: KeptResults | None = None
 
 
-def reverse_task(given: TaskInput) -> TaskReverse:
-    """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays."""
+def reverse_task(given: TaskInput, *, may_keep_results: bool = False) -> TaskReverse:
+    """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays.
+
+    `may_keep_results` says that the task, in form, does what its kernel does, so that it can be the forward pass.
+    """
     changed = frozenset(store.array for store in stores_in(given.steps))
     both = frozenset(load.array for load in loads_in(given.steps)) & changed
     steady = never_overwritten_after_read(given.body, both & given.own)
@@ -93,8 +113,11 @@ def reverse_task(given: TaskInput) -> TaskReverse:
         reverse = _Writing(given, changed, state, steady).reverse()
         left = state & walk.reads(reverse.kernel.body)
         if left == state:
-            return reverse
+            break
         state = left
+    if may_keep_results and not state and reverse.reserve is None:
+        return replace(reverse, results=_Writing(given, changed, state, steady).keep_results())
+    return reverse
 
 
 class _Writing:
@@ -123,6 +146,7 @@ class _Writing:
         self.state = state
         self.names = names
         self.reversal = Reversal(task, given.activity, names)
+        self.results: LoopResults | None = None
 
     @property
     def parallel(self) -> Loop | None:
@@ -147,6 +171,21 @@ class _Writing:
         return TaskReverse(
             reserve, kernel, self.state, self.steady, tuple(self.notes(used)), self.find_long_loops(used)
         )
+
+    def keep_results(self) -> KeptResults | None:
+        """The forward pass that keeps what loops leave, and its reverse; None where no loop's run can be left out."""
+        if self.parallel is None or self.iterations is None:
+            return None
+        self.results = self.reversal.results = LoopResults(self.names, self.place())
+        body = self.reversal.frame(self.steps, self.parallel.names).whole
+        backward = self.kernel("adjoint", eliminate_dead_code([self.around(body)]))
+        read = walk.reads(backward.body)
+        self.results.arrays = {local: one for local, one in self.results.arrays.items() if one.name in read}
+        if not self.results.arrays:
+            return None
+        self.reversal.is_forward_pass, self.reversal.runs_back = True, False
+        forward = self.kernel("forward", eliminate_dead_code([self.around(self.reversal.forward(self.steps))]))
+        return KeptResults(forward, backward, tuple(self.results.arrays.values()), self.iterations)
 
     def find_long_loops(self, used: set[str]) -> frozenset[int]:
         """Loops whose tapes would be shorter if they ran in blocks; not those that log what they overwrite.
@@ -252,6 +291,8 @@ class _Writing:
                 arrays[name] = nodes.Array(name, "i32", 1)
         if reserve is not None:
             arrays[reserve.total] = nodes.Array(reserve.total, "i32", 0)
+        if self.results is not None:
+            arrays |= {one.name: one for one in self.results.arrays.values()}
         return arrays
 
     # Tapes ------------------------------------------------------------------------------------

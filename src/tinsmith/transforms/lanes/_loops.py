@@ -2,23 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from ...source.ir import nodes, types, walk
 from .._names import Names
 from .._strip_parts import FUNCTIONS, LIMITS, POWER, assign, integer, is_vector, moves, number
 from ..analysis import find_defined, find_mentioned
 
+_Loop: TypeAlias = nodes.For | nodes.While
+_ANY_PLACE = nodes.Local("", "i32")
 _FUNCTION, _POWER, _BRANCH = 10, 40, 6
 """Operations that a function counts as, a power, and a branch that lanes take the one way or the other."""
 
 
-def find_loops_ended_by_data(body: Sequence[nodes.Stmt]) -> Iterator[nodes.For | nodes.While]:
-    """Loops in statements of which the data tell where they end."""
+def find_loops_ended_by_data(body: Sequence[nodes.Stmt], by_place: Collection[str] = ()) -> Iterator[_Loop]:
+    """Loops in statements of which the data tell where they end.
+
+    One that runs backwards from where memory says ran forward in another kernel, which kept how often. `by_place` are
+    names of loops that `with_places` has written anew.
+    """
+    read = set[str]()
     for one in walk.statements(body):
-        if isinstance(one, nodes.While) or (isinstance(one, nodes.For) and leaves(one.body, nodes.Break)):
-            yield one
+        if isinstance(one, nodes.Assign) and (walk.reads_memory(one.value) or walk.locals_in([one.value]) & read):
+            read.add(one.name)
+    for one in walk.statements(body):
+        match one:
+            case nodes.While():
+                yield one
+            case nodes.For() if leaves(one.body, nodes.Break):
+                yield one
+            case nodes.For(names=(name,), bounds=((_, nodes.Local(end)),)) if end in read:
+                if name in by_place or _write_by_place(one, _ANY_PLACE) is not None:
+                    yield one
+            case _:
+                pass
 
 
 def leaves(body: Sequence[nodes.Stmt], *kinds: type[nodes.Stmt]) -> bool:
@@ -85,28 +104,31 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.S
     by_place: set[str] = set()
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
-        if not isinstance(one, nodes.For) or len(one.names) != 1 or leaves(one.body, nodes.Break):
-            return (one,)
-        begin, end = one.bounds[0]
-        back = nodes.Local(one.names[0], "i32")
-        exprs = [expr for part in walk.statements(one.body) for expr in walk.expressions(part)]
-        is_steady = not walk.locals_in([end]) & find_defined(one.body) and not walk.reads_memory(end)
-        if (
-            begin != number(0)
-            or not is_steady
-            or not all(map(is_for_lanes, (p for expr in exprs for p in walk.parts(expr))))
-        ):
-            return (one,)
         place = names.local("at", "i32")
-        counted = integer("-", integer("-", end, number(1)), back)
-
-        def rename(expr: nodes.Expr) -> nodes.Expr:
-            return place if expr == counted else walk.rebuild(expr, rename)
-
-        inner = tuple([walk.transform(part, rename) for part in one.body])
-        if inner == one.body or back.name in find_mentioned(inner):
+        changed = _write_by_place(one, place) if isinstance(one, nodes.For) else None
+        if changed is None:
             return (one,)
         by_place.add(place.name)
-        return (replace(one, names=(place.name,), body=inner),)
+        return (changed,)
 
     return walk.rewrite(body, change), by_place
+
+
+def _write_by_place(loop: nodes.For, place: nodes.Local) -> nodes.For | None:
+    """A loop that runs backwards, by its place; None for another loop, or one with what no machine vector does."""
+    if len(loop.names) != 1 or leaves(loop.body, nodes.Break):
+        return None
+    begin, end = loop.bounds[0]
+    back = nodes.Local(loop.names[0], "i32")
+    exprs = [expr for part in walk.statements(loop.body) for expr in walk.expressions(part)]
+    is_steady = not walk.locals_in([end]) & find_defined(loop.body) and not walk.reads_memory(end)
+    if begin != number(0) or not is_steady or not all(is_for_lanes(p) for expr in exprs for p in walk.parts(expr)):
+        return None
+    counted = integer("-", integer("-", end, number(1)), back)
+
+    def rename(expr: nodes.Expr) -> nodes.Expr:
+        return place if expr == counted else walk.rebuild(expr, rename)
+
+    inner = tuple([walk.transform(part, rename) for part in loop.body])
+    is_by_place = inner != loop.body and back.name not in find_mentioned(inner)
+    return replace(loop, names=(place.name,), body=inner) if is_by_place else None

@@ -62,8 +62,9 @@ def run_in_lanes(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> nodes.
 
 
 def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
-    """Whether iterations rely on nothing but plain arrays of a launch, and a loop ends by data."""
-    if not task.is_parallel or task.block_size or not any(find_loops_ended_by_data(task.body)):
+    """Whether iterations have a loop, and rely on nothing but plain arrays of a launch."""
+    has_loop = any(isinstance(one, nodes.For | nodes.While) for one in walk.statements(task.body))
+    if not task.is_parallel or task.block_size or not has_loop:
         return False
     refused = (nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.LocalArray)
     arrays = [kernel.arrays[name] for name in walk.find_touched(task.body)]
@@ -90,10 +91,9 @@ def _loses_digits(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
 
 
 def _is_worthwhile(sharing: Sharing) -> bool:
-    """Whether machines have vectors for the loops that end by data, and these do more than fetch and store."""
-    return operations(sharing.body) <= _MOST and all(
-        _is_quick(loop, sharing) for loop in find_loops_ended_by_data(sharing.body)
-    )
+    """Whether loops end by data, machines have vectors for them, and they do more than fetch and store."""
+    loops = [*find_loops_ended_by_data(sharing.body, sharing.descending)]
+    return bool(loops) and operations(sharing.body) <= _MOST and all(_is_quick(loop, sharing) for loop in loops)
 
 
 def _is_quick(loop: nodes.For | nodes.While, sharing: Sharing) -> bool:

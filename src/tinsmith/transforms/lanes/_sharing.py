@@ -38,6 +38,7 @@ class Sharing:
         """Locals from memory that bound loops, given where an iteration begins, with their place in it."""
         loops = [one for one in walk.statements(self.body) if isinstance(one, nodes.For)]
         bounds = walk.locals_in([bound for one in loops for pair in one.bounds for bound in pair])
+        bounds |= {name for one in loops for name in self._find_first(one)}
         places: dict[str, int] = {}
         for place, one in enumerate(self.body):
             if not isinstance(one, nodes.Assign) or walk.locals_in([one.value]) & places.keys():
@@ -47,9 +48,27 @@ class Sharing:
                 places[one.name] = place
         return places
 
+    def _find_first(self, loop: nodes.For) -> set[str]:
+        """The first place of a list that a loop goes through backwards: `k = first + at`, with `at` its name."""
+        match loop.body[:1]:
+            case (nodes.Assign(_, nodes.Binary("+", nodes.Local(first), nodes.Local(at))),) if at in self.descending:
+                return {first}
+            case _:
+                return set()
+
     def _may_agree(self, load: nodes.Load) -> bool:
         """Whether iterations may read one element: not if each has a place of its own."""
-        return not any(isinstance(part, nodes.Local) and part.name in self.own_places for part in load.index)
+        return not any(map(self._is_own_place, load.index))
+
+    def _is_own_place(self, index: nodes.Expr) -> bool:
+        """Whether an index is an iteration's own: one of its places, or a flat number made of all of them."""
+        match index:
+            case nodes.Local(name):
+                return name in self.own_places
+            case nodes.Binary("+", nodes.Binary("*", outer, nodes.Size()), nodes.Local(name)):
+                return name in self.own_places and (self._is_own_place(outer))
+            case _:
+                return False
 
     def _find_varying(self) -> set[str]:
         """Locals of which lanes have values of their own."""
