@@ -58,6 +58,9 @@ ON_ENGINES = """
     @pytest.mark.each_engine
     def test_each(engine): pass
 
+    @pytest.mark.gpu
+    def test_gpu(engine): pass
+
     @pytest.mark.parametrize("case", range(4))
     def test_table(engine, case): pass
 """
@@ -74,7 +77,12 @@ MANY = """
 
 @pytest.mark.parametrize(
     ("options", "chosen"),
-    [([], 1 + 2 + 4), (["--slow"], 2 + 2 + 8), (["{file}::test_any"], 2), (["{file}::test_table[taichi-2]"], 1)],
+    [
+        ([], 1 + 2 + 2 + 4),
+        (["--slow"], 2 + 2 + 2 + 8),
+        (["{file}::test_any"], 2),
+        (["{file}::test_table[taichi-2]"], 1),
+    ],
 )
 def test_what_is_named_runs_whole(pytester: pytest.Pytester, options: list[str], chosen: int) -> None:
     file = pytester.makepyfile(ON_ENGINES)

@@ -394,6 +394,7 @@ def _for_twin(twin, keywords):
     return {name: value for name, value in keywords.items() if code is not None and name in code.co_varnames}
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", ROWS)
 def test_values_and_gradients(lang64, name):
     """Also where the last block is not full."""

@@ -92,6 +92,7 @@ def tapes(monkeypatch):
     return sizes
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("serial_below", ["0", "1000000000"])
 @pytest.mark.parametrize("name", LOOPS)
 def test_gradients_are_those_of_the_tape(lang64, configure, tapes, name, serial_below):

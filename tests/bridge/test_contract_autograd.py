@@ -26,7 +26,7 @@ def vector(*values):
     return torch.tensor(values, dtype=torch.float64)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("wanted", SUBSETS, ids=["first", "second", "both"])
 @pytest.mark.parametrize("case", PAIRS, ids=str)
 def test_any_subset_of_the_inputs_gets_its_gradient(lang64, case, wanted):

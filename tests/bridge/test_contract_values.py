@@ -5,7 +5,7 @@ import torch
 
 import cases
 
-pytestmark = pytest.mark.thinned(4)
+pytestmark = pytest.mark.thinned(8)
 
 
 @pytest.mark.parametrize("case", cases.ALL, ids=str)

@@ -40,6 +40,7 @@ def symmetric(side, kind):
     return (q @ torch.diag_embed(w) @ q.mT).to(x.dtype)
 
 
+@pytest.mark.thinned(4)
 @SIDES
 @KINDS
 def test_sym_eig(side, kind, lang, engine):

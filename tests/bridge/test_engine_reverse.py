@@ -7,7 +7,7 @@ import cases
 import tinsmith as ts
 from support.adjoints import by
 
-pytestmark = pytest.mark.thinned(4)
+pytestmark = pytest.mark.thinned(8)
 
 REFUSED = {
     "own_backward",  # a `while`

@@ -43,6 +43,7 @@ FIRST_USES = {
 }
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("use", FIRST_USES)
 def test_first_use(lang64, use):
     x = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)

@@ -48,6 +48,7 @@ def called(lang):
     return run
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("make", [decorated, called])
 def test_the_gradient_is_the_authors(lang, make, dtype):

@@ -6,7 +6,7 @@ from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 import cases
 
-pytestmark = pytest.mark.thinned(4)
+pytestmark = pytest.mark.thinned(8)
 
 CHECKED = [case for case in cases.ALL if cases.differentiable(case.inputs(torch.float64))]
 

@@ -49,6 +49,7 @@ def gradients(function, x, w):
     return torch.autograd.grad((y.float().sin().sum() + (s.float() * 0.5).sum()), (x, w))
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("annotated", [False, True], ids=["open", "annotated f32"])
 @pytest.mark.parametrize("way", ["eager", "compiled", "operator"])
 def test_values_and_gradients(lang, half, annotated, way):

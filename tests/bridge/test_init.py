@@ -62,6 +62,7 @@ def gradient(op, x=X):
 RIGHT = X / torch.sqrt(X * X + 1)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("how", ["zeros", "empty", "workspace"])
 @pytest.mark.parametrize("adjoint", ["auto", "source"])
 def test_scratch_that_is_stored_whole_needs_no_zeros(lang64, how, adjoint):

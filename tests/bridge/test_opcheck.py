@@ -9,7 +9,7 @@ from torch.library import opcheck
 import cases
 
 pytestmark = [
-    pytest.mark.thinned(4),
+    pytest.mark.thinned(8),
     # From torch 2.14 on opcheck clones its inputs, and asks the clones for `.grad`.
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
 ]

@@ -171,6 +171,7 @@ def composite(w, rays):
     return torch.stack(colours)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", SEGMENTS)
 def test_segments_need_no_atomics(lang64, name):
     loop, place, word, is_atomic = SEGMENTS[name]

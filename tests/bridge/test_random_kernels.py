@@ -13,7 +13,7 @@ from torch.func import vmap
 import tinsmith as ts
 from support import random_kernels
 
-pytestmark = pytest.mark.thinned(4)
+pytestmark = pytest.mark.thinned(8)
 
 SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 24 else []) for seed in range(400)]
 CLOSE = {"rtol": 1e-8, "atol": 1e-10}

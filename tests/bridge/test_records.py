@@ -53,6 +53,7 @@ def check_packing(op, x):
     return who
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("serial_below", ["0", "1000000000"])
 @pytest.mark.parametrize("size", [0, 1, 7, 1000])
 def test_compaction(lang64, configure, serial_below, size):

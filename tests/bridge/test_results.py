@@ -152,6 +152,7 @@ FORMS = [
 ]  # fmt: skip
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning")  # torch.func.jvp uses it
 @pytest.mark.parametrize("make", FORMS)
 def test_ways_to_return(lang64, make):

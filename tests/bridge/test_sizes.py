@@ -118,6 +118,7 @@ def gradients(function, given, seed):
 PROGRAMS = [scaled, batched, of_vectors, sized_by_an_argument, by_hand, drawn]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("program", PROGRAMS)
 @pytest.mark.parametrize("serial_below", ["65536", "40"])
 def test_any_size_is_right_after_any_other(lang64, program, serial_below, configure):

@@ -62,6 +62,7 @@ def spoil_memory():
         torch.full((4, 3), torch.nan, dtype=torch.float64)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_gradient_is_stored_where_a_launch_fills_it(lang64, form):
     body, spec, is_stored = FORMS[form]

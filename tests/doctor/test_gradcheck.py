@@ -15,7 +15,7 @@ from tinsmith.kernels import splat
 from tinsmith.source.ir import NotCovered
 from tinsmith.testing import assert_differentiable
 
-pytestmark = pytest.mark.thinned(6)
+pytestmark = pytest.mark.thinned(8)
 
 
 @pytest.mark.parametrize("case", cases.ALL, ids=str)

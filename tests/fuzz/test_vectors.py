@@ -26,6 +26,7 @@ ELEMENTWISE = """    for i in x:
         y[i] = lang.exp(x[i]) * 0.5"""
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("seed", [3, 6, 7, 11])
 def test_programs_in_float32(lang, seed):
     verdict = judge_modes(write_vectors(seed), lang, ["backward"], dtype=torch.float32)

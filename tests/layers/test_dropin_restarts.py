@@ -64,6 +64,7 @@ class Plain:
         grad_field.from_torch(tensor)
 
 
+@pytest.mark.thinned(4)
 @side_by_side
 @pytest.mark.parametrize("managed", [False, True], ids=["on tensors", "on fields"])
 def test_a_tube_is_used_again_after_a_restart(layers, lang64, managed):

@@ -24,6 +24,7 @@ def cameras(count, *, rows=4, dtype=torch.float64):
     return poses, intrinsics
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("rows", [3, 4])
 @pytest.mark.parametrize(
     ("convention", "normalise"), [("opencv", True), ("opengl", False)], ids=["opencv, unit", "opengl, to depth 1"]

@@ -21,6 +21,7 @@ def assert_agrees(engine, given, rays, **options):
     return assert_composites_agree(composite, reference.composite, NAMES, engine, given, rays, **options)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("threshold", [0.0, 0.05])
 @pytest.mark.parametrize("dense", [0.005, 0.5, 30.0], ids=["thin", "half", "opaque"])
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)

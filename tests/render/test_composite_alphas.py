@@ -26,6 +26,7 @@ def assert_agrees(engine, given, rays, **options):
     return assert_composites_agree(composite_alphas, reference.composite_alphas, NAMES, engine, given, rays, **options)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("threshold", [0.0, 0.05])
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 def test_packed_samples_agree_with_the_twin(engine, counts, threshold):

@@ -176,6 +176,7 @@ def parts_of(engine):
 PARTS = ("searchsorted", "importance_sampling", "proposal_loss", "gradient of proposal_loss")
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", PARTS)
 def test_compiled_and_over_batches_it_gives_the_same(engine, name):
     part = parts_of(engine)[name]

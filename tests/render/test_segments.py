@@ -29,6 +29,7 @@ def assert_agrees(name, given, rays, engine):
         torch.testing.assert_close(slope, twin, **CLOSE)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("counts", COUNTS.values(), ids=COUNTS)
 @pytest.mark.parametrize("name", [*SCANS, "segment_sum"])
 def test_they_agree_with_the_twin(engine, name, counts):

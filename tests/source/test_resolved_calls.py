@@ -85,6 +85,7 @@ def typed(lang):
     return kernel, lambda x: x * x + 4
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("adjoint", ["auto", "engine"])
 @pytest.mark.parametrize("program", [unrolled, atomic, a_function_of_ones_own, lent, typed])
 def test_other_names_mean_the_same(lang, program, adjoint):

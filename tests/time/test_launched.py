@@ -121,6 +121,7 @@ def of_vectors(ti, _):
 OPS = [with_scratch_read, of_the_engine, with_a_tape, with_a_ragged_tape, that_adds, that_fills, of_vectors]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("settings", [{}, {"serial_below": "0"}, {"poison": "1"}], ids=str)
 @pytest.mark.parametrize("make", OPS)
 def test_gradients_are_those_of_a_loop_over_the_op(lang64, runners, configure, make, settings):

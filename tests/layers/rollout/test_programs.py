@@ -256,6 +256,7 @@ PROGRAMS = [
 ]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_values_and_gradients_are_those_of_torch(lang64, program):
     check(*program(lang64))

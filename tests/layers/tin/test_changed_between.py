@@ -109,6 +109,7 @@ def by_another_layer(lang, w, values):
 CHANGES = [by_elements, from_torch, from_numpy, copied, by_a_kernel, by_another_layer]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("is_registered", [True, False])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_field_that_a_kernel_reads(lang64, way, is_registered):

@@ -68,6 +68,7 @@ def by_names(lang):
     return velocity, carried, moved, [(advect,)]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("mode", ["fields", "tensors", "batched"])
 @pytest.mark.parametrize("make", [by_parameters, by_names])
 def test_values_and_gradients(lang64, make, mode):

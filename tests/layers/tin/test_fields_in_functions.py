@@ -198,6 +198,7 @@ def test_a_state_that_a_function_changes_in_place_is_refused_by_the_engine(lang6
     cases.assert_close(layer(2 * torch.ones(N)), 4 * torch.ones(N, dtype=torch.float64))  # values need no gradient
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("on_tensors", [False, True])
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_its_generated_gradient_is_right(lang64, way, tmp_path, on_tensors):

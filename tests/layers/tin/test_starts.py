@@ -73,6 +73,7 @@ def simulated(force, x, v):
     return x
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("is_registered", [True, False])
 @pytest.mark.parametrize("mode", MODES)
 def test_a_state_set_from_python_is_where_a_call_begins(lang64, mode, is_registered):

@@ -141,6 +141,7 @@ def test_the_words_of_such_a_refusal(lang64):
     assert lines[2] == "Give each kernel a field of its own to write, or leave out `adjoint='engine'`."
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("on_tensors", [False, True])
 @pytest.mark.parametrize(("make", "last"), [(in_turns, 0), (in_place, 0), (into_the_row_before, STEPS)])
 def test_steps_may_overwrite(lang64, make, last, on_tensors):

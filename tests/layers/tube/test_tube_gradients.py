@@ -64,7 +64,7 @@ def by_transform(function, inputs):
     return torch.func.grad(total, (0, 1))(*[tensor.detach() for tensor in inputs])
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("gradients", [by_autograd, by_transform])
 @pytest.mark.parametrize(
     "flags", SWITCHES, ids=lambda flags: "".join(n if f else "-" for n, f in zip("abtu", flags, strict=True))
@@ -81,6 +81,7 @@ def none_is_zero(gradient):
     return torch.zeros((), dtype=F64) if gradient is None or not gradient.any() else gradient
 
 
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("flags", SWITCHES, ids=str)
 def test_results_require_a_gradient_where_torch_s_do(lang64, flags):
     inputs = [leaf(4), leaf(4)]

@@ -32,14 +32,14 @@ def _fields(lowering):
     return {name: field.to_torch() for name, field in lowering.fields.items()}
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
 @pytest.mark.parametrize("row", rows.ALL, ids=str)
 def test_float32(row, lang):
     disagree(row.build(lang, lang.f32), row.draw(Draw(torch.float32)), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
 @pytest.mark.parametrize("row", rows.ALL, ids=str)
 def test_float64(row, lang64):

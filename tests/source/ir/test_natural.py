@@ -22,7 +22,7 @@ def _statements(body):
             yield from _statements(inner)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_kernels(lang64, seed):
     source = random_kernels.Writer(seed).source()
@@ -36,7 +36,7 @@ def test_random_kernels(lang64, seed):
     assert_same(lang64.kernel(scope["kernel"]), x, w, k, h, torch.zeros(7, dtype=torch.int32), y, z, exact=False)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("case", [case for case in cases.ALL if case.name != "batched"], ids=str)
 def test_the_table_of_ops(case, lang):
     op = case.raw_op(lang, torch.float32)

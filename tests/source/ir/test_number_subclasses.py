@@ -65,6 +65,7 @@ def _in_a_vector(lang, number):
     return in_a_vector, lambda x, m: x * x * 2 * float(number) + m
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("make", [_compared, _in_a_local, _in_a_vector])
 @pytest.mark.parametrize("number", NUMBERS, ids=repr)
 def test_gradients(lang64, make, number):

@@ -138,6 +138,7 @@ def kernel(x: lang.types.ndarray(ndim=2), y: lang.types.ndarray(ndim=1), z: lang
     return ts.op("x[n, m] -> y[n], z[n]", adjoint="source")(kernel), is_taped
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", CHAINS)
 def test_a_chain(lang64, form):
     op, is_taped = chain(lang64, form)

@@ -20,7 +20,7 @@ def short_blocks(monkeypatch):
     monkeypatch.setattr(_checkpoints, "OF_WHILE", 2)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize(
     "seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= ORDINARY else []) for n in range(ALL)]
 )
@@ -43,6 +43,7 @@ def test_many_nests_have_tapes_that_checkpoints_shorten(lang64):
     assert sum(long) > ORDINARY / 6
 
 
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("count", [-3, 0, 1, 7, 8, 9, 100, 128, 129, 512, 513, 3000, 70_000, 10**6, 2**31 - 1])
 def test_the_size_of_a_block(count):
     size = evaluate(_checkpoints.block_size(nodes.Argument("n", "i32")), {}, {"n": count})

@@ -274,6 +274,7 @@ FORMS = {  # what a ray does; whether the gradient of `w` is added atomically, a
 WORDS = {"": "", "promised": "offsets "}
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("form", FORMS)
 def test_segments(lang64, form, word):
@@ -426,6 +427,7 @@ def assert_chain_is_right(op, *, is_atomic, **named):
     assert ("atomic_add(grad_y" in source) == is_atomic, source
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("form", OTHERS)
 def test_segments_of_what_another_kernel_stores(lang64, form, word):

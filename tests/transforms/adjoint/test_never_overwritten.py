@@ -23,6 +23,7 @@ FORMS = {  # what the loop does, and whether nothing is overwritten after it was
 }
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", FORMS)
 def test_values_and_gradients(lang64, form):
     line, never = FORMS[form]

@@ -12,7 +12,7 @@ ORDINARY, ALL = 60, 600
 OUTPUTS = ["s", "y", "z"]
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize(
     "seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= ORDINARY else []) for n in range(ALL)]
 )

@@ -18,7 +18,7 @@ REFUSED = {
 TOLERANCE = {"rtol": 1e-9, "atol": 1e-10, "equal_nan": True}
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
 @pytest.mark.parametrize("row", rows.ALL, ids=str)
 def test_a_row(row, lang64):

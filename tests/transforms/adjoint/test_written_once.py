@@ -72,6 +72,7 @@ def test_nothing_is_cleared(lang64, form):
     assert not clears(op)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", CLEARED)
 def test_it_is_cleared_where_something_may_have_been_there(lang64, form):
     op = made(lang64, CLEARED[form])
