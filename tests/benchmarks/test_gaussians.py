@@ -14,7 +14,7 @@ WITH_A_WRONG_WAY = """\
 import runpy, sys
 import _gaussian_ways as ways
 right = ways.by_tiles
-ways.by_tiles = lambda *given, side: 1.1 * right(*given, side=side)
+ways.by_tiles = lambda *given, side: [1.1 * one for one in right(*given, side=side)]
 sys.argv[:] = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
