@@ -49,7 +49,7 @@ def test_every_file_with_gpu_tests_is_in_a_part():
             assert any(name.startswith(one) for one in given), name
 
 
-OF_THE_TESTS = {"test_engine_keeper.py", "test_gpu_parts.py"}
+OF_THE_TESTS = {"test_engine_keeper.py", "test_gpu_parts.py", "test_thinned.py"}
 """Files about the mark itself."""
 
 

@@ -100,7 +100,7 @@ def test_what_is_refused(options):
     with pytest.raises(CheckpointError, match="there is no checkpoint to resume from"):
         simulate(options(resume=True))
     simulate(options(iterations=1))
-    with pytest.raises(CheckpointError, match="of another run"):
+    with pytest.raises(CheckpointError, match="belongs to another run"):
         simulate(options(steps=41, resume=True))
 
 
