@@ -125,3 +125,22 @@ def test_a_serial_loop_that_hands_nothing_on(lang64, make):
     kernel, x = make(lang64), torch.randn(3, 4, dtype=torch.float64)
     ops = [ts.op("x[n, m] -> y[n, m + 1]", adjoint=adjoint)(kernel) for adjoint in ("engine", "source")]
     cases.assert_same_values_and_gradients(*ops, (x,))
+
+
+@pytest.mark.each_engine
+def test_sums_over_lists_that_are_longer_than_taichis_stack(lang64):
+    """How long a list is the launch alone tells; past 32 elements Taichi's stack was written beyond its end."""
+    array = lang64.types.ndarray()
+
+    @lang64.kernel
+    def sums(x: array, starts: array, y: array):
+        for r in y:
+            total = 0.0
+            for s in range(starts[r], starts[r + 1]):
+                total += x[s] * x[s]
+            y[r] = total
+
+    starts = torch.tensor([0, 90, 91, 300, 1000], dtype=torch.int32)
+    x = torch.rand(1000, dtype=torch.float64)
+    ops = [ts.op("x[n], starts[t]: i32 -> y[t - 1]", adjoint=adjoint)(sums) for adjoint in ("engine", "source")]
+    cases.assert_same_values_and_gradients(*ops, (x, starts))

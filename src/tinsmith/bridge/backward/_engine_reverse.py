@@ -19,6 +19,9 @@ _WRONG = frozenset({"TS401", "TS404", "TS405", "TS411", "TS412"})
 """Rules of lint for what comes out wrong in silence and is not looked for here. What they name was wrong in all but a
 few of a census of random kernels (docs/about/census.md). TS406 is wrong in Taichi's own `kernel.grad()` alone: here
 vectors are taken apart before Taichi makes the reverse kernel (`engines/_taichi.py`)."""
+STACK_OF_LISTS = 1024
+"""Entries where a sum runs over a list whose length is known after the launch alone. With 32, lists of 96 ended the
+process on one machine in silence, and not on another."""
 LARGEST_STACK = 1 << 16
 """Entries, of all stacks of a kernel together, that still fit a thread's own memory (1 MiB in float64)."""
 
@@ -66,7 +69,8 @@ class EngineReverse(KernelReverse):
     def _depth(self, nest: Nest, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
         depth = nest.depth(shapes, values)
         if depth is None and nest.is_aside:
-            return 0  # a sum over a list of unknown length: right where lists are short, which lint warns of (TS204)
+            # A sum over a list of unknown length: right where lists are not longer, which lint warns of (TS204).
+            return min(STACK_OF_LISTS, LARGEST_STACK // len(self._nests[stage]))
         if depth is not None and depth * len(self._nests[stage]) <= LARGEST_STACK:
             return depth
         op = self.signature.op
