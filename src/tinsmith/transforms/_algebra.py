@@ -67,6 +67,14 @@ def minus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     return nodes.Binary("-", left, right, left.type)
 
 
+def shift_by(expr: nodes.Expr, distance: int) -> nodes.Expr:
+    """An index so far from another one; a known number is one again."""
+    if isinstance(expr, nodes.Const):
+        return constant(expr.value + distance, expr.type)
+    by = constant(abs(distance), expr.type)
+    return minus(expr, by) if distance < 0 else plus(expr, by)
+
+
 def times(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     """`left * right`, a known number first."""
     if is_constant(right) and not is_constant(left):

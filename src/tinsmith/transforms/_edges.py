@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from ..source import AffineIndex
 from ..source.ir import nodes, walk
-from ._algebra import compare, constant
+from ._algebra import compare, constant, shift_by
 from .analysis import affine, definitions, find_owned, single_definitions
 from .polish import declare_locals, eliminate_dead_code
 
@@ -89,8 +89,8 @@ def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
     for axis, name in enumerate(loop.names):
         begin, end = bounds[axis]
         first, last = counts.get((name, False), 0), counts.get((name, True), 0)
-        low = _either("min", _shift(begin, first), end) if first else begin
-        high = _either("max", low, _shift(end, -last)) if last else end
+        low = _either("min", shift_by(begin, first), end) if first else begin
+        high = _either("max", low, shift_by(end, -last)) if last else end
         for parts, count, pair in ((before, first, (begin, low)), (after, last, (high, end))):
             if count:
                 parts.append(replace(loop, bounds=(*bounds[:axis], pair, *bounds[axis + 1 :]), is_parallel=is_parallel))
@@ -201,13 +201,6 @@ class _Middle:
 
 def _leave_out(end: _End, value: bool) -> _Answer | None:
     return _Answer(value, (replace(end, count=max(end.count, 0)),)) if end.count <= _WIDEST else None
-
-
-def _shift(expr: nodes.Expr, distance: int) -> nodes.Expr:
-    if isinstance(expr, nodes.Const):
-        return constant(expr.value + distance, "i32")
-    operator = "+" if distance > 0 else "-"
-    return nodes.Binary(operator, expr, constant(abs(distance), "i32"), "i32")
 
 
 def _either(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:

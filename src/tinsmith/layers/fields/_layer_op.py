@@ -198,7 +198,7 @@ class LayerOp:
         tree = parse_statement(_COPY)
         assert isinstance(tree, ast.FunctionDef)
         lang: Any = one.engine.lang
-        function, _ = build(tree, {"_lang": lang}, "filled")
+        function, _ = build(tree, {"_lang": lang}, "fill")
         elements = {before: one.facts.element, name: one.facts.element}
         return lang.kernel(function), Links({"source": before, "target": name}, elements, copies=(name, before))
 
@@ -246,7 +246,7 @@ def _array_item(name: str, tensor: torch.Tensor, element: tuple[int, ...]) -> st
 
 
 _COPY = """
-def filled(source: _lang.template(), target: _lang.template()):
+def fill(source: _lang.template(), target: _lang.template()):
     for place in _lang.grouped(target):
         target[place] = source[place]
 """

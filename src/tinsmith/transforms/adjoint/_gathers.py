@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import compare, constant, minus, plus
+from .._algebra import compare, constant, minus, plus, shift_by
 from .._names import Names, names_of
 from ..analysis import affine, definitions, find_defined, whole_definitions
 from ..polish import find_added_value, simplify
@@ -161,8 +161,9 @@ class _Kernel:
         sizes = [nodes.Size(first.array.name, axis) for axis in first.axes]
         extents = {self.length(size): size for size in sizes}
         loop = walk.transform(loop, lambda expr: self.rename_size(expr, extents))  # type: ignore[assignment]
+        loop = replace(loop, body=walk.number_statements(loop.body))
         scattered = self.find_scattered(loop)
-        shift_of = {id(statement): shift for one in scattered for statement, shift in one.shifts}
+        shift_of = {statement.number: shift for one in scattered for statement, shift in one.shifts}
         entries = dict.fromkeys((one.array.name, statement.entry) for one in scattered for statement, _ in one.shifts)
         totals = {entry: self.names.local(f"{entry[0]}_sum", self.kernel.arrays[entry[0]].type) for entry in entries}
         body: list[nodes.Stmt] = [
@@ -173,8 +174,8 @@ class _Kernel:
         for shift in sorted({here, *shift_of.values()}, key=lambda one: (one != here, one)):
 
             def change(one: nodes.Stmt, shift: _Shift = shift) -> Sequence[nodes.Stmt]:
-                if isinstance(one, nodes.Atomic) and id(one) in shift_of:
-                    if shift_of[id(one)] != shift:
+                if isinstance(one, nodes.Atomic) and one.number in shift_of:
+                    if shift_of[one.number] != shift:
                         return []
                     total = totals[one.array, one.entry]
                     return [nodes.Assign(total.name, plus(total, one.value), one.line)]
@@ -206,7 +207,7 @@ class _Kernel:
         """Statements of the iteration that adds to this one's element from so far away, with locals of their own."""
         fresh = {name: self.names.like(name) for name in sorted(find_defined(body) - kept)}
         moved = {
-            name: _shift_by(nodes.Local(name, "i32"), -distance)
+            name: shift_by(nodes.Local(name, "i32"), -distance)
             for name, distance in zip(loop.names, shift, strict=True)
         }
 
@@ -261,9 +262,5 @@ def _collect(expr: nodes.Expr, names: Sequence[str]) -> nodes.Expr:
     index = affine(expr, {})
     match [*index.terms.items()]:
         case [(str(name), 1)] if name in names:
-            return _shift_by(nodes.Local(name, "i32"), index.constant)
+            return shift_by(nodes.Local(name, "i32"), index.constant)
     return expr
-
-
-def _shift_by(local: nodes.Local, distance: int) -> nodes.Expr:
-    return minus(local, constant(-distance, "i32")) if distance < 0 else plus(local, constant(distance, "i32"))
