@@ -686,3 +686,26 @@ def test_a_method_of_an_array_is_named(lang):
     words = r"kernel `weighed` of op `weighed` calls `w\.sum\(\)`, and arrays have no methods there\n  at .*\nLoop over"
     with pytest.raises(ts.KernelError, match=words):
         ts.op("x[n], w[n] -> y[n]")(weighed)
+
+
+def test_a_spec_that_names_a_field_is_told_of_layers(lang):
+    x, y = lang.field(lang.f32, 3), lang.field(lang.f32, 3)
+
+    @lang.data_oriented
+    class Doubling:
+        def __init__(self):
+            self.x, self.y = x, y
+
+        @lang.kernel
+        def run(self):
+            for i in self.x:
+                self.y[i] = 2.0 * self.x[i]
+
+    @lang.kernel
+    def double():
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    for kernel in (double, Doubling().run):
+        with pytest.raises(ts.SpecError, match=r"(?s)`x`, which is not a parameter.*`x` is a field.*ts\.EmptyTin"):
+            ts.op("x[n] -> y[n]")(kernel)

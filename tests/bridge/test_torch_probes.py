@@ -64,31 +64,31 @@ def applied_publicly(_, *arguments):
 
 GRADIENT = "a Function applied at one level of torch.func has its gradient"
 TANGENT = "a Function applied at one level of torch.func has its tangent"
-NESTED = "a Function applied at one level leaves the outer levels their part"
+NESTED = "a Function applied at one level works inside outer levels"
 
 FAULTS = [
-    ("is_plain", lambda: True, "an active dispatch mode is seen", "no memory to give it"),
-    ("is_plain", lambda: True, "active autocast is seen", "half-precision"),
-    ("is_transformed", lambda: False, "an active transform of torch.func is seen", "wrong gradients"),
-    ("has_modes", lambda: False, "an active dispatch mode is seen", "fake tensors"),
-    ("has_forward_mode", lambda: False, "an active forward-mode level is seen", "tangent"),
+    ("is_plain", lambda: True, "an active dispatch mode is detected", "no memory to give it"),
+    ("is_plain", lambda: True, "active autocast is detected", "half-precision"),
+    ("is_transformed", lambda: False, "an active transform of torch.func is detected", "wrong gradients"),
+    ("has_modes", lambda: False, "an active dispatch mode is detected", "fake tensors"),
+    ("has_forward_mode", lambda: False, "an active forward-mode level is detected", "tangent"),
     ("apply_at_one_level", raises, GRADIENT, "torch.compile of them"),
     ("apply_at_one_level", raises, TANGENT, "jacfwd"),
     ("apply_at_one_level", applied_publicly, GRADIENT, "setup_context"),
     ("one_level_down", contextlib.nullcontext, NESTED, "hessian"),
-    ("plain_apply", raises, "a Function applied without a look for transforms has its gradient", "every plain call"),
-    ("has_older_batch", lambda _: False, "a batch of is_grads_batched=True can be taken apart", "vectorize=True"),
-    ("into_older_batch", raises, "a batch of is_grads_batched=True can be taken apart", "setup_context"),
+    ("plain_apply", raises, "a Function applied without a check for transforms has its gradient", "every plain call"),
+    ("has_older_batch", lambda _: False, "a batch of is_grads_batched=True can be unpacked", "vectorize=True"),
+    ("into_older_batch", raises, "a batch of is_grads_batched=True can be unpacked", "setup_context"),
     (
         "outside_transforms",
         contextlib.nullcontext,
         "tensors can be made outside transforms and inference mode",
         "first call",
     ),
-    ("is_jit_traced", lambda: False, "torch.jit.trace is seen", "for constants"),
+    ("is_jit_traced", lambda: False, "torch.jit.trace is detected", "for constants"),
     ("transforms_in_graph", lambda: (0, 0, 0), "levels of torch.func are listed by kind", "scan"),
     ("assume", lambda _: None, "an assumption for torch.compile is checked", "no memory for"),
-    ("answer_missing", lambda *_: None, "an operator that is not there can be answered for", "do not say why"),
+    ("answer_missing", lambda *_: None, "a missing operator can raise an error of our own", "does not say why"),
     ("constant_when_traced", lambda f: f, "a function marked constant is not traced", "breaks the graph"),
 ]
 

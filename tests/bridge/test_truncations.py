@@ -65,7 +65,7 @@ def test_a_float_that_is_cut_is_warned_of_once(lang, make, gradient):
         warnings.simplefilter("always")
         op(x)
         op(x.double())
-    words = f"`{target}` holds integers in op `kernel`: a float is cut to a whole number, without a gradient"
+    words = f"`{target}` holds integers in op `kernel`: a float is truncated to an integer, with no gradient"
     warned = [one for one in caught if words in str(one.message)]
     assert len(warned) == 1
     with open(warned[0].filename) as file:

@@ -97,7 +97,7 @@ def test_a_probe_of_torch_that_fails_is_named_and_is_the_exit_code(doctor, monke
     monkeypatch.setattr(bridge._torch_probes.tracing, "is_transformed", lambda: False)
     result = CliRunner().invoke(app, ["doctor"], env={"COLUMNS": "250"})
     assert result.exit_code == 1
-    line = next(line for line in result.stdout.splitlines() if "an active transform of torch.func is seen" in line)
+    line = next(line for line in result.stdout.splitlines() if "an active transform of torch.func is detected" in line)
     assert "torch" in line and "NO" in line and "wrong gradients" in line
     assert "1 of " in result.stdout and "cannot be trusted with these versions" in result.stdout
 

@@ -44,7 +44,7 @@ def progress_bar(
             progress.update(task, completed=step, shown=describe(shown))
             if step == steps:  # the bar is full: what takes time from now on is not a step
                 stack.close()
-                console.print("Looking at the result, and writing it.")
+                console.print("Evaluating and writing the results.")
 
         progress.start()
         try:

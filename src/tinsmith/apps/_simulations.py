@@ -18,9 +18,9 @@ SIMULATIONS = {
     "billiards": Entry("_billiards:Billiards", "rigid balls with contacts: how must the cue ball be struck?"),
     "elastic-walker": Entry("_elastic_walker:ElasticWalker", "an elastic body (MPM) learns to walk"),
     "jelly-video": Entry("_jelly_video:JellyVideo", "a renderer in the loop: how stiff is what a video shows?"),
-    "smoke": Entry("_smoke:Smoke", "which velocity makes a disc of smoke a word?"),
-    "spring-robot": Entry("_spring_robot:SpringRobot", "masses and springs, walked by a network in a closed loop"),
-    "wave-source": Entry("_wave_source:WaveSource", "which pulse did waves come from?"),
+    "smoke": Entry("_smoke:Smoke", "which velocity turns a disc of smoke into a word?"),
+    "spring-robot": Entry("_spring_robot:SpringRobot", "masses and springs learn to walk, controlled by a network"),
+    "wave-source": Entry("_wave_source:WaveSource", "which pulse did the waves come from?"),
 }
 
 

@@ -133,6 +133,12 @@ class BakedValues:
         templates = self._linked.templates(values)
         return self._constants.list_instances(torch.Tensor, templates) if self._constants else []
 
+    def list_fields(self) -> list[str]:
+        """The fields that the kernel and its functions use, as they name them: also those that an op may not write."""
+        linked = self._linked
+        constants = constants_of(linked.source, linked.home, linked.templates({}), frozenset(linked.arrays))
+        return list(dict.fromkeys(name for name, _ in constants.fields))
+
     @property
     def has_state(self) -> bool:
         """Whether the kernel uses fields or Python values that are not arguments of a call, and may change."""

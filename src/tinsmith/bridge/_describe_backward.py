@@ -15,7 +15,7 @@ def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: 
     alone = active & {*at.case.signature.arrays}
     program, _ = at.prepare_program(active, None, alone, has_checkpoints=has_checkpoints)
     yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
-    yield from (f"# {note}" for note in program.notes or ("tape: none, everything is worked out again",))
+    yield from (f"# {note}" for note in program.notes or ("tape: none, everything is computed again",))
     outputs = {program.gradients.get(name): name for name in at.case.signature.outputs}
     for name, gradient in program.gradients.items():
         if gradient in outputs and outputs[gradient] != name:

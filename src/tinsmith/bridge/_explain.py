@@ -148,9 +148,9 @@ def _batches(core: Core) -> Iterable[str]:
 
 
 def _describe_shares(core: Core) -> Iterable[str]:
-    """Which dims processes may share out, asked of a call in float32 where nothing says otherwise."""
+    """Which dims may be sharded over processes, asked of a call in float32 where nothing says otherwise."""
     signature = core.signature
-    yield "processes (DTensor) may share out:"
+    yield "dims that may be sharded over processes (DTensor):"
     if signature.spec.batch_name:
         yield f"  *{signature.spec.batch_name}: its dims"
     fitting = ((fitting_dtypes(signature, name) or (torch.float32,))[0] for name in signature.arrays)
@@ -161,7 +161,7 @@ def _describe_shares(core: Core) -> Iterable[str]:
     for dim, why in shares.reasons.items():
         yield f"  not {dim}: {why}"
     if not (shares.axes or shares.reasons or signature.spec.batch_name):
-        yield "  no dim"
+        yield "  none"
 
 
 def _all_batched(core: Core, stage: Stage, case: Specialization | None) -> Variant:

@@ -217,6 +217,10 @@ def examine_call(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any]
             raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
         return subject._examine(inputs, who)
     op = subject.functional  # what it updates in place is compared as what it returns
+    if not inputs and not named and (order := op._core.signature.order):
+        words = f"{who} of op `{op.name}` got no inputs"
+        remedy = f"Pass what a call of the op takes: `{who}({', '.join([op.name, *order])})`."
+        raise ArgumentError(refusal(words, remedy=remedy))
     return OpExamination(op, *bind_call(op, inputs, named))
 
 

@@ -286,12 +286,12 @@ def _missing_operators_are_answered() -> bool:
 
 _FACTS = (
     _Fact(
-        "an active transform of torch.func is seen",
+        "an active transform of torch.func is detected",
         _transforms_are_seen,
         "an op would run as a plain call inside torch.func, with wrong gradients",
     ),
     _Fact(
-        "an active dispatch mode is seen",
+        "an active dispatch mode is detected",
         _modes_are_seen,
         "fake tensors and make_fx would reach an engine, with no memory to give it",
     ),
@@ -300,9 +300,9 @@ _FACTS = (
         _assumptions_are_checked,
         "a graph could go on with a size that it has no memory for",
     ),
-    _Fact("active autocast is seen", _autocast_is_seen, "autocast would hand half-precision tensors to kernels"),
+    _Fact("active autocast is detected", _autocast_is_seen, "autocast would hand half-precision tensors to kernels"),
     _Fact(
-        "an active forward-mode level is seen",
+        "an active forward-mode level is detected",
         _forward_mode_is_seen,
         "forward-mode derivatives would be lost: the tangent of an op would be zero",
     ),
@@ -317,29 +317,29 @@ _FACTS = (
         "jvp and jacfwd of torch.func, and dual numbers, fail for every op",
     ),
     _Fact(
-        "a Function applied at one level leaves the outer levels their part",
+        "a Function applied at one level works inside outer levels",
         _nested_levels,
         "nested transforms (hessian, grad of grad) fail or give zeros",
     ),
     _Fact(
-        "a Function applied without a look for transforms has its gradient",
+        "a Function applied without a check for transforms has its gradient",
         _eager_function_has_a_gradient,
         "the gradient of every plain call fails",
     ),
     _Fact(
-        "a batch of is_grads_batched=True can be taken apart",
+        "a batch of is_grads_batched=True can be unpacked",
         _batched_cotangents,
         "torch.autograd.grad(is_grads_batched=True) and jacobian(vectorize=True) fail for every op",
     ),
     _Fact(
-        "a batch of torch.func.vmap is seen",
+        "a batch of torch.func.vmap is detected",
         _batches_are_seen,
-        "an argument that is updated in place, and is not a batch under vmap, is refused in torch's words",
+        "an argument that is updated in place, and is not a batch under vmap, is refused with torch's own message",
     ),
     _Fact(
         "levels of torch.func are listed by kind",
         _levels_are_listed,
-        "a scan in a compiled function whose derivative is of second order, or forward, fails in torch's words",
+        "a scan in a compiled function whose derivative is of second order, or forward, fails with torch's own message",
     ),
     _Fact(
         "tensors can be made outside transforms and inference mode",
@@ -352,13 +352,13 @@ _FACTS = (
         "torch.compile traces into tinsmith and breaks the graph there",
     ),
     _Fact(
-        "torch.jit.trace is seen",
+        "torch.jit.trace is detected",
         _older_tracer_is_seen,
         "torch.jit.trace would take the results of ops for constants",
     ),
     _Fact(
-        "an operator that is not there can be answered for",
+        "a missing operator can raise an error of our own",
         _missing_operators_are_answered,
-        "a program whose op is missing or edited is refused in torch's words, which do not say why",
+        "a program whose op is missing or edited is refused with torch's own message, which does not say why",
     ),
 )

@@ -38,7 +38,7 @@ def warn_of_truncations(stage: Stage, variant: Variant, values: Mapping[str, Any
             continue
         stage.given_warnings.add(("TS301", kernel.path, cut.line))
         if drop_suppressed([Finding("TS301", "warning", kernel.path, cut.line, cut.column, "")]):
-            words = f"`{cut.target}` holds integers in op `{op}`: a float is cut to a whole number, without a gradient"
+            words = f"`{cut.target}` holds integers in op `{op}`: a float is truncated to an integer, with no gradient"
             remedy = "Begin it with a float, `0.0`, or make it an array of floats; write `int(...)` if it is meant."
             warnings.warn_explicit(refusal(words, remedy=remedy), TruncationWarning, kernel.path, cut.line)
 

@@ -202,7 +202,7 @@ def test_a_sum_that_goes_on_is_warned_of(lang64):
             y[i] = x[i] * total[None]
 
     kernels = [(loss_of(lang64, x, total),), (shares,)]
-    words = r"(?s)kernels of EmptyTin add to the field `sum`, and nothing clears it.*clear=True.*clear=False"
+    words = r"(?s)kernels of EmptyTin add to the field `sum`, which is never cleared.*clear=True.*clear=False"
     with pytest.warns(UserWarning, match=words):
         layer_of("fields", [x], [(y, {})], kernels, [(total, {"name": "sum"})])
     with pytest.warns(UserWarning, match="add to the field `total`"):
@@ -237,8 +237,25 @@ def test_values_that_each_call_would_clear_are_warned_of(lang64):
         for i in x:
             y[i] += x[i]
 
-    with pytest.warns(UserWarning, match=r"(?s)clears the output `sums`, which holds values now.*clear=False"):
+    words = r"(?s)sets its output `sums` to zero before each call, and it holds values now.*in kernels  y.*clear=False"
+    with pytest.warns(UserWarning, match=words):
         layer_of("fields", [x], [(y, {"name": "sums"})], [(add,)])
+
+
+@pytest.mark.parametrize("mode", ["fields", "tensors"])
+def test_an_output_that_no_kernel_writes_is_warned_of(lang64, mode):
+    x, y, other = graded(lang64), graded(lang64), graded(lang64)
+
+    @lang64.kernel
+    def square():
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    with pytest.warns(UserWarning, match=r"(?s)no kernel of EmptyTin writes its output `other`.*kernels  square"):
+        layer_of(mode, [x], [(other, {"name": "other"})], [(square,)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer_of("fields", [x], [(y, {}), (x, {})], [(square,)])  # an input may be a result, unchanged
 
 
 def test_the_third_argument_of_stannum_still_keeps_sums(lang64):

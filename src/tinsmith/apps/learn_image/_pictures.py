@@ -30,7 +30,7 @@ def write_all(folder: Path, training: Training, image: Tensor, seconds: float) -
     panels = {
         "the photograph": picture(photo.pixels),
         f"learned, {decibels(psnr_of_pixels(learned, photo.pixels))}": picture(learned),
-        f"the error, {BRIGHTEST_ERROR:.0%} and more: bright": map_of_errors,
+        f"error; bright: {BRIGHTEST_ERROR:.0%} and more": map_of_errors,
     }
     curves = {
         "loss": (range(len(history.losses)), history.losses),

@@ -68,8 +68,8 @@ def _comparison(evaluation: Evaluation) -> Image.Image:
         ours, truth = evaluation.ours[number], evaluation.truth[number]
         panels = {
             f"held-out view {number}": picture(truth),
-            f"ours, {decibels(evaluation.psnrs[number])}, SSIM {evaluation.ssims[number]:.3f}": picture(ours),
-            f"the error, {BRIGHTEST_ERROR:.0%} and more: bright": error_map(ours, truth),
+            f"rendered, {decibels(evaluation.psnrs[number])}, SSIM {evaluation.ssims[number]:.3f}": picture(ours),
+            f"error; bright: {BRIGHTEST_ERROR:.0%} and more": error_map(ours, truth),
         }
         rows.append(side_by_side(panels))
     return stack_sheets(rows)

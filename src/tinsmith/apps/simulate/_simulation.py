@@ -34,7 +34,7 @@ class SimulationOutcome(Outcome):
     @property
     def score(self) -> str:
         before, after = (self.words.format(one) for one in self.figures)
-        return f"Before training {before}; {after}"
+        return f"Before training: {before}. Now: {after}"
 
 
 class Simulation(torch.nn.Module, ABC):

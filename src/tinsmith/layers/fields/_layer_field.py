@@ -180,7 +180,8 @@ def place_field(field: Any, name: str, needs_grad: bool | None, is_complex: bool
     engine = of_field(field)
     if engine is None:
         actual = f"{type(field).__name__} {getattr(field, '__name__', '')}".strip()
-        remedy = "Pass what `field` or `Vector.field` of Taichi or Quadrants makes."
+        remedy = "Pass the object that `ti.field(...)` or `ti.Vector.field(...)` (or `qd.field(...)`) returned"
+        remedy += ", not its name." if isinstance(field, str) else "."
         raise ArgumentError(refusal(f"`{name}` of {layer} must be a field", [("got", actual)], remedy))
     facts = engine.field_facts(field, name)
     _check_gradient(field, facts, name, layer, engine)

@@ -27,6 +27,7 @@ def make_running(
         KernelError, GradientError: the kernels cannot run on tensors, where they are to.
     """
     starts = Starts(roles, launches, habits)
+    _warn_of_unwritten_outputs(layer, starts, launches)
     _warn_of_values(layer, starts)
     if on_tensors:
         return OpProgram(layer, roles, launches, cleared=starts.fields_at_zero, adjoint=adjoint)
@@ -34,18 +35,27 @@ def make_running(
     return OnFields(layer, roles, launches, habits, adjoint)
 
 
+def _warn_of_unwritten_outputs(layer: str, starts: Starts, launches: Sequence[Launch]) -> None:
+    """Warn of results that no kernel computes: most often another field was meant."""
+    for one in starts.unwritten_outputs:
+        words = f"no kernel of {layer} writes its output `{one.name}`: each call returns what the field holds"
+        kernels = ", ".join(dict.fromkeys(launch.launcher.stage.name for launch in launches))
+        remedy = "Register the field that they write, or the kernel that writes this one."
+        warn(refusal(words, [*starts.describe_field(one), ("kernels", kernels)], remedy))
+
+
 def _warn_of_values(layer: str, starts: Starts) -> None:
     """Warn where clearing an output, which nobody asked for, loses what somebody put there."""
     for one in starts.cleared_by_default:
         if read(one, layer).any():
-            words = f"each call of {layer} clears the output `{one.name}`, which holds values now"
+            words = f"{layer} sets its output `{one.name}` to zero before each call, and it holds values now"
             remedy = "Register it with clear=False to add to them, or with clear=True if they do not matter."
-            warn(refusal(words, [("field", str(one))], remedy))
+            warn(refusal(words, starts.describe_field(one), remedy))
 
 
 def _warn_of_sums(layer: str, starts: Starts) -> None:
     """Warn of fields that add up from call to call, though nobody asked for that."""
     for one in starts.accumulators:
-        words = f"kernels of {layer} add to the field `{one.name}`, and nothing clears it: its sum goes on in each call"
+        words = f"kernels of {layer} add to the field `{one.name}`, which is never cleared: its sum grows in each call"
         remedy = "Register it with clear=True to start each call at zero, or with clear=False if the sum is to go on."
-        warn(refusal(words, [("field", str(one))], remedy))
+        warn(refusal(words, starts.describe_field(one), remedy))

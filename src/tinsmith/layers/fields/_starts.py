@@ -20,7 +20,9 @@ class Starts:
     """Which fields of a layer are cleared before each call, and which are added to though nobody clears them."""
 
     def __init__(self, roles: Roles, launches: Sequence[Launch], habits: Habits) -> None:
-        self._uses = [use for uses in uses_of_each(launches) for use in uses.values()]
+        uses_by_launch = uses_of_each(launches)
+        self._uses = [use for uses in uses_by_launch for use in uses.values()]
+        self._labels = {use.one.facts.key: label for uses in reversed(uses_by_launch) for label, use in uses.items()}
         self._added = {use.one.facts.key for use in self._uses if use.is_written}
         self._added -= {use.one.facts.key for use in self._uses if use.is_replaced}
         self._read = {use.one.facts.key for use in self._uses if use.is_read}
@@ -42,6 +44,17 @@ class Starts:
         """Those that are not declared so: outputs that kernels only add to."""
         is_open = self._habits.clears_outputs is None
         return tuple(one for one in self.fields_at_zero if is_open and one.facts.key not in self._declared)
+
+    @property
+    def unwritten_outputs(self) -> tuple[LayerField, ...]:
+        """Outputs that are no inputs and that no kernel writes."""
+        written = {use.one.facts.key for use in self._uses if use.is_written}
+        return tuple(one for key, one in self._outputs.items() if key not in written | self._filled.keys())
+
+    def describe_field(self, one: LayerField) -> list[tuple[str, str]]:
+        """A field in the rows of a message: as it was registered, and what the kernels call it."""
+        label = self._labels.get(one.facts.key, one.name)
+        return [("field", str(one)), *([("in kernels", label)] if label != one.name else [])]
 
     def _is_cleared(self, key: int) -> bool:
         if key in self._declared:

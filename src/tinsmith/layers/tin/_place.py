@@ -16,8 +16,11 @@ def resolve_device(device: Any, layer: str) -> torch.device | None:
     try:
         return None if device is None else torch.device(device)
     except (TypeError, RuntimeError) as cause:
-        words = f"{layer} got no device"
-        raise ArgumentError(refusal(words, [("device", repr(device))], "Pass torch.device('cpu').")) from cause
+        words = f"`device` of {layer} is not a device of torch"
+        remedy = "Pass torch.device('cpu'), or leave it out."
+        if callable(device):
+            remedy += " A kernel is given by `.register_kernel(...)`."
+        raise ArgumentError(refusal(words, [("got", repr(device))], remedy)) from cause
 
 
 def check_place(fields: Sequence[LayerField], device: torch.device | None, layer: str) -> None:

@@ -66,9 +66,12 @@ class Tin(EmptyTin):
         adjoint: Adjoint = "auto",
     ) -> None:
         super().__init__(device, auto_clear_grad, _auto_clear, save=save, on_tensors=on_tensors, adjoint=adjoint)
-        if not hasattr(data_oriented, "_data_oriented"):
-            rows = [("got", type(data_oriented).__name__)]
+        is_class = isinstance(data_oriented, type)
+        if is_class or not hasattr(data_oriented, "_data_oriented"):
+            rows = [("got", f"class {data_oriented.__name__}" if is_class else type(data_oriented).__name__)]
             remedy = "Decorate its class with @ti.data_oriented (or @qd.data_oriented), or use ts.EmptyTin."
+            if is_class:
+                remedy = f"Pass an object of it: `ts.Tin({data_oriented.__name__}(...))`."
             raise ArgumentError(refusal("Tin takes an object of a data-oriented class", rows, remedy))
         self.data_oriented = data_oriented
         if register_by_marks(self, data_oriented):

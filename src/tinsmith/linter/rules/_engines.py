@@ -97,7 +97,7 @@ def scalars(subject: Subject) -> Iterator[Finding]:
             and argument.arg not in items
         ):
             what, method = ("holds numbers", "tolist") if one.element else ("is a number", "item")
-            words = f"`{argument.arg}` {what}: it gets no gradient, a tensor's `.{method}()` loses its own"
+            words = f"`{argument.arg}` {what}: it gets no gradient, and `.{method}()` of a tensor drops the tensor's"
             item = f"{argument.arg}[{', '.join(map(str, one.element))}]"
             yield subject.finding("TS410", "info", argument, words, f"{item} -> ...  # in the spec of `ts.op`")
 

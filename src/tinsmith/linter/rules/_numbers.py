@@ -37,7 +37,7 @@ def find_truncated_values(subject: Subject) -> Iterator[Finding]:
                         f"int({given})  # say so, or an array of floats",
                     )
                 yield subject.finding(
-                    "TS301", "error", spot.statement, f"{was}: `{given}` is cut to a whole number", remedy
+                    "TS301", "error", spot.statement, f"{was}: `{given}` is truncated to an integer", remedy
                 )
             yield from _find_integer_accumulators(subject, types, spot, target, value)
 
@@ -53,7 +53,7 @@ def _find_integer_accumulators(
     if untyped and target.id in names_in(value):
         first, label = types.first[target.id], subject.label(untyped)
         words = f"`{target.id}` holds integers since {_where(first)}: if `{label}` holds floats, "
-        words += f"`{_format_value(subject, spot.statement, value)}` is cut to a whole number"
+        words += f"`{_format_value(subject, spot.statement, value)}` is truncated to an integer"
         yield subject.finding("TS301", "warning", spot.statement, words, f"{target.id} = {_as_float(first)}")
 
 
