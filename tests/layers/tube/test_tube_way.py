@@ -224,6 +224,12 @@ def test_an_output_that_no_kernel_writes_is_a_slip(lang64):
         tube.finish()
 
 
+def test_names_in_the_wrong_order_leave_an_output_without_a_kernel(lang64):
+    tube = ts.Tube().register_input_tensor(N, F64, "x").register_output_tensor(N, F64, "y", True)
+    with pytest.raises(ts.RegistrationError, match="no kernel of Tube.kernel. writes its output `y`"):
+        tube.register_kernel(grouped(lang64), ["y", "x"]).finish()
+
+
 def test_a_number_before_an_array_parameter_is_seen_in_the_call(lang64):
     @lang64.kernel
     def scale(x: lang64.template(), s: lang64.f64, y: lang64.template()):

@@ -42,7 +42,7 @@ REGISTRATION = {
         """
         the dims of input tensor `x` do not fit
           dims  (3, 0)      <- dim 1 is not positive
-        A dim is a positive integer, MatchDim(id), BatchDim (the first alone), or AnyDim (inputs alone).
+        A dim is a positive integer, MatchDim(id), BatchDim (only the first), or AnyDim (only in inputs).
         """,
     ),
     "true-is-no-size": (
@@ -51,7 +51,25 @@ REGISTRATION = {
         """
         the dims of output tensor `y` do not fit
           dims  (True,)      <- dim 0 is not a dim
-        A dim is a positive integer, MatchDim(id), BatchDim (the first alone), or AnyDim (inputs alone).
+        A dim is a positive integer, MatchDim(id), BatchDim (only the first), or AnyDim (only in inputs).
+        """,
+    ),
+    "name-of-a-size": (
+        lambda lang: ts.Tube().register_input_tensor(("n",), F64, "x"),
+        ts.ShapeError,
+        """
+        the dims of input tensor `x` do not fit
+          dims  ('n',)      <- dim 0 is not a dim
+        Write `MatchDim('n')` for a size that several tensors share.
+        """,
+    ),
+    "any-size": (
+        lambda lang: ts.Tube().register_input_tensor((-1,), F64, "x"),
+        ts.ShapeError,
+        """
+        the dims of input tensor `x` do not fit
+          dims  (-1,)      <- dim 0 is not positive
+        Write `MatchDim(id)` for a size that several tensors share, or `AnyDim` (only in inputs).
         """,
     ),
     "late-batch": (
@@ -60,7 +78,7 @@ REGISTRATION = {
         """
         the dims of output tensor `y` do not fit
           dims  (3, BatchDim)      <- dim 1 is BatchDim, and not the first
-        A dim is a positive integer, MatchDim(id), BatchDim (the first alone), or AnyDim (inputs alone).
+        A dim is a positive integer, MatchDim(id), BatchDim (only the first), or AnyDim (only in inputs).
         """,
     ),
     "any-dim-of-a-field": (
@@ -69,7 +87,7 @@ REGISTRATION = {
         """
         the dims of intermediate field `t` do not fit
           dims  (AnyDim,)      <- dim 0 is AnyDim, which only an input can fix
-        A dim is a positive integer, MatchDim(id), BatchDim (the first alone), or AnyDim (inputs alone).
+        A dim is a positive integer, MatchDim(id), BatchDim (only the first), or AnyDim (only in inputs).
         """,
     ),
     "no-tuple": (
@@ -122,7 +140,7 @@ complex64, complex128
         lambda lang: ends().register_kernel(3, ["x", "y"]),
         ts.RegistrationError,
         """
-        what a Tube registers is not a kernel of Taichi or Quadrants
+        Tube.register_kernel takes a kernel of Taichi or Quadrants
           got  3
         Decorate it with @ti.kernel (or @qd.kernel).
         """,

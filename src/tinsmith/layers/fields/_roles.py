@@ -116,7 +116,7 @@ def check_once(fields: Sequence[LayerField], role: str, layer: str) -> None:
     for one in fields:
         other = seen.setdefault(one.facts.key, one)
         if other is not one:
-            words = f"`{other.name}` and `{one.name}` of {layer} are the same field, twice {role}"
+            words = f"`{other.name}` and `{one.name}` of {layer} are the same field, registered twice as {role}"
             raise RegistrationError(refusal(words, remedy="Register each field once."))
 
 

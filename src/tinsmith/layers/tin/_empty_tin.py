@@ -235,7 +235,7 @@ class EmptyTin(FieldState, Examinable):
         for name, one in self._weights.items():
             self.register_parameter(name, torch.nn.Parameter(read(one, self._label), requires_grad=one.needs_grad))
         follow(self, self.parameters())
-        check_once(self._filled_fields, "filled from inputs and weights", self._label)
+        check_once(self._filled_fields, "an input or a weight", self._label)
         check_once(self._outputs, "an output", self._label)
         self.finished = True
         if self._kernels.are_complete:

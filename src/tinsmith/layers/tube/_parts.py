@@ -176,7 +176,11 @@ def _checked_dims(kind: Kind, name: str, dims: Any) -> tuple[DimOption, ...]:
         why = why_no_dim(dim, place, is_input=kind == "input tensor")
         if why:
             rows = [("dims", str(tuple(dims)), f"dim {place} {why}")]
-            remedy = "A dim is a positive integer, MatchDim(id), BatchDim (the first alone), or AnyDim (inputs alone)."
+            remedy = "A dim is a positive integer, MatchDim(id), BatchDim (only the first), or AnyDim (only in inputs)."
+            if isinstance(dim, str):
+                remedy = f"Write `MatchDim({dim!r})` for a size that several tensors share."
+            elif dim is None or dim == -1:
+                remedy = "Write `MatchDim(id)` for a size that several tensors share, or `AnyDim` (only in inputs)."
             raise ShapeError(refusal(f"the dims of {kind} `{name}` do not fit", rows, remedy))
     return tuple(dims)
 
@@ -224,7 +228,7 @@ def kernel_part(kernel: Any, tensors: Sequence[str], extra: tuple[Any, ...], nam
     """
     kernel = kernel.kernel if isinstance(kernel, Op) else kernel
     if not is_kernel(kernel):
-        words = "what a Tube registers is not a kernel of Taichi or Quadrants"
+        words = "Tube.register_kernel takes a kernel of Taichi or Quadrants"
         raise RegistrationError(refusal(words, [("got", repr(kernel))], "Decorate it with @ti.kernel (or @qd.kernel)."))
     title = name or of_kernel(kernel).function_of(kernel).__name__
     if isinstance(tensors, str) or not all(isinstance(one, str) for one in tensors):

@@ -87,7 +87,7 @@ class Tube(torch.nn.Module, Examinable):
         """Register the next input of a call.
 
         Args:
-            dims: each a size, `AnyDim`, `MatchDim(id)`, or `BatchDim` (the first alone).
+            dims: each a size, `AnyDim`, `MatchDim(id)`, or `BatchDim` (only as the first).
             dtype: tensors of another are converted, but floats never to integers. Kernels see a complex
                 tensor as an array of 2-vectors.
             name: what kernels are registered with.

@@ -34,11 +34,11 @@ def why_fields(blueprint: Blueprint) -> str:
         if reason:
             return reason
         roles.append(_roles(kernel))
+    _check_written(blueprint, roles)
     for kernel, kernel_roles in zip(blueprint.kernels, roles, strict=True):
         reason = _array_reason(blueprint, kernel, kernel_roles)
         if reason:
             return reason
-    _check_written(blueprint, roles)
     used = [part for part in blueprint.inputs if part.name in blueprint.used_tensors]
     if blueprint.is_batched and not any(part.is_batched for part in used):
         return "no kernel uses a batched input"
@@ -96,7 +96,7 @@ def _array_reason(blueprint: Blueprint, kernel: KernelPart, roles: dict[str, Rol
 
 
 def _check_written(blueprint: Blueprint, roles: list[dict[str, Roles]]) -> None:
-    """An output that nobody writes is a slip: it would be zeros."""
+    """An output that no kernel writes is a mistake: it would be zeros. It is found also where an input is written."""
     pairs = zip(blueprint.kernels, roles, strict=True)
     written = {
         kernel.tensor_names[parameter]
