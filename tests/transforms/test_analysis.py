@@ -6,13 +6,11 @@ import random
 import pytest
 
 from support.by_hand import E, array, assign, atomic, branch, local, loop, store
-from tinsmith.source.ir import nodes
+from tinsmith.source.ir import nodes, walk
 from tinsmith.transforms.analysis import (
     Expander,
     affine,
     definitions,
-    find_defined,
-    find_mentioned,
     find_owned,
     is_invariant,
     single_definitions,
@@ -112,8 +110,8 @@ def test_definitions():
     ]
     assert [name for name, _ in definitions(body)] == ["a", "b", "b", "s", "old", "j"]
     assert single_definitions(definitions(body)) == {"a": X["i"].expr}
-    assert find_defined(body) == {"a", "b", "s", "old", "j"}
-    assert find_mentioned(body) == {"a", "b", "c", "d", "s", "old", "i", "j"}
+    assert walk.find_defined(body) == {"a", "b", "s", "old", "j"}
+    assert walk.find_mentioned(body) == {"a", "b", "c", "d", "s", "old", "i", "j"}
 
 
 # What locals are worked out from ----------------------------------------------------------------------

@@ -58,22 +58,13 @@ def _from_zero(kernel: nodes.Kernel) -> nodes.Kernel:
     if not offsets:
         return kernel
 
-    def shift_index(array: str, index: tuple[nodes.Expr, ...]) -> tuple[nodes.Expr, ...]:
-        starts = offsets.get(array, (0,) * len(index))
-        return tuple([_less(one, start) for one, start in zip(index, starts, strict=True)])
-
-    def expression(expr: nodes.Expr) -> nodes.Expr:
-        expr = walk.rebuild(expr, expression)
-        return replace(expr, index=shift_index(expr.array, expr.index)) if isinstance(expr, nodes.Load) else expr
-
-    def statement(one: nodes.Stmt) -> nodes.Stmt:
-        if isinstance(one, nodes.Store | nodes.Atomic):
-            return replace(one, index=shift_index(one.array, one.index))
-        return one
+    def shift(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        if not isinstance(one, nodes.Load | nodes.Store | nodes.Atomic) or one.array not in offsets:
+            return one
+        return replace(one, index=tuple(map(_less, one.index, offsets[one.array])))
 
     arrays = {name: replace(array, offset=()) for name, array in kernel.arrays.items()}
-    body = tuple([walk.transform(one, expression, statement) for one in kernel.body])
-    return replace(kernel, arrays=arrays, body=body)
+    return replace(kernel, arrays=arrays, body=walk.change_parts(kernel.body, shift))
 
 
 def _less(index: nodes.Expr, start: int) -> nodes.Expr:

@@ -19,6 +19,9 @@ def constant(value: float, kind: str) -> nodes.Const:
     return nodes.Const(float(value) if types.is_float(kind) else int(value), kind)
 
 
+ZERO, ONE = constant(0, "i32"), constant(1, "i32")
+
+
 def is_constant(expr: nodes.Expr, value: float | None = None) -> bool:
     """Whether an expression is a constant, and equal to `value` where that is given."""
     return isinstance(expr, nodes.Const) and (value is None or expr.value == value)

@@ -63,21 +63,11 @@ def flat(kernel: nodes.Kernel) -> nodes.Kernel:
     if not moved:
         return kernel
 
-    def expression(expr: nodes.Expr) -> nodes.Expr:
-        inner = walk.rebuild(expr, expression)
-        if isinstance(inner, nodes.Load) and inner.array in moved:
-            return replace(inner, index=_whole(inner), entry=())
-        return inner
-
-    def statement(one: nodes.Stmt) -> nodes.Stmt:
-        if isinstance(one, nodes.Store | nodes.Atomic) and one.array in moved:
-            return replace(one, index=_whole(one), entry=())
+    def flatten(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        if isinstance(one, nodes.Load | nodes.Store | nodes.Atomic) and one.array in moved:
+            numbers = [nodes.Const(number, "i32") for number in one.entry]
+            return replace(one, index=(*one.index, *numbers), entry=())
         return one
 
     plain = {name: replace(one, rank=one.rank + len(one.element), element=()) for name, one in moved.items()}
-    body = tuple([walk.transform(one, expression, statement) for one in kernel.body])
-    return replace(kernel, arrays={**kernel.arrays, **plain}, body=body)
-
-
-def _whole(one: nodes.Load | nodes.Store | nodes.Atomic) -> tuple[nodes.Expr, ...]:
-    return (*one.index, *(nodes.Const(number, "i32") for number in one.entry))
+    return replace(kernel, arrays={**kernel.arrays, **plain}, body=walk.change_parts(kernel.body, flatten))

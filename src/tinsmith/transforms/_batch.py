@@ -6,11 +6,11 @@ other: the gradient of a batch is the adjoint of this form, and its tangent the 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from ..source.ir import nodes, walk
-from ._names import names_of
+from ._names import Names
 
 
 class NotBatchable(Exception):
@@ -32,11 +32,20 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
     """
     if kernel.cells:
         raise NotBatchable(f"loops share the variable `{kernel.cells[0]}`")
-    sample = _free_name(names_of(kernel))
+    sample = Names(walk.names_of(kernel)).fresh("sample")
     first = next(name for name in kernel.arrays if name in arrays)
     samples = (nodes.Const(0, "i32"), nodes.Size(first, 0))
-    shift = _Shift(frozenset(arrays), nodes.Local(sample, "i32"))
-    body = tuple([walk.transform(one, shift.expression, shift.statement) for one in kernel.body])
+
+    def shift(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        """The sample in front of indices, and the batch in front of sizes."""
+        match one:
+            case nodes.Size() if one.array in arrays:
+                return replace(one, axis=one.axis + 1)
+            case nodes.Load() | nodes.Store() | nodes.Atomic() if one.array in arrays:
+                return replace(one, index=(nodes.Local(sample, "i32"), *one.index))
+        return one
+
+    body = walk.change_parts(kernel.body, shift)
     if _is_by_loops(kernel, arrays):
         body = tuple([_with_samples(one, sample, samples) for one in body])
     else:
@@ -54,34 +63,13 @@ def serialize_kernel(kernel: nodes.Kernel) -> nodes.Kernel:
     return replace(kernel, body=tuple(map(_in_order, kernel.body)))
 
 
-class _Shift:
-    """Puts the sample in front of indices, and the batch in front of sizes."""
-
-    def __init__(self, arrays: frozenset[str], sample: nodes.Local) -> None:
-        self.arrays = arrays
-        self.sample = sample
-
-    def expression(self, expr: nodes.Expr) -> nodes.Expr:
-        if isinstance(expr, nodes.Size):
-            return replace(expr, axis=expr.axis + 1) if expr.array in self.arrays else expr
-        inner = walk.rebuild(expr, self.expression)
-        if isinstance(inner, nodes.Load) and inner.array in self.arrays:
-            return replace(inner, index=(self.sample, *inner.index))
-        return inner
-
-    def statement(self, one: nodes.Stmt) -> nodes.Stmt:
-        if isinstance(one, nodes.Store | nodes.Atomic) and one.array in self.arrays:
-            return replace(one, index=(self.sample, *one.index))
-        return one
-
-
 def _is_by_loops(kernel: nodes.Kernel, arrays: Collection[str]) -> bool:
     """Whether all that differs between samples happens inside of top-level loops."""
     tops = {name for one in kernel.body if not isinstance(one, nodes.For) for name in walk.find_assigned(one)}
     for one in kernel.body:
         if isinstance(one, nodes.For):
-            inside = (name for inner in walk.statements(one.body) for name in walk.find_assigned(inner))
-            if tops.intersection(inside) or (one.is_parallel and _is_of_sample(walk.expressions(one), arrays)):
+            is_shared = not tops.isdisjoint(walk.find_defined(one.body))
+            if is_shared or (one.is_parallel and _is_of_sample(walk.expressions(one), arrays)):
                 return False
         elif not isinstance(one, nodes.Assign) or _is_of_sample((one.value,), arrays):
             return False
@@ -90,12 +78,7 @@ def _is_by_loops(kernel: nodes.Kernel, arrays: Collection[str]) -> bool:
 
 def _is_of_sample(expressions: Sequence[nodes.Expr], arrays: Collection[str]) -> bool:
     """Whether expressions read elements that each sample has its own of."""
-    return any(isinstance(part, nodes.Load) and part.array in arrays for part in _parts(expressions))
-
-
-def _parts(expressions: Sequence[nodes.Expr]) -> Iterator[nodes.Expr]:
-    for one in expressions:
-        yield from walk.parts(one)
+    return any(isinstance(part, nodes.Load) and part.array in arrays for part in walk.parts(*expressions))
 
 
 def _with_samples(one: nodes.Stmt, sample: str, samples: tuple[nodes.Expr, nodes.Expr]) -> nodes.Stmt:
@@ -110,10 +93,3 @@ def _with_samples(one: nodes.Stmt, sample: str, samples: tuple[nodes.Expr, nodes
 
 def _in_order(one: nodes.Stmt) -> nodes.Stmt:
     return replace(one, is_parallel=False) if isinstance(one, nodes.For) else one
-
-
-def _free_name(taken: set[str]) -> str:
-    name = "sample"
-    while name in taken:
-        name += "_"
-    return name

@@ -50,7 +50,7 @@ def check_bits(*parts: Part) -> None:
                     known.update((-1, name) for name in _find_changed(one))
     for number, part in enumerate(parts):
         for one in part.statements:
-            for expr in (inner for whole in walk.expressions(one) for inner in walk.parts(whole)):
+            for expr in walk.parts(*walk.expressions(one)):
                 if _makes_float(expr) and _is_of_bits(walk.operands(expr)[0], known_in(number), part.is_active):
                     raise NotCovered("the derivative of a float's bits", one.line, f"{part.path}:{one.line}")
 

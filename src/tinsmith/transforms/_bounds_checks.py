@@ -50,7 +50,7 @@ class _Writer:
         self.kernel = kernel
         self.sites: list[Site] = []
 
-    def block(self, body: tuple[nodes.Stmt, ...]) -> tuple[nodes.Stmt, ...]:
+    def block(self, body: nodes.Block) -> nodes.Block:
         return tuple(new for stmt in body for new in self._statement(stmt))
 
     def _statement(self, stmt: nodes.Stmt) -> Iterator[nodes.Stmt]:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from ..source.ir import nodes, types, walk
 from ._algebra import cast, compare, constant, either
-from ._names import Names, names_of
+from ._names import Names
 
 _SIGNED = frozenset({"i8", "i16", "i32", "i64"})
 _RULES = {"//": operator.floordiv, "%": operator.mod}
@@ -28,15 +28,11 @@ _KEEP_SIGN = frozenset({"+", "*", "//", "%", "min", "max", "&", "|", "^", ">>", 
 
 def write_out_divisions(kernel: nodes.Kernel) -> nodes.Kernel:
     """The kernel with Python's rule for every division of integers; the same object where there is nothing to do."""
-    if not any(_divides(expr) for one in walk.statements(kernel.body) for expr in walk.expressions(one)):
+    if not any(map(_is_division, walk.parts_in(kernel.body))):
         return kernel
     writer = _Writer(kernel)
     body = tuple(writer.block(kernel.body))
     return replace(kernel, body=body, locals={**kernel.locals, **writer.names.types}) if writer.is_changed else kernel
-
-
-def _divides(expr: nodes.Expr) -> bool:
-    return any(_is_division(one) for one in walk.parts(expr))
 
 
 def _is_division(expr: nodes.Expr) -> bool:
@@ -136,7 +132,7 @@ def _is_natural(expr: nodes.Expr, natural: set[str]) -> bool:
 
 class _Writer:
     def __init__(self, kernel: nodes.Kernel) -> None:
-        self.names = Names(names_of(kernel))
+        self.names = Names(walk.names_of(kernel))
         self.values = _Values(kernel)
         self.is_changed = False
         self._before: list[nodes.Stmt] = []

@@ -111,7 +111,7 @@ class _Middle:
         }
         self.ends = set[_End]()
 
-    def block(self, body: Sequence[nodes.Stmt]) -> tuple[nodes.Stmt, ...]:
+    def block(self, body: Sequence[nodes.Stmt]) -> nodes.Block:
         return tuple(part for one in body for part in self.statement(one))
 
     def statement(self, one: nodes.Stmt) -> Iterator[nodes.Stmt]:

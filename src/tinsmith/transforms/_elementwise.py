@@ -39,7 +39,7 @@ from ._strip_parts import (
     strips_between,
     within_limits,
 )
-from .analysis import affine, find_defined
+from .analysis import affine
 
 Index = tuple[nodes.Expr, ...]
 
@@ -58,7 +58,9 @@ def strip_elementwise(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> n
     if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
         return None
     accesses = _accesses(task)
-    if not (_is_side_by_side(task, accesses) and _reads_its_own(accesses) and all(map(is_vector, _worked_out(task)))):
+    if not (
+        _is_side_by_side(task, accesses) and _reads_its_own(accesses) and all(map(is_vector, walk.parts_in(task.body)))
+    ):
         return None
     return _strips(task, accesses, kernel, names)
 
@@ -75,9 +77,9 @@ def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
     if not (is_plain and not loop.block_size and all(map(walk.is_invariant, bounds))):
         return False
     arrays = [kernel.arrays[name] for name in walk.find_touched(loop.body)]
-    given = find_defined(loop.body)
+    given = walk.find_defined(loop.body)
     # A local of the top level goes on from one iteration of a serial loop to the next.
-    carried = given & find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
+    carried = given & walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     return (
         any(isinstance(one, nodes.Store) for one in loop.body)
         and not carried
@@ -91,8 +93,7 @@ def _accesses(loop: nodes.For) -> list[_Access]:
     accesses: list[_Access] = []
     known: dict[str, nodes.Expr] = {}  # of whole numbers alone, of which indices are made
     for one in loop.body:
-        parts = [part for expr in walk.expressions(one) for part in walk.parts(expr)]
-        loads = [(part.array, part.index) for part in parts if isinstance(part, nodes.Load)]
+        loads = [(load.array, load.index) for load in walk.loads([one])]
         reads = tuple((array, tuple(walk.substitute(part, known) for part in index)) for array, index in loads)
         place = tuple(walk.substitute(part, known) for part in one.index) if isinstance(one, nodes.Store) else None
         accesses.append(_Access(one, reads, place))
@@ -105,7 +106,7 @@ def _accesses(loop: nodes.For) -> list[_Access]:
 
 def _is_side_by_side(loop: nodes.For, accesses: Sequence[_Access]) -> bool:
     """Whether stores, and loads that change with the last name, move one element when that name grows by one."""
-    inside = {loop.names[-1], *find_defined(loop.body)}
+    inside = {loop.names[-1], *walk.find_defined(loop.body)}
 
     def is_one_for_all(index: Index) -> bool:
         return not walk.locals_in(index) & inside
@@ -135,10 +136,6 @@ def _reads_its_own(accesses: Sequence[_Access]) -> bool:
             places.setdefault(access.statement.array, set()).add(access.place)
     reads = [read for access in accesses for read in access.reads]
     return all(places.get(array, {index}) == {index} for array, index in reads)
-
-
-def _worked_out(loop: nodes.For) -> list[nodes.Expr]:
-    return [part for one in loop.body for expr in walk.expressions(one) for part in walk.parts(expr)]
 
 
 def _strips(loop: nodes.For, accesses: Sequence[_Access], kernel: nodes.Kernel, names: Names) -> nodes.For:

@@ -15,8 +15,6 @@ from dataclasses import replace
 from ..source.ir import nodes, walk
 from .analysis import concurrent_loop
 
-Block = tuple[nodes.Stmt, ...]
-
 
 def exchange_values(kernel: nodes.Kernel) -> nodes.Kernel:
     """The kernel with atomics for the stores of parallel loops that take what was there."""
@@ -26,7 +24,7 @@ def exchange_values(kernel: nodes.Kernel) -> nodes.Kernel:
     return replace(kernel, body=body)
 
 
-def _block(body: Sequence[nodes.Stmt]) -> Block:
+def _block(body: Sequence[nodes.Stmt]) -> nodes.Block:
     changed: list[nodes.Stmt] = []
     for one in body:
         last = changed[-1] if changed else None

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ..source.ir import nodes, walk
-from ._algebra import constant, minus, plus, times
+from ._algebra import ONE, ZERO, constant, minus, plus, times
 from ._evaluate import can_evaluate, extent
 from .analysis import affine, definitions, expand, single_definitions
 
-ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 Ranges = Mapping[str, tuple[nodes.Expr, nodes.Expr]]
 """The least and the largest value of loop variables."""
 

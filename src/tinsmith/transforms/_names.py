@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..source.ir import nodes, walk
+from ..source.ir import nodes
 
 
 class Names:
@@ -60,9 +60,3 @@ class Names:
     def like(self, local: str, wish: str | None = None) -> str:
         """A fresh local of another one's type."""
         return self.fresh(wish or local, self.types[local])
-
-
-def names_of(kernel: nodes.Kernel) -> set[str]:
-    """Every name that a kernel has, its own too."""
-    loops = {name for one in walk.statements(kernel.body) for name in walk.find_assigned(one)}
-    return {*kernel.arrays, *kernel.arguments, *kernel.locals, *loops, kernel.name}

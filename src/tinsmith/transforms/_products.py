@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..source.ir import nodes, walk
 from ._algebra import cast, times
-from ._names import Names, names_of
+from ._names import Names
 from .analysis import definitions, single_definitions
 
 Ask = Callable[[nodes.Atomic], bool]
@@ -23,7 +23,7 @@ def write_out_products(kernel: nodes.Kernel) -> nodes.Kernel:
     """The kernel with `a[i] = a[i] * v` for atomic products that nobody interferes with."""
     if not any(isinstance(one, nodes.Atomic) and one.operator == "mul" for one in walk.stores(kernel.body)):
         return kernel
-    names = Names(names_of(kernel))
+    names = Names(walk.names_of(kernel))
     kinds = {name: array.type for name, array in kernel.arrays.items()}
     body = tuple([new for task in kernel.body for new in _block([task], _asking(task), kinds, names)])
     return replace(kernel, body=body, locals={**kernel.locals, **names.types})
@@ -68,7 +68,7 @@ def _moves_with(index: nodes.Expr, name: str, values: dict[str, nodes.Expr]) -> 
 
 
 def _block(body: Sequence[nodes.Stmt], is_alone: Ask, kinds: dict[str, str], names: Names) -> Iterator[nodes.Stmt]:
-    def inside(statements: Sequence[nodes.Stmt]) -> tuple[nodes.Stmt, ...]:
+    def inside(statements: Sequence[nodes.Stmt]) -> nodes.Block:
         return tuple(_block(statements, is_alone, kinds, names))
 
     for one in body:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
+from typing import Any
 
 from ..source.ir import nodes, walk
+from ._names import Names
 
 
 def rename_arrays(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kernel:
@@ -14,8 +16,8 @@ def rename_arrays(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kerne
     moved = {name: new for name, new in names.items() if name != new}
     if not moved:
         return kernel
-    taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *moved.values()}
-    locals_ = {name: _free(name, taken) for name in kernel.locals if name in moved.values()}
+    fresh = Names({*walk.names_of(kernel), *moved.values()}).fresh
+    locals_ = {name: fresh(name) for name in kernel.locals if name in moved.values()}
 
     source_names = {locals_.get(name, name): own for name, own in kernel.source_names.items()}
     source_names |= {new: kernel.source_name(name) for name, new in moved.items() if name in kernel.block_memory}
@@ -35,33 +37,14 @@ def rename_arrays(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kerne
 
 def with_names(
     body: Sequence[nodes.Stmt], arrays: Mapping[str, str], locals_: Mapping[str, str] = MappingProxyType({})
-) -> tuple[nodes.Stmt, ...]:
+) -> nodes.Block:
     """Statements with other names for arrays and locals."""
 
-    def expression(expr: nodes.Expr) -> nodes.Expr:
-        match expr:
-            case nodes.Load():
-                index = tuple([expression(one) for one in expr.index])
-                return replace(expr, array=arrays.get(expr.array, expr.array), index=index)
-            case nodes.Size():
-                return replace(expr, array=arrays.get(expr.array, expr.array))
-            case nodes.Local():
-                return replace(expr, name=locals_.get(expr.name, expr.name))
-            case _:
-                return walk.rebuild(expr, expression)
+    def rename(one: Any) -> Any:
+        if isinstance(one, nodes.Load | nodes.Size | nodes.Store | nodes.Atomic):
+            one = replace(one, array=arrays.get(one.array, one.array))
+        elif isinstance(one, nodes.Local):
+            return replace(one, name=locals_.get(one.name, one.name))
+        return walk.rename_results(one, lambda name: locals_.get(name, name))
 
-    def statement(one: nodes.Stmt) -> nodes.Stmt:
-        one = walk.rename_results(one, lambda name: locals_.get(name, name))
-        if isinstance(one, nodes.Store | nodes.Atomic):
-            return replace(one, array=arrays.get(one.array, one.array))
-        return one
-
-    return tuple([walk.transform(one, expression, statement) for one in body])
-
-
-def _free(name: str, taken: set[str]) -> str:
-    number = 1
-    while f"{name}_{number}" in taken:
-        number += 1
-    taken.add(f"{name}_{number}")
-    return f"{name}_{number}"
+    return walk.change_parts(body, rename)

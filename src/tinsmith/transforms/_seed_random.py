@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..source.ir import NotCovered, nodes, walk
-from ._names import Names, names_of
+from ._names import Names
 from ._slots import assign_slots, place_of, replace_statements
 
 WORD = "u32"
 SEED = "i64"
 """The type of the seed."""
-Block = tuple[nodes.Stmt, ...]
 
 
 def draws(kernel: nodes.Kernel) -> bool:
@@ -45,11 +44,11 @@ def seed_random(kernel: nodes.Kernel, seed: str, first: int = 0) -> nodes.Kernel
 
 class _Seeding:
     def __init__(self, kernel: nodes.Kernel, seed: str, first: int) -> None:
-        assert seed not in names_of(kernel), seed
+        assert seed not in walk.names_of(kernel), seed
         self.kernel = kernel
         self.seed = seed
         self.first = first
-        self.names = Names({*names_of(kernel), seed})
+        self.names = Names({*walk.names_of(kernel), seed})
 
     def kernel_of(self) -> nodes.Kernel:
         body = walk.number_statements(self.kernel.body)
@@ -58,13 +57,13 @@ class _Seeding:
         kinds = {**self.kernel.locals, **self.names.types}
         return replace(self.kernel, arrays=arrays, locals=kinds, body=tuple(statements))
 
-    def task(self, number: int, one: nodes.Stmt) -> Block:
+    def task(self, number: int, one: nodes.Stmt) -> nodes.Block:
         """A statement of the top level: a task of its own, or a part of one."""
         if isinstance(one, nodes.For) and one.is_parallel:
             return (replace(one, body=self.iteration(number, one.body, place_of(one.names, one.bounds))),)
         return self.iteration(number, (one,), nodes.Const(0, "i32"))
 
-    def iteration(self, number: int, body: Block, place: nodes.Expr) -> Block:
+    def iteration(self, number: int, body: nodes.Block, place: nodes.Expr) -> nodes.Block:
         wanted = {one.number: one for one in walk.statements(body) if isinstance(one, nodes.Draw)}
         if not wanted:
             return body

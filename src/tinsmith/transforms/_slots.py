@@ -11,12 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ..source.ir import nodes, walk
-from ._algebra import constant, minus, plus, times
+from ._algebra import ONE, ZERO, constant, minus, plus, times
 from ._names import Names
 
-Block = tuple[nodes.Stmt, ...]
 Kind = TypeVar("Kind", bound=nodes.Stmt)
-ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 
 
 @dataclass(frozen=True)
@@ -29,7 +27,7 @@ class SlotAssignment:
         slots: the locals with the slots, by the statement's number.
     """
 
-    body: Block
+    body: nodes.Block
     counter: str
     slots: Mapping[int, nodes.Local]
 
@@ -59,7 +57,7 @@ class _Slotting:
         loops = (one for one in walk.statements(body) if isinstance(one, nodes.For | nodes.While))
         return not any(self.has_any(one.body) for one in loops)
 
-    def block(self, body: Block) -> Block:
+    def block(self, body: nodes.Block) -> nodes.Block:
         """Statements that move the counter on."""
         statements: list[nodes.Stmt] = []
         for one in body:
@@ -77,7 +75,7 @@ class _Slotting:
     def advance(self, by: nodes.Expr) -> nodes.Stmt:
         return nodes.Assign(self.counter.name, plus(self.counter, by))
 
-    def flat(self, body: Block, first: nodes.Expr) -> tuple[Block, int]:
+    def flat(self, body: nodes.Block, first: nodes.Expr) -> tuple[nodes.Block, int]:
         """Statements whose slots follow `first` as they do in the text; and how many they are."""
         statements: list[nodes.Stmt] = []
         count = 0
@@ -134,6 +132,6 @@ def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr
 
 def replace_statements(
     body: Sequence[nodes.Stmt], wanted: Mapping[int, Kind], change: Callable[[Kind], Sequence[nodes.Stmt]]
-) -> Block:
+) -> nodes.Block:
     """Statements in which something stands for each of those that are wanted, which go by their number."""
     return walk.rewrite(body, lambda one: change(wanted[one.number]) if one.number in wanted else (one,))

@@ -108,7 +108,7 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
     far = names.local("is_far", "i32")
     body: list[nodes.Stmt] = []
     for one in lanes.body:
-        parts = [part for expr in walk.expressions(one) for part in walk.parts(expr)]
+        parts = walk.parts(*walk.expressions(one))
         for part in dict.fromkeys(part for part in parts if isinstance(part, nodes.Unary) and part.operator in LIMITS):
             limit = nodes.Const(LIMITS[part.operator], "f32")
             is_near = nodes.Binary("<", nodes.Unary("abs", part.value, "f32"), limit, "u1")

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from ..source.ir import nodes, walk
 from ._edges import split_edges
 from ._elementwise import strip_elementwise
-from ._names import Names, names_of
+from ._names import Names
 from ._strip_parts import (
     FUNCTIONS,
     LENGTH,
@@ -52,7 +52,7 @@ def strip_functions(kernel: nodes.Kernel, *, has_powers: bool = False) -> nodes.
     It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass. With `has_powers`, loops
     in lanes raise by arithmetic too, which is in float64.
     """
-    names = Names(names_of(kernel))
+    names = Names(walk.names_of(kernel))
     names.types |= kernel.locals
     writer = _Writer(names, frozenset(kernel.cells))
     body: list[nodes.Stmt] = []

@@ -133,7 +133,7 @@ def _place(call: Examination, name: str) -> tuple[str, int]:
 
 
 def _reads(stmt: nodes.Stmt, name: str) -> bool:
-    parts = (part for expr in walk.expressions(stmt) for part in walk.parts(expr))
+    parts = walk.parts(*walk.expressions(stmt))
     return any(isinstance(part, nodes.Load) and part.array == name for part in parts)
 
 

@@ -36,6 +36,6 @@ def _find_mixed_locals(stmt: nodes.Stmt) -> set[str]:
 
 
 def _operations(stmt: nodes.Stmt) -> Iterator[nodes.Expr]:
-    parts = (part for expr in walk.expressions(stmt) for part in walk.parts(expr))
+    parts = walk.parts(*walk.expressions(stmt))
     bitwise = (one for one in parts if isinstance(one, nodes.Binary | nodes.Unary) and one.operator in _BITS)
     return (one for one in bitwise if any(operand.type != "u1" for operand in walk.operands(one)))  # no truths

@@ -54,7 +54,7 @@ def watch_results(watch: Watch, operator: str, kind: str, line: int, rule: Calla
 
 def cost(stmt: nodes.Stmt) -> int:
     """Operations that a statement takes itself, without the statements inside it."""
-    return 1 + sum(not isinstance(one, _FREE) for expr in walk.expressions(stmt) for one in walk.parts(expr))
+    return 1 + sum(not isinstance(one, _FREE) for one in walk.parts(*walk.expressions(stmt)))
 
 
 _FREE = (nodes.Const, nodes.Local, nodes.Argument, nodes.Size)

@@ -110,7 +110,7 @@ def _global_thread_index(low: Lowering) -> nodes.Expr:
     """`global_thread_idx()`: the number of an iteration, where each has a thread of its own."""
     loop = _parallel(low, "global_thread_idx()")
     bounds = [bound for pair in loop.bounds for bound in pair]
-    if any(isinstance(part, nodes.Load) for bound in bounds for part in walk.parts(bound)):
+    if any(map(walk.reads_memory, bounds)):
         raise Misfit("the index of a thread in a loop whose bounds are read from memory")
     return iteration_number(loop.names, loop.bounds)
 

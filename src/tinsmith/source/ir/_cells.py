@@ -20,8 +20,7 @@ def with_cells(kernel: nodes.Kernel, names: frozenset[str]) -> nodes.Kernel:
     cells = tuple(name for name in kernel.locals if name in names)
     arrays = {**kernel.arrays, **{name: nodes.Array(name, kernel.locals[name], 0) for name in cells}}
     others = {name: kind for name, kind in kernel.locals.items() if name not in names}
-    loops = {name for one in walk.statements(kernel.body) for name in walk.find_assigned(one)}
-    writing = _Writing(names, kernel.locals, {*arrays, *kernel.arguments, *kernel.locals, *loops})
+    writing = _Writing(names, kernel.locals, walk.names_of(kernel))
     body = writing.block(kernel.body)
     return replace(kernel, arrays=arrays, locals={**others, **writing.new}, body=body, cells=cells)
 
@@ -42,7 +41,7 @@ class _Writing:
     taken: set[str]
     new: dict[str, str] = field(default_factory=dict)
 
-    def block(self, body: tuple[nodes.Stmt, ...]) -> tuple[nodes.Stmt, ...]:
+    def block(self, body: nodes.Block) -> nodes.Block:
         return tuple([new for old in body for new in self.statement(old)])
 
     def statement(self, one: nodes.Stmt) -> Iterator[nodes.Stmt]:

@@ -270,6 +270,9 @@ Stmt: TypeAlias = (
     Assign | Draw | Decompose | LocalArray | Store | Atomic | If | For | While | Break | Continue | Barrier
 )
 
+Block: TypeAlias = tuple[Stmt, ...]
+"""Statements that run one after the other."""
+
 # Kernels ----------------------------------------------------------------------------------------
 
 

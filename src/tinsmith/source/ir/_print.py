@@ -98,8 +98,7 @@ class _Writer:
         self.shared = shared
         self.is_in_blocks = bool(shared) or any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body))
         self.defaults = defaults
-        given = (name for one in walk.statements(kernel.body) for name in walk.find_assigned(one))
-        self.taken = {*kernel.arrays, *kernel.arguments, *kernel.locals, *given}
+        self.taken = walk.names_of(kernel)
 
     # Statements -------------------------------------------------------------------------------
 

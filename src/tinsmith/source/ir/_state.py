@@ -155,7 +155,7 @@ class State:
             return self._expand_choices(expr.then if condition.value else expr.otherwise)
         local = self.local("part", expr.type)
         self.body.append(nodes.Assign(local.name, nodes.Const(zero(expr.type), expr.type), self.line))
-        sides: list[tuple[nodes.Stmt, ...]] = []
+        sides: list[nodes.Block] = []
         for side in (expr.then, expr.otherwise):
             with self.block() as written:
                 self.emit(nodes.Assign(local.name, side, self.line))

@@ -53,7 +53,7 @@ def _branch(low: Lowering, statement: ast.If) -> None:
     low.state.emit(nodes.If(condition, body, orelse, line))
 
 
-def _arm(low: Lowering, body: list[ast.stmt]) -> tuple[nodes.Stmt, ...]:
+def _arm(low: Lowering, body: list[ast.stmt]) -> nodes.Block:
     frame = low.state.frame
     innermost = frame.loops[-1] if frame.loops else [False, 0]
     frame.branches += 1

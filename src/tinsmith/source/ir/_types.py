@@ -45,6 +45,13 @@ def width(kind: str) -> int:
     return max(8, int(kind[1:]))
 
 
+def keeping(kind: str) -> str:
+    """The type of memory that keeps numbers of a type: torch has no arithmetic on every type that engines have."""
+    if is_float(kind):
+        return "f64" if kind == "f64" else "f32"
+    return "i64" if kind in ("i64", "u64", "u32") else "i32"
+
+
 def promote(one: str, other: str) -> str:
     """The type of an arithmetic operation on two.
 

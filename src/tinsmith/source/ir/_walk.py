@@ -46,9 +46,9 @@ def rebuild(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nod
             raise AssertionError(f"{expr} has no operands")
 
 
-def parts(expr: nodes.Expr) -> Iterator[nodes.Expr]:
-    """An expression and everything inside it, from left to right."""
-    waiting = [expr]
+def parts(*exprs: nodes.Expr) -> Iterator[nodes.Expr]:
+    """Expressions and everything inside them, from left to right."""
+    waiting = [*reversed(exprs)]
     while waiting:
         one = waiting.pop()
         yield one
@@ -123,7 +123,7 @@ def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes
             return statement
 
 
-def bodies(statement: nodes.Stmt) -> tuple[tuple[nodes.Stmt, ...], ...]:
+def bodies(statement: nodes.Stmt) -> tuple[nodes.Block, ...]:
     """The blocks inside a statement."""
     match statement:
         case nodes.If():
@@ -134,9 +134,7 @@ def bodies(statement: nodes.Stmt) -> tuple[tuple[nodes.Stmt, ...], ...]:
             return ()
 
 
-def with_bodies(
-    statement: nodes.Stmt, change: Callable[[tuple[nodes.Stmt, ...]], tuple[nodes.Stmt, ...]]
-) -> nodes.Stmt:
+def with_bodies(statement: nodes.Stmt, change: Callable[[nodes.Block], nodes.Block]) -> nodes.Stmt:
     """A statement with each block inside it changed, a branch's `else` last."""
     match statement:
         case nodes.If():
@@ -150,7 +148,7 @@ def with_bodies(
             return statement
 
 
-def rewrite(body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]) -> tuple[nodes.Stmt, ...]:
+def rewrite(body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]) -> nodes.Block:
     """Statements in which several, or none, stand for each: what is inside one changes before it does."""
     statements: list[nodes.Stmt] = []
     for one in body:
@@ -188,6 +186,23 @@ def find_assigned(statement: nodes.Stmt) -> tuple[str, ...]:
             return ()
 
 
+def find_defined(body: Sequence[nodes.Stmt]) -> set[str]:
+    """Locals that statements give a value."""
+    return {name for one in statements(body) for name in find_assigned(one)}
+
+
+def find_mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
+    """Locals that statements give a value or read."""
+    inside = [*statements(body)]
+    assigned = {name for one in inside for name in find_assigned(one)}
+    return assigned | locals_in([expr for one in inside for expr in expressions(one)])
+
+
+def names_of(kernel: nodes.Kernel) -> set[str]:
+    """Every name that a kernel has, its own too."""
+    return {*kernel.arrays, *kernel.arguments, *kernel.locals, *find_defined(kernel.body), kernel.name}
+
+
 def rename_results(statement: nodes.Stmt, name: Callable[[str], str]) -> nodes.Stmt:
     """A statement that gives its values to locals of other names; what it reads stays."""
     match statement:
@@ -203,7 +218,7 @@ def rename_results(statement: nodes.Stmt, name: Callable[[str], str]) -> nodes.S
             return statement
 
 
-def number_statements(body: Sequence[nodes.Stmt]) -> tuple[nodes.Stmt, ...]:
+def number_statements(body: Sequence[nodes.Stmt]) -> nodes.Block:
     """Statements of which no two have one number: those that have one keep it, unless another one has it too."""
     taken = {one.number for one in statements(body)}
     if 0 not in taken and len(taken) == sum(1 for _ in statements(body)):
@@ -218,11 +233,20 @@ def number_statements(body: Sequence[nodes.Stmt]) -> tuple[nodes.Stmt, ...]:
     return rewrite(body, change)
 
 
+def parts_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Expr]:
+    """Everything that statements work out, in the order of the text."""
+    for statement in statements(body):
+        yield from parts(*expressions(statement))
+
+
+def find_read(body: Sequence[nodes.Stmt]) -> set[str]:
+    """Locals that statements read."""
+    return locals_in([expr for one in statements(body) for expr in expressions(one)])
+
+
 def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:
     """Every load in statements."""
-    for statement in statements(body):
-        for expr in expressions(statement):
-            yield from (one for one in parts(expr) if isinstance(one, nodes.Load))
+    return (one for one in parts_in(body) if isinstance(one, nodes.Load))
 
 
 def reads(body: Sequence[nodes.Stmt]) -> set[str]:
@@ -238,8 +262,7 @@ def find_touched(body: Sequence[nodes.Stmt]) -> set[str]:
 
 def find_sized(body: Sequence[nodes.Stmt]) -> set[str]:
     """Arrays whose sizes statements ask for."""
-    exprs = (expr for one in statements(body) for expr in expressions(one))
-    return {one.array for expr in exprs for one in parts(expr) if isinstance(one, nodes.Size)}
+    return {one.array for one in parts_in(body) if isinstance(one, nodes.Size)}
 
 
 def stores(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Store | nodes.Atomic]:
@@ -255,3 +278,12 @@ def transform(
     """A statement with every expression in it changed, and then every statement."""
     rewritten = with_expressions(statement, expression)
     return after(with_bodies(rewritten, lambda body: tuple([transform(one, expression, after) for one in body])))
+
+
+def change_parts(body: Sequence[nodes.Stmt], change: Callable[[Any], Any]) -> nodes.Block:
+    """Statements in which every expression and every statement is changed, each after what is inside it."""
+
+    def expression(expr: nodes.Expr) -> nodes.Expr:
+        return change(rebuild(expr, expression))
+
+    return tuple([transform(one, expression, change) for one in body])

@@ -152,4 +152,4 @@ def _mentions(step: Step) -> Iterator[str]:
         exprs += [bound for pair in step.bounds for bound in pair]
     else:
         exprs = walk.expressions(step)
-    return (part.name for expr in exprs for part in walk.parts(expr) if isinstance(part, nodes.Local))
+    return (part.name for part in walk.parts(*exprs) if isinstance(part, nodes.Local))

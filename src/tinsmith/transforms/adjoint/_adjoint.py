@@ -361,7 +361,7 @@ class _Assembly:
                 return arrays
             arrays = more
 
-    def find_wanted(self, task: Reversible, number: int, needed: AbstractSet[str]) -> tuple[nodes.Stmt, ...]:
+    def find_wanted(self, task: Reversible, number: int, needed: AbstractSet[str]) -> nodes.Block:
         """The statements of a task that change what is `needed`."""
         unread = self.final[number] - needed
         return eliminate_dead_code(task.statements, private=self.allocations - needed - unread, unread=unread)

@@ -25,7 +25,7 @@ class SsaBuilder:
         names.types |= kernel.locals
         self.steps: list[Step] = []
 
-    def task(self, statement: nodes.Stmt | tuple[nodes.Stmt, ...]) -> tuple[Step, ...]:
+    def task(self, statement: nodes.Stmt | nodes.Block) -> tuple[Step, ...]:
         """A task: a loop of the top level, or the statements between two."""
         body = statement if isinstance(statement, tuple) else (statement,)
         return self.block(body, {})

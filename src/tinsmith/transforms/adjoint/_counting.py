@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...source.ir import nodes
+from ...source.ir import nodes, types
 from .._algebra import cast, constant, plus, times
 from .._evaluate import can_evaluate, extent
 from .._names import Names
@@ -13,7 +13,7 @@ from ..analysis import expand
 from ._forward_copy import ForwardCopy, Renamed
 from ._reversal import IterationRecord
 from ._ssa import Loop, Step, frame_steps, stores_in
-from ._tapes import Tape, array_key, tape_type
+from ._tapes import Tape, array_key
 
 Block = list[nodes.Stmt]
 Need = dict[str, nodes.Expr]
@@ -27,7 +27,7 @@ def count_pushes(kept: IterationRecord, names: Names) -> dict[str, int]:
         *(names.types[name] for name in kept.heads),
         *("i32" for array in kept.logged if array not in kept.regular),
     ):
-        key = tape_type(kind)
+        key = types.keeping(kind)
         counts[key] = counts.get(key, 0) + 1
     return counts
 

@@ -13,7 +13,7 @@ from ...source import AffineIndex, EnclosingLoop, PartialIndexMap, each_moves_an
 from ...source.ir import nodes, walk
 from ..analysis import affine, definitions, is_invariant, whole_definitions
 from ._ssa import Branch, Loop, Step, step_definitions
-from ._tasks import Block, parts_of
+from ._tasks import parts_of
 
 MANY = 256
 """Different indices of an array beyond which they are not compared with each other."""
@@ -207,7 +207,7 @@ def _evaluate_axes(axes: _Axes, values: Mapping[nodes.Argument, int]) -> dict[in
     return {axis: number for axis, number in numbers.items() if number is not None}
 
 
-def _axes_by_array(task: Block) -> tuple[list[tuple[str, _Axes]], list[tuple[str, _Axes]]]:
+def _axes_by_array(task: nodes.Block) -> tuple[list[tuple[str, _Axes]], list[tuple[str, _Axes]]]:
     """What a task loads, and what it changes: pairs of an array and the axes of an index that may be known."""
     known = whole_definitions(definitions(task))
 

@@ -123,10 +123,9 @@ class _Variables:
 
     def is_known_everywhere(self, place: Place) -> bool:
         """Whether expressions have the same values in all tasks: no launch has arguments of its own in them."""
-        parts = [part for expr in place for part in walk.parts(expr)]
         return walk.locals_in(place) <= self.everywhere and not any(
             isinstance(part, nodes.Argument) or (isinstance(part, nodes.Load) and part.array in self.changed)
-            for part in parts
+            for part in walk.parts(*place)
         )
 
     @property
@@ -208,7 +207,7 @@ class _Reading:
     def is_in_range(self, place: Place) -> bool:
         """Whether a place is one of a range's, and not found by a list of places, which may name one twice."""
         variables = self.variables.inner
-        loads = [part for expr in place for part in walk.parts(expr) if isinstance(part, nodes.Load)]
+        loads = [part for part in walk.parts(*place) if isinstance(part, nodes.Load)]
         return variables.isdisjoint(walk.locals_in(loads)) and not variables.isdisjoint(walk.locals_in(place))
 
     def is_own(self, store: nodes.Store, begins: Expander) -> bool:

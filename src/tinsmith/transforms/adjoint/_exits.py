@@ -10,14 +10,13 @@ from ...source.ir import nodes
 from .._names import Names
 
 Leaves = Literal["never", "perhaps", "always"]
-Block = tuple[nodes.Stmt, ...]
 
 
 @dataclass(frozen=True)
 class StructuredLoop:
     """A loop's body without `break` and `continue`; `exit` is the local that says that the loop ends."""
 
-    body: Block
+    body: nodes.Block
     exit: str | None
 
 
@@ -51,7 +50,7 @@ class _Structuring:
     leave: str | None
     goes_on: str
 
-    def block(self, body: Block) -> tuple[Block, Leaves]:
+    def block(self, body: nodes.Block) -> tuple[nodes.Block, Leaves]:
         for place, one in enumerate(body):
             if isinstance(one, nodes.Break | nodes.Continue):
                 return (*body[:place], *self.replace_exit(one)), "always"
@@ -60,13 +59,13 @@ class _Structuring:
                 return (*body[:place], *rest), leaves
         return body, "never"
 
-    def replace_exit(self, one: nodes.Break | nodes.Continue) -> Block:
+    def replace_exit(self, one: nodes.Break | nodes.Continue) -> nodes.Block:
         stop = nodes.Assign(self.goes_on, _truth(False), one.line)
         if isinstance(one, nodes.Continue) or self.leave is None:
             return (stop,)
         return nodes.Assign(self.leave, _truth(True), one.line), stop
 
-    def branch(self, one: nodes.If, after: Block) -> tuple[Block, Leaves]:
+    def branch(self, one: nodes.If, after: nodes.Block) -> tuple[nodes.Block, Leaves]:
         body, first = self.block(one.body)
         orelse, second = self.block(one.orelse)
         rest, then = self.block(after)

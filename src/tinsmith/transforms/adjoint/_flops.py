@@ -113,7 +113,7 @@ def _sum(
 
 
 def _flops_of(one: nodes.Stmt) -> int:
-    own = sum(_is_flop(part) for expr in walk.expressions(one) for part in walk.parts(expr))
+    own = sum(map(_is_flop, walk.parts(*walk.expressions(one))))
     return own + (types.is_float(one.value.type) if isinstance(one, nodes.Atomic) else 0)
 
 
@@ -124,7 +124,7 @@ def _is_flop(expr: nodes.Expr) -> bool:
 
 
 def _operations_of(one: nodes.Stmt) -> int:
-    count = sum(_operation(part) for expr in walk.expressions(one) for part in walk.parts(expr))
+    count = sum(map(_operation, walk.parts(*walk.expressions(one))))
     match one:
         case nodes.Store():
             return count + 1

@@ -16,11 +16,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...source.ir import nodes, types, walk
 from .._algebra import compare, constant, minus, plus, shift_by
-from .._names import Names, names_of
-from ..analysis import affine, definitions, find_defined, whole_definitions
+from .._names import Names
+from ..analysis import affine, definitions, whole_definitions
 from ..polish import find_added_value, simplify
 from ._flops import SHARED_ATOMIC, count_text_operations
 from ._program import Program, Run
@@ -77,7 +78,7 @@ class _Kernel:
         self.kernel = kernel
         self.owners = owners
         self.extent = extent
-        self.names = Names(names_of(kernel))
+        self.names = Names(walk.names_of(kernel))
         self.names.types |= kernel.locals
 
     def gather(self) -> nodes.Kernel | None:
@@ -89,7 +90,7 @@ class _Kernel:
             return None
         kinds = dict(self.names.types)
         body = simplify(body, kinds, {*self.owners})
-        defined = find_defined(body)
+        defined = walk.find_defined(body)
         return replace(self.kernel, body=body, locals={name: kind for name, kind in kinds.items() if name in defined})
 
     def loop(self, loop: nodes.For) -> nodes.For | None:
@@ -160,8 +161,11 @@ class _Kernel:
         first = scattered[0]
         sizes = [nodes.Size(first.array.name, axis) for axis in first.axes]
         extents = {self.length(size): size for size in sizes}
-        loop = walk.transform(loop, lambda expr: self.rename_size(expr, extents))  # type: ignore[assignment]
-        loop = replace(loop, body=walk.number_statements(loop.body))
+
+        def rename_size(one: Any) -> Any:
+            return extents.get(self.length(one), one) if isinstance(one, nodes.Size) else one
+
+        loop = replace(loop, body=walk.number_statements(walk.change_parts(loop.body, rename_size)))
         scattered = self.find_scattered(loop)
         shift_of = {statement.number: shift for one in scattered for statement, shift in one.shifts}
         entries = dict.fromkeys((one.array.name, statement.entry) for one in scattered for statement, _ in one.shifts)
@@ -196,33 +200,23 @@ class _Kernel:
         bounds = tuple((constant(0, "i32"), size) for size in sizes)
         return replace(loop, bounds=bounds, body=tuple(body))
 
-    def rename_size(self, expr: nodes.Expr, extents: Mapping[object, nodes.Expr]) -> nodes.Expr:
-        if isinstance(expr, nodes.Size):
-            return extents.get(self.length(expr), expr)
-        return walk.rebuild(expr, lambda one: self.rename_size(one, extents))
-
-    def move(
-        self, loop: nodes.For, body: Sequence[nodes.Stmt], shift: _Shift, kept: set[str]
-    ) -> tuple[nodes.Stmt, ...]:
+    def move(self, loop: nodes.For, body: Sequence[nodes.Stmt], shift: _Shift, kept: set[str]) -> nodes.Block:
         """Statements of the iteration that adds to this one's element from so far away, with locals of their own."""
-        fresh = {name: self.names.like(name) for name in sorted(find_defined(body) - kept)}
+        fresh = {name: self.names.like(name) for name in sorted(walk.find_defined(body) - kept)}
         moved = {
             name: shift_by(nodes.Local(name, "i32"), -distance)
             for name, distance in zip(loop.names, shift, strict=True)
         }
 
-        def expression(expr: nodes.Expr) -> nodes.Expr:
-            if isinstance(expr, nodes.Local):
-                return moved.get(expr.name) or replace(expr, name=fresh.get(expr.name, expr.name))
-            return _collect(walk.rebuild(expr, expression), loop.names)
+        def change(one: Any) -> Any:
+            if isinstance(one, nodes.Local):
+                return moved.get(one.name) or replace(one, name=fresh.get(one.name, one.name))
+            return walk.rename_results(_collect(one, loop.names), lambda name: fresh.get(name, name))
 
-        def statement(one: nodes.Stmt) -> nodes.Stmt:
-            return walk.rename_results(one, lambda name: fresh.get(name, name))
-
-        return tuple(walk.transform(one, expression, statement) for one in body)
+        return walk.change_parts(body, change)
 
     def guard(
-        self, loop: nodes.For, body: tuple[nodes.Stmt, ...], shift: _Shift, sizes: Sequence[nodes.Size]
+        self, loop: nodes.For, body: nodes.Block, shift: _Shift, sizes: Sequence[nodes.Size]
     ) -> Sequence[nodes.Stmt]:
         """Statements that run where the loop as it was has the iteration."""
         condition: nodes.Expr | None = None
@@ -255,7 +249,7 @@ def _place(
     return tuple(axis for axis, _ in pairs), tuple(shift for _, shift in pairs)
 
 
-def _collect(expr: nodes.Expr, names: Sequence[str]) -> nodes.Expr:
+def _collect(expr: Any, names: Sequence[str]) -> Any:
     """`i - 1 + 1` as `i`."""
     if not (isinstance(expr, nodes.Binary) and expr.operator in ("+", "-") and expr.type == "i32"):
         return expr

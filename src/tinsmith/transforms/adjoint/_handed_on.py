@@ -63,14 +63,13 @@ def _is_alike(arrays: Mapping[str, nodes.Array], pair: tuple[str, str], extent: 
 def _hand_on(program: Program, user: Run, gradient: str, source: str) -> Program:
     """The program without the stores to an adjoint, and without a launch that does nothing else."""
 
-    def rename_size(expr: nodes.Expr) -> nodes.Expr:
-        if isinstance(expr, nodes.Size) and expr.array == gradient:
-            return replace(expr, array=source)
-        return walk.rebuild(expr, rename_size)
+    def rename_size(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        is_own = isinstance(one, nodes.Size) and one.array == gradient
+        return replace(one, array=source) if is_own else one
 
     kernel = user.kernel
     body = walk.rewrite(
-        [walk.transform(one, rename_size) for one in kernel.body],
+        walk.change_parts(kernel.body, rename_size),
         lambda one: [] if isinstance(one, nodes.Store) and one.array == gradient else [one],
     )
     body = declare_locals(eliminate_dead_code(body), kernel.locals)

@@ -44,7 +44,7 @@ class Inverse:
     carried: CarriedLocal
     now: str
     type: str
-    statements: tuple[nodes.Stmt, ...]
+    statements: nodes.Block
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ...source.ir import nodes
+from ...source.ir import nodes, types
 from .._algebra import cast, compare, constant, either, minus
 from .._names import Names
-from ._tapes import tape_type
 
 Block = list[nodes.Stmt]
 MINUS_ONE = constant(-1, "i32")
@@ -64,7 +63,7 @@ class LoopResults:
         kind = self.names.types[local]
         if local not in self.arrays:
             name = self.names.reserve_shared(f"left_{self.names.root(local)}")
-            self.arrays[local] = nodes.Array(name, tape_type(kind), 1)
+            self.arrays[local] = nodes.Array(name, types.keeping(kind), 1)
         array = self.arrays[local]
         load = nodes.Load(array.name, (self.place,), (), array.type)
         return compare("!=", load, constant(0, load.type)) if kind == "u1" else cast(load, kind)

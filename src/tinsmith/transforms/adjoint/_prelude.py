@@ -11,16 +11,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes
-from .._algebra import constant, times
+from .._algebra import ZERO, times
 from .._names import Names
 from .._slots import trips_of
 from ..extremes import Beside, Expansion, Search, note_of
 from ..polish import simplify
 from ._program import Reserve, Run, TapeSize
 from ._tasks import kernel_of
-
-Block = tuple[nodes.Stmt, ...]
-ZERO = constant(0, "i32")
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ class Prelude:
 
 
 def search_of(
-    task: Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names
+    task: nodes.Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names
 ) -> tuple[Prelude, Expansion, nodes.Kernel]:
     """The search for winners as a prelude, what is reversed in the place of the task, and the kernel for that."""
     search = Search(task, kernel, arrays, names)

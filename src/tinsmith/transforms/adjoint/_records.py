@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import cast, constant, plus, times
+from .._algebra import ZERO, cast, plus, times
 from .._evaluate import extent
 from .._most_runs import most_runs
-from .._names import Names, names_of
+from .._names import Names
 from .._slots import SlotAssignment, assign_slots, place_of, replace_statements
 from ..analysis import concurrent_loop, definitions, expand, find_owned, single_definitions
-from ._tapes import tape_type
 
-ZERO = constant(0, "i32")
 Change = Callable[[nodes.Atomic, nodes.Load], Sequence[nodes.Stmt]]
 
 
@@ -60,8 +58,8 @@ class Records:
         return self._rewrite(name, change)
 
     def _rewrite(self, name: str, change: Change) -> nodes.Kernel:
-        assert name not in names_of(self.kernel), name
-        names = Names({*names_of(self.kernel), name})
+        assert name not in walk.names_of(self.kernel), name
+        names = Names({*walk.names_of(self.kernel), name})
         body = list(self.kernel.body)
         for place, (first, most) in self.tasks.items():
             loop = body[place]
@@ -74,7 +72,7 @@ class Records:
 
     def _iteration(
         self, name: str, loop: nodes.For, first: nodes.Expr, most: nodes.Expr, names: Names, change: Change
-    ) -> tuple[nodes.Stmt, ...]:
+    ) -> nodes.Block:
         wanted = {one.number: one for one in _find_kept(self.kernel, loop)}
         slotted: SlotAssignment = assign_slots(loop.body, {key: one.result or "" for key, one in wanted.items()}, names)
 
@@ -103,7 +101,7 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
             continue
         tasks[place] = total, most
         total = plus(total, times(iterations, most))
-        kinds |= {tape_type(kernel.arrays[one.array].type) for one in wanted}
+        kinds |= {types.keeping(kernel.arrays[one.array].type) for one in wanted}
     return Records(kernel, tasks, total, "i64" if "i64" in kinds else "i32") if tasks else None
 
 
@@ -114,7 +112,7 @@ def _find_kept(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:
 
 def handing_out(loop: nodes.For) -> Iterator[nodes.Atomic]:
     """Atomics in a parallel loop on what several iterations change, whose result somebody uses."""
-    used = {name for one in walk.statements(loop.body) for name in walk.locals_in(walk.expressions(one))}
+    used = walk.find_read(loop.body)
     own = find_owned(loop)
     for one in walk.stores(loop.body):
         if isinstance(one, nodes.Atomic) and one.result in used and one.array not in own:

@@ -11,13 +11,11 @@ from dataclasses import dataclass, replace
 
 from ...source import each_moves_an_axis
 from ...source.ir import nodes, types, walk
-from .._algebra import constant, plus, times
+from .._algebra import ONE, ZERO, plus, times
 from .._names import Names
 from .._slots import place_of, trips_of
 from ..analysis import affine, expand, is_invariant
 from ._ssa import Branch, Loop, Step, collect_locals, repeatable_definitions, steps_in, stores_in
-
-ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 
 
 @dataclass(frozen=True)

@@ -219,8 +219,7 @@ class Reversal(FrameReversal):
         """
         stored = {store.array for store in stores_in(loop.body)} & self.task.state
         own = self._own_of(loop, known)
-        given = {name for one in walk.statements(inner) for name in walk.find_assigned(one)}
-        read = walk.reads(eliminate_dead_code(inner, given - own))
+        read = walk.reads(eliminate_dead_code(inner, walk.find_defined(inner) - own))
         later = self.read_later[-1]
         loaded = {load.array for load in loads_in(loop.body)}
         if loop.carried or loop.exit is not None:

@@ -21,8 +21,6 @@ from ._races import find_races
 from ._ssa import Step, loads_in, stores_in
 from ._tasks import Parts
 
-Block = tuple[nodes.Stmt, ...]
-
 
 @dataclass(frozen=True)
 class Reversible:
@@ -40,7 +38,7 @@ class Reversible:
 
     kernel: nodes.Kernel
     source: int
-    statements: Block
+    statements: nodes.Block
     steps: tuple[Step, ...]
     names: Names
     own: frozenset[str] = frozenset()
@@ -132,7 +130,7 @@ class _Making:
 
     source: int
     part: int
-    statements: Block
+    statements: nodes.Block
     adjoints: Mapping[str, str]
     mark: str
 
@@ -158,7 +156,7 @@ class _Making:
         tasks.append(replace(self.form(kernel, gather), beside=beside))
         return [replace(one, prelude=prelude) for one in tasks]
 
-    def form(self, kernel: nodes.Kernel, statements: Block, mark: str = "") -> Reversible:
+    def form(self, kernel: nodes.Kernel, statements: nodes.Block, mark: str = "") -> Reversible:
         """Statements that are reversed in its place, in form."""
         names = _names(kernel, self.adjoints, f"{self.mark}{mark}")
         steps = SsaBuilder(kernel, names).task(statements)

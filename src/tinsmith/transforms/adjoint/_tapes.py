@@ -6,20 +6,15 @@ there. Every parallel iteration has a part of each tape for itself, and a local 
 
 from __future__ import annotations
 
+import itertools
+import math
 from dataclasses import dataclass, field
 
-from ...source.ir import nodes
+from ...source.ir import nodes, types
 from .._algebra import cast, compare, constant, plus, times
 from .._names import Names
 
 Block = list[nodes.Stmt]
-
-
-def tape_type(kind: str) -> str:
-    """The type of the tape that keeps numbers of a type."""
-    if kind in ("f16", "f32", "f64"):
-        return "f64" if kind == "f64" else "f32"
-    return "i64" if kind in ("i64", "u64", "u32") else "i32"
 
 
 def array_key(array: str) -> str:
@@ -59,10 +54,7 @@ class Tape:
 
     @property
     def width(self) -> int:
-        count = 1
-        for size in self.element:
-            count *= size
-        return count
+        return math.prod(self.element)
 
     def slot(self, place: nodes.Expr) -> nodes.Expr:
         """The place of a number that lies so far behind the entry at the top."""
@@ -78,7 +70,7 @@ class Tapes:
 
     def for_type(self, kind: str) -> Tape:
         """The tape for numbers of a type."""
-        kept = tape_type(kind)
+        kept = types.keeping(kind)
         if kept not in self.by_key:
             top = self.names.fresh(f"top_{kept}", "i32")
             self.by_key[kept] = Tape(self.names.reserve_shared(f"tape_{kept}"), top, kept)
@@ -115,7 +107,7 @@ class Tapes:
         block: Block = []
         for axis, place in enumerate(index):
             block.append(nodes.Store(tape.where, (_slot(tape, tape.rank, axis),), (), place))
-        for number, entry in enumerate(entries(tape.element)):
+        for number, entry in enumerate(itertools.product(*map(range, tape.element))):
             old = nodes.Load(tape.of, index, entry, tape.type)
             block.append(nodes.Store(tape.array, (_slot(tape, tape.width, number),), (), old))
         return [*block, _move_top(tape, "+")]
@@ -127,18 +119,10 @@ class Tapes:
         names = [self.names.fresh(f"{tape.of}_row", "i32") for _ in index]
         block += [nodes.Assign(name, place) for name, place in zip(names, index, strict=True)]
         places = tuple(nodes.Local(name, "i32") for name in names)
-        for number, entry in enumerate(entries(tape.element)):
+        for number, entry in enumerate(itertools.product(*map(range, tape.element))):
             old = nodes.Load(tape.array, (_slot(tape, tape.width, number),), (), tape.type)
             block.append(nodes.Store(tape.of, places, entry, old))
         return [nodes.While(tuple(block))]
-
-
-def entries(element: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Indices of the numbers of a vector or matrix; one empty index for a scalar."""
-    indices: list[tuple[int, ...]] = [()]
-    for size in element:
-        indices = [(*entry, number) for entry in indices for number in range(size)]
-    return indices
 
 
 def _top(tape: Tape) -> nodes.Local:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import constant, minus, plus, times
+from .._algebra import ONE, ZERO, minus, plus, times
 from .._evaluate import extent
 from .._names import Names
 from .._slots import place_of, trips_of
@@ -28,12 +28,10 @@ from ._ssa import (
     steps_in,
     stores_in,
 )
-from ._tapes import Tape, array_key, tape_type
+from ._tapes import Tape, array_key
 from ._tasks import kernel_of
 
 Block = list[nodes.Stmt]
-ONE = constant(1, "i32")
-ZERO = constant(0, "i32")
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,7 @@ class _Writing:
             if not isinstance(step, Loop) or kept is None or kept.logged or len(step.names) > 1:
                 continue
             is_apart = both.isdisjoint(store.array for store in stores_in(step.body))
-            if is_apart and any(tape_type(self.names.types[name]) in used for name in kept.heads):
+            if is_apart and any(types.keeping(self.names.types[name]) in used for name in kept.heads):
                 numbers.add(step.number)
         return frozenset(numbers)
 
@@ -217,8 +215,8 @@ class _Writing:
             source_name = self.given.kernel.source_name
             for name in kept.heads:
                 kind = self.names.types[name]
-                if tape_type(kind) in used:
-                    size = types.width(tape_type(kind)) // 8
+                if types.keeping(kind) in used:
+                    size = types.width(types.keeping(kind)) // 8
                     root = source_name(self.names.root(name))
                     yield f"tape: `{root}` ({kind}) {where}, which its reverse needs: {size} bytes"
             for name in kept.inverted:
@@ -271,7 +269,7 @@ class _Writing:
         statements, new = name_locals(statements, self.names.root, used, given.kernel.locals)
         return replace(made, locals={new[old]: kind for old, kind in kinds.items() if old in new}, body=statements)
 
-    def before(self) -> tuple[nodes.Stmt, ...]:
+    def before(self) -> nodes.Block:
         """Statements that give the loop's bounds their values."""
         return tuple(step for step in self.given.steps[:-1] if isinstance(step, nodes.Assign))
 
@@ -348,7 +346,7 @@ class _Writing:
         return self.kernel("iterations", [total], reserve)
 
 
-def _size_by_gradients(statements: tuple[nodes.Stmt, ...], given: TaskInput) -> tuple[nodes.Stmt, ...]:
+def _size_by_gradients(statements: nodes.Block, given: TaskInput) -> nodes.Block:
     """Statements that ask a gradient for its sizes where they use an array for nothing else: it need not be handed."""
     touched, arrays = walk.find_touched(statements), given.kernel.arrays
     instead = {
@@ -357,9 +355,7 @@ def _size_by_gradients(statements: tuple[nodes.Stmt, ...], given: TaskInput) -> 
         if name in arrays and not arrays[name].label and name not in touched and gradient in touched
     }
 
-    def change(expr: nodes.Expr) -> nodes.Expr:
-        if isinstance(expr, nodes.Size) and expr.array in instead:
-            return replace(expr, array=instead[expr.array])
-        return walk.rebuild(expr, change)
+    def change(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        return replace(one, array=instead[one.array]) if isinstance(one, nodes.Size) and one.array in instead else one
 
-    return tuple(walk.transform(one, change) for one in statements) if instead else statements
+    return walk.change_parts(statements, change) if instead else statements

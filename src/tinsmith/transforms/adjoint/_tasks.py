@@ -10,10 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk, with_cells
-from ..analysis import find_mentioned, tasks_of
+from ..analysis import tasks_of
 from ..polish import declare_locals, eliminate_dead_code, inline_sizes
-
-Block = tuple[nodes.Stmt, ...]
 
 
 @dataclass(frozen=True)
@@ -21,7 +19,7 @@ class Parts:
     """A kernel's tasks, and the arrays that hold what passes between them."""
 
     kernel: nodes.Kernel
-    tasks: tuple[Block, ...]
+    tasks: tuple[nodes.Block, ...]
     cells: frozenset[str]
 
 
@@ -42,8 +40,7 @@ def kernel_of(
 ) -> nodes.Kernel:
     """A kernel made of another one's statements: of arrays and arguments it has those that the statements use."""
     used = walk.find_touched(body) | walk.find_sized(body)
-    parts = (part for one in walk.statements(body) for expr in walk.expressions(one) for part in walk.parts(expr))
-    asked = {part.name for part in parts if isinstance(part, nodes.Argument)}
+    asked = {part.name for part in walk.parts_in(body) if isinstance(part, nodes.Argument)}
     arrays = {key: array for key, array in arrays.items() if key in used}
     arguments = {key: kind for key, kind in arguments.items() if key in asked}
     # Whatever memory was its own is handed to it.
@@ -51,10 +48,10 @@ def kernel_of(
     return replace(made, cells=(), block_memory={})
 
 
-def _find_shared_locals(tasks: Sequence[Block]) -> list[str]:
+def _find_shared_locals(tasks: Sequence[nodes.Block]) -> list[str]:
     """Locals that one task gives a value and another reads or changes."""
     shared: dict[str, None] = {}
-    mentions = [find_mentioned(task) for task in tasks]
+    mentions = [walk.find_mentioned(task) for task in tasks]
     for place, task in enumerate(tasks):
         for one in task:
             for name in _find_assigned(one):

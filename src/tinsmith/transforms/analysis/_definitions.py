@@ -39,20 +39,6 @@ def _single(pairs: Iterable[Definition]) -> Iterator[tuple[str, nodes.Expr]]:
     return ((name, value) for name, value in given.items() if value is not None)
 
 
-def find_defined(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Locals that statements give a value."""
-    return {name for one in walk.statements(body) for name in walk.find_assigned(one)}
-
-
-def find_mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
-    """Locals that statements give a value or read."""
-    mentioned = set[str]()
-    for one in walk.statements(body):
-        mentioned.update(walk.find_assigned(one))
-        mentioned |= walk.locals_in(walk.expressions(one))
-    return mentioned
-
-
 def find_operands(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> set[str]:
     """Locals that an expression is made of, those behind definitions too."""
     operands, waiting = set[str](), walk.locals_in([expr])

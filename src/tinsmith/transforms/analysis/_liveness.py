@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ...source.ir import nodes, walk
 
-Block = tuple[nodes.Stmt, ...]
 Live = frozenset[str]
 
 
@@ -20,7 +19,7 @@ class Liveness:
         self.after_break: list[Live] = []
         self.after_continue: list[Live] = []
 
-    def block(self, body: Block, live: Live, *, is_last: bool = False) -> tuple[Block, Live]:
+    def block(self, body: nodes.Block, live: Live, *, is_last: bool = False) -> tuple[nodes.Block, Live]:
         """What a pass leaves of statements, and the locals that are live before them.
 
         Args:
@@ -63,7 +62,7 @@ class Liveness:
             case _:
                 return self.plain(one, live)
 
-    def loop(self, body: Block, after: Live, at_end: Live) -> tuple[Block, Live]:
+    def loop(self, body: nodes.Block, after: Live, at_end: Live) -> tuple[nodes.Block, Live]:
         """A loop's body: what one iteration reads, the one before it must leave.
 
         Args:
@@ -91,7 +90,7 @@ class Liveness:
         return one, live.difference(walk.find_assigned(one)) | self.reads(one)
 
     def compound(
-        self, one: nodes.Stmt, bodies: tuple[Block, ...], before: Live, live: Live
+        self, one: nodes.Stmt, bodies: tuple[nodes.Block, ...], before: Live, live: Live
     ) -> tuple[nodes.Stmt | None, Live]:
         """A statement with what is left of those inside it, or a `continue` that skips nothing; None leaves it out."""
         return one, before

@@ -6,12 +6,10 @@ from collections.abc import Sequence
 
 from ...source.ir import nodes
 
-Block = tuple[nodes.Stmt, ...]
 
-
-def tasks_of(body: Sequence[nodes.Stmt]) -> tuple[Block, ...]:
+def tasks_of(body: Sequence[nodes.Stmt]) -> tuple[nodes.Block, ...]:
     """The statements of a kernel's top level, task by task."""
-    tasks: list[Block] = []
+    tasks: list[nodes.Block] = []
     between: list[nodes.Stmt] = []
     for one in body:
         if not (isinstance(one, nodes.For) and one.is_parallel):

@@ -13,17 +13,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import NotCovered, nodes, types, walk
-from .._algebra import cast, compare, constant, minus, plus, times
-from .._names import Names, names_of
+from .._algebra import ONE, ZERO, cast, compare, constant, minus, plus, times
+from .._names import Names
 from ..adjoint import can_evaluate
-from ..analysis import definitions, single_definitions
+from ..analysis import Expander, definitions, single_definitions
 from ._lanes import RegionLocals, locals_across
 from ._layout import BlockLayout
 from ._regions import Item, Region, Uniform, regions_in, split_at_barriers
 from ._uniform import BlockLevel
-
-Block = tuple[nodes.Stmt, ...]
-ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 
 
 def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
@@ -38,7 +35,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
     if not kernel.block_memory and not any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body)):
         return kernel
     kernel = replace(kernel, body=walk.number_statements(kernel.body))
-    names = Names(names_of(kernel))
+    names = Names(walk.names_of(kernel))
     arrays = {name: array for name, array in kernel.arrays.items() if name not in kernel.block_memory}
     memory: dict[str, tuple[nodes.Expr, ...]] = {}
     body: list[nodes.Stmt] = []
@@ -58,9 +55,9 @@ def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
     """Whether a statement waits for a block, or touches its memory."""
     if isinstance(one, nodes.Barrier):
         return True
-    parts = (part for expr in walk.expressions(one) for part in walk.parts(expr))
-    is_stored = isinstance(one, nodes.Store | nodes.Atomic) and one.array in kernel.block_memory
-    return is_stored or any(isinstance(part, nodes.Load) and part.array in kernel.block_memory for part in parts)
+    accesses = (nodes.Load, nodes.Store, nodes.Atomic)
+    parts = (one, *walk.parts(*walk.expressions(one)))
+    return any(isinstance(part, accesses) and part.array in kernel.block_memory for part in parts)
 
 
 def _parallel_loop(one: nodes.Stmt, kernel: nodes.Kernel) -> nodes.For:
@@ -97,14 +94,7 @@ class _Ordering:
 
     def resolve_bound(self, bound: nodes.Expr) -> nodes.Expr:
         """A bound in terms of sizes and arguments. Raises NotCovered where only a run can tell it."""
-        values = single_definitions(definitions(self.kernel.body))
-
-        def written_out(expr: nodes.Expr) -> nodes.Expr:
-            if isinstance(expr, nodes.Local) and expr.name in values:
-                return written_out(values[expr.name])
-            return walk.rebuild(expr, written_out)
-
-        resolved = written_out(bound)
+        resolved = Expander(single_definitions(definitions(self.kernel.body)))(bound)
         if can_evaluate(resolved):
             return resolved
         words = "a loop with a `sync()` or memory of a block, whose bounds only a run can tell"
@@ -119,7 +109,7 @@ class _Ordering:
                 self.arrays[name] = replace(array, rank=array.rank + 1)
                 self.memory[name] = (self.layout.blocks, *sizes)
         for name in sorted({name for one in self.handed.values() for name in (*one.loaded, *one.stored)}):
-            kind = _kept_type(self.kernel.locals[name])
+            kind = types.keeping(self.kernel.locals[name])
             array = nodes.Array(self.names.fresh(f"{name}_of_lanes"), kind, 2, is_of_blocks=True)
             self.shared_copies[name] = self.arrays[array.name] = array
             self.memory[array.name] = (self.layout.blocks, constant(self.layout.size, "i32"))
@@ -131,20 +121,20 @@ class _Ordering:
         line = self.loop.line
         body = self.write_items(self.items)
         head: list[nodes.Stmt] = []
-        if self.iterations.name in walk.locals_in([e for one in walk.statements(body) for e in walk.expressions(one)]):
+        if self.iterations.name in walk.find_read(body):
             head.append(nodes.Assign(self.iterations.name, self.layout.total, line))
         for name in self.loop.names:
             self.names.types[name] = "i32"
             if not self.is_lanes(name):
                 head.append(nodes.Assign(name, self.layout.variables[name], line))
-        body = tuple([self.redirect_block_memory(one) for one in (*head, *body)])
+        body = walk.change_parts((*head, *body), self.redirect_block_memory)
         return nodes.For((self.layout.block.name,), ((ZERO, self.layout.blocks),), body, True, line)
 
     def is_lanes(self, name: str) -> bool:
         """Whether a variable of the loop differs from lane to lane."""
         return self.layout.lane in walk.parts(self.layout.variables[name])
 
-    def write_items(self, items: Sequence[Item]) -> Block:
+    def write_items(self, items: Sequence[Item]) -> nodes.Block:
         statements: list[nodes.Stmt] = []
         for one in items:
             statements += self.region(one) if isinstance(one, Region) else [self.uniform(one)]
@@ -167,7 +157,7 @@ class _Ordering:
         assert uniform is not None, f"{expr} was to be checked"
         return uniform
 
-    def region(self, region: Region) -> Block:
+    def region(self, region: Region) -> nodes.Block:
         """The loop over lanes that runs a region."""
         handed = self.handed[region]
         body = tuple([walk.transform(one, self.layout.in_blocks) for one in region.body])
@@ -177,13 +167,13 @@ class _Ordering:
             body = (nodes.For((once,), ((ZERO, ONE),), body, line=self.loop.line),)
         body = (*body, *self.count_vote(region.vote), *self.stores(handed))
         head = [*self.repeats(handed), *self.loads(handed)]
-        wanted = walk.locals_in([expr for one in walk.statements((*head, *body)) for expr in walk.expressions(one)])
+        wanted = walk.find_read((*head, *body))
         mine = [name for name in self.loop.names if self.is_lanes(name) and name in wanted]
         variables = [nodes.Assign(name, self.layout.variables[name], self.loop.line) for name in mine]
         lanes = self.over_lanes((*variables, *head, *body))
         return (*self.start_vote(region.vote), lanes, *self.decide_vote(region.vote))
 
-    def over_lanes(self, body: Block) -> nodes.For:
+    def over_lanes(self, body: nodes.Block) -> nodes.For:
         """A loop over the lanes of a block; its length is known, so that tapes have a formula."""
         if not self.layout.are_full:
             body = (nodes.If(compare("<", self.layout.number, self.iterations), body, (), self.loop.line),)
@@ -236,25 +226,8 @@ class _Ordering:
 
     # Memory -----------------------------------------------------------------------------------
 
-    def redirect_block_memory(self, one: nodes.Stmt) -> nodes.Stmt:
-        """A statement that finds the block's memory in the arrays of all blocks."""
-
-        def redirect_load(expr: nodes.Expr) -> nodes.Expr:
-            expr = walk.rebuild(expr, redirect_load)
-            if isinstance(expr, nodes.Load) and expr.array in self.kernel.block_memory:
-                return replace(expr, index=(self.layout.block, *expr.index))
-            return expr
-
-        def redirect_store(other: nodes.Stmt) -> nodes.Stmt:
-            if isinstance(other, nodes.Store | nodes.Atomic) and other.array in self.kernel.block_memory:
-                return replace(other, index=(self.layout.block, *other.index))
-            return other
-
-        return walk.transform(one, redirect_load, redirect_store)
-
-
-def _kept_type(kind: str) -> str:
-    """The type of the memory that keeps a local: torch has no arithmetic on every type that engines have."""
-    if types.is_float(kind):
-        return "f64" if kind == "f64" else "f32"
-    return "i64" if kind in ("i64", "u64", "u32") else "i32"
+    def redirect_block_memory(self, one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        """What uses the block's memory finds it in the arrays of all blocks."""
+        if isinstance(one, nodes.Load | nodes.Store | nodes.Atomic) and one.array in self.kernel.block_memory:
+            return replace(one, index=(self.layout.block, *one.index))
+        return one

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...source.ir import nodes, walk
-from ..analysis import find_defined, find_mentioned
 from ._regions import Region
 from ._uniform import BlockLevel
 
@@ -31,8 +30,8 @@ class RegionLocals:
 def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Region, RegionLocals]:
     """What each region does with locals that live across barriers."""
     own = {*level.locals, *level.layout.variables}
-    uses = {region: find_mentioned(region.body) | _find_votes(region) for region in regions}
-    given = {region: find_defined(region.body) - own for region in regions}
+    uses = {region: walk.find_mentioned(region.body) | _find_votes(region) for region in regions}
+    given = {region: walk.find_defined(region.body) - own for region in regions}
     everywhere = {name for names in given.values() for name in names}
     wanted = {region: _read_before_given(region) & everywhere for region in regions}
     repeatable = _repeatable(level, own)
@@ -57,7 +56,7 @@ def _find_votes(region: Region) -> set[str]:
 
 def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:
     """Locals that any region can work out, and from what; each after those that it is made of."""
-    inner = find_defined(level.body)
+    inner = walk.find_defined(level.body)
     repeatable: dict[str, nodes.Expr] = {}
     for name, value in level.pure.items():
         parts = walk.locals_in([value])

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...source.ir import BLOCK_SIZE, iteration_number, nodes, walk
-from .._algebra import constant, minus, plus, times
+from .._algebra import ZERO, constant, minus, plus, times
 from ..analysis import affine
-
-ZERO = constant(0, "i32")
 
 
 @dataclass(frozen=True)

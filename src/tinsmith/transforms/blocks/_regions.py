@@ -18,7 +18,7 @@ class Region:
         vote: the barrier that counts lanes at the end; None without one.
     """
 
-    body: tuple[nodes.Stmt, ...]
+    body: nodes.Block
     vote: nodes.Barrier | None = None
 
     @property

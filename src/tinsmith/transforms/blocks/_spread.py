@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ...source.ir import nodes, walk
 from .._algebra import compare, constant, minus, times
-from .._names import Names, names_of
+from .._names import Names
 
 SHARE = 512
 """Iterations that Taichi 1.7.4 and Quadrants 1.3.3 give a thread at least, however long one takes."""
@@ -19,7 +19,7 @@ def spread_blocks(kernel: nodes.Kernel) -> nodes.Kernel:
 
     A picture of 256 tiles would be one thread's work otherwise.
     """
-    names = Names(names_of(kernel))
+    names = Names(walk.names_of(kernel))
 
     def split_loop(one: nodes.Stmt) -> nodes.Stmt:
         if not (isinstance(one, nodes.For) and one.is_parallel):

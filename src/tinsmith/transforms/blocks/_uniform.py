@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from ...source.ir import NotCovered, nodes, walk
 from .._algebra import constant, plus, times
-from ..analysis import affine, definitions, find_defined
+from ..analysis import affine, definitions
 from ._layout import BlockLayout
 
 Block = Sequence[nodes.Stmt]
@@ -86,7 +86,7 @@ class BlockLevel:
     def _find_pure(self) -> dict[str, nodes.Expr]:
         pure: dict[str, nodes.Expr] = {}
         known = {*self.layout.variables, *self.single}
-        inner = find_defined(self.body)
+        inner = walk.find_defined(self.body)
         for name, value in self.single.items():
             if value is None or value.type != self.kernel.locals[name]:
                 continue
@@ -104,7 +104,7 @@ class BlockLevel:
             before = len(self._numbers), len(self.locals)
             self._mark(self.body, is_tail=True)
             for one in self._find_marked():
-                for expr in _deciding(one):
+                for expr in walk.expressions(one):
                     form = self.form(expr)
                     self.locals |= walk.locals_in([self._expand(expr) if form is None else form])
                 if isinstance(one, nodes.For):
@@ -163,7 +163,7 @@ class BlockLevel:
                 break
         for one in walk.statements(self.body):
             if isinstance(one, nodes.If | nodes.For | nodes.While) and self.has(one):
-                culprits = (self._culprit(expr, differing) for expr in _deciding(one))
+                culprits = (self._culprit(expr, differing) for expr in walk.expressions(one))
                 culprit = next(filter(None, culprits), "")
                 if culprit and self._find_held_up(one) is not None:
                     raise self._make_refusal(one, culprit)
@@ -179,7 +179,7 @@ class BlockLevel:
                 continue
             inside = around
             if isinstance(one, nodes.If | nodes.For | nodes.While):
-                inside = around or next(filter(None, (self._culprit(e, differing) for e in _deciding(one))), "")
+                inside = around or next(filter(None, (self._culprit(e, differing) for e in walk.expressions(one))), "")
             elif not isinstance(one, nodes.Barrier):
                 is_alike = isinstance(one, nodes.Assign) and not self._culprit(one.value, differing)
                 if not is_alike or around:
@@ -229,8 +229,8 @@ class BlockLevel:
             if not self.has(one):
                 changed |= {store.array for store in walk.stores([one])}
                 continue
-            for load in (part for expr in _deciding(one) for part in walk.parts(expr) if isinstance(part, nodes.Load)):
-                if load.array in changed:
+            for load in walk.parts(*walk.expressions(one)):
+                if isinstance(load, nodes.Load) and load.array in changed:
                     name = self.kernel.source_name(load.array)
                     words = f"`{name}`, on which a `sync()` depends, read while other iterations may store to it"
                     raise NotCovered(words, one.line, self._place(one.line))
@@ -247,11 +247,6 @@ class BlockLevel:
                         changed |= self._follow(one.body, changed, ends)
                         changed = changed.union(*ends)
         return changed
-
-
-def _deciding(one: nodes.Stmt) -> tuple[nodes.Expr, ...]:
-    """What a statement at the level of a block works out."""
-    return walk.expressions(one)
 
 
 def _single(body: Block) -> dict[str, nodes.Expr | None]:

@@ -12,7 +12,6 @@ from .._algebra import compare, constant
 from .._names import Names
 
 INTEGER = "i32"
-Block: TypeAlias = tuple[nodes.Stmt, ...]
 Index: TypeAlias = tuple[nodes.Expr, ...]
 Entry: TypeAlias = tuple[int, ...]
 Change: TypeAlias = Callable[[Index, Entry], Sequence[nodes.Stmt]]
@@ -62,7 +61,7 @@ def copy_of(array: nodes.Array, name: str, kind: str = "") -> nodes.Array:
     return replace(array, name=name, type=kind or array.type, label="", is_differentiable=False)
 
 
-def over_elements(array: nodes.Array, names: Names, change: Change, line: int = 0) -> Block:
+def over_elements(array: nodes.Array, names: Names, change: Change, line: int = 0) -> nodes.Block:
     """Something for every number of an array: a task of its own."""
     rows = tuple(names.fresh(f"row_{axis}", INTEGER) for axis in range(array.rank))
     index = tuple(nodes.Local(name, INTEGER) for name in rows)

@@ -19,16 +19,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ...source.ir import nodes, walk
-from .._algebra import cast, compare, constant, minus, over, plus, straight_through
+from .._algebra import ONE, ZERO, cast, compare, minus, over, plus, straight_through
 from .._names import Names
-from ._extreme import INTEGER, Beside, Block, Extreme, extremes_in
-
-ZERO, ONE = constant(0, INTEGER), constant(1, INTEGER)
+from ._extreme import INTEGER, Beside, Extreme, extremes_in
 
 
 def write_in_order(
-    task: Block, kinds: Mapping[str, nodes.Array], arrays: Collection[str], names: Names
-) -> tuple[Block, tuple[Beside, ...]]:
+    task: nodes.Block, kinds: Mapping[str, nodes.Array], arrays: Collection[str], names: Names
+) -> tuple[nodes.Block, tuple[Beside, ...]]:
     """A task with its maxima and minima of some arrays written out, and memory that must be 0 before it.
 
     Args:
@@ -58,7 +56,7 @@ def write_in_order(
     return rewritten, tuple(memory for both in extremes.values() for one in both.values() for memory in one.beside)
 
 
-def _candidate(one: nodes.Atomic, extreme: Extreme, reset: Block, names: Names) -> Block:
+def _candidate(one: nodes.Atomic, extreme: Extreme, reset: nodes.Block, names: Names) -> nodes.Block:
     """What stands for a maximum or minimum; `reset` is for the count of the other where the element changes."""
     array, index, entry, line = extreme.array, one.index, one.entry, one.line
     before: list[nodes.Stmt] = []

@@ -23,7 +23,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import cast, compare, constant, over
+from .._algebra import ONE, ZERO, cast, compare, constant, over
 from .._evaluate import extent
 from .._exact import Exact
 from .._most_runs import most_runs
@@ -31,9 +31,8 @@ from .._names import Names
 from .._rename_arrays import with_names
 from .._slots import assign_slots, place_of, replace_statements
 from ..polish import eliminate_dead_code
-from ._extreme import INTEGER, Beside, Block, Change, Extreme, Index, copy_of, over_elements
+from ._extreme import INTEGER, Beside, Change, Extreme, Index, copy_of, over_elements
 
-ZERO, ONE = constant(0, INTEGER), constant(1, INTEGER)
 Standing = Callable[[nodes.Atomic], Sequence[nodes.Stmt]]
 """What stands for an atomic."""
 Rewriting = Callable[[nodes.Stmt], Sequence[nodes.Stmt]]
@@ -50,9 +49,9 @@ class Expansion:
         gather: the task itself, in which candidates that won are added.
     """
 
-    search: Block
-    settle: tuple[Block, ...]
-    gather: Block
+    search: nodes.Block
+    settle: tuple[nodes.Block, ...]
+    gather: nodes.Block
 
 
 class Search:
@@ -66,7 +65,7 @@ class Search:
         copies: arrays that the search changes copies of, with the copies' names.
     """
 
-    def __init__(self, task: Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> None:
+    def __init__(self, task: nodes.Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> None:
         task = walk.number_statements(task)
         self.kernel, self.names, self.task = kernel, names, task
         self.loop = task[-1] if isinstance(task[-1], nodes.For) and task[-1].is_parallel else None
@@ -132,7 +131,7 @@ class Search:
         beside = [memory for one in self.extremes.values() for memory in one.beside]
         return (*beside, *(Beside(copy_of(self.kernel.arrays[old], new), old) for old, new in self.copies.items()))
 
-    def again(self, change: Standing, start: Block = (), also: Rewriting | None = None) -> Block:
+    def again(self, change: Standing, start: nodes.Block = (), also: Rewriting | None = None) -> nodes.Block:
         """The task once more with something for its atomics, of the rest only what that needs, on copies."""
         body = replace_statements(self._body, self.atomics, change)
         body = (*start, *(body if also is None else walk.rewrite(body, also)))
@@ -147,7 +146,7 @@ class Search:
         return (*begun, *with_names(statements, copies))
 
     @property
-    def _body(self) -> Block:
+    def _body(self) -> nodes.Block:
         return self._slotted.body if self._slotted else self.body
 
     def _copy(self, name: str) -> str:
@@ -209,7 +208,7 @@ class Search:
 
     # What is done for every element -----------------------------------------------------------
 
-    def over_all(self, change: Callable[[Extreme], Change]) -> Block:
+    def over_all(self, change: Callable[[Extreme], Change]) -> nodes.Block:
         """Something for every number of the arrays: a task for each array."""
         blocks = (over_elements(one.array, self.names, change(one), self.line) for one in self.extremes.values())
         return tuple([one for block in blocks for one in block])

@@ -9,7 +9,6 @@ from dataclasses import replace
 from ...source.ir import nodes, walk
 from .._names import Names
 from .._strip_parts import number
-from ..analysis import find_defined, find_mentioned
 
 Remade = Mapping[str, Sequence[nodes.Stmt]]
 """Locals that each loop over lanes works out again, and how."""
@@ -17,7 +16,7 @@ Remade = Mapping[str, Sequence[nodes.Stmt]]
 
 def with_arrays(
     body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, varying: set[str], remade: Remade, names: Names
-) -> tuple[list[nodes.Stmt], tuple[nodes.Stmt, ...]]:
+) -> tuple[list[nodes.Stmt], nodes.Block]:
     """Statements in which what several loops over lanes use lies in arrays of a width, and the arrays' declarations.
 
     Loops over lanes are those by the index `lane`. Locals that are `varying` have a value for each lane.
@@ -28,7 +27,7 @@ def with_arrays(
 
     loops = [one for one in walk.statements(body) if is_over_lanes(one)]
     inner = [part for one in loops for part in walk.statements([one]) if isinstance(part, nodes.For)]
-    uses = Counter(name for one in loops for name in find_mentioned([one]) & varying)
+    uses = Counter(name for one in loops for name in walk.find_mentioned([one]) & varying)
     of_one = {name for part in inner for name in part.names} | remade.keys()
     arrays: dict[str, nodes.LocalArray] = {}
     for name in sorted(name for name, count in uses.items() if count > 1 and name not in of_one):
@@ -39,7 +38,7 @@ def with_arrays(
         if not isinstance(one, nodes.For) or not is_over_lanes(one):
             return [one]
         loads = [part for name in _read_early(one, {*arrays, *remade}) for part in remade.get(name) or [load(name)]]
-        stores = [store(name) for name in sorted(find_defined(one.body) & arrays.keys())]
+        stores = [store(name) for name in sorted(walk.find_defined(one.body) & arrays.keys())]
         return [replace(one, body=(*loads, *one.body, *stores))]
 
     def load(name: str) -> nodes.Stmt:
@@ -60,7 +59,7 @@ def _read_early(loop: nodes.For, wanted: set[str]) -> list[str]:
     given, early = set[str](), dict[str, None]()
     for one in loop.body:
         is_assign = isinstance(one, nodes.Assign)
-        names = walk.locals_in(walk.expressions(one)) if is_assign else find_mentioned([one])
+        names = walk.locals_in(walk.expressions(one)) if is_assign else walk.find_mentioned([one])
         early |= dict.fromkeys(sorted((names & wanted) - given))
-        given |= find_defined([one]) if is_assign else set()
+        given |= walk.find_defined([one]) if is_assign else set()
     return [*early]

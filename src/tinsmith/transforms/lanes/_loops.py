@@ -9,7 +9,6 @@ from typing import TypeAlias
 from ...source.ir import nodes, types, walk
 from .._names import Names
 from .._strip_parts import FUNCTIONS, LIMITS, POWER, assign, integer, is_vector, moves, number
-from ..analysis import find_defined, find_mentioned
 
 _Loop: TypeAlias = nodes.For | nodes.While
 _ANY_PLACE = nodes.Local("", "i32")
@@ -68,7 +67,7 @@ def operations(body: Sequence[nodes.Stmt]) -> int:
     for one in walk.statements(body):
         if isinstance(one, nodes.If) and not leaves(one.body, nodes.Break, nodes.Continue):
             cost += _BRANCH
-        for part in (part for expr in walk.expressions(one) for part in walk.parts(expr)):
+        for part in walk.parts(*walk.expressions(one)):
             is_operation = isinstance(part, nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast)
             is_function = isinstance(part, nodes.Unary) and moves(part)
             is_power = isinstance(part, nodes.Binary) and part.operator == POWER
@@ -76,7 +75,7 @@ def operations(body: Sequence[nodes.Stmt]) -> int:
     return cost
 
 
-def with_named_bounds(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.Stmt, ...]:
+def with_named_bounds(body: Sequence[nodes.Stmt], names: Names) -> nodes.Block:
     """Statements in which bounds of inner loops that are read from memory have names."""
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
@@ -95,7 +94,7 @@ def with_named_bounds(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.S
     return walk.rewrite(body, change)
 
 
-def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[tuple[nodes.Stmt, ...], set[str]]:
+def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.Block, set[str]]:
     """Statements, and new names of loops that run backwards: by the place `end - 1 - back` in that of `back`.
 
     Lanes of which such a loop has different lengths begin apart, but are at one place together: the passes of a
@@ -120,9 +119,8 @@ def _write_by_place(loop: nodes.For, place: nodes.Local) -> nodes.For | None:
         return None
     begin, end = loop.bounds[0]
     back = nodes.Local(loop.names[0], "i32")
-    exprs = [expr for part in walk.statements(loop.body) for expr in walk.expressions(part)]
-    is_steady = not walk.locals_in([end]) & find_defined(loop.body) and not walk.reads_memory(end)
-    if begin != number(0) or not is_steady or not all(is_for_lanes(p) for expr in exprs for p in walk.parts(expr)):
+    is_steady = not walk.locals_in([end]) & walk.find_defined(loop.body) and not walk.reads_memory(end)
+    if begin != number(0) or not is_steady or not all(map(is_for_lanes, walk.parts_in(loop.body))):
         return None
     counted = integer("-", integer("-", end, number(1)), back)
 
@@ -130,5 +128,5 @@ def _write_by_place(loop: nodes.For, place: nodes.Local) -> nodes.For | None:
         return place if expr == counted else walk.rebuild(expr, rename)
 
     inner = tuple([walk.transform(part, rename) for part in loop.body])
-    is_by_place = inner != loop.body and back.name not in find_mentioned(inner)
+    is_by_place = inner != loop.body and back.name not in walk.find_mentioned(inner)
     return replace(loop, names=(place.name,), body=inner) if is_by_place else None

@@ -32,7 +32,6 @@ from ...source.ir import nodes, types, walk
 from .._algebra import constant
 from .._names import Names
 from .._strip_parts import assign, integer, number, run_lanes
-from ..analysis import find_defined, find_mentioned
 from ._arrays import Remade, with_arrays
 from ._loops import find_loops_ended_by_data, operations, with_named_bounds
 from ._masks import FALSE, TRUE, conjunction
@@ -68,11 +67,11 @@ def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
         return False
     refused = (nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.LocalArray)
     arrays = [kernel.arrays[name] for name in walk.find_touched(task.body)]
-    outside = find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
+    outside = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     return (
         not any(isinstance(one, refused) or _loses_digits(one, kernel) for one in walk.statements(task.body))
         and all(walk.is_invariant(bound) for pair in task.bounds for bound in pair)
-        and not find_mentioned(task.body) & outside
+        and not walk.find_mentioned(task.body) & outside
         and all(one.type in _KINDS and not one.label and not one.is_of_blocks for one in arrays)
         and not any(one.name in kernel.cells for one in arrays)
     )
@@ -97,14 +96,13 @@ def _is_worthwhile(sharing: Sharing) -> bool:
 
 
 def _is_quick(loop: nodes.For | nodes.While, sharing: Sharing) -> bool:
-    exprs = [expr for one in walk.statements(loop.body) for expr in walk.expressions(one)]
     loads = {*walk.loads(loop.body)}
     apart = [load for load in loads if not sharing.is_shared_index(load) and sharing.bounds_of(load) is None]
     stores = [store for store in walk.stores(loop.body) if not sharing.is_shared_sum(store)]
     # Not float64: a machine vector holds half as many, and no gain was measured.
     return (
         sharing.has_loop_vectors(loop)
-        and not any(part.type == "f64" for expr in exprs for part in walk.parts(expr))
+        and not any(part.type == "f64" for part in walk.parts_in(loop.body))
         and operations(loop.body) >= _GATHER * (len(apart) + len(stores))
     )
 
@@ -180,7 +178,7 @@ class _Task:
     def declare_shared(self, head: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
         """Give a value to what the head works out for all lanes at once: engines know it in the head's block alone."""
         each = self.sharing.varying | self.sharing.agreed.keys()
-        types_of = {name: self.names.types[name] for name in sorted(find_defined(head) - each)}
+        types_of = {name: self.names.types[name] for name in sorted(walk.find_defined(head) - each)}
         return [
             assign(nodes.Local(name, kind), FALSE if kind == "u1" else constant(0, kind))
             for name, kind in types_of.items()
@@ -215,7 +213,7 @@ class _Task:
         self.writer.block.behind.append((None, nodes.Assign(name, low)))
         return low, high
 
-    def with_arrays(self, body: Sequence[nodes.Stmt]) -> tuple[list[nodes.Stmt], tuple[nodes.Stmt, ...]]:
+    def with_arrays(self, body: Sequence[nodes.Stmt]) -> tuple[list[nodes.Stmt], nodes.Block]:
         varying = self.sharing.varying
         return with_arrays(body, self.writer.lane, self.width, varying, self.plan_remaking(), self.names)
 

@@ -10,7 +10,6 @@ from ...source.ir import nodes, walk
 from .._algebra import constant
 from .._names import Names
 from .._strip_parts import FUNCTIONS, assign, integer, moves, number, run_lanes
-from ..analysis import find_defined, find_mentioned
 from ._loops import leaves, may_trap, operations
 from ._masks import FALSE, TRUE, both, either, select
 from ._sharing import Sharing
@@ -122,8 +121,8 @@ class Writer:
         waiting = [part for _, part in self.block.behind]
         masks = [mask for mask, _ in self.block.behind if mask is not None]
         if (
-            find_defined(waiting) & {*reads, one.name}
-            or one.name in find_mentioned(waiting) | walk.locals_in(masks)
+            walk.find_defined(waiting) & {*reads, one.name}
+            or one.name in walk.find_mentioned(waiting) | walk.locals_in(masks)
             or arrays & {store.array for store in walk.stores(waiting)}
         ):
             self.flush()
@@ -218,9 +217,9 @@ class Writer:
     def needs_lane(self, body: Sequence[nodes.Stmt]) -> bool:
         """Whether statements must not run without an active lane: they read or change what lanes share."""
         changes = (nodes.For, nodes.While, nodes.Atomic)
-        parts = [part for one in walk.statements(body) for expr in walk.expressions(one) for part in walk.parts(expr)]
         return any(isinstance(one, changes) for one in walk.statements(body)) or any(
-            self.sharing.is_shared_index(part) if isinstance(part, nodes.Load) else may_trap(part) for part in parts
+            self.sharing.is_shared_index(part) if isinstance(part, nodes.Load) else may_trap(part)
+            for part in walk.parts_in(body)
         )
 
     def guard(self, body: Sequence[nodes.Stmt], mask: nodes.Expr) -> nodes.Expr:
@@ -240,7 +239,7 @@ class Writer:
         self.block.statements.append(nodes.If(nodes.Binary("!=", alive, number(0), "u1"), self.inside(write)))
         return mask if goes_on is None else goes_on
 
-    def inside(self, write: Callable[[], object]) -> tuple[nodes.Stmt, ...]:
+    def inside(self, write: Callable[[], object]) -> nodes.Block:
         """Statements of a level further in."""
         outer, self.block = self.block, Block()
         write()

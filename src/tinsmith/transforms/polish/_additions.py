@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from ...source.ir import nodes, walk
 from .._algebra import minus, negate, plus
 
-Block = tuple[nodes.Stmt, ...]
 Element = tuple[str, tuple[nodes.Expr, ...], tuple[int, ...], bool]
 """An array, an index, an entry, and whether the addition is atomic."""
 
@@ -20,7 +19,7 @@ class _Addition:
     place: int
 
 
-def combine_additions(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> Block:
+def combine_additions(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> nodes.Block:
     """Statements in which what is added to an element is added once, where the last of the additions stands.
 
     Only the order of floating-point additions changes.
@@ -92,12 +91,12 @@ def _forget(waiting: dict[Element, _Addition], one: nodes.Stmt) -> None:
     if not waiting:
         return
     inside = list(walk.statements([one]))
-    changed = {name for part in inside for name in walk.find_assigned(part)}
+    changed = walk.find_defined([one])
     touched: set[str] = set()
     for part in inside:
         if _element(part) is None:  # an addition, to whichever element, may come before those that wait
-            exprs = (one for expr in walk.expressions(part) for one in walk.parts(expr))
-            touched |= {expr.array for expr in exprs if isinstance(expr, nodes.Load)}
+            parts = walk.parts(*walk.expressions(part))
+            touched |= {one.array for one in parts if isinstance(one, nodes.Load)}
             touched |= {part.array} if isinstance(part, nodes.Store | nodes.Atomic) else set()
     is_border = any(isinstance(part, nodes.Break | nodes.Continue | nodes.Barrier) for part in inside)
     for element, addition in list(waiting.items()):

@@ -8,17 +8,14 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk
 from .._algebra import is_constant, negate
-from ..analysis import find_defined, find_mentioned
-
-Block = tuple[nodes.Stmt, ...]
 
 
-def sink_constants(body: Sequence[nodes.Stmt]) -> Block:
+def sink_constants(body: Sequence[nodes.Stmt]) -> nodes.Block:
     """Statements in which `s = 0` before an `if` stands inside it, where nothing else mentions `s`."""
     return _sink(tuple(body), _mentions(body))
 
 
-def _sink(body: Block, everywhere: Counter[str]) -> Block:
+def _sink(body: nodes.Block, everywhere: Counter[str]) -> nodes.Block:
     statements: list[nodes.Stmt | None] = list(body)
     starts = [n for n, one in enumerate(body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Const)]
     users = _users(body) if starts else {}
@@ -33,7 +30,7 @@ def _sink(body: Block, everywhere: Counter[str]) -> Block:
     return tuple(walk.with_bodies(one, lambda inner: _sink(inner, everywhere)) for one in statements if one is not None)
 
 
-def _users(body: Block) -> dict[str, list[int]]:
+def _users(body: nodes.Block) -> dict[str, list[int]]:
     """The places of the statements that mention each local."""
     users: dict[str, list[int]] = {}
     for place, one in enumerate(body):
@@ -60,7 +57,7 @@ def _mentions(body: Sequence[nodes.Stmt]) -> Counter[str]:
     return counts
 
 
-def merge_branches(body: Sequence[nodes.Stmt]) -> Block:
+def merge_branches(body: Sequence[nodes.Stmt]) -> nodes.Block:
     """Statements in which an `if` goes into one before it that asks the same.
 
     What lies between goes before both or after both; a copy that may do neither goes into both arms.
@@ -153,7 +150,7 @@ class _Uses:
 
     @classmethod
     def of(cls, one: nodes.Stmt) -> _Uses:
-        return cls(frozenset(find_defined([one])), frozenset(find_mentioned([one])))
+        return cls(frozenset(walk.find_defined([one])), frozenset(walk.find_mentioned([one])))
 
     def __or__(self, other: _Uses) -> _Uses:
         return _Uses(self.defined | other.defined, self.mentioned | other.mentioned)
@@ -163,12 +160,12 @@ class _Uses:
         return self.defined.isdisjoint(other.mentioned) and other.defined.isdisjoint(self.mentioned)
 
 
-def start_sums(body: Sequence[nodes.Stmt]) -> Block:
+def start_sums(body: Sequence[nodes.Stmt]) -> nodes.Block:
     """Statements in which no `s = 0` is followed by `s = s + e` before anything else asks for `s`."""
     statements: list[nodes.Stmt | None] = [walk.with_bodies(one, start_sums) for one in body]
     waiting: dict[str, int] = {}
     for place, one in enumerate(statements):
-        for name in find_mentioned([body[place]]) & waiting.keys() if waiting else ():
+        for name in walk.find_mentioned([body[place]]) & waiting.keys() if waiting else ():
             started = _start_sum(name, one)
             if started is not None:
                 statements[place], statements[waiting[name]] = started, None

@@ -10,12 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes, walk
-from ..analysis import Live, Liveness, find_mentioned
-
-Block = tuple[nodes.Stmt, ...]
+from ..analysis import Live, Liveness
 
 
-def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
+def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
     """Statements of the top level in which each loop has fewer locals. What is known outside of a loop stays as it is.
 
     Args:
@@ -30,13 +28,13 @@ def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Blo
         outside = {
             *one.names,
             *walk.locals_in(walk.expressions(one)),
-            *find_mentioned([*body[:place], *body[place + 1 :]]),
+            *walk.find_mentioned([*body[:place], *body[place + 1 :]]),
         }
         statements.append(replace(one, body=_within(one.body, kinds, outside)))
     return tuple(statements)
 
 
-def _within(body: Block, kinds: Mapping[str, str], fixed: set[str]) -> Block:
+def _within(body: nodes.Block, kinds: Mapping[str, str], fixed: set[str]) -> nodes.Block:
     loops = {name for one in walk.statements(body) if isinstance(one, nodes.For) for name in one.names}
     barred = fixed | loops
     pairs = [pair for pair in _copies(body) if barred.isdisjoint(pair) and kinds[pair[0]] == kinds[pair[1]]]

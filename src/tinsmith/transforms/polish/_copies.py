@@ -8,11 +8,10 @@ from dataclasses import replace
 from ...source.ir import nodes, walk
 from ..analysis import DefinitionsAndUses
 
-Block = tuple[nodes.Stmt, ...]
 Loaded = Mapping[nodes.Load, nodes.Local]
 
 
-def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
+def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
     """Statements without `a = b`, where `b` keeps its value as long as `a` is asked for.
 
     That is so where `a` gets a value nowhere else, `b` nowhere after it in the text, and both live in one iteration.
@@ -39,7 +38,7 @@ def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Bl
     return walk.rewrite(body, change)
 
 
-def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
+def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
     """Statements in which `b = x[i]` is `b = a` where `a = x[i]` stands before it on every way, and nobody changes `x`.
 
     Args:
@@ -58,7 +57,7 @@ def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, str])
             return False
         return all(table.is_fixed_from(definition[0], local) for local in walk.locals_in([load]))
 
-    def block(statements: Block, outer: Loaded) -> Block:
+    def block(statements: nodes.Block, outer: Loaded) -> nodes.Block:
         known = dict(outer)
         rewritten: list[nodes.Stmt] = []
         for one in statements:

@@ -8,8 +8,6 @@ from dataclasses import replace
 from ...source.ir import nodes, walk
 from ..analysis import Live, Liveness, find_owned
 
-Block = tuple[nodes.Stmt, ...]
-
 
 def eliminate_dead_code(
     body: Sequence[nodes.Stmt],
@@ -17,7 +15,7 @@ def eliminate_dead_code(
     *,
     private: Collection[str] = (),
     unread: Collection[str] = (),
-) -> Block:
+) -> nodes.Block:
     """Statements without what has no effect.
 
     Args:
@@ -37,7 +35,7 @@ def eliminate_dead_code(
 
 def eliminate_dead_code_of_tasks(
     tasks: Sequence[nodes.Stmt], locals_: Collection[str], *, private: Collection[str]
-) -> Block:
+) -> nodes.Block:
     """`eliminate_dead_code` for a kernel's top level, which runs once: what only earlier tasks read is not stored.
 
     The adjoint of a kernel leaves such a store out. A tangent that kept it would read what the store is made of,
@@ -58,9 +56,9 @@ def eliminate_dead_code_of_tasks(
             return statements
 
 
-def _without_late_stores(tasks: Block, locals_: Collection[str], private: Collection[str]) -> Block:
+def _without_late_stores(tasks: nodes.Block, locals_: Collection[str], private: Collection[str]) -> nodes.Block:
     read_later = set[str]()
-    kept: Block = ()
+    kept: nodes.Block = ()
     for task in reversed(tasks):
         live = eliminate_dead_code([task], locals_, private=set(private) - read_later)
         read_later |= walk.reads(live)
@@ -70,11 +68,11 @@ def _without_late_stores(tasks: Block, locals_: Collection[str], private: Collec
 
 def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> frozenset[str]:
     """Locals that statements read before they give them a value, where only some matter afterwards."""
-    wanted = frozenset(name for one in walk.statements(body) for name in walk.find_assigned(one) if is_wanted(name))
+    wanted = frozenset(filter(is_wanted, walk.find_defined(body)))
     return _Elimination(set()).block(tuple(body), wanted)[1] - wanted
 
 
-def drop_last_stores(tasks: Sequence[nodes.Stmt], array: str) -> Block:
+def drop_last_stores(tasks: Sequence[nodes.Stmt], array: str) -> nodes.Block:
     """A kernel's top level without the stores to an array after which nobody reads it, nor after the kernel.
 
     Iterations of a parallel loop follow each other in no order, so all of it counts as read where they share elements.
@@ -93,7 +91,7 @@ def drop_last_stores(tasks: Sequence[nodes.Stmt], array: str) -> Block:
     return tuple(reversed(left))
 
 
-def _without_last_stores(body: Block, array: str, *, is_read: bool) -> tuple[Block, bool]:
+def _without_last_stores(body: nodes.Block, array: str, *, is_read: bool) -> tuple[nodes.Block, bool]:
     """Statements without stores that nobody reads, and whether somebody reads the array from them on."""
     left: list[nodes.Stmt] = []
     for one in reversed(body):
@@ -130,7 +128,7 @@ class _Elimination(Liveness):
         return one, live.difference(given) | walk.locals_in(walk.expressions(one))
 
     def compound(
-        self, one: nodes.Stmt, bodies: tuple[Block, ...], before: Live, live: Live
+        self, one: nodes.Stmt, bodies: tuple[nodes.Block, ...], before: Live, live: Live
     ) -> tuple[nodes.Stmt | None, Live]:
         if not any(bodies):
             # A `continue` that skips nothing too: kept, it would keep the branch around it, and what that reads. A
@@ -145,7 +143,7 @@ class _Elimination(Liveness):
         return walk.with_bodies(one, lambda _: next(left)), before
 
 
-def _is_felt(body: Block, live: Live, idle: Collection[str]) -> bool:
+def _is_felt(body: nodes.Block, live: Live, idle: Collection[str]) -> bool:
     """Whether a loop changes memory that somebody reads, or a local that is read after it.
 
     That it never ends is not an effect, nor is an atomic on idle memory whose result the loop asks for itself.

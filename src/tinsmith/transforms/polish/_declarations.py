@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...source.ir import nodes, types, walk
-from ..analysis import find_defined
-
-Block = tuple[nodes.Stmt, ...]
 
 
-def declare_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Block:
+def declare_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
     """Statements in which every local that is given a value inside a block and read outside it starts at 0 before it.
 
     A local of a parallel loop is declared in that loop, whatever others do with the name: one that is declared before
@@ -21,7 +19,7 @@ def declare_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> Bloc
         body: the statements.
         kinds: types of locals.
     """
-    shared = frozenset(name for one in body if not _is_parallel(one) for name in find_defined([one]))
+    shared = frozenset(name for one in body if not _is_parallel(one) for name in walk.find_defined([one]))
     return _Scoping(kinds, shared).block(tuple(body), frozenset())
 
 
@@ -41,7 +39,7 @@ class _Scoping:
     kinds: Mapping[str, str]
     shared: frozenset[str]
 
-    def block(self, body: Block, visible: frozenset[str]) -> Block:
+    def block(self, body: nodes.Block, visible: frozenset[str]) -> nodes.Block:
         mentions = [self.mentions(one) for one in body]
         counts: dict[str, int] = {}
         for places in mentions:
@@ -57,7 +55,7 @@ class _Scoping:
                 # Engines scope a local to the block of its first assignment, as C does; Python has no blocks, so a
                 # local that is read outside is declared before.
                 if name not in walk.find_assigned(one) or isinstance(one, nodes.For):
-                    declared.append(nodes.Assign(name, _zero(self.kinds[name])))
+                    declared.append(nodes.Assign(name, nodes.Const(types.zero(self.kinds[name]), self.kinds[name])))
             inside = seen.union(walk.find_assigned(one))
             declared.append(walk.with_bodies(one, lambda inner, inside=inside: self.block(inner, inside)))
         return tuple(declared)
@@ -79,15 +77,9 @@ class _Scoping:
         return counts
 
 
-def _zero(kind: str) -> nodes.Const:
-    if kind == "u1":
-        return nodes.Const(False, kind)
-    return nodes.Const(0.0 if types.is_float(kind) else 0, kind)
-
-
 def name_locals(
     body: Sequence[nodes.Stmt], root: Callable[[str], str], taken: Collection[str], known: Collection[str]
-) -> tuple[Block, dict[str, str]]:
+) -> tuple[nodes.Block, dict[str, str]]:
     """Statements with their locals renamed, and the new names by the old ones.
 
     Args:
@@ -104,15 +96,12 @@ def name_locals(
                 new[name] = _free(root(name), used, known)
                 used.add(new[name])
 
-    def expression(expr: nodes.Expr) -> nodes.Expr:
-        if isinstance(expr, nodes.Local):
-            return replace(expr, name=new[expr.name])
-        return walk.rebuild(expr, expression)
-
-    def statement(one: nodes.Stmt) -> nodes.Stmt:
+    def rename(one: Any) -> Any:
+        if isinstance(one, nodes.Local):
+            return replace(one, name=new[one.name])
         return walk.rename_results(one, new.__getitem__)
 
-    return tuple(walk.transform(one, expression, statement) for one in body), new
+    return walk.change_parts(body, rename), new
 
 
 def _free(wish: str, used: Collection[str], known: Collection[str]) -> str:

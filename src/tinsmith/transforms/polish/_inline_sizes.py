@@ -5,10 +5,8 @@ from __future__ import annotations
 from ...source.ir import nodes, walk
 from ..analysis import definitions, single_definitions
 
-Block = tuple[nodes.Stmt, ...]
 
-
-def inline_sizes(body: Block) -> Block:
+def inline_sizes(body: nodes.Block) -> nodes.Block:
     """Statements in which locals of the top level that are worked out from sizes and arguments are no more."""
     single = single_definitions(definitions(body))
     known: dict[str, nodes.Expr] = {}

@@ -12,10 +12,8 @@ from ._copies import eliminate_common_loads, propagate_copies
 from ._dead_code import eliminate_dead_code
 from ._declarations import declare_locals
 
-Block = tuple[nodes.Stmt, ...]
 
-
-def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, str], adjoints: Collection[str] = ()) -> Block:
+def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, str], adjoints: Collection[str] = ()) -> nodes.Block:
     """Statements that do the same, with every local declared where an engine sees it.
 
     Args:

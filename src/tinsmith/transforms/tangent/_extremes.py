@@ -12,8 +12,6 @@ from ..analysis import concurrent_loop, find_owned, tasks_of
 from ..extremes import Beside, Change, Entry, Extreme, Index, Search, extremes_in, extremes_of, write_in_order
 from ..polish import declare_locals, eliminate_dead_code, inline_sizes
 
-Block = tuple[nodes.Stmt, ...]
-
 
 @dataclass(frozen=True)
 class WrittenOut:
@@ -65,7 +63,7 @@ class _Writing:
         whole = replace(kernel, body=body, arrays={**kernel.arrays, **more}, locals=kinds, cells=cells)
         return WrittenOut(whole, {name: of for name, of in like.items() if of not in kernel.cells}, self.room)
 
-    def _task(self, task: Block) -> Block:
+    def _task(self, task: nodes.Block) -> nodes.Block:
         loop = concurrent_loop(task[0])
         raced = set() if loop is None else {one.array for one in extremes_in(loop.body, self.arrays)} - find_owned(loop)
         if loop is None or not raced:
@@ -78,12 +76,12 @@ class _Writing:
                 )
         return self._search_winners(Search(task, self.kernel, raced, self.names), loop)
 
-    def _in_order(self, task: Block) -> Block:
+    def _in_order(self, task: nodes.Block) -> nodes.Block:
         statements, beside = write_in_order(task, self.kernel.arrays, self.arrays, self.names)
         self.beside += beside
         return statements
 
-    def _search_winners(self, search: Search, loop: nodes.For) -> Block:
+    def _search_winners(self, search: Search, loop: nodes.For) -> nodes.Block:
         """The winners first, then the loop itself, in which they are added."""
         alone = search.again(lambda one: (one,))
         self._check_repeatable(search, alone, find_owned(loop))
@@ -100,7 +98,7 @@ class _Writing:
         settle = [one for task in expansion.settle for one in task]
         return (*expansion.search, *settle, *self._in_order(expansion.gather), *search.over_all(_build_value))
 
-    def _on_one_thread(self, search: Search, loop: nodes.For, alone: Block) -> Block:
+    def _on_one_thread(self, search: Search, loop: nodes.For, alone: nodes.Block) -> nodes.Block:
         """In order, the winner is known at once.
 
         The rest of the task stays parallel: the gradient of a loop in order asks for all that the loop changes, which
@@ -115,7 +113,7 @@ class _Writing:
         serial = tuple([replace(one, is_parallel=False) for one in alone if isinstance(one, nodes.For)])
         return (*self._in_order(eliminate_dead_code(rest)), *self._in_order(serial))
 
-    def _check_repeatable(self, search: Search, alone: Block, own: Collection[str]) -> None:
+    def _check_repeatable(self, search: Search, alone: nodes.Block, own: Collection[str]) -> None:
         """Refuse what a second run would find otherwise: random numbers, and what iterations change for each other."""
         raced = {copy for name, copy in search.copies.items() if name not in own}
         for one in walk.statements(alone[-1:]):

@@ -17,11 +17,11 @@ from types import MappingProxyType
 
 from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
-from .._names import Names, names_of
+from .._names import Names
 from ..analysis import concurrent_loop, find_owned, find_varied
 from ._extremes import write_out_extremes
 from ._order import find_order_dependent, first_refused
-from ._statements import Block, Statements
+from ._statements import Statements
 
 
 @dataclass(frozen=True)
@@ -71,11 +71,11 @@ def tangent(
     return _Pass(kernel, frozenset(n for n in active if types.is_float(_kind(kernel, n))), inert).result(disordered)
 
 
-def _without_idle_results(kernel: nodes.Kernel) -> Block:
+def _without_idle_results(kernel: nodes.Kernel) -> nodes.Block:
     """Its body, where atomics whose result nobody reads have none: of a maximum it would be in the way."""
-    used = {name for one in walk.statements(kernel.body) for name in walk.locals_in(walk.expressions(one))}
+    used = walk.find_read(kernel.body)
 
-    def change(one: nodes.Stmt) -> Block:
+    def change(one: nodes.Stmt) -> nodes.Block:
         return (replace(one, result=None) if isinstance(one, nodes.Atomic) and one.result not in used else one,)
 
     return walk.rewrite(kernel.body, change)
@@ -90,7 +90,7 @@ class _Pass:
 
     def __init__(self, kernel: nodes.Kernel, active: frozenset[str], inert: frozenset[str]) -> None:
         self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
-        self.names = Names(names_of(kernel))
+        self.names = Names(walk.names_of(kernel))
         self.activity = activity = find_varied(kernel, active, inert)
         check_bits(Part([*walk.statements(kernel.body)], activity.depends, kernel.path))
         moving = [name for name in kernel.arrays if activity.has_array(name)]
@@ -150,7 +150,7 @@ class _Pass:
                     refusals[one.result] = self._make_refusal(words, one)
         return refusals
 
-    def _task(self, task: nodes.Stmt) -> Block:
+    def _task(self, task: nodes.Stmt) -> nodes.Block:
         """A statement of the top level."""
         loop = concurrent_loop(task)
         return replace(self.statements, owned=None if loop is None else find_owned(loop)).statement(task)

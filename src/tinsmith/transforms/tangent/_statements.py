@@ -12,8 +12,6 @@ from .._names import Names
 from ..analysis import Activity
 from ._expressions import Dual, Expressions
 
-Block = tuple[nodes.Stmt, ...]
-
 
 @dataclass(frozen=True)
 class Statements:
@@ -33,11 +31,11 @@ class Statements:
     names: Names
     owned: frozenset[str] | None = None
 
-    def block(self, body: Sequence[nodes.Stmt]) -> Block:
+    def block(self, body: Sequence[nodes.Stmt]) -> nodes.Block:
         """Statements in order, with their tangents."""
         return tuple([new for old in body for new in self.statement(old)])
 
-    def statement(self, one: nodes.Stmt) -> Block:
+    def statement(self, one: nodes.Stmt) -> nodes.Block:
         """A statement with its tangent. Raises NotCovered."""
         match one:
             case nodes.Assign():
@@ -55,7 +53,7 @@ class Statements:
             case _:
                 return (walk.with_bodies(one, self.block),)
 
-    def _still(self, name: str, kind: str, line: int) -> Block:
+    def _still(self, name: str, kind: str, line: int) -> nodes.Block:
         """A local whose new value has no tangent."""
         if name not in self.activity:
             return ()
@@ -73,7 +71,7 @@ class Statements:
 
     # Locals -----------------------------------------------------------------------------------
 
-    def _assign(self, one: nodes.Assign) -> Block:
+    def _assign(self, one: nodes.Assign) -> nodes.Block:
         if one.name not in self.activity:
             return (one,)
         expressions, dual = self._dual(one.value, one.name, one.line)
@@ -81,7 +79,7 @@ class Statements:
         companion = nodes.Assign(self.companions[one.name], moved, one.line)
         return (*expressions.before, companion, replace(one, value=dual.value))
 
-    def _decompose(self, one: nodes.Decompose) -> Block:
+    def _decompose(self, one: nodes.Decompose) -> nodes.Block:
         """The results first, which their tangents are made of."""
         if not any(name in self.activity for name in one.results):
             return (one,)
@@ -103,7 +101,7 @@ class Statements:
 
     # Memory -----------------------------------------------------------------------------------
 
-    def _store(self, one: nodes.Store) -> Block:
+    def _store(self, one: nodes.Store) -> nodes.Block:
         if not self.activity.has_array(one.array):
             return (one,)
         expressions, dual = self._dual(one.value, one.array, one.line)
@@ -111,7 +109,7 @@ class Statements:
         companion = replace(one, array=self.companions[one.array], value=dual.get_tangent(self.kinds[one.array]))
         return (*expressions.before, companion, one)
 
-    def _atomic(self, one: nodes.Atomic) -> Block:
+    def _atomic(self, one: nodes.Atomic) -> nodes.Block:
         if not self.activity.has_array(one.array):
             return (one, *self._still(one.result or "", self.kinds[one.array], one.line))
         self._check_order(one)
@@ -133,14 +131,14 @@ class Statements:
                 "the tangent of `atomic_mul` on an element that several iterations change", one.line
             )
 
-    def _result(self, one: nodes.Atomic) -> Block:
+    def _result(self, one: nodes.Atomic) -> nodes.Block:
         """The tangent of the old value."""
         if one.result is None or one.result not in self.activity:
             return ()
         old = nodes.Load(self.companions[one.array], one.index, one.entry, self.kinds[one.array])
         return (nodes.Assign(self.companions[one.result], old, one.line),)
 
-    def _sum(self, one: nodes.Atomic, dual: Dual) -> tuple[Block, nodes.Atomic]:
+    def _sum(self, one: nodes.Atomic, dual: Dual) -> tuple[nodes.Block, nodes.Atomic]:
         one = replace(one, value=dual.value)
         if dual.tangent is None:
             return (), one
@@ -148,7 +146,7 @@ class Statements:
         companion = replace(one, array=self.companions[one.array], value=value, result=None)
         return (companion,), one
 
-    def _product(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[Block, nodes.Atomic]:
+    def _product(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[nodes.Block, nodes.Atomic]:
         kind = self.kinds[one.array]
         value = expressions.bind(cast(dual.value, kind))
         one = replace(one, value=value)
