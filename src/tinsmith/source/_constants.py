@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import BuiltinMethodType, ModuleType
 from typing import Any, TypeAlias
@@ -20,9 +20,9 @@ from .._errors import KernelError, refusal
 from .._lazy import lazy
 from ..engines import Engine, Language, module_name
 from ._calls import find_lent_arguments
-from ._field_uses import FieldUses, field_uses, is_item
+from ._field_uses import FieldUses, field_uses
 from ._fingerprints import MISSING, Item, describe, fingerprint, is_plain_object, owner_step
-from ._nodes import resolve_callee
+from ._nodes import is_item, resolve_callee
 from ._read import Source, read
 
 _STEADY_MODULES = ("math", "numpy")
@@ -189,6 +189,8 @@ class _Finder:
         local = source.assigned_names | set(source.parameters)
         uses = field_uses(source.tree)
         lent = self._find_lent_names(source, roots)
+        labels: list[str] = []
+        gradients: list[str] = []
         for chain in _chains(source.tree):
             name, *attributes = chain
             if name in roots:
@@ -206,18 +208,37 @@ class _Finder:
             self.field_paths.append(field)
             self.fields.append((label, field.value(self.templates)))
             self.places.setdefault(label, (source.name, source.place(_first(source, name))))
-            if chain[1 + len(field.steps) :][:1] == ("grad",) and self._has_gradient(field):
-                self._note_gradient(f"{label}.grad", source, uses, lent)
-                continue
-            self.written += [(label, source.place(uses.written[name])) for name in _within(label, uses.written)[:1]]
-            self.read |= {label} if _within(label, uses.read) else set()
-            self.whole |= {label} if _within(label, uses.whole | lent, items=False) else set()
-            self.replaced |= {label} if _within(label, uses.replaced) else set()
+            gradient = self._find_gradient(field, label, chain[1 + len(field.steps) :])
+            if gradient:
+                gradients.append(gradient)
+                self._note_gradient(gradient, source, uses, lent)
+            else:
+                labels.append(label)
+        for label in labels:
+            written = _within(label, uses.written, gradients)[:1]
+            self.written += [(label, source.place(uses.written[name])) for name in written]
+            self.read |= {label} if _within(label, uses.read, gradients) else set()
+            self.whole |= {label} if _within(label, uses.whole | lent, gradients, items=False) else set()
+            self.replaced |= {label} if _within(label, uses.replaced, gradients) else set()
 
-    def _has_gradient(self, path: _Path) -> bool:
-        """Whether `.grad` of a field is its gradient: of a struct it may be a member."""
+    def _find_gradient(self, path: _Path, label: str, steps: Sequence[str | Item]) -> str:
+        """The gradient that steps from a field lead to, as the kernel names it; "" where they lead to none.
+
+        Of a field of structs it is that of all members, `p.grad`, or of one, `p.a.grad`; a member may be called `grad`.
+        """
         value = path.value(self.templates)
-        return any(leaf is value for _, leaf in self.engine.leaf_fields(value, ""))
+        for step in steps:
+            is_leaf = any(leaf is value for _, leaf in self.engine.leaf_fields(value, ""))
+            struct = None if is_leaf else Language(self.engine).struct_of(value)
+            if not is_leaf and struct is None:
+                return ""
+            members: Mapping[str, Any] = {} if struct is None else struct.members
+            if step == "grad" and step not in members:
+                return f"{label}.grad"
+            if not isinstance(step, str) or step not in members:
+                return ""
+            value, label = members[step], f"{label}.{step}"
+        return ""
 
     def _note_gradient(self, text: str, source: Source, uses: FieldUses, lent: set[str]) -> None:
         """A kernel stores to a gradient, or does something else with it."""
@@ -384,11 +405,12 @@ def _is_item_of(step: str | Item, value: Any) -> bool:
     return isinstance(step, Item) and isinstance(value, list | tuple | dict)
 
 
-def _within(label: str, names: Iterable[str], *, items: bool = True) -> list[str]:
-    """Those of `names` that are a field's, or of a member of it: `p` and `p.mass`; but for its gradient.
+def _within(label: str, names: Iterable[str], gradients: Iterable[str], *, items: bool = True) -> list[str]:
+    """Those of `names` that are a field's, or of a member of it: `p` and `p.mass`; but for gradients.
 
     With `items`, of an element too: `p[0]`, which is no use of the field as a whole.
     """
     ends = (".", "[") if items else (".",)
     members = (name for name in names if name == label or name.startswith(tuple(label + end for end in ends)))
-    return [name for name in members if name != f"{label}.grad"]
+    taken = tuple(gradient + end for gradient in gradients for end in (".", "["))
+    return [name for name in members if name not in gradients and not name.startswith(taken)]

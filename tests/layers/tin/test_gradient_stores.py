@@ -101,6 +101,56 @@ def test_a_kernel_that_clears_gradients_and_values(lang64, mode):
     agree(mode, layer, simulated, (N,), (N,))
 
 
+def clear_members(lang, p):
+    @lang.kernel
+    def clear():
+        for i in p:
+            p.grad[i].a = 0.0
+            p.grad[i].v = lang.Vector([0.0, 0.0])
+
+    return clear
+
+
+def clear_members_by_methods(lang, p):
+    @lang.kernel
+    def clear():
+        for i in lang.grouped(p.grad):
+            p[i].a = 0.0
+            p.grad[i].v.fill(0.0)
+            p.a.grad[i] = 0.0
+
+    return clear
+
+
+def clear_entries_of_members(lang, p):
+    @lang.kernel
+    def clear():
+        for i in p:
+            p[i].v *= 0.0
+            p.v.grad[i][0] = 0.0
+            p.v.grad[i].y *= 0.0
+            p.grad[0].a = 0.0
+            p.a.grad[0] = 0.0
+
+    return clear
+
+
+@pytest.mark.parametrize("clears", [clear_members, clear_members_by_methods, clear_entries_of_members])
+def test_gradients_of_a_field_of_structs(lang64, clears):
+    p = lang64.Struct.field({"a": lang64.f64, "v": lang64.types.vector(2, lang64.f64)}, shape=N, needs_grad=True)
+    x, end = graded(lang64), graded(lang64)
+
+    @lang64.kernel
+    def step():
+        for i in x:
+            p[i].a = x[i] ** 2
+            p[i].v = lang64.Vector([x[i], p[i].a])
+            end[i] = p[i].a * p[i].v.sum()
+
+    layer = layer_of("fields", [x], end, [(clears(lang64, p),), (step,)])
+    agree("fields", layer, lambda x: x**2 * (x + x**2), (N,))
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_methods_with_vectors(lang64, mode):
     @lang64.data_oriented
