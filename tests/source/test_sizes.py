@@ -59,7 +59,7 @@ def ranks(lang):
 def test_where_a_size_is_needed(lang, make):
     kernel = make(lang)
     engine = of_kernel(kernel)
-    reason = static_size(read(engine.function_of(kernel)), ("x", "y"), engine)
+    reason = static_size(read(engine.function_of(kernel)), ("x", "y"), engine, engine.owner_of(kernel))
     assert __file__ in reason
     with pytest.raises(ts.KernelError, match=r"needs an array's size when it is compiled.*\n.*test_sizes.py"):
         ts.op("x[n] -> y[n]")(kernel)

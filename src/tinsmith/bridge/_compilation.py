@@ -87,7 +87,7 @@ def _ir_compiler(
         return compile_moved
     if variant.batched_arrays:
         return compile_batched
-    if not variant.adjoint and multiplies_atomically(stage.source, stage.home):
+    if not variant.adjoint and multiplies_atomically(stage.source, stage.home, stage.owner):
         return compile_products
     if is_misread:
         return compile_divisions
@@ -102,7 +102,8 @@ def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bo
     is_cpu = stage.engine.device_type() == "cpu"
     if not is_cpu or variant.is_simd:
         return False
-    may_gain = takes_functions(stage.source, stage.home) or may_end_early(stage.source, stage.home)
+    about = (stage.source, stage.home, stage.owner)
+    may_gain = takes_functions(*about) or may_end_early(*about)
     if not (may_gain or has_plain_loop(stage.source)):
         return False
     try:

@@ -177,7 +177,7 @@ def _check_returns(op: str, spec: Spec, stage: Stage) -> None:
 
 
 def _check_size(op: str, stage: Stage) -> None:
-    where = static_size(stage.source, stage.arrays, stage.home)
+    where = static_size(stage.source, stage.arrays, stage.home, stage.owner)
     if where:
         words = (
             f"kernel `{stage.name}` of op `{op}` needs an array's size when it is compiled, and it is known at a call"

@@ -45,6 +45,7 @@ from ._from_ir import over_samples
 from ._linked_kernel import NO_NAMES, link_kernel
 from ._links import Links
 from ._truncations import warn_of_truncations
+from ._unseen_writes import refuse_unseen_writes
 from ._variant import ArrayType, Variant
 
 
@@ -170,6 +171,8 @@ class Stage:
             self.baked_values.check_fields(op)
             if variant.fingerprint != self.baked_values.fingerprint(values):
                 raise changed_between(op)
+            if not variant.adjoint:
+                refuse_unseen_writes(self, variant, values, op)
             compiled = self._compiled[variant] = compile_variant(self, variant, values, op)
             if not variant.adjoint:
                 warn_of_truncations(self, variant, values, op)
@@ -186,7 +189,7 @@ class Stage:
 
         False too where the IR does not cover the kernel: the engine compiles it as it is then, and lint names the line.
         """
-        if not divides(self.source, self.home):
+        if not divides(self.source, self.home, self.owner):
             return False
         forward = replace(variant, adjoint=False, stack=0)
         try:
@@ -278,7 +281,7 @@ class Stage:
             return drop_gradient_stores(tree, self.baked_values.gradients)
         tree = loop_over_ranges(tree, self.baked_values.field_ranks() | ranks)
         # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it
-        is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
+        is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home, self.owner)
         return serialize_loops(tree) if is_serial else tree
 
     def annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:

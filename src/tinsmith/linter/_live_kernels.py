@@ -27,7 +27,7 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
         subject = replace(_subject(source, engine, "kernel", declared, owner, spec), written_before=written)
         yield subject
         written |= {name for name, roles in subject.roles.items() if roles.is_written}
-        for function in find_reachable(source, engine, owner):
+        for function, its_owner in find_reachable(source, engine, owner):
             if function is source or engine.owns(function.function):
                 continue
             yield _subject(
@@ -35,7 +35,7 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
                 engine,
                 "func",
                 {name: ParameterFacts("object" if name == "self" else "any") for name in function.parameters},
-                owner,
+                its_owner,
                 None,
             )
 

@@ -46,7 +46,7 @@ class Change:
 
 
 def changes_of(node: ast.AST) -> list[Change]:
-    """What a statement, or the call of an atomic, changes itself: not what stands in a block or a call inside it."""
+    """What a statement, or a call of an atomic or of `fill`, changes itself: not what a block or a call inside does."""
     match node:
         case ast.Assign(targets=targets, value=value):
             addend = addend_of(node)
@@ -63,6 +63,8 @@ def changes_of(node: ast.AST) -> list[Change]:
                     target, others[0] if others else None, is_sum=resolve_callee(node) in ("atomic_add", "atomic_sub")
                 )
             ]
+        case ast.Call(func=ast.Attribute(value=target, attr="fill"), args=args, keywords=words) if args or words:
+            return [Change(target, "write", args[0] if args else words[0].value)]  # all numbers of a vector
     return []
 
 

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from .._lazy import lazy
 from ._calls import EngineFacts
-from ._field_uses import is_item
 from ._fingerprints import MISSING
+from ._nodes import is_item
 from ._parsing import parse_expression
 from ._read import Source
 from ._walk import copy_node

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from typing import NamedTuple, TypeGuard
+from typing import NamedTuple
 
 from ._effects import Change, changes_of
+from ._nodes import is_item
 from ._walk import walk
 
 
@@ -36,11 +37,6 @@ def field_uses(tree: ast.FunctionDef) -> FieldUses:
     for statement in tree.body:
         _visit(statement, uses)
     return uses
-
-
-def is_item(node: ast.AST) -> TypeGuard[ast.Subscript]:
-    """Whether this is `xs[0]` or `xs["a"]`: of a list or dict it is known which item that is."""
-    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
 
 
 def _visit(node: ast.AST, uses: FieldUses) -> None:
@@ -112,14 +108,16 @@ def _loop(loop: ast.For, uses: FieldUses) -> None:
 
 def _call(call: ast.Call, uses: FieldUses, *, is_used: bool = True) -> None:
     changes = [one for one in changes_of(call) if isinstance(one.target, ast.Subscript | ast.Attribute)]
-    if isinstance(call.func, ast.Attribute) and not _name(call.func):
+    targets = [one.target for one in changes]
+    if isinstance(call.func, ast.Attribute) and not _name(call.func) and call.func.value not in targets:
         _visit(call.func.value, uses)  # `x[i].norm()`
     for one in changes:
         if is_used or one.reads:
             uses.read.update(_names(one.target))  # it returns the old value, or compares it
         _change(one, uses)
-    for argument in [*call.args[len(changes) :], *(keyword.value for keyword in call.keywords)]:
-        _visit(argument, uses)
+    for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
+        if argument not in targets:
+            _visit(argument, uses)
 
 
 def _stems(name: str) -> list[str]:

@@ -7,6 +7,7 @@ names when it reads a kernel, and notes what it finds at the calls.
 from __future__ import annotations
 
 import ast
+from typing import TypeGuard
 
 from ._walk import walk
 
@@ -37,6 +38,11 @@ def root(node: ast.AST) -> str:
     while isinstance(node, ast.Subscript | ast.Attribute):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_item(node: ast.AST) -> TypeGuard[ast.Subscript]:
+    """Whether this is `xs[0]` or `xs["a"]`: of a list or dict it is known which item that is."""
+    return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
 
 
 def is_size(node: ast.AST) -> bool:

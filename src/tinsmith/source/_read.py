@@ -10,7 +10,8 @@ from typing import Any
 from .._errors import KernelError, refusal
 from .._lazy import lazy
 from ..engines import public_name
-from ._nodes import note_name, root
+from ._definitions import definitions
+from ._nodes import is_item, note_name, resolve_callee, root
 from ._parsing import parse_statement, source_lines
 from ._walk import walk
 
@@ -170,17 +171,45 @@ def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> None:
 
 
 def find_called_function(source: Source, node: ast.expr, owner: Any = None) -> Any:
-    """The Python value of `name` or `name.attribute...` in a function, None if it has none. `owner` is its `self`."""
+    """The Python value of `name`, `name.attribute` or `name[0]` in a function, None if it has none.
+
+    `owner` is the object of a method. A parameter has the value that `source.given` has for it; a local that stands for
+    a function, `f = ti.static(g)`, has that.
+    """
     if isinstance(node, ast.Attribute):
         return getattr(find_called_function(source, node.value, owner), node.attr, None)
+    if is_item(node):
+        return _find_item(find_called_function(source, node.value, owner), node.slice)
     if not isinstance(node, ast.Name):
         return None
-    if node.id == "self" and node.id in source.parameters:
-        return owner
+    if node.id in source.parameters:
+        is_owner = owner is not None and node.id == source.parameters[0]
+        return owner if is_owner else source.given.get(node.id)
+    if node.id in source.assigned_names:
+        return _find_named_function(source, node.id, owner)
     try:
         return source.lookup(node.id)
     except KeyError:
         return None
+
+
+def _find_item(held: Any, key: ast.expr) -> Any:
+    """What a list or a dict of Python's has at a known place."""
+    assert isinstance(key, ast.Constant)
+    place: Any = key.value
+    try:
+        return held[place] if isinstance(held, list | tuple | dict) else None
+    except LookupError:
+        return None
+
+
+def _find_named_function(source: Source, name: str, owner: Any) -> Any:
+    """The function that a local stands for, since it is given nothing else."""
+    value = definitions(source.tree).single.get(name)
+    if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1:
+        value = value.args[0]
+    function = None if value is None else find_called_function(source, value, owner)
+    return function if callable(function) or isinstance(function, Unrun) else None
 
 
 def _parse_lines(lines: list[str], first: int) -> ast.stmt:

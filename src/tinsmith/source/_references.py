@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ._calls import EngineFacts, callee_of, find_lent_arguments
+from ._calls import Callee, EngineFacts, callee_of, find_lent_arguments
 from ._effects import Kind, changes_of
 from ._nodes import root
 from ._read import Source, find_called_function
@@ -38,18 +38,19 @@ _READING_METHODS = frozenset(
 """Methods of vectors and matrices that leave them as they are."""
 
 
-def reference_kinds(source: Source, parameter: str, engine: EngineFacts) -> tuple[Kind, ...]:
+def reference_kinds(callee: Callee, parameter: str, engine: EngineFacts) -> tuple[Kind, ...]:
     """What a function does with a parameter, a read first; () where it gets a copy of what it is given."""
-    kinds = _reference_kinds(source, parameter, engine, set())
+    kinds = _reference_kinds(callee, parameter, engine, set())
     order: tuple[Kind, ...] = ("read", "write", "add")
     return tuple(kind for kind in order if kind in kinds)
 
 
-def _reference_kinds(source: Source, parameter: str, engine: EngineFacts, seen: set[tuple[Any, str]]) -> set[Kind]:
+def _reference_kinds(outer: Callee, parameter: str, engine: EngineFacts, seen: set[tuple[Any, str]]) -> set[Kind]:
     """`seen` are functions and parameters that were looked at: once is enough, also where a function calls itself."""
-    if not source.is_template(parameter) or (source.identity, parameter) in seen:
+    source = outer.source
+    if not source.is_template(parameter) or (outer.key, parameter) in seen:
         return set()
-    seen.add((source.identity, parameter))
+    seen.add((outer.key, parameter))
     kinds: set[Kind] = set()
     changed: set[int] = set()
     for node in source.nodes:
@@ -58,10 +59,10 @@ def _reference_kinds(source: Source, parameter: str, engine: EngineFacts, seen: 
                 # An addition that is written out reads what it adds to: that is one of the loads below.
                 kinds.update(["write"] if change.is_plain else change.kinds)
                 changed |= {id(part) for part in walk(change.target)}
-    for callee in (callee_of(source, call, engine) for call in source.calls):
+    for callee in (callee_of(source, call, engine, outer.owner) for call in source.calls):
         for name, argument in callee.arguments.items() if callee else ():
             if callee and root(argument) == parameter:
-                kinds |= _reference_kinds(callee.source, name, engine, seen)
+                kinds |= _reference_kinds(callee, name, engine, seen)
                 changed |= {id(part) for part in walk(argument)} if callee.source.is_template(name) else set()
     loads = (n for n in source.nodes if isinstance(n, ast.Name) and n.id == parameter and id(n) not in changed)
     if any(isinstance(node.ctx, ast.Load) for node in loads):

@@ -13,7 +13,7 @@ from ._calls import Callee, EngineFacts, callee_of
 from ._effects import Change, Kind, changes_of, indices_of, possibly_changed, shaping_name
 from ._indices import IndexReader
 from ._loops import constant_extent, get_iterable, is_setting, tasks
-from ._nodes import resolve_callee
+from ._nodes import resolve_callee, root
 from ._read import Source
 from ._references import reference_kinds
 from ._roles import Access, Roles
@@ -128,6 +128,9 @@ class _Walker(ast.NodeVisitor):
             if element is not None:
                 for kind in change.kinds:
                     self._note(element, kind, is_plain=change.is_plain)
+            elif not root(change.target):
+                self.visit(change.target)  # `(x if ... else y)[i] = ...`: which array that is, is not followed
+                continue
             self._indices(change.target)
 
     def visit_Expr(self, node: ast.Expr) -> None:
@@ -204,8 +207,9 @@ class _Walker(ast.NodeVisitor):
             for kind in change.kinds:
                 self._note(element, kind, is_fetched)
             self._indices(change.target)
-            for argument in node.args[1:]:
-                self.visit(argument)
+            for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
+                if argument is not change.target:
+                    self.visit(argument)
             return True
         return False
 
@@ -218,7 +222,7 @@ class _Walker(ast.NodeVisitor):
         is_repeated = callee.source.identity in self._open  # a recursion that ends while the kernel is compiled
         for name, argument in callee.arguments.items():
             if name not in whole:
-                self._argument(callee.source, name, argument)
+                self._argument(callee, name, argument)
         if is_repeated:
             for array in whole.values():
                 self.roles[array].repeats = self.source.place(node)
@@ -226,7 +230,7 @@ class _Walker(ast.NodeVisitor):
             self._enter(callee, whole)
         return True
 
-    def _argument(self, inner: Source, parameter: str, argument: ast.expr) -> None:
+    def _argument(self, inner: Callee, parameter: str, argument: ast.expr) -> None:
         """An argument of a followed call; a template parameter is the very element that it is given."""
         element = self._element(argument)
         kinds = reference_kinds(inner, parameter, self.engine) if element is not None else ()
@@ -239,9 +243,8 @@ class _Walker(ast.NodeVisitor):
 
     def _enter(self, callee: Callee, whole: dict[str, str]) -> None:
         inner = callee.source
-        walker = _Walker(
-            inner, {name: self.roles[array] for name, array in whole.items()}, self.engine, self.owner, self
-        )
+        roles = {name: self.roles[array] for name, array in whole.items()}
+        walker = _Walker(inner, roles, self.engine, callee.owner, self)
         given = {name: self.names.read(a) for name, a in callee.arguments.items() if inner.is_constant(name)}
         walker.names = IndexReader(inner.tree, given, f"{self.names.prefix}{self.order}.")
         walker.run()

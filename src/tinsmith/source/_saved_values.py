@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ._calls import EngineFacts
 from ._definitions import make_load
-from ._effects import changes_of, indices_of, shaping_name
+from ._effects import Change, changes_of, indices_of, shaping_name
 from ._nodes import is_size, names_in, resolve_callee, root
 from ._read import Source, find_called_function
 from ._roles import Roles
@@ -119,11 +119,8 @@ class _Walker:
             case ast.If(test=test, body=body, orelse=orelse):
                 self._visit(test, value=True)
                 self._statements(body + orelse)
-            case ast.Expr(value=ast.Call(args=[target, value]) as call) if changes_of(call):
-                self._assign(target, value)
-                if any(change.reads for change in changes_of(call)):
-                    self._visit(target, value=True)
-                    self._visit(value, value=True)
+            case ast.Expr(value=ast.Call(args=args) as call) if len(args) < 3 and changes_of(call):
+                self._update(*changes_of(call))
             case _:
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr):
@@ -138,6 +135,15 @@ class _Walker:
         if not shaping_name(node):
             is_grouped = isinstance(node, ast.Call) and resolve_callee(node) == "grouped" and node.args
             self._visit(node.args[0] if is_grouped and isinstance(node, ast.Call) else node, value=True)
+
+    def _update(self, change: Change) -> None:
+        """`atomic_add(x[i], v)` and its kin, `x[i].fill(v)`."""
+        if change.value is None:
+            return
+        self._assign(change.target, change.value)
+        if change.reads:
+            self._visit(change.target, value=True)
+            self._visit(change.value, value=True)
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Tuple | ast.List):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection
+from typing import Any
 
 from ..engines import Engine
 from ._calls import callee_of
@@ -12,26 +13,26 @@ from ._read import Source
 from ._walk import walk
 
 
-def static_size(source: Source, arrays: Collection[str], engine: Engine) -> str:
+def static_size(source: Source, arrays: Collection[str], engine: Engine, owner: Any) -> str:
     """Where a kernel, or a function it calls, needs an array's shape or dtype while it is compiled; "" where not.
 
     `if ti.static(x.shape[0] > 2)` is decided at compilation. For an array the shape is an expression
     then, which Python takes for true, whatever it would be.
     """
-    return _in_body(source, frozenset(arrays), engine, frozenset())
+    return _in_body(source, frozenset(arrays), engine, owner, frozenset())
 
 
-def _in_body(source: Source, arrays: frozenset[str], engine: Engine, seen: frozenset[object]) -> str:
+def _in_body(source: Source, arrays: frozenset[str], engine: Engine, owner: Any, seen: frozenset[object]) -> str:
     for node in source.nodes:
         for static in _static_parts(node):
             if _has_size(static, arrays):
                 return source.place(static)
     for call in source.calls:
-        callee = callee_of(source, call, engine)
+        callee = callee_of(source, call, engine, owner)
         arguments = callee.arguments.items() if callee else ()
         given = frozenset(name for name, a in arguments if isinstance(a, ast.Name) and a.id in arrays)
         if callee and given and callee.source.function not in seen:
-            place = _in_body(callee.source, given, engine, seen | {callee.source.function})
+            place = _in_body(callee.source, given, engine, callee.owner, seen | {callee.source.function})
             if place:
                 return place
     return ""

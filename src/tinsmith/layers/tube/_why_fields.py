@@ -82,7 +82,7 @@ def _roles(kernel: KernelPart) -> dict[str, Roles]:
 
 def _array_reason(blueprint: Blueprint, kernel: KernelPart, roles: dict[str, Roles]) -> str:
     """What a kernel does with an array that only works with fields."""
-    where = static_size(read(kernel.function), tuple(kernel.tensor_names), kernel.engine)
+    where = static_size(read(kernel.function), tuple(kernel.tensor_names), kernel.engine, kernel.owner)
     if where:
         return f"kernel `{kernel.name}` needs a tensor's size when it is compiled, at {where}"
     for parameter, role in roles.items():

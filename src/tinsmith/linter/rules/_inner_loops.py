@@ -112,7 +112,7 @@ def _is_unkept(node: ast.Call, subject: Subject) -> bool:
     if subject.resolve_builtin(node):
         return subject.resolve_builtin(node) in _UNKEPT
     callee = callee_of(subject.source, node, subject.engine, subject.owner)
-    return callee is not None and engine_call(callee.source, subject.engine, _UNKEPT, subject.owner) is not None
+    return callee is not None and engine_call(callee.source, subject.engine, _UNKEPT, callee.owner) is not None
 
 
 def _array_outside(spot: Spot, subject: Subject) -> str:
