@@ -143,3 +143,29 @@ def test_vectors_are_stored_entry_by_entry(lang64):
     (gradient,) = torch.autograd.grad(y.sum(), x)
     (wanted,) = torch.autograd.grad(((x * x).sum(1) * x[:, 1]).sum(), x)
     torch.testing.assert_close(gradient, wanted)
+
+
+@pytest.mark.parametrize(("first", "is_stored"), [(0, True), (1, False)])
+@pytest.mark.parametrize("is_batched", [False, True])
+def test_adjoints_of_scratch_are_stored_where_a_launch_fills_them(lang64, first, is_stored, is_batched):
+    square = written(
+        lang64,
+        "def square(x: lang.types.ndarray(), s: lang.types.ndarray()):\n"
+        "    for i, j in x:\n        s[i, j] = x[i, j] * x[i, j]\n",
+    )
+    scale = written(
+        lang64,
+        "def scale(s: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):\n"
+        f"    for i, j in lang.ndrange(({first}, s.shape[0]), s.shape[1]):\n        y[i, j] = s[i, j] * w[i, j]\n",
+    )
+    op = ts.chain(VECTORS, [square, scale], scratch="s[n, m]", adjoint="source")
+    x, w, c = (torch.rand(2, 4, 3, dtype=torch.float64) for _ in range(3))
+    x, w, c = (x, w, c) if is_batched else (x[0], w[0], c[0])
+    x.requires_grad_()
+    call = torch.vmap(op) if is_batched else op
+    reached = (torch.arange(4) >= first)[:, None]
+    for _ in range(2):
+        y = call(x, w)
+        spoil_memory()
+        torch.testing.assert_close(torch.autograd.grad(y, x, c)[0], 2 * x * w * c * reached)
+    assert ("grad_s[i, j] = grad_s[i, j] + " not in adjoint_source(op)) == is_stored, adjoint_source(op)

@@ -4,7 +4,7 @@ import ast
 
 import pytest
 
-from support.by_hand import DEFAULTS, array, assign, binary, branch, cast, kernel, local, loop, store, unary
+from support.by_hand import DEFAULTS, array, assign, atomic, binary, branch, cast, kernel, local, loop, store, unary
 from tinsmith.source.ir import print_kernel
 from tinsmith.transforms import strip_functions
 
@@ -96,3 +96,51 @@ STAYS = {
 @pytest.mark.parametrize("name", STAYS)
 def test_what_stays(name):
     assert strip_functions(STAYS[name]) is STAYS[name]
+
+
+def inside(*body, arrays=(X, Y), end=None, after=(), **settings):
+    """A kernel whose loop over steps has a loop of these statements."""
+    inner = loop("s", Y.size() if end is None else end, body)
+    return kernel([*arrays], [loop("r", 9, [assign("a", 0.0), inner, *after], **settings)], a="f32", b="f32")
+
+
+S = local("s", "i32")
+GOES_INSIDE = {
+    "a copy": inside(store(Y, "s", X["s"])),
+    "in place": inside(store(Y, "s", Y["s"] * X["s"])),
+    "of many rows": inside(store(Y, "s", X["s"]), is_parallel=True),
+    "with ends of its own": inside(store(Y, "s", X["s"]), branch(S > 0, [store(Y, "s", X[S - 1])])),
+    "row by row": inside(store(J, ("r", "s"), J[local("r", "i32") + 1, S] * Y["s"]), arrays=(J, Y)),
+    "by a local from around it": inside(store(Y, "s", X[S + local("r", "i32")])),
+    "a sum that is atomic without need": inside(atomic("add", Y, "s", X["s"])),
+}
+STAYS_INSIDE = {
+    "of one array": inside(store(Y, "s", Y["s"] * 2.0)),
+    "of a short loop": inside(store(Y, "s", X["s"]), end=7),
+    "of a local that iterations hand on": inside(assign("a", local("a") + X["s"]), store(Y, "s", local("a"))),
+    "of a local that is read afterwards": inside(
+        assign("a", X["s"]), store(Y, "s", local("a")), after=[store(X, 0, local("a"))]
+    ),
+    "of a local that the next step reads": inside(
+        store(Y, "s", local("b")), assign("b", X["s"]), after=[store(X, 0, local("b"))]
+    ),
+    "of a row that it reads": inside(store(J, ("r", "s"), J["r", S + 1] * Y["s"]), arrays=(J, Y)),
+    "of a row that may be the same": inside(store(J, ("r", "s"), J[X.size(), S] * Y["s"]), arrays=(X, J, Y)),
+    "of a sum that other threads add to": inside(atomic("add", Y, "s", X["s"]), is_parallel=True),
+}
+
+
+@pytest.mark.parametrize("name", GOES_INSIDE)
+def test_what_goes_inside_another_loop(name):
+    printed = text(strip_functions(GOES_INSIDE[name]))
+    assert "strip_of" in printed and "atomic" not in printed, printed
+
+
+@pytest.mark.parametrize("name", STAYS_INSIDE)
+def test_what_stays_inside_another_loop(name):
+    assert strip_functions(STAYS_INSIDE[name]) is STAYS_INSIDE[name]
+
+
+def test_a_short_loop_inside_another_one_runs_whole():
+    lines = [line.strip() for line in text(strip_functions(inside(store(Y, "s", X["s"])))).splitlines()]
+    assert lines.index("if y.shape[0] < 8:") < lines.index("y[s] = x[s]") < lines.index("else:")

@@ -137,8 +137,8 @@ def takes_functions(source: Source, engine: EngineFacts, owner: Any) -> bool:
 
 
 def has_plain_loop(source: Source) -> bool:
-    """Whether a loop of a kernel's top level has none inside it, and no `while`."""
-    loops = (one for one in source.tree.body if isinstance(one, ast.For))
+    """Whether a loop of a kernel has none inside it, and no `while`."""
+    loops = (one for one in ast.walk(source.tree) if isinstance(one, ast.For))
     return any(not any(isinstance(one, _CONTROL) for part in loop.body for one in ast.walk(part)) for loop in loops)
 
 

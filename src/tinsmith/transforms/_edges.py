@@ -96,9 +96,9 @@ def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
                 parts.append(replace(loop, bounds=(*bounds[:axis], pair, *bounds[axis + 1 :]), is_parallel=is_parallel))
         bounds[axis] = (low, high)
     # A local may have lost the start that declared it, where branches gave it a value before it was read.
-    (whole,) = declare_locals([replace(loop, bounds=tuple(bounds), body=body)], kinds)
-    assert isinstance(whole, nodes.For)
-    return EdgeSplit(tuple(before), whole, tuple(after))
+    visible = frozenset(loop.names) | walk.find_mentioned([loop]) - walk.find_defined([loop])
+    body = declare_locals(body, kinds, visible)
+    return EdgeSplit(tuple(before), replace(loop, bounds=tuple(bounds), body=body), tuple(after))
 
 
 class _Middle:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from ..source.ir import nodes, walk
 from ._edges import split_edges
-from ._elementwise import strip_elementwise
+from ._elementwise import is_elementwise, strip_elementwise, strip_loop
 from ._names import Names
 from ._strip_parts import (
     FUNCTIONS,
@@ -40,7 +40,9 @@ from ._strip_parts import (
     with_powers,
     within_limits,
 )
+from .analysis import find_private_loops
 from .lanes import run_in_lanes
+from .polish import write_out_addition
 
 _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
@@ -54,9 +56,10 @@ def strip_functions(kernel: nodes.Kernel, *, has_powers: bool = False) -> nodes.
     """
     names = Names(walk.names_of(kernel))
     names.types |= kernel.locals
-    writer = _Writer(names, frozenset(kernel.cells))
+    statements = walk.number_statements(kernel.body)
+    writer = _Writer(kernel, names, find_private_loops(statements))
     body: list[nodes.Stmt] = []
-    for one in kernel.body:
+    for one in statements:
         body += (
             _strip_elements(one, kernel, names)
             or _lanes(with_powers(one) if has_powers else one, kernel, names)
@@ -144,24 +147,30 @@ def _functions_in(expr: nodes.Expr) -> Iterator[nodes.Unary]:
 
 
 class _Writer:
-    """Writes the strips of one kernel, with locals of new `names`; `cells` are the kernel's own memory."""
+    """Writes the strips of one kernel, with locals of new `names`.
 
-    def __init__(self, names: Names, cells: frozenset[str]) -> None:
+    `private` are the numbers of loops of which no local is read outside, nor by another iteration.
+    """
+
+    def __init__(self, kernel: nodes.Kernel, names: Names, private: frozenset[int]) -> None:
+        self.kernel = kernel
         self.names = names
-        self.cells = cells
+        self.private = private
         self._declared: list[nodes.Stmt] = []
+        self._is_serial = False
 
     def task(self, one: nodes.Stmt) -> nodes.Stmt:
         """A statement of the top level, where no array can be declared: engines would put it into memory of all."""
         if not isinstance(one, nodes.For):
             return one
+        self._is_serial = not one.is_parallel
         before: list[nodes.Stmt] = []
         body: list[nodes.Stmt] = []
         for part in one.body:
             self._declared = []
             rewritten = walk.rewrite([part], self.statement)
             # A loop that became strips has a whole version beside them for short lengths, which needs no array.
-            if isinstance(part, nodes.For) and len(rewritten) > 1:
+            if isinstance(part, nodes.For) and isinstance(rewritten[-1], nodes.If):
                 body += _with_arrays(rewritten, self._declared)
             else:
                 # Declared once an iteration. In the inner loop the engines would fill it with zeros at each start.
@@ -170,8 +179,39 @@ class _Writer:
         return replace(one, body=(*before, *body))
 
     def statement(self, one: nodes.Stmt) -> Sequence[nodes.Stmt]:
-        plan = plan_strips(one, self.cells) if isinstance(one, nodes.For) else None
-        return self.strips(one, plan) if isinstance(one, nodes.For) and plan and plan.functions else [one]
+        if not isinstance(one, nodes.For):
+            return [one]
+        plan = plan_strips(one, frozenset(self.kernel.cells))
+        return self.elements(one) or (self.strips(one, plan) if plan.functions else [one])
+
+    def elements(self, loop: nodes.For) -> Sequence[nodes.Stmt]:
+        """An elementwise loop inside another one: in strips between its ends, whole where it is short, or nothing.
+
+        Nothing too for loops over one array, which compilers vectorise by themselves: nothing else can overlap it.
+        """
+        if loop.number not in self.private or len(loop.names) > 1 or len(walk.find_touched(loop.body)) < 2:
+            return []
+        if self._is_serial:
+            loop = replace(loop, body=tuple(walk.transform(one, lambda expr: expr, self.plain) for one in loop.body))
+        parts = split_edges(loop, self.names.types)
+        middle = loop if parts is None else parts.middle
+        if not is_elementwise(middle, self.kernel):
+            return []
+        arrays, strips = strip_loop(middle, self.kernel, self.names)
+        self._declared += arrays
+        statements = (strips,) if parts is None else (*parts.before, strips, *parts.after)
+        if _known_length(loop) is not None:
+            return statements
+        low, high = loop.bounds[0]
+        size = high if low == number(0) else integer("-", high, low)
+        is_short = nodes.Binary("<", size, number(SHORTEST), "u1")
+        return [nodes.If(is_short, (loop,), statements, line=loop.line)]
+
+    def plain(self, one: nodes.Stmt) -> nodes.Stmt:
+        """A statement of code that runs in order, in which an addition needs not be atomic."""
+        array = self.kernel.arrays.get(one.array) if isinstance(one, nodes.Atomic) else None
+        is_same = isinstance(one, nodes.Atomic) and array is not None and array.type == one.value.type
+        return write_out_addition(one) if is_same else one
 
     def strips(self, loop: nodes.For, plan: _Plan) -> Sequence[nodes.Stmt]:
         """A loop in strips: for each where it begins and how long it is, then its loops. A short one is whole."""

@@ -325,7 +325,10 @@ class SourceAt(ReverseAt):
         program = program if kept is None else kept.backward
         key = active, None if part is None else given, alone, has_checkpoints, kept is not None
         if key not in self._whole:
-            gathered = gather_additions(program, self._extent)
+            has_vectors = self.case.signature.firsts[0].engine.device_type() == "cpu"
+            gathered = gather_additions(program, self._extent, has_vectors=has_vectors)
+            # Adjoints of scratch are this pass's own.
+            alone |= frozenset() if self.case.is_looped else frozenset(self.case.signature.scratch)
             program, whole = store_whole_gradients(gathered, sorted(alone), self._extent)
             if not self.case.is_looped:
                 program = hand_on_adjoints(program, whole, self.case.signature.outputs, self._extent)

@@ -9,40 +9,47 @@
 
 The adjoint of a stencil is a stencil (Hückelheim et al. 2019). It needs no atomic, gives the same bits in each run,
 fills each element once (`_whole_gradients`), and can run in machine vectors. The price is that some of an iteration is
-worked out once more for each neighbour, so this is done only where the atomics would cost more.
+worked out once more for each neighbour, so this is done only where the atomics would cost more. A loop that runs in
+order has no atomics: it gathers only where machine vectors will run it then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from ...source.ir import nodes, types, walk
 from .._algebra import compare, constant, minus, plus, shift_by
+from .._edges import split_edges
+from .._elementwise import is_elementwise
 from .._names import Names
-from ..analysis import affine, definitions, whole_definitions
+from ..analysis import affine, definitions, find_private_loops, whole_definitions
 from ..polish import find_added_value, simplify
 from ._flops import SHARED_ATOMIC, count_text_operations
 from ._program import Program, Run
 from ._whole_gradients import Extent
 
+_Addition = nodes.Atomic | nodes.Store
 _Shift = tuple[int, ...]
 """How far from an iteration the element lies that it adds to, for each name of its loop."""
+_VECTOR_GAIN = 3
+"""A loop that runs in order may do so many times as much more than it did: machine vectors take 4 to 16 at a time."""
 _REFUSED = (nodes.For, nodes.While, nodes.Break, nodes.Continue, nodes.Draw, nodes.Decompose, nodes.Barrier)
 
 
-def gather_additions(program: Program, extent: Extent) -> Program:
-    """A program whose kernels gather what they added to neighbours by atomics, where that costs less.
+def gather_additions(program: Program, extent: Extent, *, has_vectors: bool) -> Program:
+    """A program whose kernels gather what they added to neighbours, where that costs less.
 
     Args:
         program: a backward pass.
         extent: tells which axes are equally long.
+        has_vectors: whether loops that run in order gain by it, since they can be in strips then (`_elementwise`).
     """
     changed: dict[nodes.Kernel, nodes.Kernel] = {}
     owners = {gradient: array for array, gradient in program.gradients.items()}
     for kernel in dict.fromkeys(run.kernel for run in program.runs):
-        gathered = _Kernel(kernel, owners, extent).gather()
+        gathered = _Kernel(kernel, owners, extent).gather(has_vectors=has_vectors)
         if gathered is not None:
             changed[kernel] = gathered
     actions = [
@@ -53,22 +60,39 @@ def gather_additions(program: Program, extent: Extent) -> Program:
 
 
 @dataclass(frozen=True)
-class _Scattered:
-    """An adjoint to which a loop adds by atomics alone, near the element of each iteration.
+class _Place:
+    """Where an iteration adds.
 
     Attributes:
-        axes: for each name of the loop the axis that goes with it.
+        row: the index, without the loop's names: each axis that one of them moves has that name's number, and the
+            others what they are in all iterations.
+        shift: how far from the iteration the element lies, for each name.
+    """
+
+    row: tuple[int | nodes.Expr, ...]
+    shift: _Shift
+
+
+@dataclass(frozen=True)
+class _Scattered:
+    """A row of an adjoint that a loop only adds to, near the element of each iteration.
+
+    Attributes:
+        row: as in `_Place`.
         shifts: of its additions, each with the statement.
     """
 
     array: nodes.Array
-    axes: tuple[int, ...]
-    shifts: tuple[tuple[nodes.Atomic, _Shift], ...]
+    row: tuple[int | nodes.Expr, ...]
+    shifts: tuple[tuple[_Addition, _Shift], ...]
+
+    def axis(self, number: int) -> int:
+        """The axis that goes with a name of the loop."""
+        return self.row.index(number)
 
     def index(self, names: Sequence[str]) -> tuple[nodes.Expr, ...]:
         """The element of an iteration."""
-        by_axis = {axis: nodes.Local(name, "i32") for name, axis in zip(names, self.axes, strict=True)}
-        return tuple(by_axis[axis] for axis in range(self.array.rank))
+        return tuple(nodes.Local(names[part], "i32") if isinstance(part, int) else part for part in self.row)
 
 
 class _Kernel:
@@ -81,11 +105,13 @@ class _Kernel:
         self.names = Names(walk.names_of(kernel))
         self.names.types |= kernel.locals
 
-    def gather(self) -> nodes.Kernel | None:
+    def gather(self, *, has_vectors: bool) -> nodes.Kernel | None:
         """The kernel with loops that gather; None where no loop gains."""
-        body = tuple(
-            (isinstance(one, nodes.For) and one.is_parallel and self.loop(one)) or one for one in self.kernel.body
-        )
+        body = tuple((self.parallel_loop(one) if _is_parallel(one) else None) or one for one in self.kernel.body)
+        if has_vectors:
+            body = walk.number_statements(body)
+            private = find_private_loops(body)
+            body = walk.rewrite(body, lambda one: [self.loop_in_order(one) if one.number in private else one])
         if body == self.kernel.body:
             return None
         kinds = dict(self.names.types)
@@ -93,20 +119,29 @@ class _Kernel:
         defined = walk.find_defined(body)
         return replace(self.kernel, body=body, locals={name: kind for name, kind in kinds.items() if name in defined})
 
-    def loop(self, loop: nodes.For) -> nodes.For | None:
-        """A loop that gathers; None where it cannot, or loses."""
-        if loop.block_size or any(isinstance(one, _REFUSED) for one in walk.statements(loop.body)):
-            return None
+    def parallel_loop(self, loop: nodes.For) -> nodes.For | None:
+        """A loop that gathers what it added by atomics; None where it cannot, or loses."""
         scattered = self.find_scattered(loop)
-        if not scattered:
-            return None
-        gathered = self.write(loop, scattered)
+        gathered = self.write(loop, scattered) if scattered else None
         if gathered is None:
             return None
         saved = SHARED_ATOMIC * sum(len(one.shifts) for one in scattered)
+        return gathered if self.count_more(loop, gathered) <= saved else None
+
+    def loop_in_order(self, loop: nodes.Stmt) -> nodes.Stmt:
+        """A loop that gathers what it added one after the other; as it was where machine vectors would not run it."""
+        if not isinstance(loop, nodes.For) or loop.is_parallel or not (scattered := self.find_scattered(loop)):
+            return loop
+        gathered = self.write(loop, scattered)
+        if gathered is None or self.count_more(loop, gathered) > _VECTOR_GAIN * count_text_operations([loop]):
+            return loop
+        parts = split_edges(gathered, self.names.types)
+        return gathered if is_elementwise(gathered if parts is None else parts.middle, self.kernel) else loop
+
+    def count_more(self, loop: nodes.For, gathered: nodes.For) -> int:
+        """By how many operations an iteration grows."""
         kinds = dict(self.names.types)
-        more = count_text_operations(simplify([gathered], kinds)) - count_text_operations([loop])
-        return gathered if more <= saved else None
+        return count_text_operations(simplify([gathered], kinds)) - count_text_operations([loop])
 
     def length(self, expr: nodes.Expr) -> object:
         """What is equal for sizes of arrays that are known to be equally long."""
@@ -115,37 +150,38 @@ class _Kernel:
         return self.extent(self.owners.get(expr.array, expr.array), expr.axis)
 
     def find_scattered(self, loop: nodes.For) -> list[_Scattered]:
-        """Adjoints that the loop adds to by atomics, as long as the loop is but for some iterations at its ends."""
+        """Adjoints that the loop only adds to, which are as long as the loop is but for some iterations at its ends.
+
+        A parallel loop adds by atomics, one that runs in order by stores.
+        """
+        if loop.block_size or any(isinstance(one, _REFUSED) for one in walk.statements(loop.body)):
+            return []
         known = whole_definitions(definitions(loop.body))
-        atomics: dict[str, list[nodes.Atomic]] = {}
+        rows: dict[tuple[str, tuple[int | nodes.Expr, ...]], list[tuple[_Addition, _Shift]]] = {}
         for one in walk.stores(loop.body):
-            if isinstance(one, nodes.Atomic):
-                atomics.setdefault(one.array, []).append(one)
+            place = _place(one, loop, known) if isinstance(one, nodes.Atomic) == loop.is_parallel else None
+            if place is not None:
+                rows.setdefault((one.array, place.row), []).append((one, place.shift))
+        accesses = [*walk.loads(loop.body), *walk.stores(loop.body)]
         scattered: list[_Scattered] = []
-        for name, additions in atomics.items():
+        for (name, row), additions in rows.items():
             array = self.kernel.arrays[name]
-            touches = [one for one in (*walk.loads(loop.body), *walk.stores(loop.body)) if one.array == name]
+            # An addition by a store reads the element, too.
+            own = len(additions) if loop.is_parallel else 2 * len(additions)
+            others = sum(one.array == name and not _is_apart(row, one.index, known) for one in accesses) - own
             is_plain = name in self.owners and not array.label and not array.offset and types.is_float(array.type)
-            if not is_plain or len(touches) != len(additions) or array.rank != len(loop.names):
-                continue
-            places = [_place(one, loop.names, known) for one in additions]
-            axes = {axes for axes, _ in filter(None, places)}
-            if None in places or len(axes) != 1 or any(find_added_value(one) is None for one in additions):
-                continue
-            one = _Scattered(
-                array, axes.pop(), tuple((one, place[1]) for one, place in zip(additions, places, strict=True) if place)
-            )
-            if all(self.is_within(loop, place, one) for place in range(len(loop.names))):
+            one = _Scattered(array, row, tuple(additions))
+            if is_plain and not others and all(self.is_within(loop, number, one) for number in range(len(loop.names))):
                 scattered.append(one)
         return scattered
 
-    def is_within(self, loop: nodes.For, place: int, one: _Scattered) -> bool:
+    def is_within(self, loop: nodes.For, number: int, one: _Scattered) -> bool:
         """Whether a name of the loop goes through the axis of an adjoint, all of it but for some at either end."""
-        begin, end = loop.bounds[place]
+        begin, end = loop.bounds[number]
         return (
             isinstance(begin, nodes.Const)
             and begin.value >= 0
-            and self.ends_before(end, nodes.Size(one.array.name, one.axes[place])) is not None
+            and self.ends_before(end, nodes.Size(one.array.name, one.axis(number))) is not None
         )
 
     def ends_before(self, end: nodes.Expr, size: nodes.Expr) -> int | None:
@@ -159,7 +195,7 @@ class _Kernel:
     def write(self, loop: nodes.For, scattered: Sequence[_Scattered]) -> nodes.For | None:
         """The loop over elements; None where an iteration reads what another one changes."""
         first = scattered[0]
-        sizes = [nodes.Size(first.array.name, axis) for axis in first.axes]
+        sizes = [nodes.Size(first.array.name, first.axis(number)) for number in range(len(loop.names))]
         extents = {self.length(size): size for size in sizes}
 
         def rename_size(one: Any) -> Any:
@@ -168,8 +204,14 @@ class _Kernel:
         loop = replace(loop, body=walk.number_statements(walk.change_parts(loop.body, rename_size)))
         scattered = self.find_scattered(loop)
         shift_of = {statement.number: shift for one in scattered for statement, shift in one.shifts}
-        entries = dict.fromkeys((one.array.name, statement.entry) for one in scattered for statement, _ in one.shifts)
-        totals = {entry: self.names.local(f"{entry[0]}_sum", self.kernel.arrays[entry[0]].type) for entry in entries}
+        entry_of = {
+            statement.number: (one.array, one.index(loop.names), statement.entry)
+            for one in scattered
+            for statement, _ in one.shifts
+        }
+        totals = {
+            entry: self.names.local(f"{entry[0].name}_sum", entry[0].type) for entry in dict.fromkeys(entry_of.values())
+        }
         body: list[nodes.Stmt] = [
             nodes.Assign(total.name, constant(0, total.type), loop.line) for total in totals.values()
         ]
@@ -178,11 +220,12 @@ class _Kernel:
         for shift in sorted({here, *shift_of.values()}, key=lambda one: (one != here, one)):
 
             def change(one: nodes.Stmt, shift: _Shift = shift) -> Sequence[nodes.Stmt]:
-                if isinstance(one, nodes.Atomic) and one.number in shift_of:
-                    if shift_of[one.number] != shift:
+                if isinstance(one, _Addition) and one.number in shift_of:
+                    value = find_added_value(one)
+                    if shift_of[one.number] != shift or value is None:
                         return []
-                    total = totals[one.array, one.entry]
-                    return [nodes.Assign(total.name, plus(total, one.value), one.line)]
+                    total = totals[entry_of[one.number]]
+                    return [nodes.Assign(total.name, plus(total, value), one.line)]
                 is_dropped = isinstance(one, nodes.Store | nodes.Atomic) and shift != here
                 return [] if is_dropped else [one]
 
@@ -191,12 +234,9 @@ class _Kernel:
             if shift != here and not stored.isdisjoint(walk.reads(part)):
                 return None
             body += self.guard(loop, part, shift, sizes)
-        for one in scattered:
-            index = one.index(loop.names)
-            for (array, entry), total in totals.items():
-                if array == one.array.name:
-                    old = nodes.Load(array, index, entry, one.array.type)
-                    body.append(nodes.Store(array, index, entry, plus(old, total), loop.line))
+        for (array, index, entry), total in totals.items():
+            old = nodes.Load(array.name, index, entry, array.type)
+            body.append(nodes.Store(array.name, index, entry, plus(old, total), loop.line))
         bounds = tuple((constant(0, "i32"), size) for size in sizes)
         return replace(loop, bounds=bounds, body=tuple(body))
 
@@ -233,20 +273,40 @@ class _Kernel:
         return body if condition is None else [nodes.If(condition, body, line=loop.line)]
 
 
-def _place(
-    one: nodes.Atomic, names: Sequence[str], known: Mapping[str, nodes.Expr]
-) -> tuple[tuple[int, ...], _Shift] | None:
-    """For each name of a loop the axis that it moves, one by one, and how far from it an addition is."""
-    axes: dict[str, tuple[int, int]] = {}
-    for axis, expr in enumerate(one.index):
+def _is_parallel(one: nodes.Stmt) -> TypeGuard[nodes.For]:
+    return isinstance(one, nodes.For) and one.is_parallel
+
+
+def _place(one: _Addition, loop: nodes.For, known: Mapping[str, nodes.Expr]) -> _Place | None:
+    """Where a statement adds; None if it does something else, or a name of the loop moves no axis by one."""
+    if find_added_value(one) is None:
+        return None
+    inside, shifts = walk.find_defined([loop]), dict[int, int]()
+    row: list[int | nodes.Expr] = []
+    for expr in one.index:
         index = affine(expr, known)
+        fixed = walk.substitute(expr, known)
         match [*index.terms.items()]:
-            case [(str(name), 1)] if name in names and name not in axes:
-                axes[name] = axis, index.constant
+            case [(str(name), 1)] if name in loop.names and loop.names.index(name) not in shifts:
+                number = loop.names.index(name)
+                shifts[number] = index.constant
+                row.append(number)
+            case _ if walk.locals_in([fixed]).isdisjoint(inside) and not walk.reads_memory(fixed):
+                row.append(fixed)
             case _:
                 return None
-    pairs = [axes[name] for name in names]
-    return tuple(axis for axis, _ in pairs), tuple(shift for _, shift in pairs)
+    numbers = range(len(loop.names))
+    return _Place(tuple(row), tuple(shifts[number] for number in numbers)) if shifts.keys() == {*numbers} else None
+
+
+def _is_apart(row: Sequence[int | nodes.Expr], index: Sequence[nodes.Expr], known: Mapping[str, nodes.Expr]) -> bool:
+    """Whether an element lies in another row: by an axis that the loop moves in neither."""
+    pairs = (
+        (affine(part, {}), affine(expr, known))
+        for part, expr in zip(row, index, strict=True)
+        if not isinstance(part, int)
+    )
+    return any(part.plus(other, -1).number not in (None, 0) for part, other in pairs)
 
 
 def _collect(expr: Any, names: Sequence[str]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...source.ir import nodes, walk
-from .._algebra import plus
+from ..polish import write_out_addition
 from ._program import Action, Program, Reserve, Run
 
 
@@ -44,11 +44,4 @@ class _Twins:
 
 
 def _plain(one: nodes.Stmt) -> nodes.Stmt:
-    match one:
-        case nodes.For():
-            return replace(one, is_parallel=False)
-        case nodes.Atomic("add", array, index, entry, value, None):
-            old = nodes.Load(array, index, entry, value.type)
-            return nodes.Store(array, index, entry, plus(old, value), one.line)
-        case _:
-            return one
+    return replace(one, is_parallel=False) if isinstance(one, nodes.For) else write_out_addition(one)

@@ -12,7 +12,7 @@ from ._definitions import (
     whole_definitions,
 )
 from ._indices import affine, concurrent_loop, find_owned, find_owned_by, is_invariant, moving_variables
-from ._liveness import Live, Liveness
+from ._liveness import Live, Liveness, find_private_loops
 from ._order import find_ordered_atomic
 from ._ranges import Range, Ranges
 from ._tasks import tasks_of
@@ -37,6 +37,7 @@ __all__ = [
     "find_ordered_atomic",
     "find_owned",
     "find_owned_by",
+    "find_private_loops",
     "find_reachable",
     "find_varied",
     "is_invariant",

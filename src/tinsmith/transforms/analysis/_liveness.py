@@ -94,3 +94,31 @@ class Liveness:
     ) -> tuple[nodes.Stmt | None, Live]:
         """A statement with what is left of those inside it, or a `continue` that skips nothing; None leaves it out."""
         return one, before
+
+
+class _PrivateLoops(Liveness):
+    """Collects the numbers of loops, as `find_private_loops` gives them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_private: dict[int, bool] = {}
+
+    def compound(
+        self, one: nodes.Stmt, bodies: tuple[nodes.Block, ...], before: Live, live: Live
+    ) -> tuple[nodes.Stmt | None, Live]:
+        inner = (nodes.For, nodes.While, nodes.Break, nodes.Continue)
+        if isinstance(one, nodes.For) and not any(isinstance(part, inner) for part in walk.statements(one.body)):
+            given = walk.find_defined([one])
+            exposed = Liveness().block(one.body, frozenset())[1].difference(one.names)
+            self.is_private[one.number] = given.isdisjoint(live | exposed)  # the last visit knows all that is live
+        return one, before
+
+
+def find_private_loops(body: nodes.Block) -> frozenset[int]:
+    """Numbers of innermost loops without jumps whose locals neither another iteration nor a later statement reads.
+
+    Each statement has a number of its own (`walk.number_statements`).
+    """
+    loops = _PrivateLoops()
+    loops.block(body, frozenset())
+    return frozenset(number for number, is_private in loops.is_private.items() if is_private)

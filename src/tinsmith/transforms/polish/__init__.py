@@ -1,6 +1,6 @@
 """Passes over generated statements that change no result: what is not needed goes, what is left reads as if written."""
 
-from ._additions import find_added_value
+from ._additions import find_added_value, write_out_addition
 from ._dead_code import drop_last_stores, eliminate_dead_code, eliminate_dead_code_of_tasks, live_before
 from ._declarations import declare_locals, name_locals
 from ._inline_sizes import inline_sizes
@@ -16,4 +16,5 @@ __all__ = [
     "live_before",
     "name_locals",
     "simplify",
+    "write_out_addition",
 ]

@@ -58,6 +58,15 @@ def find_added_value(one: nodes.Stmt) -> nodes.Expr | None:
     return None
 
 
+def write_out_addition(one: nodes.Stmt) -> nodes.Stmt:
+    """An atomic addition as an ordinary one, for code that runs in order; any other statement as it is."""
+    match one:
+        case nodes.Atomic("add", array, index, entry, value, None):
+            return nodes.Store(array, index, entry, plus(nodes.Load(array, index, entry, value.type), value), one.line)
+        case _:
+            return one
+
+
 def _element(one: nodes.Stmt) -> Element | None:
     """The element that a statement adds to; None if it does something else."""
     value = find_added_value(one)

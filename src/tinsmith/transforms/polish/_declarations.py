@@ -9,7 +9,9 @@ from typing import Any
 from ...source.ir import nodes, types, walk
 
 
-def declare_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
+def declare_locals(
+    body: Sequence[nodes.Stmt], kinds: Mapping[str, str], visible: frozenset[str] = frozenset()
+) -> nodes.Block:
     """Statements in which every local that is given a value inside a block and read outside it starts at 0 before it.
 
     A local of a parallel loop is declared in that loop, whatever others do with the name: one that is declared before
@@ -18,9 +20,10 @@ def declare_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> node
     Args:
         body: the statements.
         kinds: types of locals.
+        visible: those that are declared around the statements.
     """
     shared = frozenset(name for one in body if not _is_parallel(one) for name in walk.find_defined([one]))
-    return _Scoping(kinds, shared).block(tuple(body), frozenset())
+    return _Scoping(kinds, shared).block(tuple(body), visible)
 
 
 def _is_parallel(one: nodes.Stmt) -> bool:
