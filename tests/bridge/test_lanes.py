@@ -25,8 +25,8 @@ def ran(monkeypatch):
     """Names of the kernels of which a loop runs in lanes."""
     kernel_names = []
 
-    def run(task, kernel, names):
-        lanes = run_in_lanes(task, kernel, names)
+    def run(task, kernel, names, **options):
+        lanes = run_in_lanes(task, kernel, names, **options)
         kernel_names.extend([kernel.name] if lanes is not None else [])
         return lanes
 
@@ -151,6 +151,39 @@ def early_return(lang):
             a = torch.where(runs, a - step, a)
             runs = runs & (step.abs() >= 0.1)
         return torch.where(x > 0.7, x * 3.0, a)
+
+    return kernel, twin
+
+
+def of_all_operations(lang):
+    """What vectors of the engine take whole, and what is written number by number."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            a, k, left = x[i], 0, 3 + lang.cast(x[i] * 5.0, lang.i32)
+            while left > 0:
+                b = lang.max(lang.abs(0.5 - a), 0.1) + lang.sqrt(a + 0.25) * lang.log(a + 1.5)
+                is_odd = ((k >> 1) ^ k) & 1 == 1
+                if not is_odd or a > 0.95:
+                    b = -b + lang.tanh(b) * lang.ceil(b)
+                a = lang.min(a * 0.5 + b * 0.125 + 0.3, 0.9 + k) - lang.floor(b) * 0.01
+                k = lang.min(k + 1, 7) + lang.max(left - 6, 0)
+                left -= 1
+            y[i] = a
+
+    def twin(x):
+        a, k, left = x, torch.zeros(len(x), dtype=torch.int32), 3 + (x.float() * 5.0).int()
+        for _ in range(8):
+            runs = left > 0
+            b = (0.5 - a).abs().clamp(min=0.1) + (a + 0.25).sqrt() * (a + 1.5).log()
+            is_odd = ((k >> 1) ^ k) & 1 == 1
+            b = torch.where(~is_odd | (a > 0.95), -b + b.tanh() * b.ceil(), b)
+            a = torch.where(runs, torch.minimum(a * 0.5 + b * 0.125 + 0.3, 0.9 + k) - b.floor() * 0.01, a)
+            k = torch.where(runs, (k + 1).clamp(max=7) + (left - 6).clamp(min=0), k)
+            left = left - runs.int()
+        return a
 
     return kernel, twin
 
@@ -295,7 +328,18 @@ def powers(lang):
     return kernel, twin
 
 
-KERNELS = (march, nested, gathered, early_return, no_trips, by_lists, by_other_lists, of_vectors, of_pairs)
+KERNELS = (
+    march,
+    nested,
+    gathered,
+    early_return,
+    of_all_operations,
+    no_trips,
+    by_lists,
+    by_other_lists,
+    of_vectors,
+    of_pairs,
+)
 
 
 @pytest.mark.parametrize("make", KERNELS)

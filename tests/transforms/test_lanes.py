@@ -1,12 +1,13 @@
 """Which loops run in lanes, and what they become."""
 
 import ast
+from dataclasses import replace
 
 import pytest
 
 from support.by_hand import DEFAULTS, E, array, assign, atomic, branch, cast, kernel, local, loop, store, unary
 from tinsmith.source.ir import nodes, print_kernel
-from tinsmith.transforms import strip_functions
+from tinsmith.transforms import has_vector_loops, strip_functions
 
 X, Y, D = array("x"), array("y"), array("d", "f64")
 KINDS = {"a": "f32", "e": "f32", "t": "f32", "d_1": "f64"}
@@ -39,7 +40,7 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray(), d: _lang.types.n
         if block_first & 31 == 0:
             block_size = _lang.min(32, y.shape[0] - block_first)
             if (x.shape[0] > 0) & (x.shape[0] >= y.shape[0]):
-                active_lanes = _lang.Vector([0.0] * 32, dt=_lang.i32)
+                active_lanes = _lang.Vector([0] * 32, dt=_lang.i32)
                 stored_lanes = _lang.Vector([0.0] * 32, dt=_lang.f32)
                 t_lanes = _lang.Vector([0.0] * 32, dt=_lang.f32)
                 of_lanes = 0
@@ -115,6 +116,30 @@ def test_lanes_agree_on_lists():
     assert "lanes_agree = of_lanes == of_lanes_1" in printed
     assert "_lang.atomic_add(y[k], of_lanes_" in printed
     assert "for lane in range(block_size)" in printed
+
+
+def test_lanes_in_vectors():
+    """Of 16 numbers each, where a block is full; an element of its own is loaded once."""
+    one = strip_functions(of(leave_at(T), assign("t", T + X["r"] * unary("exp", T))), has_vectors=True)
+    printed = text(one)
+    assert has_vector_loops(one)
+    assert "(block_size == 32)" in printed
+    assert printed.count("_exp_of_16(") == 2
+    assert printed.count("[x[r_1[entry_1]] for entry_1 in _lang.static(range(16))]") == 2
+    assert "t_lanes_1 = _lang.Vector([0.0] * 16, dt=_lang.f32)" in printed
+    assert "y[r] = stored" in printed
+
+
+def test_one_vector_where_there_is_much_to_do():
+    body = [assign("t", T * 0.5 + unary("exp", T)) for _ in range(6)]
+    assert "if block_size == 16:" in text(strip_functions(of(leave_at(T), *body), has_vectors=True))
+
+
+def test_a_kernel_with_vectors_of_its_own():
+    """It would hold those in another way, too."""
+    one = of(leave_at(T), assign("t", T + X["r"]))
+    arrays = dict(one.arrays) | {"v": nodes.Array("v", "f32", 1, (3,))}
+    assert not has_vector_loops(strip_functions(replace(one, arrays=arrays), has_vectors=True))
 
 
 def power(base, exponent):

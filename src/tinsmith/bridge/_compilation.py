@@ -13,7 +13,6 @@ from .._errors import GradientError, KernelError, TinsmithError, refusal
 from ..engines import Compiled
 from ..source import build, has_plain_loop, may_end_early, multiplies_atomically, runs_in_blocks, takes_functions
 from ..source.ir import NotCovered
-from ..transforms import strip_functions
 from ._bounds_guard import compile_guarded
 from ._compile_errors import (
     WHERE_THE_REPORT_IS,
@@ -33,6 +32,7 @@ from ._from_ir import (
     compile_moved,
     compile_products,
     compile_strips,
+    in_machine_vectors,
     misread_reverse,
 )
 
@@ -110,7 +110,7 @@ def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bo
         kernel = stage.lower_variant(variant, values).kernel
     except NotCovered:
         return False
-    return strip_functions(kernel, has_powers=stage.engine.has_fast_vectors) is not kernel
+    return in_machine_vectors(kernel, stage.engine) is not kernel
 
 
 def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:

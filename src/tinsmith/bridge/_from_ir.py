@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
 from ..engines import Compiled, Engine, Language
-from ..kernels import ARITHMETIC
+from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC
 from ..source import build
 from ..source.ir import NotCovered, nodes, print_kernel, types
-from ..transforms import batch_kernel, flat, has_elements_at_top, serialize_kernel, strip_functions
+from ..transforms import batch_kernel, flat, has_elements_at_top, has_vector_loops, serialize_kernel, strip_functions
 from ._compile_errors import reverse_remedy, telling
 
 if TYPE_CHECKING:
@@ -66,13 +66,14 @@ def compile_ir(
     texts |= dict.fromkeys(fields, "_lang.template()")
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
     if stage.engine.device_type() == "cpu" and not variant.adjoint and not stage.is_checked:
-        kernel = strip_functions(kernel, has_powers=stage.engine.has_fast_vectors)
+        kernel = in_machine_vectors(kernel, stage.engine)
     tree = print_kernel(kernel, texts, defaults)
     function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
     # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
     is_users = is_same or bool(variant.batched_arrays)
     is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
     options = {"adjoint": variant.adjoint, "stack": variant.stack, "is_careful": is_careful, "is_aliased": is_aliased}
+    options["is_simd"] = has_vector_loops(kernel)
     try:
         return replace(stage.engine.compile(function, dict(fields), **options), is_flat=is_flat)
     except TinsmithError:
@@ -83,10 +84,17 @@ def compile_ir(
         raise error(refusal(words, rows, remedy)) from cause
 
 
+def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
+    """A kernel in strips and lanes, as the compiler of an engine makes machine vectors of it."""
+    return strip_functions(kernel, has_powers=engine.has_fast_vectors, has_vectors=not engine.has_fast_vectors)
+
+
 def namespace_of(engine: Engine) -> dict[str, Any]:
     """What printed kernels find under the names that they have: the engine, and functions that it lacks."""
     if engine.name not in _FUNCTIONS:
-        _FUNCTIONS[engine.name] = {f"_{name}": make(engine.lang) for name, make in ARITHMETIC.items()}
+        functions = {f"_{name}": make(engine.lang) for name, make in ARITHMETIC.items()}
+        functions |= {f"_{name}_of_16": make(engine.lang, 16) for name, make in VECTOR_ARITHMETIC.items()}
+        _FUNCTIONS[engine.name] = functions
     return {"_lang": engine.lang, **_FUNCTIONS[engine.name]}
 
 

@@ -10,7 +10,7 @@ from ._products import write_out_products
 from ._rename_arrays import rename_arrays
 from ._seed_random import draws, seed_random
 from ._slopes import Slope, slopes
-from ._strips import strip_functions
+from ._strips import has_vector_loops, strip_functions
 from .blocks import run_blocks_in_order, spread_blocks
 from .polish import declare_locals, eliminate_dead_code_of_tasks
 from .tangent import Tangent, tangent
@@ -55,6 +55,7 @@ __all__ = [
     "flatten_structs",
     "has_aliases",
     "has_elements_at_top",
+    "has_vector_loops",
     "insert_bounds_checks",
     "is_swept",
     "lift_scalars",

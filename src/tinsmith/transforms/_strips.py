@@ -48,12 +48,14 @@ _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
 
 
-def strip_functions(kernel: nodes.Kernel, *, has_powers: bool = False) -> nodes.Kernel:
+def strip_functions(kernel: nodes.Kernel, *, has_powers: bool = False, has_vectors: bool = False) -> nodes.Kernel:
     """A kernel that works out functions and stored values ahead, for machine vectors; the same one where none can be.
 
     It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass. With `has_powers`, loops
-    in lanes raise by arithmetic too, which is in float64.
+    in lanes raise by arithmetic too, which is in float64. With `has_vectors`, lanes are printed in vectors of the
+    engine; not where the kernel has vectors of its own, which it would then hold in another way.
     """
+    has_vectors = has_vectors and not _has_own_vectors(kernel)
     names = Names(walk.names_of(kernel))
     names.types |= kernel.locals
     statements = walk.number_statements(kernel.body)
@@ -62,7 +64,7 @@ def strip_functions(kernel: nodes.Kernel, *, has_powers: bool = False) -> nodes.
     for one in statements:
         body += (
             _strip_elements(one, kernel, names)
-            or _lanes(with_powers(one) if has_powers else one, kernel, names)
+            or _lanes(with_powers(one) if has_powers else one, kernel, names, has_vectors=has_vectors)
             or [writer.task(one)]
         )
     return kernel if tuple(body) == kernel.body else replace(kernel, body=tuple(body), locals=names.types)
@@ -78,9 +80,20 @@ def _strip_elements(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> lis
     return [] if parts is None or strips is None else [*parts.before, strips, *parts.after]
 
 
-def _lanes(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> list[nodes.Stmt]:
-    lanes = run_in_lanes(task, kernel, names)
+def _lanes(task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool) -> list[nodes.Stmt]:
+    lanes = run_in_lanes(task, kernel, names, has_vectors=has_vectors)
     return [] if lanes is None else [lanes]
+
+
+def _has_own_vectors(kernel: nodes.Kernel) -> bool:
+    return any(array.element for array in kernel.arrays.values()) or any(
+        isinstance(one, nodes.Decompose) for one in walk.statements(kernel.body)
+    )
+
+
+def has_vector_loops(kernel: nodes.Kernel) -> bool:
+    """Whether loops of a kernel are printed in vectors of the engine, which is then to keep them whole."""
+    return any(isinstance(one, nodes.For) and one.vector_width for one in walk.statements(kernel.body))
 
 
 @dataclass(frozen=True)

@@ -188,7 +188,7 @@ def in_lanes(configure, monkeypatch):
     configure(serial_below="0")
     kernel_names, real = [], strips.run_in_lanes
 
-    def run_in_lanes(task, kernel, names):
+    def run_in_lanes(task, kernel, names, **options):
         lanes = real(task, kernel, names)
         kernel_names.extend([kernel.name] if lanes is not None else [])
         return lanes

@@ -18,15 +18,15 @@ from ...transforms import (
     flat,
     has_aliases,
     has_elements_at_top,
+    has_vector_loops,
     insert_bounds_checks,
     is_swept,
     spread_blocks,
-    strip_functions,
 )
 from ...transforms.adjoint import serial_twin
 from .._bounds_guard import guard_launches, record_of
 from .._compile_errors import telling
-from .._from_ir import namespace_of
+from .._from_ir import in_machine_vectors, namespace_of
 from .._stage import Stage
 from .._steps import Entry, Step
 
@@ -116,7 +116,7 @@ class GeneratedKernel:
         kernel = spread_blocks(kernel) if engine.device_type() == "cpu" else kernel
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
         if engine.device_type() == "cpu" and not self.stage.is_checked:
-            kernel = strip_functions(kernel, has_powers=engine.has_fast_vectors)
+            kernel = in_machine_vectors(kernel, engine)
         function, text = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
         # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
         is_aliased = is_swept(self.kernel.body)
@@ -126,7 +126,14 @@ class GeneratedKernel:
         if known is not None and known.runtime is engine.runtime():
             return known
         try:
-            compiled = engine.compile(function, fields, adjoint=False, is_careful=True, is_aliased=is_aliased)
+            compiled = engine.compile(
+                function,
+                fields,
+                adjoint=False,
+                is_careful=True,
+                is_aliased=is_aliased,
+                is_simd=has_vector_loops(kernel),
+            )
             if key is not None:
                 _COMPILED[key] = compiled
             return guard_launches(compiled, sites, engine, self.op, kernel) if self.stage.is_checked else compiled

@@ -214,7 +214,9 @@ class For:
 
     `bounds` are first value and end of each name; there is at least one. `is_parallel` at the top level, unless the
     loop was to be serial: then no iteration may rely on another. Names are fresh in each iteration. `block_size` is
-    how many iterations of a parallel loop form a block, 0 where the kernel does not say.
+    how many iterations of a parallel loop form a block, 0 where the kernel does not say. Where there is a
+    `vector_width`, it divides the known number of iterations from 0 on, and so many of them are printed at once, in
+    vectors of the engine: each has locals of its own, but for sums of all iterations.
     """
 
     names: tuple[str, ...]
@@ -224,6 +226,7 @@ class For:
     line: int = 0
     number: int = NUMBER
     block_size: int = 0
+    vector_width: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from . import _decompositions as decompositions
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
+from ._print_vectors import VectorLoop, plan_lane_arrays, zeros
 from ._types import Defaults
 
 _OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
@@ -50,7 +51,6 @@ ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in (*ARITHMETIC_FUNCTION
 _Single: TypeAlias = (
     nodes.Assign
     | nodes.Draw
-    | nodes.LocalArray
     | nodes.Store
     | nodes.Atomic
     | nodes.If
@@ -99,6 +99,8 @@ class _Writer:
         self.is_in_blocks = bool(shared) or any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body))
         self.defaults = defaults
         self.taken = walk.names_of(kernel)
+        self.lane_arrays = plan_lane_arrays(kernel.body, self.reserve_name)
+        self.entry_name = self.reserve_name("entry")
 
     # Statements -------------------------------------------------------------------------------
 
@@ -117,11 +119,29 @@ class _Writer:
             if is_top and isinstance(statement, nodes.For) and statement.block_size and self.is_in_blocks:
                 size = ast.keyword("block_dim", ast.Constant(statement.block_size))
                 written.append(ast.Expr(ast.Call(_lang("loop_config"), [], [size]), lineno=statement.line))
-            is_one = not isinstance(statement, nodes.Decompose)
-            for one in [self.statement(statement)] if is_one else self.write_decomposition(statement):
+            for one in self.statements(statement):
                 one.lineno = statement.line  # for `add_comments`
                 written.append(one)
         return written or [ast.Pass()]
+
+    def statements(self, one: nodes.Stmt) -> list[ast.stmt]:
+        match one:
+            case nodes.Decompose():
+                return self.write_decomposition(one)
+            case nodes.For() if one.vector_width:
+                return VectorLoop(one, self, self.lane_arrays, self.entry_name).write()
+            case nodes.LocalArray():
+                return self.declare_array(one)
+            case _:
+                return [self.statement(one)]
+
+    def declare_array(self, one: nodes.LocalArray) -> list[ast.stmt]:
+        """A local array; or vectors in its place, or beside it, where loops in vectors use it."""
+        plan = self.lane_arrays.get(one.name)
+        vectors = [] if plan is None else plan.vectors
+        names = [(name, one.length // len(vectors)) for name in vectors]
+        names += [(one.name, one.length)] if plan is None or plan.is_array else []
+        return [_assign(ast.Name(name, ast.Store()), zeros(one.type, count)) for name, count in names]
 
     def write_decomposition(self, one: nodes.Decompose) -> list[ast.stmt]:
         """The engine's call, and the entries of what it gives one by one."""
@@ -154,10 +174,6 @@ class _Writer:
                 return _assign(ast.Name(one.name, ast.Store()), value)
             case nodes.Draw():
                 return _assign(ast.Name(one.name, ast.Store()), _call("random", _lang(one.type)))
-            case nodes.LocalArray():
-                zeros = ast.BinOp(ast.List([ast.Constant(0.0)], ast.Load()), ast.Mult(), ast.Constant(one.length))
-                vector = ast.Call(_lang("Vector"), [zeros], [ast.keyword("dt", _lang(one.type))])
-                return _assign(ast.Name(one.name, ast.Store()), vector)
             case nodes.Store():
                 return _assign(self.element(one), self.expression(one.value))
             case nodes.Atomic():
@@ -242,7 +258,10 @@ class _Writer:
                 return self.binary(one)
 
     def unary(self, one: nodes.Unary) -> ast.expr:
-        value = self.operand(one.value)
+        return self.function(one, self.operand(one.value))
+
+    def function(self, one: nodes.Unary, value: ast.expr) -> ast.expr:
+        """An operation on one number, which is written already."""
         operator = _OPERATORS.get(one.operator)
         if isinstance(operator, ast.unaryop):
             return ast.UnaryOp(operator, value)

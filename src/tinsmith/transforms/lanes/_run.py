@@ -37,11 +37,11 @@ from ._loops import find_loops_ended_by_data, operations, with_named_bounds
 from ._masks import FALSE, TRUE, conjunction
 from ._sharing import Sharing
 from ._statements import Block, Writer
+from ._vectors import WIDTH, with_vectors
 
-_WIDTH = 32
-"""Lanes of a block: two machine vectors of 512 bits, so that one waits for its results while the other runs."""
-_SHARED_WIDTH = 16
-"""Lanes of a block that is to agree on the bounds of its loops: tiles are 16 pixels wide."""
+_LONG = 60
+"""Operations of an iteration beyond which one vector of the engine keeps a machine busy, and two only take longer to
+compile."""
 _KINDS = frozenset({"f32", "f64", "i32", "u32", "i64"})
 """Types of arrays that lanes may touch."""
 _GATHER = 8
@@ -51,13 +51,18 @@ _MOST = 400
 """Operations that an iteration may have in its text: engines take 2 to 4 seconds to compile lanes of so many."""
 
 
-def run_in_lanes(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> nodes.Stmt | None:
-    """A statement of the top level in lanes; None where it is not such a loop, or lanes would lose."""
+def run_in_lanes(
+    task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool = False
+) -> nodes.Stmt | None:
+    """A statement of the top level in lanes; None where it is not such a loop, or lanes would lose.
+
+    With `has_vectors`, loops over lanes are printed in vectors of the engine.
+    """
     if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
         return None
     task = replace(task, body=with_named_bounds(task.body, names))
     sharing = Sharing(task, names)
-    return _Task(task, sharing, kernel, names).write() if _is_worthwhile(sharing) else None
+    return _Task(task, sharing, kernel, names, has_vectors=has_vectors).write() if _is_worthwhile(sharing) else None
 
 
 def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
@@ -110,13 +115,17 @@ def _is_quick(loop: nodes.For | nodes.While, sharing: Sharing) -> bool:
 class _Task:
     """Writes one parallel loop in lanes."""
 
-    def __init__(self, task: nodes.For, sharing: Sharing, kernel: nodes.Kernel, names: Names) -> None:
+    def __init__(
+        self, task: nodes.For, sharing: Sharing, kernel: nodes.Kernel, names: Names, *, has_vectors: bool
+    ) -> None:
         self.loop = task
         self.sharing = sharing
         self.kernel = kernel
         self.names = names
+        self.has_vectors = has_vectors
         self.first, self.size = names.local("block_first", "i32"), names.local("block_size", "i32")
-        self.width = _SHARED_WIDTH if sharing.agreed else _WIDTH
+        is_long = has_vectors and operations(sharing.body) > _LONG
+        self.width = WIDTH if sharing.agreed or is_long else 2 * WIDTH
         self.writer = Writer(sharing, names, self.size)
 
     def write(self) -> nodes.For:
@@ -153,6 +162,8 @@ class _Task:
         for place in self.places(integer("+", self.first, self.writer.lane), sizes):
             self.sharing.varying.add(place.name)
             self.writer.assign(place, TRUE)
+        if self.has_vectors:
+            self.load_own_elements()
         if not self.sharing.agreed:
             self.writer.run(self.sharing.body, TRUE)
             self.writer.flush()
@@ -189,7 +200,23 @@ class _Task:
         arrays = sorted({load.array for load in walk.loads(self.sharing.body)})
         axes = [nodes.Size(name, axis) for name in arrays for axis in range(self.kernel.arrays[name].rank)]
         tests = [nodes.Binary(">", axis, number(0), "u1") for axis in axes]
-        return conjunction([*tests, *self.writer.within])
+        is_full = [nodes.Binary("==", self.size, number(self.width), "u1")] if self.has_vectors else []
+        return conjunction([*tests, *self.writer.within, *is_full])
+
+    def load_own_elements(self) -> None:
+        """Load what inner loops read at a lane's own places before them: a vector is loaded number by number."""
+        inner = [one for one in walk.statements(self.sharing.body) if isinstance(one, nodes.For | nodes.While)]
+        stored = {one.array for one in walk.stores(self.sharing.body)}
+        places = {name: place for name, (_, place) in self.sharing.own_places.items()}
+        for load in dict.fromkeys(load for one in inner for load in walk.loads([one])):
+            tests = self.sharing.bounds_of(load)
+            if tests is None or load.array in stored or self.sharing.is_shared_index(load):
+                continue
+            local = self.names.local(f"{load.array}_own", load.type)
+            index = tuple([walk.substitute(part, places) for part in load.index])
+            self.writer.give(local, replace(load, index=index))
+            self.writer.own_elements[load] = local
+            self.writer.within |= dict.fromkeys(tests)
 
     def places(self, flat: nodes.Expr, sizes: Sequence[nodes.Expr]) -> list[nodes.Assign]:
         """The loop's own names in one of its iterations."""
@@ -214,8 +241,9 @@ class _Task:
         return low, high
 
     def with_arrays(self, body: Sequence[nodes.Stmt]) -> tuple[list[nodes.Stmt], nodes.Block]:
-        varying = self.sharing.varying
-        return with_arrays(body, self.writer.lane, self.width, varying, self.plan_remaking(), self.names)
+        varying, lane = self.sharing.varying, self.writer.lane
+        arrays, body = with_arrays(body, lane, self.width, varying, self.plan_remaking(), self.names)
+        return arrays, with_vectors(body, lane, self.width, self.names.types) if self.has_vectors else body
 
     def plan_remaking(self) -> Remade:
         """What loops over lanes work out again, so that it is a range of elements that they read by it.

@@ -42,6 +42,7 @@ class Writer:
         block: the statements of the level that is being written.
         within: what must hold for lanes to read at their own places, active or not.
         own: for each local that lanes are to agree on, the one that has what each lane would give it.
+        own_elements: locals that have what loads at a lane's own places would give.
         lane, size: the index of loops over lanes, and where it ends.
     """
 
@@ -52,6 +53,7 @@ class Writer:
         self.block = Block()
         self.within: dict[nodes.Expr, None] = {}
         self.own: dict[str, str] = {}
+        self.own_elements: dict[nodes.Load, nodes.Local] = {}
         self._declared: dict[str, nodes.Expr] = {}
         self._again: list[nodes.Local | None] = []
 
@@ -130,6 +132,8 @@ class Writer:
 
     def guard_expression(self, expr: nodes.Expr, mask: nodes.Expr) -> nodes.Expr:
         """An expression for all lanes, of which inactive ones load element 0; functions by arithmetic."""
+        if isinstance(expr, nodes.Load) and expr in self.own_elements:
+            return self.own_elements[expr]
         if isinstance(expr, nodes.Unary) and moves(expr):
             return replace(expr, operator=FUNCTIONS[expr.operator], value=self.guard_expression(expr.value, mask))
         rebuilt = walk.rebuild(expr, lambda part: self.guard_expression(part, mask))
