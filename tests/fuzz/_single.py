@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 from tinsmith.source.ir import nodes
 from tinsmith.transforms import _elementwise, _strip_parts, _strips, strip_functions
-from tinsmith.transforms.lanes import _run
+from tinsmith.transforms.lanes import _run, _vectors
 
 _LENGTHS: tuple[tuple[Any, str], ...] = (
     (_strip_parts, "LENGTH"),
@@ -23,6 +23,7 @@ _LENGTHS: tuple[tuple[Any, str], ...] = (
     (_elementwise, "LENGTH"),
     (_run, "_WIDTH"),
     (_run, "_SHARED_WIDTH"),
+    (_vectors, "WIDTH"),
 )
 """Where the length of a strip or the width of a block stands."""
 _THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
@@ -41,8 +42,8 @@ class Counted:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, kernel: nodes.Kernel, *, has_powers: bool) -> nodes.Kernel:
-        stripped = strip_functions(kernel, has_powers=has_powers)
+    def __call__(self, kernel: nodes.Kernel, **options: bool) -> nodes.Kernel:
+        stripped = strip_functions(kernel, **options)
         self.count += stripped is not kernel
         return stripped
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
 from ..engines import Compiled, Engine, Language
-from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC
+from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
 from ..source import build
 from ..source.ir import NotCovered, nodes, print_kernel, types
 from ..transforms import batch_kernel, flat, has_elements_at_top, has_vector_loops, serialize_kernel, strip_functions
@@ -93,7 +93,8 @@ def namespace_of(engine: Engine) -> dict[str, Any]:
     """What printed kernels find under the names that they have: the engine, and functions that it lacks."""
     if engine.name not in _FUNCTIONS:
         functions = {f"_{name}": make(engine.lang) for name, make in ARITHMETIC.items()}
-        functions |= {f"_{name}_of_16": make(engine.lang, 16) for name, make in VECTOR_ARITHMETIC.items()}
+        of_vectors = ((name, width) for name in VECTOR_ARITHMETIC for width in VECTOR_WIDTHS)
+        functions |= {f"_{name}_of_{width}": VECTOR_ARITHMETIC[name](engine.lang, width) for name, width in of_vectors}
         _FUNCTIONS[engine.name] = functions
     return {"_lang": engine.lang, **_FUNCTIONS[engine.name]}
 

@@ -5,7 +5,7 @@ both, and what is static is fixed when the kernel is built. The factories import
 """
 
 from ._activations import ACTIVATIONS
-from ._arithmetic import ARITHMETIC, VECTOR_ARITHMETIC
+from ._arithmetic import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
 from ._composite import composite
 from ._continued_weights import continued_weights
 from ._counting_sort import counting_sort, move_rows
@@ -35,11 +35,12 @@ from ._volume_gradient import volume_gradient
 __all__ = [
     "ACTIVATIONS",
     "ARITHMETIC",
-    "VECTOR_ARITHMETIC",
     "ELEMENT_LOSSES",
     "March",
     "NetworkShape",
     "RUNS",
+    "VECTOR_ARITHMETIC",
+    "VECTOR_WIDTHS",
     "accumulate",
     "backward_networks",
     "composite",

@@ -272,6 +272,8 @@ def _build_pow(lang: ModuleType) -> Any:
 
 VECTOR_ARITHMETIC = {"exp": _build_exp}
 """What builds functions of vectors, by the engines' names, from the engine's module and their width."""
+VECTOR_WIDTHS = (2, 4, 16)
+"""Widths that they are there for; tests run narrow vectors."""
 
 ARITHMETIC = {
     "cos": _build_cos,

@@ -189,7 +189,7 @@ def in_lanes(configure, monkeypatch):
     kernel_names, real = [], strips.run_in_lanes
 
     def run_in_lanes(task, kernel, names, **options):
-        lanes = real(task, kernel, names)
+        lanes = real(task, kernel, names, **options)
         kernel_names.extend([kernel.name] if lanes is not None else [])
         return lanes
 

@@ -37,8 +37,12 @@ from ._loops import find_loops_ended_by_data, operations, with_named_bounds
 from ._masks import FALSE, TRUE, conjunction
 from ._sharing import Sharing
 from ._statements import Block, Writer
-from ._vectors import WIDTH, with_vectors
+from ._vectors import with_vectors
 
+_WIDTH = 32
+"""Lanes of a block: two machine vectors of 512 bits, so that one waits for its results while the other runs."""
+_SHARED_WIDTH = 16
+"""Lanes of a block that is to agree on the bounds of its loops: tiles are 16 pixels wide."""
 _LONG = 60
 """Operations of an iteration beyond which one vector of the engine keeps a machine busy, and two only take longer to
 compile."""
@@ -125,7 +129,7 @@ class _Task:
         self.has_vectors = has_vectors
         self.first, self.size = names.local("block_first", "i32"), names.local("block_size", "i32")
         is_long = has_vectors and operations(sharing.body) > _LONG
-        self.width = WIDTH if sharing.agreed or is_long else 2 * WIDTH
+        self.width = _SHARED_WIDTH if sharing.agreed or is_long else _WIDTH
         self.writer = Writer(sharing, names, self.size)
 
     def write(self) -> nodes.For:

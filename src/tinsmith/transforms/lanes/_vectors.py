@@ -9,11 +9,7 @@ from ...source.ir import nodes, walk
 from .._strip_parts import FUNCTIONS, POWER, is_vector, number
 
 WIDTH = 16
-"""Numbers of a vector: float32 of 512 bits, of which LLVM makes two or four vectors where the machine's are shorter.
-
-A block has two of them as lanes, so that one waits for its results while the other runs. One that is to agree on the
-bounds of its loops has one: tiles are 16 pixels wide.
-"""
+"""Numbers of a vector: float32 of 512 bits, of which LLVM makes two or four vectors where the machine's are shorter."""
 _KINDS = frozenset({"f32", "i32", "u1"})
 
 
