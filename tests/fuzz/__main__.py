@@ -21,13 +21,14 @@ from fuzz._judge import ModesVerdict, judge_modes
 from fuzz._modes import MODES, modes_of
 from fuzz._record import write_record
 from fuzz._shrink import shrunk
+from fuzz._stencils import write_stencils
 from fuzz._table import describe_campaigns
 from fuzz._vectors import write_vectors
 from fuzz._verdict import AGREE, CHECKS, DISAGREE, judge
 from fuzz._wide import write_wide
 from support.engine_keeper import ENGINES, load_quietly
 
-GRAMMARS = {"wide": write_wide, "vectors": write_vectors, "nests": write}
+GRAMMARS = {"wide": write_wide, "vectors": write_vectors, "nests": write, "stencils": write_stencils}
 DTYPES = {"f64": torch.float64, "f32": torch.float32}
 
 

@@ -113,6 +113,7 @@ GOES_INSIDE = {
     "row by row": inside(store(J, ("r", "s"), J[local("r", "i32") + 1, S] * Y["s"]), arrays=(J, Y)),
     "by a local from around it": inside(store(Y, "s", X[S + local("r", "i32")])),
     "a sum that is atomic without need": inside(atomic("add", Y, "s", X["s"])),
+    "a difference that is": inside(atomic("sub", Y, "s", X["s"])),
 }
 STAYS_INSIDE = {
     "of one array": inside(store(Y, "s", Y["s"] * 2.0)),

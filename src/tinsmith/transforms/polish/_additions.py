@@ -59,10 +59,12 @@ def find_added_value(one: nodes.Stmt) -> nodes.Expr | None:
 
 
 def write_out_addition(one: nodes.Stmt) -> nodes.Stmt:
-    """An atomic addition as an ordinary one, for code that runs in order; any other statement as it is."""
+    """An atomic sum or difference as an ordinary one, for code that runs in order; any other statement as it is."""
     match one:
-        case nodes.Atomic("add", array, index, entry, value, None):
-            return nodes.Store(array, index, entry, plus(nodes.Load(array, index, entry, value.type), value), one.line)
+        case nodes.Atomic("add" | "sub" as operator, array, index, entry, value, None):
+            old = nodes.Load(array, index, entry, value.type)
+            new = plus(old, value) if operator == "add" else minus(old, value)
+            return nodes.Store(array, index, entry, new, one.line)
         case _:
             return one
 
