@@ -7,7 +7,6 @@ from fuzz._judge import judge_modes
 from fuzz._stencils import write_stencils
 from fuzz._verdict import AGREE
 
-
 SEEDS = (2, 3, 5, 9)
 
 
