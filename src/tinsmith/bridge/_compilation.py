@@ -5,6 +5,7 @@ What is compiled already is the stage's to know.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -28,10 +29,11 @@ from ._compile_errors import (
 )
 from ._from_ir import (
     compile_batched,
-    compile_divisions,
+    compile_misread,
     compile_moved,
     compile_products,
     compile_strips,
+    find_misreading,
     in_machine_vectors,
     misread_reverse,
 )
@@ -80,17 +82,17 @@ def _ir_compiler(
     if stage.uses_blocks and stage.runs_as_written:
         return None  # a GPU has blocks; elsewhere `derived.BlockedCore` launches what was made of the IR
     is_moved = stage.engine is not stage.home
-    is_misread = (variant.adjoint or not is_moved) and stage.is_misread(variant, values)
-    if variant.adjoint and is_misread:
-        raise misread_reverse(stage, op)
+    misreading = find_misreading(stage, variant, values) if variant.adjoint or not is_moved else None
+    if variant.adjoint and misreading is not None:
+        raise misread_reverse(stage, op, misreading)
     if is_moved:
         return compile_moved
     if variant.batched_arrays:
         return compile_batched
     if not variant.adjoint and multiplies_atomically(stage.source, stage.home, stage.owner):
         return compile_products
-    if is_misread:
-        return compile_divisions
+    if misreading is not None:
+        return functools.partial(compile_misread, misreading=misreading)
     return compile_strips if not variant.adjoint and _has_strips(stage, variant, values) else None
 
 

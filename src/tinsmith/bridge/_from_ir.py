@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
 from ..engines import Compiled, Engine, Language
@@ -169,29 +169,54 @@ def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op:
     return compile_ir(stage, variant, kernel, {}, moved, sentence(remedy))
 
 
-def _division_remedy(stage: Stage) -> str:
-    return f"let Python divide, before the kernel or in `{stage.module_name}.static(...)`"
+class Misreading(NamedTuple):
+    """What an engine compiles to something else than the source says.
+
+    `purpose` is what an op does instead; `because` says what the engine does, `parts` what is written out instead.
+    """
+
+    purpose: str
+    because: str
+    parts: str
+    remedy: str
 
 
-def compile_divisions(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel with a division of integers that engines work out by another rule than at run time.
+def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> Misreading | None:
+    """What the engine would misread in a variant of a kernel."""
+    if stage.changed_loop_variable is not None:
+        return Misreading(
+            "change a loop's variable",
+            f"it does not change the loop's variable at {stage.changed_loop_variable}",
+            "its changed loop variables",
+            "give the changed number a name of its own",
+        )
+    if stage.has_misread_divisions(variant, values):
+        return Misreading(
+            "divide by Python's rule",
+            "it rounds `//` and `%` of negative integers that it knows when it compiles towards zero, not down",
+            "its divisions of known integers",
+            f"let Python divide, before the kernel or in `{stage.module_name}.static(...)`",
+        )
+    return None
 
-    The IR of a stage has such divisions written out (`transforms.write_out_divisions`).
+
+def compile_misread(
+    stage: Stage, variant: Variant, values: Mapping[str, Any], op: str, *, misreading: Misreading
+) -> Compiled:
+    """A kernel of which an engine misreads something, which its IR has written out.
+
+    Divisions are written out by `transforms.write_out_divisions`; a changed loop variable is a local.
 
     Raises:
-        KernelError: the engine does not compile it.
+        KernelError: the IR does not cover it, or the engine does not compile it.
     """
-    remedy = _division_remedy(stage)
-    what = f"op `{op}` cannot divide by Python's rule"
-    kernel, fields = lower_for(stage, variant, values, what, remedy)
-    words = f"the kernel of op `{op}` does not compile with its divisions of known integers written out"
-    return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))
+    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot {misreading.purpose}", misreading.remedy)
+    words = f"the kernel of op `{op}` does not compile with {misreading.parts} written out"
+    return compile_ir(stage, variant, kernel, fields, words, sentence(misreading.remedy))
 
 
-def misread_reverse(stage: Stage, op: str) -> GradientError:
-    """What to raise instead of an engine's gradient of a kernel with such a division."""
-    name = stage.engine.name
-    words = f"{name} differentiates another function than the kernel of op `{op}` calculates"
-    because = "it rounds `//` and `%` of negative integers that it knows when it compiles towards zero, not down"
-    rows = [("kernel", f"{stage.name} at {stage.source.place(stage.source.tree)}"), ("because", because)]
-    return GradientError(refusal(words, rows, sentence(f"{_division_remedy(stage)}, or use the generated gradient")))
+def misread_reverse(stage: Stage, op: str, misreading: Misreading) -> GradientError:
+    """What to raise instead of an engine's gradient of such a kernel."""
+    words = f"{stage.engine.name} differentiates another function than the kernel of op `{op}` calculates"
+    rows = [("kernel", f"{stage.name} at {stage.source.place(stage.source.tree)}"), ("because", misreading.because)]
+    return GradientError(refusal(words, rows, sentence(f"{misreading.remedy}, or use the generated gradient")))

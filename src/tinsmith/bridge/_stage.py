@@ -26,7 +26,15 @@ from ..engines import (
     module_name,
     one_at_a_time,
 )
-from ..source import Roles, Source, divides, multiplies_atomically, roles_of, runs_in_blocks
+from ..source import (
+    Roles,
+    Source,
+    divides,
+    find_changed_loop_variable,
+    multiplies_atomically,
+    roles_of,
+    runs_in_blocks,
+)
 from ..source.ir import LoweredKernel, NotCovered, lower, nodes, types
 from ..transforms import (
     NotBatchable,
@@ -184,7 +192,12 @@ class Stage:
         # After `ti.init()` or `ti.reset()` what an earlier runtime compiled points to freed memory.
         return compiled if compiled is not None and compiled.runtime is self.engine.runtime() else None
 
-    def is_misread(self, variant: Variant, values: Mapping[str, Any]) -> bool:
+    @lazy
+    def changed_loop_variable(self) -> str | None:
+        """Where the kernel first changes the variable of a loop, which engines do not."""
+        return find_changed_loop_variable(self.source, self.home, self.owner)
+
+    def has_misread_divisions(self, variant: Variant, values: Mapping[str, Any]) -> bool:
         """Whether the engine would work out a division of integers that it knows by another rule than at run time.
 
         False too where the IR does not cover the kernel: the engine compiles it as it is then, and lint names the line.

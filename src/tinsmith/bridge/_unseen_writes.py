@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._errors import KernelError, refusal
-from ..source.ir import NotCovered, nodes, walk
+from ..source.ir import NotCovered, walk
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -29,8 +29,7 @@ def refuse_unseen_writes(stage: Stage, variant: Variant, values: Mapping[str, An
         kernel = stage.lower_variant(variant, values).kernel
     except NotCovered:
         return
-    stores = (one for one in walk.statements(kernel.body) if isinstance(one, nodes.Store | nodes.Atomic))
-    name = next((one.array for one in stores if one.array in quiet), None)
+    name = next((one.array for one in walk.stores(kernel.body) if one.array in quiet), None)
     if name is not None:
         words = f"kernel `{stage.name}` of op `{op}` changes `{name}` through a function that its source does not name"
         remedy = f"Call the function by its name, or assign to `{name}[...]` what it returns."

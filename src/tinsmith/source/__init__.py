@@ -46,7 +46,7 @@ from ._loops import (
 from ._nodes import is_size, names_in, resolve_callee, root
 from ._parsing import column_of, parse_expression, parse_module, parse_statement
 from ._read import Source, Unrun, find_called_function, read, resolve_calls
-from ._references import find_lent_names
+from ._references import find_changed_loop_variable, find_lent_names
 from ._role_walk import roles_of
 from ._roles import Access, Roles
 from ._saved_values import SavedValues, find_saved_values
@@ -92,6 +92,7 @@ __all__ = [
     "each_moves_an_axis",
     "engine_call",
     "find_called_function",
+    "find_changed_loop_variable",
     "find_carried",
     "find_lent_names",
     "find_reachable",

@@ -8,9 +8,9 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ._calls import Callee, EngineFacts, callee_of, find_lent_arguments
+from ._calls import Callee, EngineFacts, callee_of, find_lent_arguments, find_reachable
 from ._effects import Kind, changes_of
-from ._nodes import root
+from ._nodes import names_in, resolve_callee, root
 from ._read import Source, find_called_function
 from ._walk import walk
 
@@ -68,6 +68,37 @@ def _reference_kinds(outer: Callee, parameter: str, engine: EngineFacts, seen: s
     if any(isinstance(node.ctx, ast.Load) for node in loads):
         kinds.add("read")
     return kinds
+
+
+def find_changed_loop_variable(source: Source, engine: EngineFacts, owner: Any) -> str | None:
+    """Where a kernel first gives the variable of a loop over a range or an array a value of its own, `file:line`.
+
+    Taichi 1.7.4 and Quadrants 1.3.3 leave `i += 1` out without a word, and `i = i + 1` ends the process, or is refused.
+    In loops over `ndrange` and `grouped` variables are locals, and may be changed.
+    """
+    for one, its_owner in find_reachable(source, engine, owner):
+        for loop in one.nodes:
+            if isinstance(loop, ast.For) and resolve_callee(loop.iter) not in ("static", "ndrange", "grouped"):
+                changed = _find_change(loop, Callee(one, {}, its_owner), engine)
+                if changed is not None:
+                    return one.place(changed)
+    return None
+
+
+def _find_change(loop: ast.For, outer: Callee, engine: EngineFacts) -> ast.AST | None:
+    """A statement or call in a loop that changes its variable. A variable of a loop inside is another one."""
+    inside = [node for statement in loop.body for node in walk(statement)]
+    headers = {name for node in inside if isinstance(node, ast.For) for name in names_in(node.target)}
+    names = names_in(loop.target) - headers
+    for node in inside:
+        if any(isinstance(one.target, ast.Name) and one.target.id in names for one in changes_of(node)):
+            return node
+        callee = callee_of(outer.source, node, engine, outer.owner) if isinstance(node, ast.Call) else None
+        for name, argument in callee.arguments.items() if callee else ():
+            is_variable = isinstance(argument, ast.Name) and argument.id in names
+            if callee and is_variable and {"write", "add"} & {*reference_kinds(callee, name, engine)}:
+                return node
+    return None
 
 
 def find_lent_names(source: Source, engine: EngineFacts, owner: Any = None) -> frozenset[str]:

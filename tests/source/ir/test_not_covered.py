@@ -151,10 +151,14 @@ def parameter(lang):
 
 @case("an assignment to a loop's own variable")
 def loop_variable(lang):
+    @lang.func
+    def up(n: lang.template()):
+        n += 1  # here
+
     @lang.kernel
     def kernel(x: lang.types.ndarray()):
         for i in x:
-            i += 1  # here
+            up(i)
 
     return kernel
 

@@ -87,7 +87,10 @@ def _over_range(low: Lowering, loop: ast.For, arguments: list[ast.expr]) -> None
         raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`", loop)
     bounds = [_cast_bound(low, low.number(argument)) for argument in arguments]
     first = bounds[0] if len(bounds) == 2 else nodes.Const(0, "i32")
-    _emit_loop(low, loop, (loop.target.id,), ((first, bounds[-1]),), [None])
+    name = loop.target.id
+    _emit_loop(
+        low, loop, (name,), ((first, bounds[-1]),), ["i32" if name in low.fact(find_stored_names, loop) else None]
+    )
 
 
 def _cast_bound(low: Lowering, number: Scalar) -> Scalar:
@@ -127,7 +130,10 @@ def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -
     ]
     names = _names(low, loop, len(ends), is_grouped=is_grouped)
     bounds = tuple((_cast_bound(low, start), _cast_bound(low, end)) for start, end in zip(first, ends, strict=True))
-    _emit_loop(low, loop, names, bounds, [None] * len(bounds))
+    changed = low.fact(find_stored_names, loop)
+    is_vector = is_grouped and isinstance(loop.target, ast.Name) and loop.target.id in changed
+    own: list[str | None] = ["i32" if is_vector or name in changed else None for name in names]
+    _emit_loop(low, loop, names, bounds, own)
 
 
 def _of_struct_field(low: Lowering, value: Any, loop: ast.For) -> ArrayValue:
