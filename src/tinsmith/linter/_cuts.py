@@ -10,7 +10,7 @@ import ast
 import linecache
 from typing import NamedTuple
 
-from ..source import changes_of, column_of, parse_module, resolve_callee
+from ..source import changes_of, column_of, parse_lines, resolve_callee
 
 _KEEP = frozenset(
     {"abs", "acos", "asin", "atan2", "cos", "dot", "exp", "length", "log", "max", "min", "norm", "pow", "sin", "sqrt"}
@@ -41,12 +41,8 @@ class Cuts:
 
 
 def _cuts(path: str) -> dict[int, Cut]:
-    try:
-        tree = parse_module("".join(linecache.getlines(path)))
-    except SyntaxError:  # a notebook's cell with a magic line
-        return {}
     cuts: dict[int, Cut] = {}
-    for stmt in ast.walk(tree):
+    for stmt in ast.walk(parse_lines(linecache.getlines(path))):
         target = _find_changed_target(stmt)
         if isinstance(stmt, ast.stmt) and target is not None and all(map(_keeps_floats, ast.walk(stmt))):
             column = column_of(path, target.lineno, target.col_offset)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,15 +13,13 @@ from .._errors import KernelError
 from ..engines import Engine
 from ..source import (
     FieldPasser,
+    LiveFieldPasser,
     Scope,
     Source,
     Unrun,
     free,
-    is_plain_object,
     parse_expression,
     pass_fields_as_arrays,
-    read,
-    rebuild_engine_function,
     rebuild_function,
     walk,
 )
@@ -36,8 +33,7 @@ def with_fields_handed(subject: Subject) -> Subject:
         return subject
     live = subject.engine if isinstance(subject.engine, Engine) else None
     hands = _InAFile(subject) if live is None else _Live(subject, live)
-    objects = {name: subject.owner for name, one in subject.declared.items() if one.kind == "object"}
-    rewritten = pass_fields_as_arrays(subject.source, objects, hands)
+    rewritten = pass_fields_as_arrays(subject.source, subject.objects, hands)
     if not rewritten.names:
         return subject
     calls: dict[str, str] = {}
@@ -77,40 +73,33 @@ class _Names(FieldPasser):
         """The kernel's source with another tree, which sees some more names."""
 
 
-class _Live(_Names):
+class _Live(_Names, LiveFieldPasser):
     """What is a field, Python's values tell."""
 
+    engine: Engine
+
     def __init__(self, subject: Subject, engine: Engine) -> None:
-        super().__init__(subject)
-        self.live = engine
-        self._read = functools.cache(read)
-        objects = {name: subject.owner for name, one in subject.declared.items() if one.kind == "object"}
-        scope = Scope(subject.source, objects)
+        _Names.__init__(self, subject)
+        LiveFieldPasser.__init__(self, engine)
+        scope = Scope(subject.source, subject.objects)
         texts = {name: subject.labels.get(name, name) for name in self._taken - subject.source.assigned_names}
         values = ((name, scope.value(parse_expression(text))) for name, text in texts.items())
         self._known: dict[int, str] = {id(value): name for name, value in values if engine.is_field(value)}
 
     def field(self, scope: Scope, node: ast.expr, text: str) -> str:
         value = scope.value(node)
-        if not self.live.is_field(value):
+        if not self.engine.is_field(value):
             return ""
         if id(value) not in self._known:
             name = self._known[id(value)] = free(text.replace(".", "__"), self._taken)
             self.labels[name] = text
         return self._known[id(value)]
 
-    def is_object(self, value: Any) -> bool:
-        return is_plain_object(value, self.live) and not self.live.is_field(value)
-
     def source_of(self, callee: Any) -> Source | None:
-        function = self.live.inner_function(callee)
         try:
-            return None if function is None else self._read(function)
+            return super().source_of(callee)
         except KernelError:
             return None
-
-    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
-        return rebuild_engine_function(self.live, source, tree, names)
 
     def seeing(self, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Source:
         source = self.kernel.source

@@ -96,6 +96,11 @@ class Subject:
         names = [name for name, one in self.source.names.items() if isinstance(one, EngineName) and one == module]
         return preferred_name(self.engine_name, names, [])
 
+    @property
+    def objects(self) -> dict[str, Any]:
+        """What its parameters stand for, where that is a Python object."""
+        return {name: self.owner for name, one in self.declared.items() if one.kind == "object"}
+
     @lazy
     def spots(self) -> tuple[Spot, ...]:
         """All statements, in order."""
@@ -184,7 +189,7 @@ class Subject:
         while isinstance(chain, ast.Attribute):
             chain = chain.value
         start = chain.id if isinstance(chain, ast.Name) else ""
-        objects = {name: self.owner for name, one in self.declared.items() if one.kind == "object"}
+        objects = self.objects
         is_own = start in self.source.assigned_names or (start in self.declared and start not in objects)
         if not start or is_own or start in _PYTHONS or (isinstance(node, ast.Attribute) and node.attr in _OF_FIELDS):
             return False

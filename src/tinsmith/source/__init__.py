@@ -8,7 +8,7 @@ from ._affine import (
     may_overwrite,
 )
 from ._arity import subscript_arity
-from ._build import build, rebuild_engine_function, rebuild_function
+from ._build import build, rebuild_function
 from ._calls import (
     ARITHMETIC_FUNCTIONS,
     EngineFacts,
@@ -27,7 +27,7 @@ from ._calls import (
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, definitions, find_carried, sources
 from ._effects import changes_of
-from ._field_arguments import FieldPasser, KernelWithFields, Scope, free, pass_fields_as_arrays
+from ._field_arguments import FieldPasser, LiveFieldPasser, Scope, free, pass_fields_as_arrays
 from ._fingerprints import MISSING, is_plain_object
 from ._indices import affine_of, bind_index
 from ._later_changes import LaterChanges, PartialIndexMap
@@ -35,7 +35,6 @@ from ._loops import (
     Spot,
     dynamic,
     get_iterable,
-    is_serialized,
     is_setting,
     is_static,
     range_bounds,
@@ -44,7 +43,7 @@ from ._loops import (
     tasks,
 )
 from ._nodes import is_size, names_in, resolve_callee, root
-from ._parsing import column_of, parse_expression, parse_module, parse_statement
+from ._parsing import column_of, parse_expression, parse_lines, parse_module, parse_statement
 from ._read import Source, Unrun, find_called_function, read, resolve_calls
 from ._references import find_changed_loop_variable, find_lent_names
 from ._role_walk import roles_of
@@ -62,8 +61,8 @@ __all__ = [
     "EnclosingLoop",
     "EngineFacts",
     "FieldPasser",
-    "KernelWithFields",
     "LaterChanges",
+    "LiveFieldPasser",
     "Loop",
     "MISSING",
     "Nest",
@@ -101,7 +100,6 @@ __all__ = [
     "get_iterable",
     "has_plain_loop",
     "is_plain_object",
-    "is_serialized",
     "is_setting",
     "is_size",
     "is_static",
@@ -110,12 +108,12 @@ __all__ = [
     "multiplies_atomically",
     "names_in",
     "parse_expression",
+    "parse_lines",
     "parse_module",
     "parse_statement",
     "pass_fields_as_arrays",
     "range_bounds",
     "read",
-    "rebuild_engine_function",
     "rebuild_function",
     "resolve_callee",
     "resolve_calls",

@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from ..engines import Engine
 from ._parsing import parse_statement
 from ._read import Source
 
@@ -51,15 +50,6 @@ def rebuild_function(source: Source, tree: ast.FunctionDef, names: Mapping[str, 
     made.__annotations__ = dict(old.__annotations__)
     vars(made)["tinsmith_source"] = Source(made, tree, source.path, source_names=source.source_names)
     return made
-
-
-def rebuild_engine_function(engine: Engine, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
-    """The same of an engine function. Parameters that the old one had not are templates."""
-    lang: Any = engine.lang
-    function = rebuild_function(source, tree, names)
-    added = [one.arg for one in tree.args.args if one.arg not in source.parameters]
-    function.__annotations__.update({name: lang.template() for name in added})
-    return lang.func(function)
 
 
 def _code(outer: CodeType, name: str) -> CodeType:

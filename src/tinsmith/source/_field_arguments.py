@@ -11,15 +11,18 @@ import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import CellType
 from typing import Any, NamedTuple
 
 from .._lazy import lazy
+from ..engines import Engine
+from ._build import rebuild_function
 from ._calls import EngineFacts
-from ._fingerprints import MISSING
+from ._fingerprints import MISSING, is_plain_object
 from ._nodes import is_item
 from ._parsing import parse_expression
-from ._read import Source
+from ._read import Source, read
 from ._walk import copy_node
 
 
@@ -88,6 +91,29 @@ class FieldPasser(ABC):
 
         A cell among their values is one of a function that calls itself: the name means what will be in it.
         """
+
+
+class LiveFieldPasser(FieldPasser):
+    """One for fields and functions that are there, which the engine knows."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine: Engine = engine  # pyright: ignore[reportIncompatibleVariableOverride]  # it is only read
+        self._read = cache(read)
+
+    def is_object(self, value: Any) -> bool:
+        return is_plain_object(value, self.engine) and not self.engine.is_field(value)
+
+    def source_of(self, callee: Any) -> Source | None:
+        function = self.engine.inner_function(callee)
+        return None if function is None else self._read(function)
+
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+        """Parameters that the old one had not are templates."""
+        lang: Any = self.engine.lang
+        function = rebuild_function(source, tree, names)
+        added = [one.arg for one in tree.args.args if one.arg not in source.parameters]
+        function.__annotations__.update({name: lang.template() for name in added})
+        return lang.func(function)
 
 
 class KernelWithFields(NamedTuple):

@@ -35,7 +35,7 @@ def note_name(call: ast.Call, name: str) -> None:
 
 def root(node: ast.AST) -> str:
     """The name under `name[...]`, `name.x` and their nests; "" for other expressions."""
-    while isinstance(node, ast.Subscript | ast.Attribute):
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,6 +21,14 @@ def parse_module(text: str, path: str = "<unknown>") -> ast.Module:
     """The tree of a file's text. Raises SyntaxError."""
     with COMPILING:
         return ast.parse(text, path)
+
+
+def parse_lines(lines: Iterable[str]) -> ast.Module:
+    """The tree of a file's lines; an empty one of what Python does not read, as a notebook's cell with magics."""
+    try:
+        return parse_module("".join(lines))
+    except SyntaxError:
+        return ast.Module([], [])
 
 
 def parse_statement(text: str) -> ast.stmt:

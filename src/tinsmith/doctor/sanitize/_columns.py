@@ -12,18 +12,9 @@ import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from ...source import column_of, parse_module, resolve_callee
+from ...source import column_of, parse_lines, resolve_callee
+from ...source.ir import operators
 
-_SIGNS: dict[str, tuple[type[ast.operator], ...]] = {
-    "+": (ast.Add,),
-    "-": (ast.Sub,),
-    "*": (ast.Mult,),
-    "/": (ast.Div,),
-    "//": (ast.FloorDiv,),
-    "%": (ast.Mod,),
-    "pow": (ast.Pow,),
-    "<<": (ast.LShift,),
-}
 _CALLS = {
     "norm": ("norm", "normalized", "length", "distance", "normalize"),
     "sqrt": ("sqrt", "norm", "length"),
@@ -91,11 +82,7 @@ class Columns:
 def _by_line(path: str) -> dict[int, list[_Node]]:
     """By the lines of a statement, of a loop or a branch those of its head, what stands in it, as the text has it."""
     nodes_by_line: dict[int, list[_Node]] = {}
-    try:
-        tree = parse_module("".join(linecache.getlines(path)))
-    except SyntaxError:  # a notebook's cell with a magic line: lines alone, then
-        return nodes_by_line
-    for stmt in ast.walk(tree):
+    for stmt in ast.walk(parse_lines(linecache.getlines(path))):
         if isinstance(stmt, ast.stmt):
             parts = [part for part in ast.iter_child_nodes(stmt) if isinstance(part, ast.expr)]
             nodes: list[_Node] = [stmt] if isinstance(stmt, ast.AugAssign) else []
@@ -115,7 +102,7 @@ def _end(stmt: ast.stmt, parts: list[ast.expr]) -> int:
 
 def _is_operation(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.BinOp | ast.AugAssign):
-        return isinstance(node.op, _SIGNS.get(name, ()))
+        return operators.BINARY.get(type(node.op)) == name
     if isinstance(node, ast.UnaryOp):
         return name == "neg" and isinstance(node.op, ast.USub)
     return isinstance(node, ast.Call) and resolve_callee(node) in {name, *_CALLS.get(name, ())}

@@ -107,9 +107,8 @@ def baked_in(subject: Subject) -> Iterator[Finding]:
     seen: set[str] = set()
     called = {id(node.func) for node in subject.source.nodes if isinstance(node, ast.Call)}
     inner = {id(node.value) for node in subject.source.nodes if isinstance(node, ast.Attribute | ast.Subscript)}
-    objects = {name for name, one in subject.declared.items() if one.kind == "object"}
     for node in subject.source.nodes:
-        is_number = isinstance(node, ast.Attribute) and root(node) in objects
+        is_number = isinstance(node, ast.Attribute) and root(node) in subject.objects
         if is_number and id(node) not in called | inner and subject.text(node) not in seen:
             seen.add(subject.text(node))
             words = f"`{subject.text(node)}` is a number of Python's: an engine keeps it from the first compilation"

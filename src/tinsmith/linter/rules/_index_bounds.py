@@ -312,8 +312,7 @@ def _of_field(subject: Subject, name: str) -> tuple[AffineIndex | None, ...]:
     engine = subject.engine
     if not isinstance(engine, Engine):
         return ()
-    objects = {one: subject.owner for one, known in subject.declared.items() if known.kind == "object"}
-    value = Scope(subject.source, objects).value(parse_expression(subject.label(name)))
+    value = Scope(subject.source, subject.objects).value(parse_expression(subject.label(name)))
     if not engine.is_field(value) or not any(leaf is value for _, leaf in engine.leaf_fields(value, name)):
         return ()
     facts = engine.field_facts(value, name)

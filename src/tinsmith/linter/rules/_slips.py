@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from ...source import parse_module, walk
+from ...source import parse_lines, walk
 from .._finding import Finding
 from .._subject import Subject
 
@@ -15,8 +15,7 @@ def hidden_globals(subject: Subject) -> Iterator[Finding]:
     """TS503. Calls of an op leave arguments out, so only plain kernels are looked at."""
     if not subject.is_kernel or subject.spec is not None:
         return
-    is_method = any(one.kind == "object" for one in subject.declared.values())
-    arguments = subject.tree.args.args[is_method:]
+    arguments = subject.tree.args.args[len(subject.objects) :]
     used = {node.id for node in subject.source.nodes if isinstance(node, ast.Name)}
     for place, argument in enumerate(arguments):
         name = argument.arg
@@ -31,20 +30,16 @@ def hidden_globals(subject: Subject) -> Iterator[Finding]:
 
 
 @lru_cache(maxsize=4)
-def _module(lines: tuple[str, ...]) -> ast.Module | None:
-    """A file's tree; None of a text that Python does not read, as a notebook's with magics."""
-    try:
-        return parse_module("\n".join(line.rstrip("\n") for line in lines))
-    except SyntaxError:
-        return None
+def _module(lines: tuple[str, ...]) -> ast.Module:
+    """A file's tree."""
+    return parse_lines(line.rstrip("\n") + "\n" for line in lines)
 
 
 def hidden_line(subject: Subject, name: str) -> int:
     """The line at which the file gives a global of that name a number, or what a call makes; 0 where it does not."""
     if not any(line.startswith(name) for line in subject.lines):  # most files: they are not parsed
         return 0
-    module = _module(subject.lines)
-    for one in module.body if module else ():
+    for one in _module(subject.lines).body:
         if isinstance(one, ast.Assign) and len(one.targets) == 1 and isinstance(one.targets[0], ast.Name):
             is_value = isinstance(one.value, ast.Call | ast.BinOp) or (
                 isinstance(one.value, ast.Constant) and isinstance(one.value.value, int | float) and one.value.value
@@ -58,7 +53,7 @@ def _is_always_zero(subject: Subject, name: str, place: int) -> bool:
     """Whether the file calls the kernel, and always with the literal 0 for a parameter."""
     module, kernel = _module(subject.lines), subject.tree.name
     given: list[ast.expr | None] = []
-    for node in walk(module) if module else ():
+    for node in walk(module):
         if isinstance(node, ast.Call) and kernel in (getattr(node.func, "id", ""), getattr(node.func, "attr", "")):
             by_name = next((word.value for word in node.keywords if word.arg == name), None)
             given.append(node.args[place] if place < len(node.args) else by_name)

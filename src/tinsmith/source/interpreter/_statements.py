@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import torch
 
-from ..ir import decompositions, nodes, types
+from ..ir import decompositions, nodes, operators, types
 from ._casts import Number, bits, wrapping
 from ._decompositions import evaluate_decomposition
 from ._expressions import Expressions, Locals, Run
@@ -24,8 +24,6 @@ from ._watch import Missing, Watch, cost
 BREAK: Final = "break"
 CONTINUE: Final = "continue"
 Step: TypeAlias = Callable[[Locals], "str | None"]
-
-_ATOMIC = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "min": "min", "max": "max"}
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ def _change(operator: str, memory: Memory, run: Expressions) -> Callable[[int, A
     """What an atomic makes of the element at a position and a value."""
     if operator in ("min", "max") and types.is_float(memory.array.type):
         return lambda at, value: with_candidate(memory, at, operator, value)
-    rule, cells = run.rule(_ATOMIC[operator], memory.array.type), memory.cells
+    rule, cells = run.rule(operators.ATOMIC[operator], memory.array.type), memory.cells
     return lambda at, value: rule(cells[at], value)
 
 

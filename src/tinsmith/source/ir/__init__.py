@@ -2,6 +2,7 @@
 
 from . import _decompositions as decompositions
 from . import _nodes as nodes
+from . import _operators as operators
 from . import _types as types
 from . import _walk as walk
 from ._blocks import BLOCK_SIZE, iteration_number
@@ -22,6 +23,7 @@ __all__ = [
     "iteration_number",
     "lower",
     "nodes",
+    "operators",
     "print_kernel",
     "types",
     "walk",

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from typing import Any
 
 from . import _nodes as nodes
 from ._lowering import Lowering
 from ._refusals import Misfit
 from ._values import Matrix, kind_of
-
-BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "pow",
-    ast.LShift: "<<",
-    ast.RShift: ">>",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
-}
 
 
 def apply_binary(low: Lowering, operator: str, left: Any, right: Any) -> Any:

@@ -7,33 +7,15 @@ from typing import Any
 
 from . import _blocks, _constructors, _elements
 from . import _nodes as nodes
-from ._arithmetic import BINARY, apply_binary
+from ._arithmetic import apply_binary
 from ._callee import is_static
 from ._lowering import Lowering
+from ._operators import ATOMIC, ATOMIC_AUGMENTED, BINARY
 from ._refusals import Misfit
 from ._state import is_place
 from ._targets import give, list_items
 from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_number, map_numbers
 from ._walk import parts
-
-_OPERATORS = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "min": "min",
-    "max": "max",
-    "and": "&",
-    "or": "|",
-    "xor": "^",
-}
-ATOMIC_AUGMENTED: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.BitAnd: "and",
-    ast.BitOr: "or",
-    ast.BitXor: "xor",
-}
-"""Augmented assignments that are atomic in memory; their operand becomes the target's type first."""
 
 
 def lower_assign(low: Lowering, statement: ast.Assign) -> None:
@@ -247,5 +229,5 @@ def _change_entry(low: Lowering, name: str, target: Any, number: Scalar, is_want
         state.emit(nodes.Atomic(name, *place, number, old, state.line))
         return result or target
     before = state.bind("before", target) if is_wanted else target
-    _write(low, target, low.ops.binary(_OPERATORS[name], target, number))
+    _write(low, target, low.ops.binary(ATOMIC[name], target, number))
     return before

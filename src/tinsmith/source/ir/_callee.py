@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from .._nodes import root
 from ._lowering import Lowering
 from ._state import ENGINE
 
@@ -17,13 +18,7 @@ def find_callee_name(low: Lowering, node: ast.expr) -> str:
     """What the engine calls the function that an expression calls; "" for any other expression."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
         return ""
-    root = _root(node.func)
-    if root != ENGINE and low.state.find(root)[0]:
+    name = root(node.func)
+    if name != ENGINE and low.state.find(name)[0]:
         return ""
     return low.language.name_of(low.value(node.func))
-
-
-def _root(node: ast.expr) -> str:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""

@@ -16,6 +16,7 @@ from ._arithmetic import apply_binary
 from ._logic import apply_logic
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS, SQUARE, check_square
+from ._operators import ATOMIC
 from ._refusals import Misfit
 from ._values import Matrix, Ranges, is_expression, is_number, plain, read_ranges
 
@@ -60,7 +61,6 @@ BINARY = {
     "logical_and": "and",
     "logical_or": "or",
 }
-ATOMICS = ("add", "sub", "mul", "min", "max", "and", "or", "xor")
 FILLED = frozenset({"cols", "diag", "identity", "one", "rows", "unit", "zero"})
 """Functions of the matrix class that make a matrix."""
 Arguments = dict[str, Any]
@@ -90,7 +90,7 @@ def apply_instruction(
 
 
 def _operation(low: Lowering, name: str, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
-    if name.startswith("atomic_") and name.removeprefix("atomic_") in ATOMICS and len(positional) == 2:
+    if name.startswith("atomic_") and name.removeprefix("atomic_") in ATOMIC and len(positional) == 2:
         return _assignments.apply_atomic(low, name.removeprefix("atomic_"), *positional)
     if name == "random":
         return _random(low, *positional, **named)

@@ -7,15 +7,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _calls, _elements
-from ._arithmetic import BINARY, apply_binary
+from ._arithmetic import apply_binary
 from ._assignments import assign
 from ._callee import is_static
 from ._logic import apply_logic, compare, select_value
 from ._lowering import Lowering
+from ._operators import BINARY, UNARY
 from ._state import ENGINE
 from ._targets import give, list_items, unpack_starred
-
-UNARY: dict[type[ast.unaryop], str] = {ast.USub: "neg", ast.Not: "not", ast.Invert: "~"}
 
 
 def value_of(low: Lowering, node: ast.expr) -> Any:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._errors import TinsmithError
+from .._nodes import root
 from .._read import Source
 from .._walk import walk
 from . import _constructors, _early_returns
@@ -126,13 +127,7 @@ def find_stored_names(block: ast.FunctionDef | ast.For) -> frozenset[str]:
     """Names that the body of a function or loop stores to, or to a part of what they mean."""
     inside = (node for statement in block.body for node in walk(statement))
     stored = (node for node in inside if isinstance(node, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
-    return frozenset(_root(node) for node in stored if isinstance(node.ctx, ast.Store))
-
-
-def _root(node: ast.AST) -> str:
-    while isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
-        node = node.value
-    return node.id if isinstance(node, ast.Name) else ""
+    return frozenset(root(node) for node in stored if isinstance(node.ctx, ast.Store))
 
 
 def lower_return(low: Lowering, statement: ast.Return) -> None:

@@ -14,18 +14,11 @@ from . import _nodes as nodes
 from . import _types as types
 from ._lowering import Lowering
 from ._operations import is_guarded
+from ._operators import COMPARE
 from ._refusals import Misfit
 from ._values import Matrix, Scalar
 
 Written: TypeAlias = Sequence[nodes.Stmt]
-COMPARE: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-}
 
 
 def compare(low: Lowering, operator: ast.cmpop, left: Any, right: Any) -> Any:

@@ -18,31 +18,12 @@ from . import _decompositions as decompositions
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
+from ._operators import BINARY, COMPARE, UNARY
 from ._print_vectors import VectorLoop, plan_lane_arrays, zeros
 from ._types import Defaults
 
 _OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
-    "+": ast.Add(),
-    "-": ast.Sub(),
-    "*": ast.Mult(),
-    "/": ast.Div(),
-    "//": ast.FloorDiv(),
-    "%": ast.Mod(),
-    "pow": ast.Pow(),
-    "<<": ast.LShift(),
-    ">>": ast.RShift(),
-    "&": ast.BitAnd(),
-    "|": ast.BitOr(),
-    "^": ast.BitXor(),
-    "==": ast.Eq(),
-    "!=": ast.NotEq(),
-    "<": ast.Lt(),
-    "<=": ast.LtE(),
-    ">": ast.Gt(),
-    ">=": ast.GtE(),
-    "neg": ast.USub(),
-    "not": ast.Not(),
-    "~": ast.Invert(),
+    name: kind() for table in (BINARY, COMPARE, UNARY) for kind, name in table.items()
 }
 _CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "math.ffs", "norm": "sqrt"}
 """Operations that the engines call otherwise than the IR."""

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .._effects import changes_of
+from .._field_arguments import Scope
+from .._fingerprints import MISSING
 from .._nodes import resolve_callee
 from .._read import Source
 from .._walk import walk
@@ -19,7 +21,6 @@ from ._lowering import Lowering
 from ._values import BoundFunction, Struct
 
 _CHANGING = ("atomic_", "random", "append", "activate", "fill", "sync")
-_UNKNOWN = object()
 
 
 def is_quiet(low: Lowering, *expressions: ast.AST | None) -> bool:
@@ -61,7 +62,7 @@ def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], 
     if name.startswith(_CHANGING):
         return False
     value = meaning(node.func)
-    if value is _UNKNOWN:
+    if value is MISSING:
         return low.language.matrix_operation(name) is not None or name == "get_shape"
     function = low.engine.inner_function(value.function if isinstance(value, BoundFunction) else value)
     if function is None:
@@ -85,25 +86,11 @@ def _is_function_quiet(low: Lowering, source: Source, seen: set[Any]) -> bool:
         for target in _targets(node):
             if not isinstance(target, ast.Name) or target.id in references:
                 return False
-    return all(
-        _are_calls_quiet(low, statement, lambda node: _free(source, node), seen) for statement in source.tree.body
-    )
+    return all(_are_calls_quiet(low, statement, Scope(source, {}).value, seen) for statement in source.tree.body)
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:
     return [node.target] if isinstance(node, ast.NamedExpr) else [one.target for one in changes_of(node)]
-
-
-def _free(source: Source, node: ast.expr) -> Any:
-    """What a free name, or an attribute of one, means in a function."""
-    if isinstance(node, ast.Attribute):
-        return getattr(_free(source, node.value), node.attr, _UNKNOWN)
-    if isinstance(node, ast.Name) and node.id not in source.parameters and source.is_constant(node.id):
-        try:
-            return source.lookup(node.id)
-        except KeyError:
-            return _UNKNOWN
-    return _UNKNOWN
 
 
 def _meaning(low: Lowering, node: ast.expr) -> Any:
@@ -111,10 +98,10 @@ def _meaning(low: Lowering, node: ast.expr) -> Any:
     if isinstance(node, ast.Attribute):
         value = _meaning(low, node.value)
         if isinstance(value, Struct):
-            method = value.methods.get(node.attr, _UNKNOWN)
+            method = value.methods.get(node.attr, MISSING)
             return value.members.get(node.attr, method)
-        return getattr(value, node.attr, _UNKNOWN) if value is not _UNKNOWN else _UNKNOWN
+        return MISSING if value is MISSING else getattr(value, node.attr, MISSING)
     if not isinstance(node, ast.Name):
-        return _UNKNOWN
+        return MISSING
     is_local, value = low.state.find(node.id)
-    return value if is_local else _free(low.state.frame.source, node)
+    return value if is_local else Scope(low.state.frame.source, {}).value(node)

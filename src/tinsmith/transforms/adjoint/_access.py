@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, types
+from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, operators, types
 from .._names import Names
 from ..analysis import find_owned_by, whole_definitions
 from ._ssa import Loop, Step, frame_steps, loads_in, step_definitions, stores_in, with_bodies
@@ -96,13 +96,10 @@ class _Sequential:
         if one.array not in self.own:
             return self.expand_shared_atomic(one)
         kind = self.arrays[one.array].type
-        operator = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^"}.get(
-            one.operator, one.operator
-        )
         old = one.result or self.names.fresh(f"{one.array}_at", kind)
         new = self.names.fresh(f"{one.array}_new", kind)
         load = nodes.Load(one.array, one.index, one.entry, kind)
-        value = nodes.Binary(operator, nodes.Local(old, kind), one.value, kind)
+        value = nodes.Binary(operators.ATOMIC[one.operator], nodes.Local(old, kind), one.value, kind)
         return [
             nodes.Assign(old, load, one.line),
             nodes.Assign(new, value, one.line),

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import ast
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...engines import Engine, Language
 from ...source import (
-    FieldPasser,
+    LiveFieldPasser,
     Scope,
     Source,
-    is_plain_object,
     pass_fields_as_arrays,
-    read,
-    rebuild_engine_function,
     rebuild_function,
 )
 
@@ -38,39 +34,29 @@ def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arra
     return replace(source, function=function, tree=tree)
 
 
-class _Fields(FieldPasser):
-    """Fields and functions that are there."""
+class _Fields(LiveFieldPasser):
+    """Fields that become the arrays of parameters."""
 
     def __init__(self, engine: Engine, arrays: Mapping[int, str]) -> None:
-        self.engine = self._engine = engine
+        super().__init__(engine)
         self._arrays = arrays
-        self._read = functools.cache(read)
 
     def array(self, scope: Scope, node: ast.expr) -> str:
         value = scope.value(node)
-        if not self._engine.is_field(value) or not any(
-            leaf is value for _, leaf in self._engine.leaf_fields(value, "")
-        ):
+        if not self.engine.is_field(value) or not any(leaf is value for _, leaf in self.engine.leaf_fields(value, "")):
             return ""  # fields of structs: their members are fields
-        return self._arrays.get(self._engine.field_facts(value, ast.unparse(node)).key, "")
+        return self._arrays.get(self.engine.field_facts(value, ast.unparse(node)).key, "")
 
     def members(self, scope: Scope, node: ast.expr) -> Sequence[str]:
         value = scope.value(node)
-        if not self._engine.is_field(value):
+        if not self.engine.is_field(value):
             return ()
-        leaves = [leaf for _, leaf in self._engine.leaf_fields(value, "")]
+        leaves = [leaf for _, leaf in self.engine.leaf_fields(value, "")]
         if any(leaf is value for leaf in leaves):
             return ()
-        names = (self._arrays.get(self._engine.field_facts(leaf, "member").key, "") for leaf in leaves)
+        names = (self._arrays.get(self.engine.field_facts(leaf, "member").key, "") for leaf in leaves)
         return [name for name in names if name]
-
-    def is_object(self, value: Any) -> bool:
-        return is_plain_object(value, self._engine) and not self._engine.is_field(value)
 
     def source_of(self, callee: Any) -> Source | None:
         """A real function is compiled for itself, and can be given no template."""
-        function = self._engine.inner_function(callee)
-        return None if function is None or Language(self._engine).is_real(callee) else self._read(function)
-
-    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
-        return rebuild_engine_function(self._engine, source, tree, names)
+        return None if Language(self.engine).is_real(callee) else super().source_of(callee)
