@@ -22,6 +22,16 @@ def constant(value: float, kind: str) -> nodes.Const:
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
 
 
+def number(value: int) -> nodes.Const:
+    """A whole number that is known."""
+    return constant(value, "i32")
+
+
+def integer(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
+    """An operation on two whole numbers."""
+    return nodes.Binary(operator, left, right, "i32")
+
+
 def is_constant(expr: nodes.Expr, value: float | None = None) -> bool:
     """Whether an expression is a constant, and equal to `value` where that is given."""
     return isinstance(expr, nodes.Const) and (value is None or expr.value == value)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from ..source import AffineIndex
 from ..source.ir import nodes, walk
-from ._algebra import compare, constant, shift_by
+from ._algebra import compare, constant, integer, shift_by
 from .analysis import affine, definitions, find_owned, single_definitions
 from .polish import declare_locals, eliminate_dead_code
 
@@ -89,8 +89,8 @@ def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
     for axis, name in enumerate(loop.names):
         begin, end = bounds[axis]
         first, last = counts.get((name, False), 0), counts.get((name, True), 0)
-        low = _either("min", shift_by(begin, first), end) if first else begin
-        high = _either("max", low, shift_by(end, -last)) if last else end
+        low = integer("min", shift_by(begin, first), end) if first else begin
+        high = integer("max", low, shift_by(end, -last)) if last else end
         for parts, count, pair in ((before, first, (begin, low)), (after, last, (high, end))):
             if count:
                 parts.append(replace(loop, bounds=(*bounds[:axis], pair, *bounds[axis + 1 :]), is_parallel=is_parallel))
@@ -201,7 +201,3 @@ class _Middle:
 
 def _leave_out(end: _End, value: bool) -> _Answer | None:
     return _Answer(value, (replace(end, count=max(end.count, 0)),)) if end.count <= _WIDEST else None
-
-
-def _either(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
-    return nodes.Binary(operator, left, right, "i32")

@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..source.ir import nodes, walk
+from ._algebra import integer, number
 from ._names import Names
 from ._strip_parts import (
     FUNCTIONS,
@@ -30,11 +31,10 @@ from ._strip_parts import (
     LENGTH,
     SHORTEST,
     assign,
+    at_line,
     bounds_of_strip,
-    integer,
     is_vector,
     moves,
-    number,
     run_lanes,
     strips_between,
     within_limits,
@@ -205,9 +205,6 @@ def strip_loop(loop: nodes.For, kernel: nodes.Kernel, names: Names) -> tuple[Seq
         lanes = [nodes.If(nodes.Binary("<", size, number(SHORTEST), "u1"), (whole,), tuple(lanes))]
     body = (*bounds_of_strip(strip, begin, end, first, size), *lanes)
     bounds = (*loop.bounds[:-1], (number(0), strips_between(begin, end)))
-    in_strips = replace(loop, names=(*loop.names[:-1], strip.name), bounds=bounds, body=body)
-    in_strips = walk.transform(
-        in_strips, lambda expr: expr, lambda part: part if part.line else replace(part, line=loop.line)
+    return [*arrays.values()], replace(
+        loop, names=(*loop.names[:-1], strip.name), bounds=bounds, body=at_line(body, loop.line)
     )
-    assert isinstance(in_strips, nodes.For)
-    return [*arrays.values()], in_strips

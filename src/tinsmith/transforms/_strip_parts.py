@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..source import ARITHMETIC_FUNCTIONS
 from ..source.ir import nodes, types, walk
-from ._algebra import constant
+from ._algebra import integer, number
 from ._names import Names
 
 LENGTH = 64
@@ -68,16 +68,6 @@ def is_vector(one: nodes.Expr) -> bool:
             return True
 
 
-def number(value: int) -> nodes.Const:
-    """A whole number that is known."""
-    return constant(value, "i32")
-
-
-def integer(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
-    """An operation on two whole numbers."""
-    return nodes.Binary(operator, left, right, "i32")
-
-
 def strips_between(begin: nodes.Expr, end: nodes.Expr) -> nodes.Expr:
     """How many strips there are from one index to before another."""
     size = end if begin == number(0) else integer("-", end, begin)
@@ -93,6 +83,11 @@ def bounds_of_strip(
         assign(first, place if begin == number(0) else integer("+", begin, place)),
         assign(size, integer("min", number(LENGTH), integer("-", end, first))),
     )
+
+
+def at_line(body: Sequence[nodes.Stmt], line: int) -> nodes.Block:
+    """Statements of which those of ours, which have no line, are at this one."""
+    return walk.rewrite(body, lambda one: (one if one.line else replace(one, line=line),))
 
 
 def assign(local: nodes.Expr, value: nodes.Expr) -> nodes.Assign:

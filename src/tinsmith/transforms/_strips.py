@@ -23,6 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..source.ir import nodes, walk
+from ._algebra import integer, number
 from ._edges import split_edges
 from ._elementwise import is_elementwise, strip_elementwise, strip_loop
 from ._names import Names
@@ -31,10 +32,9 @@ from ._strip_parts import (
     LENGTH,
     SHORTEST,
     assign,
+    at_line,
     bounds_of_strip,
-    integer,
     moves,
-    number,
     run_lanes,
     strips_between,
     with_powers,
@@ -242,7 +242,7 @@ class _Writer:
             is_short = nodes.Binary("<", integer("-", end, begin), number(SHORTEST), "u1")
             strips = nodes.If(is_short, (replace(loop, bounds=((begin, end),)),), (strips,))
         statements = [assign(begin, low), assign(end, high), strips]
-        return [walk.transform(one, lambda expr: expr, lambda part: _at(part, loop.line)) for one in statements]
+        return at_line(statements, loop.line)
 
     def ahead(
         self, loop: nodes.For, plan: _Plan, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local
@@ -310,8 +310,3 @@ def _with_arrays(strips: Sequence[nodes.Stmt], arrays: Sequence[nodes.Stmt]) -> 
     if isinstance(last, nodes.If):
         return [*bounds, replace(last, orelse=(*arrays, *last.orelse))]
     return [*bounds, *arrays, last]
-
-
-def _at(one: nodes.Stmt, line: int) -> nodes.Stmt:
-    """A statement of ours at the line of its loop; those of the loop's body have their own."""
-    return one if one.line else replace(one, line=line)

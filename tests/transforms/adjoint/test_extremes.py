@@ -7,7 +7,7 @@ from support.backwards import gradients
 from support.by_hand import array, assign, atomic, branch, cast, kernel, local, loop, repeat, store, unary
 from tinsmith.source.interpreter import run
 from tinsmith.source.ir import NotCovered, nodes
-from tinsmith.transforms.adjoint import Reserve, Run, adjoint, on_one_thread
+from tinsmith.transforms.adjoint import Reserve, Run, adjoint, serial_twin
 
 X, Y, Z, K, W = array("x", "f64"), array("y", "f64"), array("z", "f64"), array("k", "i32"), array("w", "f64", 2)
 GENERATOR = torch.Generator().manual_seed(5)
@@ -38,7 +38,7 @@ def assert_torch_s(made, arrays, inputs=("x", "w"), *, is_serial=False):
     arrays |= {name: torch.zeros(4, dtype=torch.float64) for name in outputs}
     cotangents = {name: torch.randn(4, dtype=torch.float64, generator=GENERATOR) for name in outputs}
     program = adjoint([made], inputs, outputs, outputs)
-    program = on_one_thread(program) if is_serial else program
+    program = program.with_kernels(serial_twin) if is_serial else program
     wanted = run(made, arrays, {}, cotangents)
     actual = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
     for name in inputs:

@@ -54,7 +54,4 @@ def watch_results(watch: Watch, operator: str, kind: str, line: int, rule: Calla
 
 def cost(stmt: nodes.Stmt) -> int:
     """Operations that a statement takes itself, without the statements inside it."""
-    return 1 + sum(not isinstance(one, _FREE) for one in walk.parts(*walk.expressions(stmt)))
-
-
-_FREE = (nodes.Const, nodes.Local, nodes.Argument, nodes.Size)
+    return 1 + sum(not isinstance(one, nodes.Leaf) for one in walk.parts(*walk.expressions(stmt)))

@@ -106,7 +106,9 @@ class Cast:
     keeps_bits: bool = False
 
 
-Expr: TypeAlias = Const | Local | Argument | Size | Load | Unary | Binary | Select | Cast
+Leaf: TypeAlias = Const | Local | Argument | Size
+"""What costs nothing to write twice."""
+Expr: TypeAlias = Leaf | Load | Unary | Binary | Select | Cast
 
 # Statements -------------------------------------------------------------------------------------
 

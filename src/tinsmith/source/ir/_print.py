@@ -10,7 +10,6 @@ import ast
 import math
 from collections.abc import Mapping, Sequence
 from itertools import count
-from typing import TypeAlias
 
 from .._calls import ARITHMETIC_FUNCTIONS
 from .._parsing import parse_expression
@@ -29,19 +28,6 @@ _CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "
 """Operations that the engines call otherwise than the IR."""
 ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in (*ARITHMETIC_FUNCTIONS, "pow")}
 """Functions by arithmetic alone, which no engine has, and what printed source calls them."""
-_Single: TypeAlias = (
-    nodes.Assign
-    | nodes.Draw
-    | nodes.Store
-    | nodes.Atomic
-    | nodes.If
-    | nodes.For
-    | nodes.While
-    | nodes.Break
-    | nodes.Continue
-    | nodes.Barrier
-)
-"""What is one statement in Python too."""
 
 
 def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defaults) -> ast.FunctionDef:
@@ -148,7 +134,7 @@ class _Writer:
         self.taken.add(name)
         return name
 
-    def statement(self, one: _Single) -> ast.stmt:
+    def statement(self, one: nodes.Stmt) -> ast.stmt:
         match one:
             case nodes.Assign():
                 value = self.cast(one.value, self.kernel.locals[one.name])
@@ -173,6 +159,7 @@ class _Writer:
                 return ast.Continue()
             case nodes.Barrier():
                 return self.barrier(one)
+        raise AssertionError(f"{type(one).__name__} is several statements in Python")
 
     def barrier(self, one: nodes.Barrier) -> ast.stmt:
         name = f"sync_{one.vote}_nonzero" if one.vote else "sync"

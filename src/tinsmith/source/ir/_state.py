@@ -212,7 +212,7 @@ class State:
 
     def share(self, value: Scalar) -> Scalar:
         """A value that will be used several times: in a local of its own, where that cannot change what it is."""
-        if isinstance(value, nodes.Const | nodes.Local | nodes.Argument | nodes.Size) or not self.is_quiet:
+        if isinstance(value, nodes.Leaf) or not self.is_quiet:
             return value
         return self.bind("part", value)
 

@@ -6,7 +6,7 @@ from ._dependences import Unchanged, find_unchanged_after
 from ._flops import count_flops, count_loss_by_atomics, count_operations, count_parallel_loops
 from ._gathers import gather_additions
 from ._handed_on import hand_on_adjoints
-from ._one_thread import on_one_thread, serial_twin
+from ._one_thread import serial_twin
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize, WithResults
 from ._promises import Promise
 from ._records import Records, records_of
@@ -35,7 +35,6 @@ __all__ = [
     "formula_text",
     "gather_additions",
     "hand_on_adjoints",
-    "on_one_thread",
     "records_of",
     "serial_twin",
     "store_whole_gradients",

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, operators, types
 from .._names import Names
 from ..analysis import find_owned_by, whole_definitions
-from ._ssa import Loop, Step, frame_steps, loads_in, step_definitions, stores_in, with_bodies
+from ._ssa import Loop, Step, frame_steps, loads_in, parallel_loop, step_definitions, stores_in, with_bodies
 
 
 def find_owned(steps: Sequence[Step]) -> frozenset[str]:
     """Arrays no element of which two parallel iterations touch, as their indices tell."""
     accesses = (*loads_in(steps), *stores_in(steps))
-    parallel = steps[-1] if steps else None
-    if not isinstance(parallel, Loop) or not parallel.is_parallel:
+    parallel = parallel_loop(steps)
+    if parallel is None:
         return frozenset(one.array for one in accesses)
     return find_owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(step_definitions(steps)))
 
@@ -64,25 +64,16 @@ def is_mere_sum(one: nodes.Stmt | Step) -> bool:
     return isinstance(one, nodes.Atomic) and one.result is None and one.operator in ("add", "sub")
 
 
+@dataclass
 class _Sequential:
-    def __init__(
-        self,
-        loaded: frozenset[str],
-        in_order: frozenset[str],
-        arrays: Mapping[str, nodes.Array],
-        own: frozenset[str],
-        names: Names,
-        path: str,
-        races: Mapping[str, NotCovered],
-    ) -> None:
-        self.loaded = loaded
-        self.in_order = in_order
-        self.arrays = arrays
-        self.own = own
-        self.names = names
-        self.path = path
-        self.races = races
-        self.unknown: dict[str, NotCovered] = {}
+    loaded: frozenset[str]
+    in_order: frozenset[str]
+    arrays: Mapping[str, nodes.Array]
+    own: frozenset[str]
+    names: Names
+    path: str
+    races: Mapping[str, NotCovered]
+    unknown: dict[str, NotCovered] = field(default_factory=dict)
 
     def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
         ordered: list[Step] = []

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import NotCovered, nodes, types, walk
+from .._algebra import ZERO, integer
 from .._names import Names
 from ._exits import structurize_exits
 from ._ssa import Branch, CarriedLocal, Loop, Step
@@ -198,13 +199,13 @@ class SsaBuilder:
         before: list[Step] = []
         for name, (first, end) in zip(reversed(names), reversed(bounds), strict=True):
             size = _minus(end, first)
-            place = rest if name == names[0] else _whole("%", rest, size)
-            before.append(nodes.Assign(name, _whole("+", first, place), one.line))
-            rest = _whole("//", rest, size)
+            place = rest if name == names[0] else integer("%", rest, size)
+            before.append(nodes.Assign(name, integer("+", first, place), one.line))
+            rest = integer("//", rest, size)
         total: nodes.Expr = _minus(bounds[0][1], bounds[0][0])
         for first, end in bounds[1:]:
-            total = _whole("*", total, _minus(end, first))
-        return (flat,), ((nodes.Const(0, "i32"), total),), before
+            total = integer("*", total, _minus(end, first))
+        return (flat,), ((ZERO, total),), before
 
     def bound_of(self, bound: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
         value = self.expression(bound, scope, line)
@@ -247,9 +248,5 @@ def _find_assigned(body: Sequence[nodes.Stmt]) -> list[str]:
     return list(dict.fromkeys(name for one in plain for name in walk.find_assigned(one)))
 
 
-def _whole(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
-    return nodes.Binary(operator, left, right, "i32")
-
-
 def _minus(end: nodes.Expr, first: nodes.Expr) -> nodes.Expr:
-    return end if first == nodes.Const(0, "i32") else _whole("-", end, first)
+    return end if first == ZERO else integer("-", end, first)

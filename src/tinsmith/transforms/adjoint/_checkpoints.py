@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes
+from .._algebra import integer, number
 from .._names import Names
 from ..analysis import Activity
 from ._ssa import CarriedLocal, Loop, Step, with_bodies
@@ -70,21 +71,21 @@ class _Splitting:
         """What stands before a loop over blocks of a range, the loop's bounds and variable, and the loop of a block."""
         (first, end), line = loop.bounds[0], loop.line
         count, size, blocks = (self.names.local(word, "i32") for word in ("count", "block_size", "blocks"))
-        whole = _integer("max", _integer("-", end, first), _number(0))
+        whole = integer("max", integer("-", end, first), number(0))
         before: list[Step] = [
             self.assign(count, whole, line),
             self.assign(size, block_size(count), line),
-            self.assign(blocks, _integer("//", _integer("+", count, _integer("-", size, _number(1))), size), line),
+            self.assign(blocks, integer("//", integer("+", count, integer("-", size, number(1))), size), line),
         ]
         place = self.names.local("block", "i32")
-        begin = _integer("+", first, _integer("*", place, size))
-        inner = replace(loop, bounds=((begin, _integer("min", _integer("+", begin, size), end)),), most=size)
-        return before, ((_number(0), blocks),), (place.name,), inner
+        begin = integer("+", first, integer("*", place, size))
+        inner = replace(loop, bounds=((begin, integer("min", integer("+", begin, size), end)),), most=size)
+        return before, ((number(0), blocks),), (place.name,), inner
 
     def counts(self, loop: Loop) -> tuple[list[Step], tuple[()], tuple[()], Loop]:
         """The same for a loop that goes on until something happens."""
         place = self.names.fresh("in_block", "i32")
-        inner = replace(loop, names=(place,), bounds=((_number(0), _number(OF_WHILE)),), most=_number(OF_WHILE))
+        inner = replace(loop, names=(place,), bounds=((number(0), number(OF_WHILE)),), most=number(OF_WHILE))
         return [], (), (), inner
 
     def assign(self, local: nodes.Local, value: nodes.Expr, line: int) -> Step:
@@ -116,18 +117,10 @@ def block_size(count: nodes.Expr) -> nodes.Expr:
 
     8 for up to 128 iterations, 16 for up to 512, and so on; there are between half and twice as many blocks then.
     """
-    last = _integer("max", _integer("-", count, _number(1)), _number(0))
-    steps: nodes.Expr = _number(0)
+    last = integer("max", integer("-", count, number(1)), number(0))
+    steps: nodes.Expr = number(0)
     size, shift = SMALLEST, 2 * SMALLEST.bit_length() - 1
     while size < LARGEST:
-        steps = _integer("+", steps, _integer("min", _integer(">>", last, _number(shift)), _number(1)))
+        steps = integer("+", steps, integer("min", integer(">>", last, number(shift)), number(1)))
         size, shift = 2 * size, shift + 2
-    return _integer("<<", _number(SMALLEST), steps)
-
-
-def _integer(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
-    return nodes.Binary(operator, left, right, "i32")
-
-
-def _number(value: int) -> nodes.Expr:
-    return nodes.Const(value, "i32")
+    return integer("<<", number(SMALLEST), steps)

@@ -37,6 +37,7 @@ from ._ssa import (
     Loop,
     Step,
     collect_expressions,
+    parallel_loop,
     repeatable_definitions,
     step_definitions,
     steps_in,
@@ -74,8 +75,8 @@ def find_disjoint_arrays(tasks: Sequence[Sequence[Step]]) -> list[frozenset[str]
 
 
 def _uses(steps: Sequence[Step], variables: _Variables) -> list[_Use]:
-    loop = steps[-1] if steps else None
-    if not isinstance(loop, Loop) or not loop.is_parallel:
+    loop = parallel_loop(steps)
+    if loop is None:
         return []
     reading = _Reading(loop, steps, variables)
     names = reading.inside(loop, reading.memory)
@@ -220,7 +221,7 @@ class _Reading:
             begins: expressions where the loops around it begin.
         """
         begin = [*map(begins, store.index)]
-        named = {name for one in store.index for name in find_operands(one, self.definitions)}
+        named = find_operands(walk.locals_in(store.index), self.definitions)
         # Two segments that overlap have the first place of one of them in both. The one that begins there has gone
         # through nothing, the other one has.
         loops = [one for one in steps_in(self.loop.body) if isinstance(one, Loop) and not named.isdisjoint(one.names)]

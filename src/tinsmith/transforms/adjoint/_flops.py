@@ -8,7 +8,7 @@ from typing import Any
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, plus, times
 from .._evaluate import evaluate, extent
-from ..analysis import concurrent_loop, find_owned
+from ..analysis import concurrent_loop, shared_atomics
 from ..lanes import find_loops_ended_by_data
 
 _COUNTED = {"+", "-", "*", "/", "pow", "min", "max", "atan2", "%"}
@@ -70,8 +70,7 @@ def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int)
     total: nodes.Expr = constant(0, "i64")
     for loop in filter(None, map(concurrent_loop, kernel.body)):
         # Not products: of what they cost nothing is known, and a deterministic op refuses those of several threads.
-        atomics = (one for one in walk.stores(loop.body) if isinstance(one, nodes.Atomic) and one.operator != "mul")
-        shared = {one.array for one in atomics} - find_owned(loop)
+        shared = {one.array for one in shared_atomics(loop) if one.operator != "mul"}
         if not shared or any(find_loops_ended_by_data(loop.body)):
             continue
 

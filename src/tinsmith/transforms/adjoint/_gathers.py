@@ -27,7 +27,7 @@ from .._names import Names
 from ..analysis import affine, definitions, find_private_loops, whole_definitions
 from ..polish import find_added_value, simplify
 from ._flops import SHARED_ATOMIC, count_text_operations
-from ._program import Program, Run
+from ._program import Program
 from ._whole_gradients import Extent
 
 _Addition = nodes.Atomic | nodes.Store
@@ -46,17 +46,8 @@ def gather_additions(program: Program, extent: Extent, *, has_vectors: bool) -> 
         extent: tells which axes are equally long.
         has_vectors: whether loops that run in order gain by it, since they can be in strips then (`_elementwise`).
     """
-    changed: dict[nodes.Kernel, nodes.Kernel] = {}
     owners = {gradient: array for array, gradient in program.gradients.items()}
-    for kernel in dict.fromkeys(run.kernel for run in program.runs):
-        gathered = _Kernel(kernel, owners, extent).gather(has_vectors=has_vectors)
-        if gathered is not None:
-            changed[kernel] = gathered
-    actions = [
-        replace(one, kernel=changed[one.kernel]) if isinstance(one, Run) and one.kernel in changed else one
-        for one in program.actions
-    ]
-    return replace(program, actions=tuple(actions))
+    return program.with_kernels(lambda kernel: _Kernel(kernel, owners, extent).gather(has_vectors=has_vectors))
 
 
 @dataclass(frozen=True)
@@ -105,15 +96,15 @@ class _Kernel:
         self.names = Names(walk.names_of(kernel))
         self.names.types |= kernel.locals
 
-    def gather(self, *, has_vectors: bool) -> nodes.Kernel | None:
-        """The kernel with loops that gather; None where no loop gains."""
+    def gather(self, *, has_vectors: bool) -> nodes.Kernel:
+        """The kernel with loops that gather; itself where no loop gains."""
         body = tuple((self.parallel_loop(one) if _is_parallel(one) else None) or one for one in self.kernel.body)
         if has_vectors:
             body = walk.number_statements(body)
             private = find_private_loops(body)
             body = walk.rewrite(body, lambda one: [self.loop_in_order(one) if one.number in private else one])
         if body == self.kernel.body:
-            return None
+            return self.kernel
         kinds = dict(self.names.types)
         body = simplify(body, kinds, {*self.owners})
         defined = walk.find_defined(body)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import TypeAlias
 
 from ...source.ir import nodes
@@ -109,6 +110,23 @@ class Program:
         for action in self.actions:
             nested = (action.iterations, action.count) if isinstance(action, Reserve) else (action,)
             yield from (one for one in nested if isinstance(one, Run))
+
+    def with_kernels(self, change: Callable[[nodes.Kernel], nodes.Kernel]) -> Program:
+        """The program with each of its kernels changed, once however often it is launched."""
+        change = cache(change)
+
+        def change_run(run: Run) -> Run:
+            return replace(run, kernel=change(run.kernel))
+
+        def change_action(one: Action) -> Action:
+            if isinstance(one, Run):
+                return change_run(one)
+            if not isinstance(one, Reserve):
+                return one
+            iterations = change_run(one.iterations) if isinstance(one.iterations, Run) else one.iterations
+            return replace(one, iterations=iterations, count=None if one.count is None else change_run(one.count))
+
+        return replace(self, actions=tuple(map(change_action, self.actions)))
 
 
 @dataclass(frozen=True)

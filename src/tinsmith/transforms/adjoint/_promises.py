@@ -19,7 +19,7 @@ from ..._lazy import lazy
 from ...source import AffineIndex
 from ...source.ir import nodes, walk
 from ..analysis import Expander, affine, is_invariant, moving_variables
-from ._ssa import Loop, Step, loads_in, repeatable_definitions, steps_in, stores_in
+from ._ssa import Loop, Step, loads_in, parallel_loop, repeatable_definitions, steps_in, stores_in
 
 Index = tuple[nodes.Expr, ...]
 _INDICES = ("i32", "i64")
@@ -47,8 +47,8 @@ NO_PROMISES: Mapping[str, Promise] = MappingProxyType({})
 
 def find_promised_arrays(steps: Sequence[Step], promises: Mapping[str, Promise]) -> frozenset[str]:
     """Arrays of which no two iterations of a task's parallel loop use one element, as promises tell."""
-    loop = steps[-1] if steps else None
-    if not promises or not isinstance(loop, Loop) or not loop.is_parallel:
+    loop = parallel_loop(steps)
+    if not promises or loop is None:
         return frozenset()
     proof = _Proof(steps, loop, promises)
     uses: dict[str, dict[Index, None]] = {}

@@ -16,7 +16,7 @@ from ...source import AffineIndex
 from ...source.ir import NotCovered, Race, nodes, types
 from .._names import Names
 from ..analysis import affine, is_invariant, single_definitions, whole_definitions
-from ._ssa import Branch, Loop, Step, step_definitions
+from ._ssa import Branch, Loop, Step, parallel_loop, step_definitions
 
 _OPPOSITES = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
@@ -50,8 +50,8 @@ def find_races(
         own: arrays no element of which two iterations touch.
         names: tells what locals are called in the kernel.
     """
-    loop = steps[-1] if steps else None
-    if not isinstance(loop, Loop) or not loop.is_parallel:
+    loop = parallel_loop(steps)
+    if loop is None:
         return {}
     search = _Search(steps, loop)
     called = {name: kernel.source_name(names.root(name)) for name in loop.names}

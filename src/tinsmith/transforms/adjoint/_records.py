@@ -18,7 +18,7 @@ from .._evaluate import extent
 from .._most_runs import most_runs
 from .._names import Names
 from .._slots import SlotAssignment, assign_slots, place_of, replace_statements
-from ..analysis import concurrent_loop, definitions, expand, find_owned, single_definitions
+from ..analysis import concurrent_loop, definitions, expand, shared_atomics, single_definitions
 
 Change = Callable[[nodes.Atomic, nodes.Load], Sequence[nodes.Stmt]]
 
@@ -113,7 +113,4 @@ def _find_kept(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:
 def handing_out(loop: nodes.For) -> Iterator[nodes.Atomic]:
     """Atomics in a parallel loop on what several iterations change, whose result somebody uses."""
     used = walk.find_read(loop.body)
-    own = find_owned(loop)
-    for one in walk.stores(loop.body):
-        if isinstance(one, nodes.Atomic) and one.result in used and one.array not in own:
-            yield one
+    return (one for one in shared_atomics(loop) if one.result in used)

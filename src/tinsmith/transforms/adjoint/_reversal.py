@@ -17,7 +17,6 @@ from ._forward_copy import ForwardCopy, Renamed
 from ._frame_reversal import Block, FrameReversal
 from ._inverses import Rerun, plan_rerun
 from ._loop_results import LoopResults
-from ._order import overwrites
 from ._regular_logs import RegularLog, find_regular_log
 from ._ssa import CarriedLocal, Loop, collect_locals, loads_in, steps_in, stores_in
 from ._tapes import Tape, Tapes
@@ -166,8 +165,7 @@ class Reversal(FrameReversal):
         self.ends[loop.number] = rerun.ends if rerun else {}
         last = [nodes.Assign(one.now, nodes.Local(one.carried.head, one.type)) for one in inverses]
         body = [*self.restore_kept(loop), *forward, *inner.backwards, *last]
-        is_ordered = bool(heads or logged or moved)
-        is_ordered |= overwrites(loop, self.task.gradients, self.task.once | self.find_unordered_sums(loop))
+        is_ordered = bool(heads or logged or moved) or self.overwrites(loop)
         statements: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
         statements.append(self.backwards(loop, body, is_ordered=is_ordered))
         for one in active:
@@ -182,6 +180,12 @@ class Reversal(FrameReversal):
             statements += [statement for one in stage.inverses for statement in one.statements]
         never = [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in rerun.ends.values()]
         return [*statements, *self.forward(rerun.rest), *never]
+
+    def overwrites(self, loop: Loop) -> bool:
+        """Whether an iteration may store where an earlier one did: the later one is to take the adjoint first."""
+        unordered = self.task.once | self.find_unordered_sums(loop)
+        stores = (one for one in stores_in(loop.body) if isinstance(one, nodes.Store))
+        return any(one.array in self.task.gradients and one.number not in unordered for one in stores)
 
     def find_unordered_sums(self, loop: Loop) -> set[int]:
         """Sums in place on arrays that a loop reads for nothing else: what goes back through them has no order."""

@@ -11,7 +11,6 @@ from ..analysis import Activity
 from ._ssa import Step, with_bodies
 
 _LINEAR = frozenset({"+", "-", "neg"})
-_LEAVES = (nodes.Local, nodes.Const, nodes.Argument, nodes.Size)
 
 
 def split(body: Sequence[Step], activity: Activity, names: Names) -> tuple[Step, ...]:
@@ -41,7 +40,7 @@ class _Splitting:
 
     def split_expression(self, expr: nodes.Expr, wish: str, line: int, *, is_root: bool = False) -> nodes.Expr:
         """An expression whose derivative can be written down: sums of named values, or one operation on them."""
-        if isinstance(expr, _LEAVES) or not self.activity.depends(expr):
+        if isinstance(expr, nodes.Leaf) or not self.activity.depends(expr):
             return expr
         if isinstance(expr, nodes.Cast):
             return replace(expr, value=self.split_expression(expr.value, wish, line))
@@ -53,7 +52,7 @@ class _Splitting:
 
     def leaf(self, expr: nodes.Expr, wish: str, line: int) -> nodes.Expr:
         """A value by name."""
-        if isinstance(expr, _LEAVES):
+        if isinstance(expr, nodes.Leaf):
             return expr
         is_active = self.activity.depends(expr)
         value = self.split_expression(expr, wish, line, is_root=True) if is_active else expr

@@ -129,6 +129,12 @@ def plain_steps(body: Sequence[Step]) -> Iterator[nodes.Assign | nodes.Decompose
                     yield from (nodes.Assign(name, value, one.line) for name in (carried.head, carried.last))
 
 
+def parallel_loop(task: Sequence[Step]) -> Loop | None:
+    """The loop that a parallel task is; what stands before it is for its bounds."""
+    last = task[-1] if task else None
+    return last if isinstance(last, Loop) and last.is_parallel else None
+
+
 def loads_in(body: Sequence[Step]) -> Iterator[nodes.Load]:
     """Every load: each is a step of its own."""
     return (one.value for one in steps_in(body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load))

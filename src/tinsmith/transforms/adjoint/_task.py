@@ -24,6 +24,7 @@ from ._ssa import (
     collect_expressions,
     frame_steps,
     loads_in,
+    parallel_loop,
     repeatable_definitions,
     steps_in,
     stores_in,
@@ -57,8 +58,7 @@ class TaskInput:
     @property
     def parallel(self) -> Loop | None:
         """The loop that a parallel task is."""
-        only = self.steps[-1]
-        return only if isinstance(only, Loop) and only.is_parallel else None
+        return parallel_loop(self.steps)
 
     @property
     def body(self) -> tuple[Step, ...]:

@@ -15,7 +15,7 @@ from ...source import AffineIndex
 from ...source.ir import nodes, walk
 from ..analysis import affine, definitions, whole_definitions
 from ..polish import find_added_value
-from ._program import Program, Run
+from ._program import Program
 
 Extent = Callable[[str, int], object]
 """What is equal for axes of arrays that are known to be equally long: of an array and an axis."""
@@ -51,11 +51,7 @@ def store_whole_gradients(program: Program, arrays: Collection[str], extent: Ext
         if stores:
             changed[first] = replace(kernel, body=tuple(_without_sum(one, stores) for one in kernel.body))
             whole.add(gradient)
-    actions = [
-        replace(one, kernel=changed[one.kernel]) if isinstance(one, Run) and one.kernel in changed else one
-        for one in program.actions
-    ]
-    return replace(program, actions=tuple(actions)), frozenset(whole)
+    return program.with_kernels(lambda kernel: changed.get(kernel, kernel)), frozenset(whole)
 
 
 def _filling_stores(

@@ -11,7 +11,7 @@ from ._definitions import (
     single_definitions,
     whole_definitions,
 )
-from ._indices import affine, concurrent_loop, find_owned, find_owned_by, is_invariant, moving_variables
+from ._indices import affine, concurrent_loop, find_owned, find_owned_by, is_invariant, moving_variables, shared_atomics
 from ._liveness import Live, Liveness, find_private_loops
 from ._order import find_ordered_atomic
 from ._ranges import Range, Ranges
@@ -42,6 +42,7 @@ __all__ = [
     "find_varied",
     "is_invariant",
     "moving_variables",
+    "shared_atomics",
     "single_definitions",
     "sources",
     "tasks_of",

@@ -39,9 +39,9 @@ def _single(pairs: Iterable[Definition]) -> Iterator[tuple[str, nodes.Expr]]:
     return ((name, value) for name, value in given.items() if value is not None)
 
 
-def find_operands(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> set[str]:
-    """Locals that an expression is made of, those behind definitions too."""
-    operands, waiting = set[str](), walk.locals_in([expr])
+def find_operands(names: Iterable[str], definitions: Mapping[str, nodes.Expr]) -> set[str]:
+    """Locals, and those that they are made of, as definitions tell."""
+    operands, waiting = set[str](), {*names}
     while waiting:
         name = waiting.pop()
         if name not in operands:

@@ -5,7 +5,7 @@ Atoms are locals, by name, and whatever is not a sum, as it is. Sizes and argume
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from ...source import AffineIndex, combine, each_moves_an_axis
 from ...source.ir import nodes, walk
@@ -53,6 +53,13 @@ def find_owned(loop: nodes.For) -> frozenset[str]:
     """Arrays of which no two iterations of a loop touch one element."""
     accesses = (*walk.loads(loop.body), *walk.stores(loop.body))
     return find_owned_by(loop.names, loop.bounds, accesses, whole_definitions(definitions([loop])))
+
+
+def shared_atomics(loop: nodes.For) -> Iterator[nodes.Atomic]:
+    """Atomics in a parallel loop on elements that several iterations change."""
+    atomics = [one for one in walk.stores(loop.body) if isinstance(one, nodes.Atomic)]
+    own = find_owned(loop) if atomics else frozenset[str]()
+    return (one for one in atomics if one.array not in own)
 
 
 def find_owned_by(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...source.ir import nodes, walk
+from ..analysis import find_operands
 from ._regions import Region
 from ._uniform import BlockLevel
 
@@ -45,8 +46,10 @@ def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Regio
     for region in regions:
         stored = given[region] & kept
         loaded = (wanted[region] & kept) | (stored - _find_surely_given(region))
-        repeated = _with_operands(wanted[region] & across & repeatable.keys(), repeatable, given[region])
-        by_region[region] = RegionLocals(_in_order(repeated, repeatable), tuple(sorted(loaded)), tuple(sorted(stored)))
+        # But for what the region gives a value itself before.
+        repeated = find_operands(wanted[region] & across & repeatable.keys(), repeatable) - given[region]
+        in_order = tuple(name for name in repeatable if name in repeated)
+        by_region[region] = RegionLocals(in_order, tuple(sorted(loaded)), tuple(sorted(stored)))
     return by_region
 
 
@@ -65,22 +68,6 @@ def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:
         if name not in own and is_known and is_steady:
             repeatable[name] = value
     return repeatable
-
-
-def _with_operands(names: Iterable[str], known: Mapping[str, nodes.Expr], given: set[str]) -> set[str]:
-    """Locals and those that they are made of, but for what a region gives a value itself before."""
-    needed: set[str] = set()
-    waiting = [*names]
-    while waiting:
-        name = waiting.pop()
-        if name not in needed:
-            needed.add(name)
-            waiting += [part for part in walk.locals_in([known[name]]) if part in known]
-    return needed - given
-
-
-def _in_order(names: set[str], known: Mapping[str, nodes.Expr]) -> tuple[str, ...]:
-    return tuple(name for name in known if name in names)
 
 
 def _read_before_given(region: Region) -> set[str]:

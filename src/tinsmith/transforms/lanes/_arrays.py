@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes, walk
+from .._algebra import number
 from .._names import Names
-from .._strip_parts import number
 
 Remade = Mapping[str, Sequence[nodes.Stmt]]
 """Locals that each loop over lanes works out again, and how."""

@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ...source.ir import nodes, types, walk
+from .._algebra import integer, number
 from .._names import Names
-from .._strip_parts import FUNCTIONS, LIMITS, POWER, assign, integer, is_vector, moves, number
+from .._strip_parts import FUNCTIONS, LIMITS, POWER, assign, is_vector, moves
 
 _Loop: TypeAlias = nodes.For | nodes.While
 _ANY_PLACE = nodes.Local("", "i32")

@@ -29,9 +29,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import constant
+from .._algebra import constant, integer, number
 from .._names import Names
-from .._strip_parts import assign, integer, number, run_lanes
+from .._strip_parts import assign, at_line, run_lanes
 from ._arrays import Remade, with_arrays
 from ._loops import find_loops_ended_by_data, operations, with_named_bounds
 from ._masks import FALSE, TRUE, conjunction
@@ -153,9 +153,8 @@ class _Task:
             *self.write_block(sizes, one_by_one),
         )
         begins = nodes.If(nodes.Binary("==", mask, number(0), "u1"), body)
-        loop = replace(self.loop, names=(self.first.name,), bounds=((number(0), total),), body=(begins,))
-        line = self.loop.line
-        return walk.transform(loop, lambda expr: expr, lambda part: part if part.line else replace(part, line=line))  # type: ignore[return-value]
+        body = at_line([begins], self.loop.line)
+        return replace(self.loop, names=(self.first.name,), bounds=((number(0), total),), body=body)
 
     def write_block(self, sizes: Sequence[nodes.Expr], one_by_one: nodes.For) -> list[nodes.Stmt]:
         """A block: in lanes where no array is empty and lanes agree; else iteration by iteration.

@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import replace
 
 from ...source.ir import nodes, walk
+from .._algebra import number
 from .._names import Names
-from .._strip_parts import number
 from ._loops import is_for_lanes, with_places
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from ...source.ir import nodes, walk
-from .._algebra import constant
+from .._algebra import constant, integer, number
 from .._names import Names
-from .._strip_parts import FUNCTIONS, assign, integer, moves, number, run_lanes
+from .._strip_parts import FUNCTIONS, assign, moves, run_lanes
 from ._loops import leaves, may_trap, operations
 from ._masks import FALSE, TRUE, both, either, select
 from ._sharing import Sharing

@@ -12,13 +12,10 @@ def inline_sizes(body: nodes.Block) -> nodes.Block:
     known: dict[str, nodes.Expr] = {}
     kept: list[nodes.Stmt] = []
     for one in body:
-        one = _substitute(one, known)
+        if known:
+            one = walk.transform(one, lambda expr: walk.substitute(expr, known))
         if isinstance(one, nodes.Assign) and one.name in single and walk.is_invariant(one.value):
             known[one.name] = one.value
         else:
             kept.append(one)
     return tuple(kept)
-
-
-def _substitute(one: nodes.Stmt, values: dict[str, nodes.Expr]) -> nodes.Stmt:
-    return walk.transform(one, lambda expr: walk.substitute(expr, values)) if values else one

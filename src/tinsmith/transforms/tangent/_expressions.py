@@ -26,11 +26,6 @@ class Dual(NamedTuple):
         return constant(0, kind) if self.tangent is None else cast(self.tangent, kind)
 
 
-def is_simple(expr: nodes.Expr) -> bool:
-    """Whether it costs nothing to write an expression twice."""
-    return isinstance(expr, nodes.Const | nodes.Local | nodes.Argument | nodes.Size)
-
-
 @dataclass
 class Expressions:
     """What expressions of one statement are about.
@@ -56,7 +51,7 @@ class Expressions:
 
     def whole(self, expr: nodes.Expr) -> Dual:
         """Value and tangent of all that the statement works out; what stands in it twice, in a local."""
-        uses = Counter(part for part in walk.parts(expr) if not is_simple(part))
+        uses = Counter(part for part in walk.parts(expr) if not isinstance(part, nodes.Leaf))
         self._shared = {part for part, count in uses.items() if count > 1}
         return self.dual(expr)
 
@@ -74,7 +69,7 @@ class Expressions:
 
     def bind(self, expr: nodes.Expr) -> nodes.Expr:
         """An expression that costs nothing: itself, or a local that holds its value."""
-        if is_simple(expr):
+        if isinstance(expr, nodes.Leaf):
             return expr
         local = self._bound.get(expr)
         if local is None:
@@ -152,7 +147,7 @@ class _Shell:
 
 def _hold_part(expr: nodes.Expr, wish: str, parts: dict[str, nodes.Expr]) -> nodes.Expr:
     """An expression, or what stands for it where it costs something."""
-    if is_simple(expr):
+    if isinstance(expr, nodes.Leaf):
         return expr
     for known, part in parts.items():
         if part == expr:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
 from .._names import Names
-from ..analysis import concurrent_loop, find_owned, find_varied
+from ..analysis import concurrent_loop, find_owned, find_varied, shared_atomics
 from ._extremes import write_out_extremes
 from ._order import find_order_dependent, first_refused
 from ._statements import Statements
@@ -139,13 +139,9 @@ class _Pass:
     def _results_by_order(self) -> dict[str, NotCovered]:
         """Locals that hold what atomics returned whose element several parallel iterations change."""
         refusals: dict[str, NotCovered] = {}
-        for task in self.kernel.body:
-            loop = concurrent_loop(task)
-            if loop is None:
-                continue
-            own = find_owned(loop)
-            for one in walk.stores(loop.body):
-                if isinstance(one, nodes.Atomic) and one.result is not None and one.array not in own:
+        for loop in filter(None, map(concurrent_loop, self.kernel.body)):
+            for one in shared_atomics(loop):
+                if one.result is not None:
                     words = f"what `atomic_{one.operator}` returns in a parallel loop, which depends on the order"
                     refusals[one.result] = self._make_refusal(words, one)
         return refusals
