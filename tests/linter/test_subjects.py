@@ -67,6 +67,23 @@ def test_a_loop_that_is_unrolled_keeps_nothing(static):
     assert rules_of(text.replace(f"{static}(range(8))", "range(8)")) == [("TS204", 11)]
 
 
+def test_a_remedy_names_the_module_that_the_kernel_uses():
+    names = ["lang", "lang64", "engine"]
+    text = """
+    def build(NAME):
+        @NAME.kernel
+        def k(x: NAME.types.ndarray(), y: NAME.types.ndarray()):
+            for i in x:
+                p = 1.0
+                for j in range(x.shape[0]):
+                    p = p * x[j]
+                y[i] = p
+    """
+    file = "".join(textwrap.dedent(text).replace("NAME", name) for name in names)
+    remedies = [one.remedy for one in lint_file("k.py", file) if one.rule == "TS204"]
+    assert remedies == [f"{name}.init(ad_stack_size=...)  # or Quadrants" for name in names]
+
+
 @pytest.mark.parametrize("loop", ["for i in x:", "for _ in range(1):"])
 def test_an_output_that_is_read_first(loop):
     text = f"""

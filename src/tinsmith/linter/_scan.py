@@ -192,12 +192,12 @@ def _of_engine(node: ast.expr, names: Mapping[str, Any]) -> EngineName | None:
 def _other_engines(body: ast.AST, names: Mapping[str, Any]) -> dict[str, EngineName]:
     """Names that kernels are decorated by and that no import tells of: `def build(lang): @lang.kernel`."""
     decorators = (one for node in walk(body) if isinstance(node, ast.FunctionDef) for one in node.decorator_list)
-    roots = {
+    roots = (
         one.value.id
         for one in decorators
         if isinstance(one, ast.Attribute) and isinstance(one.value, ast.Name) and one.attr in (*_KERNELS, *_FUNCTIONS)
-    }
-    return {name: EngineName(_SHORT.get(name, "")) for name in roots - names.keys()}
+    )
+    return {name: EngineName(_SHORT.get(name, "")) for name in roots if name not in names}
 
 
 # One definition ---------------------------------------------------------------------------------

@@ -94,7 +94,7 @@ class Subject:
             return module_name(self.engine_name, self.source.function)
         module = EngineName(self.engine_name)
         names = [name for name, one in self.source.names.items() if isinstance(one, EngineName) and one == module]
-        return preferred_name(self.engine_name, names, [])
+        return preferred_name(self.engine_name, names, names_in(self.tree))
 
     @property
     def objects(self) -> dict[str, Any]:
