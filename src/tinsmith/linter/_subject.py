@@ -21,6 +21,7 @@ from ..source import (
     find_called_function,
     find_saved_values,
     names_in,
+    replace_nodes,
     resolve_callee,
     roles_of,
     root,
@@ -238,7 +239,12 @@ def with_one_name_a_field(subject: Subject) -> Subject:
     if not chains:
         return subject
     names = {text: text.replace(".", "__") for text in chains}
-    tree = _Renaming(names).visit(copy_node(subject.tree))
+
+    def rename(node: ast.AST) -> ast.AST | None:
+        name = names.get(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
+        return ast.Name(name, node.ctx) if isinstance(node, ast.Attribute) and name is not None else None
+
+    tree = replace_nodes(copy_node(subject.tree), rename)
     labels = {name: text for text, name in names.items()}
     return replace(subject, source=replace(subject.source, tree=tree), labels=labels)
 
@@ -252,14 +258,3 @@ def _find_subscripted(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
                 chain = chain.value
             if isinstance(chain, ast.Name) and node.value.attr not in ("shape", "dtype"):
                 yield node.value
-
-
-class _Renaming(ast.NodeTransformer):
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self.names = names
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        name = self.names.get(ast.unparse(node))
-        if name is None:
-            return self.generic_visit(node)
-        return ast.copy_location(ast.Name(name, node.ctx), node)

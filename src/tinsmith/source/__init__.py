@@ -42,7 +42,7 @@ from ._loops import (
     spots,
     tasks,
 )
-from ._nodes import is_size, names_in, resolve_callee, root
+from ._nodes import is_size, names_in, replace_nodes, resolve_callee, root
 from ._parsing import column_of, parse_expression, parse_lines, parse_module, parse_statement
 from ._read import Source, Unrun, find_called_function, read, resolve_calls
 from ._references import find_changed_loop_variable, find_lent_names
@@ -115,6 +115,7 @@ __all__ = [
     "range_bounds",
     "read",
     "rebuild_function",
+    "replace_nodes",
     "resolve_callee",
     "resolve_calls",
     "returns_from_atomics",

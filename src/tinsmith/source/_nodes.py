@@ -7,9 +7,10 @@ names when it reads a kernel, and notes what it finds at the calls.
 from __future__ import annotations
 
 import ast
-from typing import TypeGuard
+from collections.abc import Callable
+from typing import Any, TypeGuard
 
-from ._walk import walk
+from ._walk import N, walk
 
 _NAME = "tinsmith_name"
 
@@ -57,3 +58,18 @@ def is_size(node: ast.AST) -> bool:
 def names_in(node: ast.AST) -> frozenset[str]:
     """All names that a node uses."""
     return frozenset([one.id for one in walk(node) if isinstance(one, ast.Name)])
+
+
+class _Replacer(ast.NodeTransformer):
+    def __init__(self, change: Callable[[ast.AST], ast.AST | None]) -> None:
+        self.change = change
+
+    def visit(self, node: ast.AST) -> Any:
+        new = self.change(node)
+        return self.generic_visit(node) if new is None else ast.copy_location(new, node)
+
+
+def replace_nodes(node: N, change: Callable[[ast.AST], ast.AST | None]) -> N:
+    """A tree, itself changed, with what `change` gives in place of nodes. None says to look at a node's own parts."""
+    replaced: N = _Replacer(change).visit(node)
+    return replaced

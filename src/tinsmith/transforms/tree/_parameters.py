@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Collection, Iterable, Mapping
 
-from ...source import copy_node, parse_expression, walk
+from ...source import copy_node, parse_expression, replace_nodes, walk
 from ._loops import NotRewritable, lang_call, load, store
 
 
@@ -33,23 +33,15 @@ def rename_parameters(tree: ast.FunctionDef, names: Mapping[str, str]) -> ast.Fu
     """
     if all(old == new for old, new in names.items()):
         return tree
-    twin: ast.FunctionDef = _Rename(names).visit(copy_node(tree))
+    twin = copy_node(tree)
+    for node in walk(twin):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
+        elif isinstance(node, ast.arg):
+            node.arg = names.get(node.arg, node.arg)
     unique = {argument.arg: argument for argument in reversed(twin.args.args)}
     twin.args.args = [argument for argument in twin.args.args if unique[argument.arg] is argument]
     return twin
-
-
-class _Rename(ast.NodeTransformer):
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        node.id = self.names.get(node.id, node.id)
-        return node
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        node.arg = self.names.get(node.arg, node.arg)
-        return node
 
 
 def lift_scalars(tree: ast.FunctionDef, names: Iterable[str]) -> ast.FunctionDef:
@@ -57,25 +49,18 @@ def lift_scalars(tree: ast.FunctionDef, names: Iterable[str]) -> ast.FunctionDef
 
     No engine differentiates by a scalar argument. Annotations are left alone.
     """
-    lifter = _Lift(frozenset(names))
-    if not lifter.names:
+    lifted = frozenset(names)
+    if not lifted:
         return tree
+
+    def lift(node: ast.AST) -> ast.AST | None:
+        if isinstance(node, ast.Name) and node.id in lifted and isinstance(node.ctx, ast.Load):
+            return ast.Subscript(node, ast.Constant(None), ast.Load())
+        return None
+
     twin = copy_node(tree)
-    twin.body = [lifter.visit(statement) for statement in twin.body]
+    twin.body = [replace_nodes(statement, lift) for statement in twin.body]
     return twin
-
-
-class _Lift(ast.NodeTransformer):
-    """Turns each read of a lifted scalar into a read of its only element."""
-
-    def __init__(self, names: frozenset[str]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self.names or not isinstance(node.ctx, ast.Load):
-            return node
-        element = ast.Subscript(node, ast.Constant(None), ast.Load())
-        return ast.copy_location(element, node)
 
 
 def split_gradients(tree: ast.FunctionDef, arrays: Collection[str]) -> tuple[ast.FunctionDef, frozenset[str]]:
@@ -89,7 +74,11 @@ def split_gradients(tree: ast.FunctionDef, arrays: Collection[str]) -> tuple[ast
         name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else ""
         if name.removeprefix("grad_") in used and name.startswith("grad_"):
             raise NotRewritable(f"`{name}` is the name of the gradient of `{name.removeprefix('grad_')}`", node)
-    twin = _Split(used).visit(copy_node(tree))
+
+    def split(node: ast.AST) -> ast.AST | None:
+        return load(f"grad_{owner}") if (owner := _owner(node)) in used else None
+
+    twin = replace_nodes(copy_node(tree), split)
     arguments = [[one, ast.arg(f"grad_{one.arg}")] if one.arg in used else [one] for one in twin.args.args]
     twin.args.args = [one for group in arguments for one in group]
     return ast.fix_missing_locations(twin), used
@@ -100,15 +89,6 @@ def _owner(node: ast.AST) -> str:
     if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.value, ast.Name):
         return node.value.id
     return ""
-
-
-class _Split(ast.NodeTransformer):
-    def __init__(self, used: frozenset[str]) -> None:
-        self.used = used
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        owner = _owner(node)
-        return ast.copy_location(load(f"grad_{owner}"), node) if owner in self.used else self.generic_visit(node)
 
 
 def begin_with_copies(

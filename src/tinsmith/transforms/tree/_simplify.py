@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Iterator
+from typing import TypeVar
 
-from ...source import changes_of, copy_node, resolve_callee, root
+from ...source import changes_of, copy_node, names_in, replace_nodes, resolve_callee, root
+
+N = TypeVar("N", bound=ast.AST)
 
 _PURE_CALLS = frozenset({"int", "float", "min", "max", "abs", "static", "cast", "floor", "ceil", "sqrt", "i32", "i64"})
 _PURE_NODES = (
@@ -45,7 +48,7 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
     sizes: dict[str, ast.expr] = {}
     for name, value in _pairs(twin.body):
         if counts.get(name) == 1 and name not in changed and _is_steady(value, known, counts, sizes):
-            sizes[name] = _Replace(sizes).visit(copy_node(_unwrap_static(value)))
+            sizes[name] = _replace_reads(copy_node(_unwrap_static(value)), sizes)
     twin.body = _replace_names(twin.body, sizes)
     return twin
 
@@ -109,37 +112,25 @@ def _is_steady(value: ast.expr, arrays: frozenset[str], counts: dict[str, int], 
 
 
 def _replace_names(body: list[ast.stmt], names: dict[str, ast.expr]) -> list[ast.stmt]:
-    return _Drop(names).block([_Replace(names).visit(statement) for statement in body]) if names else body
+    """Statements with expressions in place of names, and without the assignments whose every name is replaced."""
+
+    def drop(node: ast.AST) -> ast.AST | None:
+        pairs = {name for name, _ in _pairs([node])}
+        is_gone = bool(pairs) and isinstance(node, ast.Assign) and names_in(node.targets[0]) == pairs <= names.keys()
+        return ast.Pass() if is_gone else None
+
+    return [replace_nodes(_replace_reads(statement, names), drop) for statement in body] if names else body
 
 
-class _Replace(ast.NodeTransformer):
-    """Puts expressions in place of names."""
-
-    def __init__(self, names: dict[str, ast.expr]) -> None:
-        self.names = names
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self.names or not isinstance(node.ctx, ast.Load):
-            return node
-        value = self.names[node.id]
+def _replace_reads(tree: N, names: dict[str, ast.expr]) -> N:
+    def replace(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.Name) or node.id not in names or not isinstance(node.ctx, ast.Load):
+            return None
+        value = names[node.id]
         plain = value.args[0] if resolve_callee(value) == "static" and isinstance(value, ast.Call) else value
-        return ast.copy_location(copy_node(plain if isinstance(plain, ast.Name) else value), node)
+        return copy_node(plain if isinstance(plain, ast.Name) else value)
 
-
-class _Drop(ast.NodeTransformer):
-    """Leaves assignments out whose every name has been replaced."""
-
-    def __init__(self, names: dict[str, ast.expr]) -> None:
-        self.names = names
-
-    def block(self, body: list[ast.stmt]) -> list[ast.stmt]:
-        return [kept for statement in body if (kept := self.visit(statement)) is not None]
-
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt | None:
-        pairs = [name for name, _ in _match_targets(node.targets[0], node.value)] if len(node.targets) == 1 else []
-        targets = {child.id for child in ast.walk(node.targets[0]) if isinstance(child, ast.Name)}
-        is_gone = bool(pairs) and targets == set(pairs) and targets <= self.names.keys()
-        return ast.copy_location(ast.Pass(), node) if is_gone else node
+    return replace_nodes(tree, replace)
 
 
 def _stores(tree: ast.FunctionDef) -> dict[str, int]:

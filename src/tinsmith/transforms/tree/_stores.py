@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from ...source import changes_of, copy_node, root
+from ...source import changes_of, copy_node, replace_nodes, root, walk
 
 
 def drop_stores(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool = False) -> ast.FunctionDef:
@@ -20,9 +19,11 @@ def drop_stores(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: b
     What an atomic on them returns becomes 0, since it must not be needed; `keep_returns` checks that.
     """
     names = frozenset(arrays)
-    return _Leave(
-        lambda target: not isinstance(target, ast.Name) and root(target) in names, keep_returns=keep_returns
-    ).visit(copy_node(tree))
+
+    def is_dropped(target: ast.expr) -> bool:
+        return not isinstance(target, ast.Name) and root(target) in names
+
+    return _leave_out(tree, is_dropped, keep_returns=keep_returns)
 
 
 def drop_gradient_stores(tree: ast.FunctionDef, gradients: Iterable[str]) -> ast.FunctionDef:
@@ -33,44 +34,40 @@ def drop_gradient_stores(tree: ast.FunctionDef, gradients: Iterable[str]) -> ast
     texts = frozenset(gradients)
     if not texts:
         return tree
-    return _LoopOverFields(texts).visit(_Leave(lambda target: _stem(target) in texts).visit(copy_node(tree)))
+    twin = _leave_out(tree, lambda target: _stem(target) in texts)
 
-
-class _LoopOverFields(ast.NodeTransformer):
-    def __init__(self, gradients: frozenset[str]) -> None:
-        self.gradients = gradients
-
-    def visit_For(self, node: ast.For) -> ast.AST:
-        node.iter = self._field(node.iter)
-        if isinstance(node.iter, ast.Call):  # `grouped(x.grad)`
-            node.iter.args = [self._field(argument) for argument in node.iter.args]
-        return self.generic_visit(node)
-
-    def _field(self, node: ast.expr) -> ast.expr:
-        is_gradient = isinstance(node, ast.Attribute) and ast.unparse(node) in self.gradients
+    def field(node: ast.expr) -> ast.expr:
+        is_gradient = isinstance(node, ast.Attribute) and ast.unparse(node) in texts
         return node.value if is_gradient and isinstance(node, ast.Attribute) else node
 
+    for loop in walk(twin):
+        if isinstance(loop, ast.For):
+            loop.iter = field(loop.iter)
+            if isinstance(loop.iter, ast.Call):  # `grouped(x.grad)`
+                loop.iter.args = [field(argument) for argument in loop.iter.args]
+    return twin
 
-class _Leave(ast.NodeTransformer):
+
+def _leave_out(
+    tree: ast.FunctionDef, is_left: Callable[[ast.expr], bool], *, keep_returns: bool = False
+) -> ast.FunctionDef:
     """Leaves out statements that change nothing but what `is_left` says, and what atomics on it return."""
 
-    def __init__(self, is_left: Callable[[ast.expr], bool], *, keep_returns: bool = False) -> None:
-        self.is_left = is_left
-        self.keep_returns = keep_returns
-
-    def visit(self, node: ast.AST) -> Any:
+    def change(node: ast.AST) -> ast.AST | None:
         is_call = isinstance(node, ast.Call)
         changes = changes_of(node.value if isinstance(node, ast.Expr) else node)
-        is_idle = bool(changes) and all(self.is_left(one.target) for one in changes)
-        if not is_idle or (self.keep_returns if is_call else self._does_more(node)):
-            return self.generic_visit(node)
-        return ast.copy_location(ast.Constant(0) if is_call else ast.Pass(), node)
+        is_idle = bool(changes) and all(is_left(one.target) for one in changes)
+        if not is_idle or (keep_returns if is_call else does_more(node)):
+            return None
+        return ast.Constant(0) if is_call else ast.Pass()
 
-    def _does_more(self, statement: ast.AST) -> bool:
+    def does_more(statement: ast.AST) -> bool:
         """Whether an expression in a statement changes something that stays."""
-        parts = [*ast.walk(statement)]
+        parts = walk(statement)
         targets = [one.target for part in parts if isinstance(part, ast.Call) for one in changes_of(part)]
-        return any(isinstance(part, ast.NamedExpr) for part in parts) or not all(map(self.is_left, targets))
+        return any(isinstance(part, ast.NamedExpr) for part in parts) or not all(map(is_left, targets))
+
+    return replace_nodes(copy_node(tree), change)
 
 
 def _stem(node: ast.expr) -> str:

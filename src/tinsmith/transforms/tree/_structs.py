@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from ...source import copy_node, walk
+from ...source import copy_node, replace_nodes, root, walk
 from ._loops import NotRewritable, load
 
 Path: TypeAlias = "tuple[str, ...]"
@@ -31,9 +31,13 @@ def flatten_structs(tree: ast.FunctionDef, members: Members, types: Mapping[Path
     if not types:
         return tree
     _refuse_changes(tree, types)
+
+    def replace(node: ast.AST) -> ast.AST | None:
+        path = _path(node)
+        return _build_member(path, members, types) if path in members or path in types else None
+
     twin = copy_node(tree)
-    rewriter = _Rewriter(members, types)
-    twin.body = [rewriter.visit(statement) for statement in twin.body]
+    twin.body = [replace_nodes(statement, replace) for statement in twin.body]
     twin.args.args = [new for one in twin.args.args for new in _arguments(one, members)]
     return ast.fix_missing_locations(twin)
 
@@ -45,37 +49,21 @@ def _arguments(one: ast.arg, members: Members) -> list[ast.arg]:
 
 def _refuse_changes(tree: ast.FunctionDef, types: Mapping[Path, str]) -> None:
     for node in walk(tree):
-        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
-            owner = node
-            while isinstance(owner, ast.Attribute | ast.Subscript):
-                owner = owner.value
-            if isinstance(owner, ast.Name) and (owner.id,) in types:
-                raise NotRewritable(f"`{ast.unparse(node)}` is assigned to, and is the caller's", node)
+        is_target = isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load)
+        if is_target and (root(node),) in types:
+            raise NotRewritable(f"`{ast.unparse(node)}` is assigned to, and is the caller's", node)
 
 
-class _Rewriter(ast.NodeTransformer):
-    def __init__(self, members: Members, types: Mapping[Path, str]) -> None:
-        self.members = members
-        self.types = types
-
-    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        path = _path(node)
-        is_part = path in self.members or path in self.types
-        return ast.copy_location(self._build_member(path), node) if is_part else self.generic_visit(node)
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return ast.copy_location(self._build_member((node.id,)), node) if (node.id,) in self.types else node
-
-    def _build_member(self, path: Path) -> ast.expr:
-        """A member's parameter, or a struct made of its members."""
-        if path in self.members:
-            return load(self.members[path])
-        names = dict.fromkeys(one[len(path)] for one in self.members if one[: len(path)] == path)
-        parts = [ast.keyword(name, self._build_member((*path, name))) for name in names]
-        return ast.Call(load(self.types[path]), [], parts)
+def _build_member(path: Path, members: Members, types: Mapping[Path, str]) -> ast.expr:
+    """A member's parameter, or a struct made of its members."""
+    if path in members:
+        return load(members[path])
+    names = dict.fromkeys(one[len(path)] for one in members if one[: len(path)] == path)
+    parts = [ast.keyword(name, _build_member((*path, name), members, types)) for name in names]
+    return ast.Call(load(types[path]), [], parts)
 
 
-def _path(node: ast.expr) -> Path:
+def _path(node: ast.AST) -> Path:
     """`camera.pose.turn` as names; empty for what does not begin with one."""
     if isinstance(node, ast.Name):
         return (node.id,)
