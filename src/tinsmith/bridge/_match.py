@@ -186,8 +186,8 @@ def _check_size(op: str, stage: Stage) -> None:
         raise KernelError(refusal(words, [("at", where)], remedy))
 
 
-def _describe_whole_use(op: str, name: str, stage: Stage) -> str:
-    rows = [("at", stage.roles[name].escapes)]
+def _check_whole_use(op: str, name: str, stage: Stage) -> None:
+    """Refuse an input that no engine can use as a whole; any other whole use is left to `_unseen_writes`."""
     for node in stage.source.nodes:
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=method)) if owner == name:
@@ -195,9 +195,8 @@ def _describe_whole_use(op: str, name: str, stage: Stage) -> str:
                     f"kernel `{stage.name}` of op `{op}` calls `{name}.{method}()`, and arrays have no methods there"
                 )
                 remedy = "Loop over the elements, or call it on the tensor and pass what it returns as an argument."
-                return refusal(words, [("at", stage.source.place(node))], remedy)
-    words = f"input `{name}` of op `{op}` is used as a whole, in a way that cannot be analysed"
-    return refusal(words, rows, "Index it element by element, or hand it to a function of the engine.")
+                raise KernelError(refusal(words, [("at", stage.source.place(node))], remedy))
+    stage.inputs_used_whole |= {name}
 
 
 def _check_kernel(op: str, spec: Spec, stage: Stage, overwrites: frozenset[str]) -> None:
@@ -213,7 +212,7 @@ def _check_kernel(op: str, spec: Spec, stage: Stage, overwrites: frozenset[str])
             )
             raise KernelError(refusal(words, [("at", changes[0].place)], remedy))
         if item.name in stage.roles and stage.roles[item.name].escapes:
-            raise KernelError(_describe_whole_use(op, item.name, stage))
+            _check_whole_use(op, item.name, stage)
 
 
 def _check_written(signature: Signature) -> None:

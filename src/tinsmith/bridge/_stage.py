@@ -66,6 +66,7 @@ class Stage:
         drops_results: whether it is run as a kernel that returns nothing.
         roles: how it uses each array.
         baked_values: the Python values and fields that it uses.
+        inputs_used_whole: arrays that it must leave alone, and uses in a way that its source alone does not explain.
         texts: what the engine was given, by variant.
         given_warnings: the engine's warnings of it so far, which its variants would repeat.
 
@@ -112,6 +113,7 @@ class Stage:
         self._ranks = {name: self.parameters[name].ndim for name in self.arrays}
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner, self._ranks)
         self.baked_values = BakedValues(linked, self.engine, may_write_fields=may_write_fields, is_steady=is_steady)
+        self.inputs_used_whole: frozenset[str] = frozenset()
         self.texts: dict[Variant, str] = {}
         self.given_warnings: set[tuple[str, str, int]] = set()
         self._compiled: dict[Variant, Compiled] = {}
