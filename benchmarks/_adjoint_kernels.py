@@ -92,7 +92,7 @@ def chain(lang: Any) -> Any:
 
 
 def chain_by_hand(lang: Any) -> Any:
-    """From the last step to the first; the states are all there, so nothing is worked out again."""
+    """From the last step to the first; the states are all there, so nothing is computed again."""
     array = lang.types.ndarray()
 
     @lang.kernel

@@ -5,7 +5,7 @@ Each is a backward kernel as a person writes it, for a forward kernel of `tinsmi
     back to front   the forward kernel also says where a pixel ended; from there back, each alpha divided out again
     front to back   what is behind a Gaussian is the image less what was in front of it; nothing else is stored
 
-The forward kernel takes alpha from `build_alpha_at_pixel`, as ours does. The backward kernels work it out themselves:
+The forward kernel takes alpha from `build_alpha_at_pixel`, as ours does. The backward kernels compute it themselves:
 they need exp(-power) by itself too, and a division to get it back would slow down a rival.
 
 Annotations here are values that the engines read: this file must not say `from __future__ import annotations`.

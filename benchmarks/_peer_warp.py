@@ -1,6 +1,6 @@
 """The kernels of `peers.py` by Warp, differentiated by `wp.Tape`; without a GPU it runs them on one thread.
 
-Its reverse pass works out again what an iteration of a loop with a length known at run time needs, but not what
+Its reverse pass computes again what an iteration of a loop with a length known at run time needs, but not what
 earlier iterations handed on: Warp's documentation says that such values are to be kept in arrays. So what is let
 through lies in one, a place for each sample and one more; the reverse reads it there. The forward passes that are
 timed alone keep it in a local. `while` and `break` have no right reverse: those loops have as many iterations as

@@ -46,8 +46,8 @@ Way = Callable[[Tensor, Tensor], Tensor]
 class PlainTorch:
     """A grid in plain torch, all levels at once: as fast as we could write it.
 
-    What helps: levels that hash apart from those that count, so that each is worked out once; indices and weights of a
-    side of the cell worked out once for all corners; `index_select`.
+    What helps: levels that hash apart from those that count, so that each is computed once; indices and weights of a
+    side of the cell computed once for all corners; `index_select`.
     """
 
     def __init__(self, levels: Sequence[GridLevel], device: str = "cpu") -> None:

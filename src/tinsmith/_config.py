@@ -26,7 +26,7 @@ class Config:
     Attributes:
         serial_below: operations of a launch (loads, stores, arithmetic; a function counts 10) under which the serial
             twin of a kernel runs first on the CPU, because waking the thread pool costs more than the work. 0: never.
-        tape_limit: bytes of tape above which a generated gradient keeps checkpoints alone, and works out again what
+        tape_limit: bytes of tape above which a generated gradient keeps checkpoints alone, and computes again what
             lies between them. 0: always.
         poison: fill buffers whose content must not be read with NaN or extreme integers, so that
             a test sees it when they are.

@@ -1,4 +1,4 @@
-"""Values worked out once, when they are first asked for, without a lock."""
+"""Values computed once, when they are first asked for, without a lock."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):  # noqa: N801  # it is used as `property` is
-    """A property whose value is worked out once; what `functools.cached_property` is from Python 3.12 on.
+    """A property whose value is computed once; what `functools.cached_property` is from Python 3.12 on.
 
     The older ones hold a lock for all objects of the class meanwhile. A thread that works such a value out, and waits
     for the lock of the compilers, and one that compiles, and asks for such a value, would wait for each other.

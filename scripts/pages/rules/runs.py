@@ -255,7 +255,7 @@ ROWS = (
     Row(
         "TS701",
         """
-        The op's gradient is not the true one, which is worked out number by number in float64, and again by
+        The op's gradient is not the true one, which is computed number by number in float64, and again by
         differences. It is written by hand, or an engine's. The element that is furthest off is named.
         """,
         """

@@ -107,7 +107,7 @@ class Core:
     @constant_when_traced
     def settle(self) -> None:
         """Define the operators before a compiler reads a call, which it could not follow into their definition."""
-        self.operators  # noqa: B018  # asked for the sake of being worked out
+        self.operators  # noqa: B018  # asked for the sake of being computed
 
     @property
     def has_state(self) -> bool:

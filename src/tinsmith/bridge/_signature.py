@@ -165,7 +165,7 @@ class Signature:
 
 
 def compute_lazy_values(signature: Signature) -> Signature:
-    """The signature with everything that it works out once, worked out."""
+    """The signature with everything that it computes once, computed."""
     spec, inner = signature.spec, signature.kernel_spec
     for part in (signature, spec, inner, *spec.items, *inner.items):
         _settle(part)

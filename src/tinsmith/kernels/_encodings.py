@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 OCTAVES = 4
-"""Frequencies from one sin and cos that are worked out to the next: doubling angles doubles the error."""
+"""Frequencies from one sin and cos that are computed to the next: doubling angles doubles the error."""
 
 
 TERMS = {"f32": 5, "f64": 9}

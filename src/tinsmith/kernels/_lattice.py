@@ -5,7 +5,7 @@ From e[0], where the ray begins, with its offset u:
     e[k + 1] = e[k] + d[k],   d[k] = min(max(step, cone e[k]), longest)        edges of intervals, and their lengths
     t[k] = e[k] + u d[k]                                                       a sample in each
 
-e[k] is worked out from k alone: d is the step up to k = bend, grows by a factor from there, and is the longest from
+e[k] is computed from k alone: d is the step up to k = bend, grows by a factor from there, and is the longest from
 k = flat on. So a sample has the same bits whatever was skipped before it.
 """
 

@@ -1,7 +1,7 @@
 """What `_network_rows` goes down a network with: functions that add samples' gradients, with vectors across neurons.
 
 A layer's input gradient needs its rows the other way round, so a network's hidden layers are transposed once.
-Activations never leave a few kilobytes: a backward pass works them out again (which takes as long as reading them back
+Activations never leave a few kilobytes: a backward pass computes them again (which takes as long as reading them back
 would). Parameters' gradients are summed over `together` samples, four rows at a time, before they are stored.
 """
 

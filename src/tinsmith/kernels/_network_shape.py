@@ -63,7 +63,7 @@ class NetworkShape:
     # layers transposed; outputs transposed.
     @property
     def some(self) -> int:
-        """How many outputs are worked out at once, in a vector: few outputs leave most of a wider one empty."""
+        """How many outputs are computed at once, in a vector: few outputs leave most of a wider one empty."""
         return min(self.lanes, max(4, 1 << (self.n_out - 1).bit_length()))
 
     @property

@@ -12,7 +12,7 @@ the edge alpha is 1/255, so `reach` = sqrt(2 log(255 opacity)) standard deviatio
 of the whole box with a test in each pixel this halves the time.
 
 Colours add up, in no order, so nothing needs sorting, and the gradient needs no tape: what a pixel
-gets is worked out again where the gradient is taken.
+gets is computed again where the gradient is taken.
 
 Measured on 2 cores, 2000 Gaussians, 256 x 218 pixels: with atomic additions into the image two
 threads take 6 to 7 ms, more than twice the time of one thread without them (2.4 ms), since an

@@ -32,7 +32,7 @@ def surfel_blend(lang: ModuleType, *, fp: str, channels: int, tile_size: int, di
         fp: the type of the arrays, "f32" or "f64".
         channels: unrolled.
         tile_size: side of a tile, pixels.
-        distorts: whether `distort` is worked out, which is 0 otherwise.
+        distorts: whether `distort` is computed, which is 0 otherwise.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)

@@ -31,7 +31,7 @@ class Samples:
         t: (s), where along the ray.
         steps: (s), the length of the interval that a sample stands for, in units of the ray's direction as t.
         total: (), int64, how many there are before they are cut to the capacity, and after invisible ones are dropped.
-        engine: what works out places; None for one that runs there.
+        engine: what computes places; None for one that runs there.
 
     Example:
         >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])

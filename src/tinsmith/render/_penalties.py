@@ -19,7 +19,7 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, 
 
         loss = sum over i, j of weight_i weight_j |t_i - t_j| + 1/3 sum of weight_i^2 step_i
 
-    It draws what a ray meets together, against fog and floaters. Worked out in linear time.
+    It draws what a ray meets together, against fog and floaters. Computed in linear time.
 
     Args:
         weights: (s), as `composite` gives them. Differentiable, as t and the steps are, and twice in plain calls.

@@ -24,7 +24,7 @@ class ProposalSamples:
         shares: (n, m + 1), the same edges from 0 to 1.
         levels: of each proposal, its edges from 0 to 1 and its weight before each of them, both (n, k + 1). The weights
             carry the proposal's gradient.
-        engine: what works out losses; None for one that runs there.
+        engine: what computes losses; None for one that runs there.
 
     Example:
         >>> def even(starts, ends):

@@ -82,7 +82,7 @@ class _Ruled(torch.autograd.Function):
         outputs = _several((rule.quick or rule.value)(*inputs, **options))
         ctx.rule, ctx.options, ctx.n_inputs = rule, options, len(inputs)
         ctx.save_for_backward(*inputs, *outputs)
-        # An output that no loss uses has the cotangent None then, and `pull` works out less.
+        # An output that no loss uses has the cotangent None then, and `pull` computes less.
         ctx.set_materialize_grads(False)
         return outputs
 

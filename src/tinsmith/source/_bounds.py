@@ -1,6 +1,6 @@
 """How often a loop can run at most, from a call's sizes and numbers, before anything is launched.
 
-Bounds are worked out as intervals, so that `range(i + 1)` inside `for i in range(n)` runs at
+Bounds are computed as intervals, so that `range(i + 1)` inside `for i in range(n)` runs at
 most n times. What depends on the content of an array has no bound here.
 """
 

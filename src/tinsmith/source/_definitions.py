@@ -93,7 +93,7 @@ def definitions(tree: ast.FunctionDef) -> Definitions:
 
 
 def sources(tree: ast.FunctionDef, node: ast.AST) -> frozenset[str]:
-    """Names that a value is worked out from, those behind locals and loops' variables too: its backward slice."""
+    """Names that a value is computed from, those behind locals and loops' variables too: its backward slice."""
     uses, slice_names, waiting = _uses(tree), set[str](), set(names_in(node))
     while waiting:
         name = waiting.pop()

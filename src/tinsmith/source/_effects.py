@@ -1,4 +1,4 @@
-"""Effects: which locations one statement changes, how, and what it works out for that.
+"""Effects: which locations one statement changes, how, and what it computes for that.
 
 A *location* is what an assignment may have on its left: a local, an element `x[i]`, a part `x[i].y` or `x[i][0]`. A
 statement has one of two effects on a location that it changes: it *writes* (what was there is gone), or it *adds* (to
@@ -28,7 +28,7 @@ class Change:
     Attributes:
         target: the location, as it is written.
         kind: "write" or "add".
-        value: what is worked out for it: of an addition what is added. None where nothing is.
+        value: what is computed for it: of an addition what is added. None where nothing is.
         reads: whether the old value decides the new one, other than as a term of a sum.
         is_plain: whether it is an assignment: additions of `+=` and `atomic_add` are atomic, `x[i] = x[i] + e` is not.
     """

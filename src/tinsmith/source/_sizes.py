@@ -39,7 +39,7 @@ def _in_body(source: Source, arrays: frozenset[str], engine: Engine, owner: Any,
 
 
 def _static_parts(node: ast.AST) -> list[ast.AST]:
-    """What of a node is worked out at compilation: arguments of `static`, a matrix's dims, a comprehension's range."""
+    """What of a node is computed at compilation: arguments of `static`, a matrix's dims, a comprehension's range."""
     if isinstance(node, ast.Call):
         is_static = resolve_callee(node) in ("static", "static_assert") or _makes_matrix(node)
         return list(node.args) if is_static else []

@@ -28,7 +28,7 @@ class Nest:
     """Loops inside one another in which a local is assigned whose old values the gradient needs.
 
     `sites` are the loops around each assignment, the outermost left out: its iterations share nothing.
-    `is_aside` says that the local itself is not kept, but what a loop that uses it works out by the way.
+    `is_aside` says that the local itself is not kept, but what a loop that uses it computes by the way.
     """
 
     source: Source
@@ -65,7 +65,7 @@ def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
     These are the locals that a loop carries from one iteration to the next, and all that are
     assigned between two inner loops: seen to pile up over the iterations of the outer one as
     soon as something is added to an array there. And a loop that uses a local from outside keeps what
-    it works out by the way, in every iteration, a plain sum `s += x[j] * x[j]` too.
+    it computes by the way, in every iteration, a plain sum `s += x[j] * x[j]` too.
 
     Args:
         source: the kernel.

@@ -1,6 +1,6 @@
 """Divisions of integers that an engine may know when it compiles, written out.
 
-Both engines (Taichi 1.7.4, Quadrants 1.3.3) work out `//` and `%` of known signed integers with C's rule, which rounds
+Both engines (Taichi 1.7.4, Quadrants 1.3.3) compute `//` and `%` of known signed integers with C's rule, which rounds
 towards zero, where the same division at run time follows Python's rule and rounds down: after `k = 3`, `-k // 2` is -1
 instead of -2, and `-k % 2` is -1 instead of 1. `raw_div` and `raw_mod` round towards zero in both cases, so a division
 whose operands are both possibly known, and may be negative, is made of them.
@@ -155,7 +155,7 @@ class _Writer:
         return self._round_down(changed, line)
 
     def _round_down(self, one: nodes.Binary, line: int) -> nodes.Expr:
-        """A division by Python's rule, whoever works it out."""
+        """A division by Python's rule, whoever computes it."""
         kind = one.type
         left, right = self._simple(one.left, "number", line), cast(self._simple(one.right, "divisor", line), kind)
         if isinstance(left, nodes.Const) and isinstance(right, nodes.Const) and right.value:

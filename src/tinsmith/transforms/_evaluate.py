@@ -1,4 +1,4 @@
-"""Sizes worked out before a launch."""
+"""Sizes computed before a launch."""
 
 from __future__ import annotations
 

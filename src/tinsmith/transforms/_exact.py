@@ -1,4 +1,4 @@
-"""Exact values: those that another kernel works out with the same bits, whatever its compiler makes of it."""
+"""Exact values: those that another kernel computes with the same bits, whatever its compiler makes of it."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def slopes(operation: Operation, value: nodes.Expr) -> tuple[Slope, ...]:
     """The derivatives of an operation by its floating operands; those that are 0 everywhere are left out.
 
     Args:
-        operation: what was worked out.
+        operation: what was computed.
         value: its result, of its type, as an expression that costs nothing: a local.
 
     Raises:
@@ -79,7 +79,7 @@ def _is_variable(operand: nodes.Expr) -> bool:
 
 
 def _in_type_of(slope: Slope, kind: str) -> Slope:
-    """A slope whose product is worked out in the operation's type, and then as its operand's or its own."""
+    """A slope whose product is computed in the operation's type, and then as its operand's or its own."""
     product, target = slope.of, slope.operand.type
     return slope._replace(
         of=lambda seed: cast(product(cast(seed, kind)), target), along=lambda seed: product(cast(seed, kind))

@@ -1,6 +1,6 @@
 """Slots: a number for each run of certain statements in an iteration.
 
-Wherever possible a slot is worked out from the place in the text and the loops' variables alone. Then a branch that is
+Wherever possible a slot is computed from the place in the text and the loops' variables alone. Then a branch that is
 taken the other way in another kernel, for the last bit of a number, moves nobody else's slot.
 """
 

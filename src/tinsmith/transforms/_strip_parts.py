@@ -19,7 +19,7 @@ SHORTEST = 8
 FUNCTIONS = {name: f"arithmetic_{name}" for name in ARITHMETIC_FUNCTIONS}
 """Functions that move, and the same by arithmetic alone."""
 POWER = "arithmetic_pow"
-"""The same for "pow", in lanes alone: strips work out functions of one number."""
+"""The same for "pow", in lanes alone: strips compute functions of one number."""
 LIMITS = {"arithmetic_cos": 1048576.0, "arithmetic_sin": 1048576.0}
 """Numbers that some take must be less than that in size; NaN is not."""
 KINDS = frozenset({"f32", "f64", "i32"})

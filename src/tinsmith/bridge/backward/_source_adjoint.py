@@ -271,7 +271,7 @@ class SourceAt(ReverseAt):
         read = self.program(active).reads & {*signature.arrays, *signature.outputs, *signature.scratch}
         if self._single is not None:  # a batch of backward passes of one call is given what that call saved
             read |= self._single.reads(active)
-        # a second derivative works out again what the first one reads as it was left
+        # a second derivative computes again what the first one reads as it was left
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)
 
     def results(self, active: frozenset[str]) -> WithResults | None:

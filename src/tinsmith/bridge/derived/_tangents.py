@@ -31,7 +31,7 @@ class TangentCore(DerivedCore):
     """The derivative of a core in the direction of tangents of some of its inputs.
 
     Its inputs are those of the core, then a tangent for each of `active`; its outputs are the tangents of the
-    core's floating outputs. What the core makes is worked out in memory of its own.
+    core's floating outputs. What the core makes is computed in memory of its own.
     """
 
     hands_out = False

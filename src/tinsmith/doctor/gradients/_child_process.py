@@ -1,7 +1,7 @@
 """A gradient computed in a child process, since an engine's reverse mode may crash the process it runs in.
 
 The child is a fork: it has the op, whatever file the kernel came from. The engine is started anew in it, for its
-threads are not forked. Where there is no fork (or CUDA, which does not survive one) the gradient is worked out here.
+threads are not forked. Where there is no fork (or CUDA, which does not survive one) the gradient is computed here.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ def in_double(call: Examination) -> Examination | None:
 
 
 def _is_double(call: Examination) -> bool:
-    """Whether nothing that a call works out is rounded to less than float64."""
+    """Whether nothing that a call computes is rounded to less than float64."""
     try:
         if any(dtype.is_floating_point and dtype != torch.float64 for dtype in call.allocated_dtypes.values()):
             return False

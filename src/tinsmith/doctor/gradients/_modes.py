@@ -77,7 +77,7 @@ class Modes:
         call: the op's call; `function` is it, from floating inputs to floating outputs.
         values: floating inputs; `cotangents` are those of its outputs.
         tolerance: how near a mode must be to the single backward pass.
-        is_double: whether everything is worked out in float64.
+        is_double: whether everything is computed in float64.
     """
 
     call: Examination

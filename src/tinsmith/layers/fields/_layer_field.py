@@ -59,7 +59,7 @@ class LayerField:
     dtype: torch.dtype | None = None
 
     def __post_init__(self) -> None:
-        """Work out every cached property now: its lock is something that `torch.compile` cannot look into."""
+        """Compute every cached property now: its lock is something that `torch.compile` cannot look into."""
         for name in ("memory_dtype", "memory_shape", "tensor_shape", "tensor_dtype"):
             getattr(self, name)
 

@@ -78,7 +78,7 @@ DimOption: TypeAlias = int | Anything | Batch | MatchDim
 
 
 class DimensionCalculator(ABC):
-    """Works out the dims of an output or an intermediate field anew at every call.
+    """Computes the dims of an output or an intermediate field anew at every call.
 
     A plain function of the same arguments does as well.
 

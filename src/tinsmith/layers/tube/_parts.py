@@ -30,7 +30,7 @@ class TensorPart:
     """One registered tensor, or field between kernels.
 
     Attributes:
-        dims: None where `calculator` works them out at each call.
+        dims: None where `calculator` computes them at each call.
         requires_grad: for an input None means: as the tensor says.
         manager: lays its field out, None for the usual way.
     """

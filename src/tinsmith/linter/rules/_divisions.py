@@ -44,7 +44,7 @@ class _KnownIntegers:
         }
 
     def misleads(self, node: ast.AST) -> bool:
-        """Whether a node is a division that the engine works out when it compiles, and may round up."""
+        """Whether a node is a division that the engine computes when it compiles, and may round up."""
         match node:
             case ast.BinOp(left=left, op=ast.FloorDiv() | ast.Mod(), right=right) if self.locals_in(node):
                 sides = (left, right)
@@ -52,7 +52,7 @@ class _KnownIntegers:
         return False
 
     def locals_in(self, node: ast.expr) -> list[str]:
-        """The engine's locals in an expression: without any, Python works it out."""
+        """The engine's locals in an expression: without any, Python computes it."""
         return [one.id for one in walk(node) if isinstance(one, ast.Name) and one.id in self.values]
 
     def has(self, node: ast.expr) -> bool:

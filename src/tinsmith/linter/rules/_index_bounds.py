@@ -1,6 +1,6 @@
 """Rule about indices that leave their array whatever its size: `x[i - 1]` in `for i in x`, `x[x.shape[0]]`.
 
-An index is worked out as a sum of loop variables, sizes and numbers. A loop variable reaches both ends of its range in
+An index is computed as a sum of loop variables, sizes and numbers. A loop variable reaches both ends of its range in
 some iteration, so the index reaches both of its own ends, provided that nothing keeps the access from running there:
 an access under a branch, in a loop that may not run or may be left early, or on a side of a conditional expression is
 not looked at. What is not such a sum (`x[k[i]]`, `x[max(i - 1, 0)]`, `x[i % n]`) is left to the sanitizer.
@@ -233,7 +233,7 @@ def _variable(name: str) -> str:
 
 
 def _walk_evaluated(node: ast.expr) -> Iterator[ast.expr]:
-    """An expression and what is worked out whenever it is: no side of a condition, nothing that `static` decides."""
+    """An expression and what is computed whenever it is: no side of a condition, nothing that `static` decides."""
     yield node
     match node:
         case ast.IfExp(test=test):

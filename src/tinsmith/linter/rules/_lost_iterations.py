@@ -1,6 +1,6 @@
 """The rule about locals that an inner loop uses: engines add up one iteration's gradient alone.
 
-Seen on Taichi 1.7.4 and Quadrants 1.3.3: what is worked out once and used in a loop below becomes one value without
+Seen on Taichi 1.7.4 and Quadrants 1.3.3: what is computed once and used in a loop below becomes one value without
 memory, whose adjoint each iteration begins anew. A local that changes keeps memory, on Taichi already where it is
 changed by itself (`r += 1`), on Quadrants only where a loop carries it. An element that is only loaded is loaded again.
 """
@@ -43,7 +43,7 @@ def lost_iterations(subject: Subject) -> Iterator[Finding]:
             if loop is not None and engines and (name, id(loop)) not in seen:
                 seen.add((name, id(loop)))
                 who = " and ".join(map(str.capitalize, engines))
-                words = f"uses `{name}`, which is worked out before the loop of line {loop.lineno}: {who} "
+                words = f"uses `{name}`, which is computed before the loop of line {loop.lineno}: {who} "
                 words += "count the gradient of one iteration of it alone"
                 remedy = f"{name} = ...  # inside that loop"
                 yield subject.finding("TS411", "warning", spot.statement, words, remedy, engines)
@@ -76,7 +76,7 @@ class _LoopLocals:
 
     @lazy
     def candidates(self) -> frozenset[str]:
-        """Locals with a gradient that are worked out, not only loaded, and parameters."""
+        """Locals with a gradient that are computed, not only loaded, and parameters."""
         worked_out = {name for name in self.active & self.given.keys() if not self._is_loaded(name)}
         return frozenset(worked_out | self.parameters) - types_of(self.subject).integers
 

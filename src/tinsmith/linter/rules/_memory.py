@@ -165,7 +165,7 @@ def _missing(change: Access) -> list[str]:
 
 
 def _is_open(atom: str) -> bool:
-    """Whether an atom is a value that is worked out, or read: in each iteration it may be another."""
+    """Whether an atom is a value that is computed, or read: in each iteration it may be another."""
     return atom.startswith("~") or ("<" in atom and atom != "<None|>")
 
 

@@ -178,7 +178,7 @@ def _root(subject: Subject, node: ast.Call, spot: Spot, types: Types) -> Iterato
 
 
 def _quotient(subject: Subject, node: ast.BinOp, spot: Spot) -> Iterator[Finding]:
-    """Of elements as they are: what was worked out before may have been kept away from 0 there."""
+    """Of elements as they are: what was computed before may have been kept away from 0 there."""
     if isinstance(node.op, ast.Div):
         argument, what = node.right, f"`{subject.text(node)}` and its slope are not finite where its divisor is 0"
     elif isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value % 1 > 0:  # type: ignore[operator]

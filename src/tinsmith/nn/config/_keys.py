@@ -114,7 +114,7 @@ class Key:
     Attributes:
         name: as the file writes it.
         kind: what its value may be.
-        default: what it is when left out. None: nothing, or what the component's `settle` works out.
+        default: what it is when left out. None: nothing, or what the component's `settle` computes.
         also: other names that it has.
         only: why no value but the default can be had here; "" where all can.
     """

@@ -87,7 +87,7 @@ def _cells(level: GridLevel) -> list[int]:
 
 
 class _Grid(torch.autograd.Function):
-    """A plain call: the gradients are worked out by kernels written for them."""
+    """A plain call: the gradients are computed by kernels written for them."""
 
     @staticmethod
     def forward(ctx: Any, ops: Ops, is_steady: bool, *tensors: Tensor) -> Tensor:

@@ -209,7 +209,7 @@ class NetworkArray(torch.nn.Module):
         return y.reshape(*grid, flat.shape[1], self.n_output_dims)
 
     def loss(self, x: torch.Tensor, target: torch.Tensor, otype: str = "L2", at: At = None) -> torch.Tensor:
-        """Each network's loss, with its gradient worked out in the same pass: faster than `forward` and a loss.
+        """Each network's loss, with its gradient computed in the same pass: faster than `forward` and a loss.
 
         Args:
             x: as for `forward`.

@@ -89,7 +89,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
         self.seed, self.engine, self.alignment = seed, engine, alignment
         self.encoding_section = resolve_section("encoding", encoding_config)
         self.network_section = resolve_section("network", network_config)
-        with torch.device("cpu"):  # it works out sizes; what it keeps it brings to where its input is
+        with torch.device("cpu"):  # it computes sizes; what it keeps it brings to where its input is
             self.encoder = encoder(self.encoding_section, n_input_dims)
         columns: Columns = [None] * self.encoder.n_output_dims
         if alignment > 1:

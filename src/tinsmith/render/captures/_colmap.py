@@ -1,7 +1,7 @@
 """COLMAP's reconstructions: cameras, images and points, from text or from binary files, checked entry by entry.
 
 The formats are documented at colmap.github.io/format.html. Both give the same records (`_Camera`, `_Image`, `_Point`);
-what follows from them is worked out once.
+what follows from them is computed once.
 """
 
 from __future__ import annotations

@@ -25,13 +25,13 @@ def compute_relocation(
         r = s o / sum over k = 1 .. n of binomial(n, k) (-1)^(k - 1) p^k / sqrt(k)
 
     The sum is the paper's double sum over i and k, with the one over i done: that of binomial(i - 1, k - 1) is
-    binomial(n, k). It is worked out in float64, for its terms alternate.
+    binomial(n, k). It is computed in float64, for its terms alternate.
 
     Args:
         opacities: (N), 0 to 1. Not differentiable, as nothing here is.
         scales: (N, 3).
         ratios: (N), how many there will be of each, 1 to 51; larger ones count as 51.
-        min_opacity: the least that p is, before the scales are worked out.
+        min_opacity: the least that p is, before the scales are computed.
 
     Returns:
         The new opacities (N) and scales (N, 3).

@@ -126,7 +126,7 @@ class Statements:
         cells = memory.cells
 
         def run_store(held: Locals) -> None:
-            new = value(held)  # an engine works out the value first, then the index; neither can change the other
+            new = value(held)  # an engine computes the value first, then the index; neither can change the other
             at = position(held)
             note(at, new)
             cells[at] = new

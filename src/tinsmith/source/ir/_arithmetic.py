@@ -11,7 +11,7 @@ from ._values import Matrix, kind_of
 
 
 def apply_binary(low: Lowering, operator: str, left: Any, right: Any) -> Any:
-    """A binary operation; a number that goes with every entry of a vector is worked out once."""
+    """A binary operation; a number that goes with every entry of a vector is computed once."""
     left, right = (_alone(low, one, other) for one, other in ((left, right), (right, left)))
     try:
         return low.ops.binary(operator, left, right)

@@ -1,6 +1,6 @@
 """Lowering: from a kernel's Python tree to the IR.
 
-A partial evaluation: everything that Python knows while a kernel is compiled is worked out here, as the engines do
+A partial evaluation: everything that Python knows while a kernel is compiled is computed here, as the engines do
 it, and what only the run knows becomes IR. Prints and assertions are left out: they change no value.
 """
 

@@ -1,4 +1,4 @@
-"""Operations on values of any kind: known numbers are worked out, vectors taken apart, types found."""
+"""Operations on values of any kind: known numbers are computed, vectors taken apart, types found."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """From the IR back to source that an engine compiles, the same for the same kernel.
 
 What is printed calls the engine's module `_lang`. A number whose type is not that of a literal is written with its
-type; an operation on numbers that are all known is written so that the engine, not Python, works it out.
+type; an operation on numbers that are all known is written so that the engine, not Python, computes it.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class _Writer:
         left = self.operand(one.left) if is_known else self.expression(one.left)
         right = self.expression(one.right)
         if one.operator in ("and", "or"):
-            # bit by bit: Taichi now and then cannot compile `a and (b or c)`, and both sides are worked out anyway
+            # bit by bit: Taichi now and then cannot compile `a and (b or c)`, and both sides are computed anyway
             return ast.BinOp(left, ast.BitAnd() if one.operator == "and" else ast.BitOr(), right)
         operator = _OPERATORS.get(one.operator)
         if isinstance(operator, ast.operator):

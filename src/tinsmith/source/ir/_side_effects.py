@@ -1,6 +1,6 @@
 """Whether the calls of a statement leave memory and the caller's locals as they are.
 
-Then its parts may be worked out in any order, and what is used several times may be put in a local. Where
+Then its parts may be computed in any order, and what is used several times may be put in a local. Where
 that is not known, the answer is no.
 """
 
@@ -36,7 +36,7 @@ def is_quiet(low: Lowering, *expressions: ast.AST | None) -> bool:
 
 
 def without_last_change(low: Lowering, statement: ast.AST) -> list[ast.AST]:
-    """The parts of a statement that are worked out before its own atomic, where it is nothing but that one."""
+    """The parts of a statement that are computed before its own atomic, where it is nothing but that one."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return [statement]
     call = statement.value

@@ -19,7 +19,7 @@ def run(low: Lowering, statement: ast.stmt) -> None:
     if known is None:
         raise low.make_refusal(f"`{ast.unparse(statement).splitlines()[0]}`", statement)
     quiet = is_quiet(low, *_own_expressions(low, statement))
-    # A result is worked out where the call's own statement uses it, after all calls of that.
+    # A result is computed where the call's own statement uses it, after all calls of that.
     low.state.is_quiet = quiet and (low.state.frame.is_quiet or not isinstance(statement, ast.Return))
     known(low, statement)
 

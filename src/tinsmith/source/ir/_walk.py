@@ -88,7 +88,7 @@ def substitute(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr
 
 
 def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
-    """What a statement works out itself, without the statements inside it."""
+    """What a statement computes itself, without the statements inside it."""
     match statement:
         case nodes.Assign():
             return (statement.value,)
@@ -105,7 +105,7 @@ def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
 
 
 def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Stmt:
-    """A statement with each expression that it works out itself changed; statements inside it stay."""
+    """A statement with each expression that it computes itself changed; statements inside it stay."""
     match statement:
         case nodes.Assign():
             value = change(statement.value)

@@ -12,7 +12,7 @@ from ._ssa import Branch, CarriedLocal, Loop, Step, locals_read, steps_in, store
 def find_partial_sums(loop: Loop, carried: CarriedLocal) -> frozenset[str]:
     """The partial sums of an accumulator in one iteration, its head among them; none where it is not an accumulator.
 
-    They are found forwards: whatever is worked out from the head must be it plus something. Then an adjoint of 1 is
+    They are found forwards: whatever is computed from the head must be it plus something. Then an adjoint of 1 is
     carried backwards through them: where each of them gets 1 again, on every path, all have the sum's own adjoint.
     """
     members = {carried.head}

@@ -37,7 +37,7 @@ def count_pushes(kept: IterationRecord, names: Names) -> dict[str, int]:
 
 @dataclass
 class Formula:
-    """Works out what an iteration of a task needs, from sizes and arguments alone."""
+    """Computes what an iteration of a task needs, from sizes and arguments alone."""
 
     names: Names
     records: Mapping[int, IterationRecord]

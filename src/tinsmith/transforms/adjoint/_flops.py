@@ -65,7 +65,7 @@ def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int)
     Args:
         kernel: the kernel.
         is_known: whether a formula for a loop's length may be asked for.
-        threads: how many share the work out.
+        threads: how many share the work.
     """
     total: nodes.Expr = constant(0, "i64")
     for loop in filter(None, map(concurrent_loop, kernel.body)):

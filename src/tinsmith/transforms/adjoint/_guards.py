@@ -1,7 +1,7 @@
 """Guards: which branches a frame must have taken for the adjoint of a local to be other than zero.
 
 An adjoint starts at zero, so it is zero wherever nothing was added to it: outside the arm of a branch in which all its
-uses stand. What is worked out from it there is zero too, by linearity. So those statements go under the same
+uses stand. What is computed from it there is zero too, by linearity. So those statements go under the same
 condition, and a pair of a splat and a pixel that a threshold leaves out costs no atomic addition of zero.
 """
 

@@ -1,4 +1,4 @@
-"""Chains that are run backwards: what an iteration was handed, worked out from what it hands on.
+"""Chains that are run backwards: what an iteration was handed, computed from what it hands on.
 
 A transmittance `T = T * (1 - a)` needs no tape where `a` does not depend on `T`: the reverse divides. It is safe where
 
@@ -78,7 +78,7 @@ class Rerun:
 def plan_rerun(
     loop: Loop, needed: Collection[str], names: Names, state: Collection[str], known: Mapping[str, Sequence[nodes.Expr]]
 ) -> Rerun | None:
-    """How to run a loop's iterations again, with as many of the needed heads as can be worked out backwards.
+    """How to run a loop's iterations again, with as many of the needed heads as can be computed backwards.
 
     Args:
         loop: the loop.
@@ -128,7 +128,7 @@ def _in_stages(
 
 
 def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tuple[Step, ...]:
-    """Steps in which conditions that end the loop are known without what they were worked out from."""
+    """Steps in which conditions that end the loop are known without what they were computed from."""
     steps: list[Step] = []
     for step in body:
         if isinstance(step, nodes.Assign) and step.name in ends:

@@ -64,7 +64,7 @@ class Reserve:
     """Tapes for a task.
 
     Attributes:
-        iterations: how many parallel iterations it has: worked out from sizes and arguments, or by a kernel that
+        iterations: how many parallel iterations it has: computed from sizes and arguments, or by a kernel that
             stores it in the array `total`.
         count: counts, where a tape has no formula, what each iteration needs.
         source: the number of the op's launch that it is for: formulas ask for its arguments.

@@ -201,7 +201,7 @@ class _Proof:
         return isinstance(atom, nodes.Size)
 
     def steady(self, expr: nodes.Expr) -> nodes.Expr:
-        """An expression worked out from memory that does not change, as far as it can be, without casts to indices.
+        """An expression computed from memory that does not change, as far as it can be, without casts to indices.
 
         Promised numbers are different as numbers of 32 bits, and indices are such numbers.
         """

@@ -1,7 +1,7 @@
 """The reverse of one task: of its frames (`_frame_reversal`), and of the loops in them.
 
 A loop in a frame runs forward too, and keeps on a tape what each iteration was handed, as far as the reverse needs it
-and cannot work it out backwards. When the loop is reversed, each iteration takes that back, and is a frame of its own.
+and cannot compute it backwards. When the loop is reversed, each iteration takes that back, and is a frame of its own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class IterationRecord:
         heads: locals that go on a tape.
         logged: arrays whose overwritten values are logged.
         regular: those logs whose places follow from the text.
-        inverted: locals that are worked out backwards instead.
+        inverted: locals that are computed backwards instead.
     """
 
     heads: tuple[str, ...]
@@ -71,7 +71,7 @@ class Reversal(FrameReversal):
     def forward_loop(self, loop: Loop) -> Block:
         """A loop in a frame: its iterations leave only what `records` says."""
         # Inside another loop's frame what it leaves would need memory for each iteration of that one. Under a branch
-        # it would be read where the condition, worked out again, is another one for the last bit of a number.
+        # it would be read where the condition, computed again, is another one for the last bit of a number.
         is_own = not self.read_later and any(one is loop for one in self.task_steps)
         if self.results is None or not is_own or not self.needs_results_alone(loop):
             return self.run_loop(loop)
@@ -173,7 +173,7 @@ class Reversal(FrameReversal):
         return statements
 
     def rerun(self, rerun: Rerun) -> Block:
-        """An iteration run forward whose heads are worked out backwards, by what does not depend on them."""
+        """An iteration run forward whose heads are computed backwards, by what does not depend on them."""
         statements: Block = []
         for stage in rerun.stages:
             statements += self.forward(stage.steps)
@@ -227,7 +227,7 @@ class Reversal(FrameReversal):
         later = self.read_later[-1]
         loaded = {load.array for load in loads_in(loop.body)}
         if loop.carried or loop.exit is not None:
-            later |= loaded  # what it hands on is worked out from what it stores
+            later |= loaded  # what it hands on is computed from what it stores
         if stored.isdisjoint(read | later):
             self.idle.add(loop.number)
             stored = set[str]()

@@ -187,7 +187,7 @@ def collect_expressions(body: Sequence[Step]) -> dict[str, list[nodes.Expr]]:
 
 
 def repeatable_definitions(steps: Iterable[Step], changed: Collection[str]) -> dict[str, nodes.Expr]:
-    """What locals with one definition are worked out from, if it can be done again: no array in `changed` is read."""
+    """What locals with one definition are computed from, if it can be done again: no array in `changed` is read."""
     given = single_definitions((one.name, one.value) for one in steps if isinstance(one, nodes.Assign))
     return {name: value for name, value in given.items() if not _loads_any(value, changed)}
 

@@ -25,7 +25,7 @@ class Frame:
 
     Attributes:
         names: its locals.
-        definitions: what some of them are worked out from.
+        definitions: what some of them are computed from.
     """
 
     names: frozenset[str]

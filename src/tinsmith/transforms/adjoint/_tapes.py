@@ -1,4 +1,4 @@
-"""Tapes: memory on which an iteration keeps what it cannot work out again. Last in, first out.
+"""Tapes: memory on which an iteration keeps what it cannot compute again. Last in, first out.
 
 There is one tape for numbers of each width, and one for each array that is overwritten (`Log`): where, and what was
 there. Every parallel iteration has a part of each tape for itself, and a local that says how far it is filled.

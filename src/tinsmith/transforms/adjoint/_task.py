@@ -221,7 +221,7 @@ class _Writing:
                     yield f"tape: `{root}` ({kind}) {where}, which its reverse needs: {size} bytes"
             for name in kept.inverted:
                 root = source_name(self.names.root(name))
-                yield f"no tape: `{root}` {where} is worked out from that of the iteration after it"
+                yield f"no tape: `{root}` {where} is computed from that of the iteration after it"
             for array in kept.logged:
                 if array_key(array) in used:
                     places = "" if array in kept.regular else ", and where,"

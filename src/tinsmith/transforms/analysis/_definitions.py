@@ -9,7 +9,7 @@ from typing import TypeAlias
 from ...source.ir import nodes, walk
 
 Definition: TypeAlias = tuple[str, nodes.Expr | None]
-"""A local and what it is worked out from; None where that is not an expression: a draw, an atomic's result, a loop."""
+"""A local and what it is computed from; None where that is not an expression: a draw, an atomic's result, a loop."""
 
 Path: TypeAlias = tuple[int, ...]
 """Loops around a statement, by number."""
@@ -22,7 +22,7 @@ def definitions(body: Sequence[nodes.Stmt]) -> Iterator[Definition]:
 
 
 def single_definitions(pairs: Iterable[Definition]) -> dict[str, nodes.Expr]:
-    """What locals are worked out from that have one definition, which does not read the local itself."""
+    """What locals are computed from that have one definition, which does not read the local itself."""
     return {name: value for name, value in _single(pairs) if name not in walk.locals_in([value])}
 
 
@@ -51,7 +51,7 @@ def find_operands(names: Iterable[str], definitions: Mapping[str, nodes.Expr]) -
 
 
 class Expander:
-    """Puts what locals are worked out from in their place: `expand(expr)` is in terms of locals without a definition.
+    """Puts what locals are computed from in their place: `expand(expr)` is in terms of locals without a definition.
 
     Each definition is expanded once, and is one object wherever it is used. Expanded anew at each use, the places of a
     kernel for volume rendering took four fifths of the time in which its adjoint is generated.

@@ -21,7 +21,7 @@ def affine(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> AffineInd
 
     Args:
         expr: the index.
-        definitions: what locals are worked out from that have one value wherever they are named.
+        definitions: what locals are computed from that have one value wherever they are named.
     """
     match expr:
         case nodes.Const(value, "i32" | "i64"):

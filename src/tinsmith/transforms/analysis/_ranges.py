@@ -118,7 +118,7 @@ class Ranges:
 
     def _of_local(self, name: str) -> Range:
         if name not in self._known:
-            self._known[name] = EVERYTHING  # while it is worked out: a local that is made of itself
+            self._known[name] = EVERYTHING  # while it is computed: a local that is made of itself
             ranges = [self.of(one) for one in self._definitions.get(name, ())]
             whole = EVERYTHING
             if ranges:

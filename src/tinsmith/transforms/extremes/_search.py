@@ -12,7 +12,7 @@ and then, through which alone derivatives go,
     y[k] = y[k] / ties[k] if y[k] == winner[k] else 0.0         # for every k
     if v == winner[k]: atomic_add(y[k], v / ties[k])            # in the loop, with all else that it does
 
-Engines compile with fast maths: worked out in another loop, `v` has other last bits, and of the winners 44 to 66 in a
+Engines compile with fast maths: computed in another loop, `v` has other last bits, and of the winners 44 to 66 in a
 hundred did not equal themselves. So a `v` that was calculated (`Exact`) is kept by the loop that finds the winner, by
 slot, and taken from there to be compared.
 """

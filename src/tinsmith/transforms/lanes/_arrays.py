@@ -11,7 +11,7 @@ from .._algebra import number
 from .._names import Names
 
 Remade = Mapping[str, Sequence[nodes.Stmt]]
-"""Locals that each loop over lanes works out again, and how."""
+"""Locals that each loop over lanes computes again, and how."""
 
 
 def with_arrays(

@@ -135,7 +135,7 @@ class _Task:
     def write(self) -> nodes.For:
         """A parallel loop of as many iterations, of which each first one of a block runs all of it.
 
-        So engines share the work out as before: a thread gets 512 iterations at least, whatever they do.
+        So engines share the work as before: a thread gets 512 iterations at least, whatever they do.
         """
         sizes = [end if begin == number(0) else integer("-", end, begin) for begin, end in self.loop.bounds]
         # The product of two negative sizes, of loops that do not run, would be positive.
@@ -190,7 +190,7 @@ class _Task:
         return [*arrays, *statements]
 
     def declare_shared(self, head: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
-        """Give a value to what the head works out for all lanes at once: engines know it in the head's block alone."""
+        """Give a value to what the head computes for all lanes at once: engines know it in the head's block alone."""
         each = self.sharing.varying | self.sharing.agreed.keys()
         types_of = {name: self.names.types[name] for name in sorted(walk.find_defined(head) - each)}
         return [
@@ -249,7 +249,7 @@ class _Task:
         return arrays, with_vectors(body, lane, self.width, self.names.types) if self.has_vectors else body
 
     def plan_remaking(self) -> Remade:
-        """What loops over lanes work out again, so that it is a range of elements that they read by it.
+        """What loops over lanes compute again, so that it is a range of elements that they read by it.
 
         A number from an array could be any number, to the compilers.
         """

@@ -4,7 +4,7 @@
 
 Everything that depends on something with a tangent has a companion of the same type, that holds the derivative of its
 value in the direction of the tangents that were given. The kernel's own statements stay: a tangent needs
-their values, and is worked out before each. What comes out is a kernel like any other, of which there is a
+their values, and is computed before each. What comes out is a kernel like any other, of which there is a
 tangent, or an adjoint, again.
 """
 

@@ -1,6 +1,6 @@
 """What depends on the order in which parallel iterations run: all that an atomic's old value reaches.
 
-A tangent is worked out by a run of its own, and iterations come in another order there. So an element that belongs to
+A tangent is computed by a run of its own, and iterations come in another order there. So an element that belongs to
 one iteration in the forward pass may belong to another here: the tangent would be that of another result.
 """
 
