@@ -10,8 +10,8 @@
     ├── KernelError       ValueError     a kernel that cannot be an op: it writes an input, overwrites what it read, ...
     ├── RegistrationError RuntimeError   a layer whose parts are missing, doubled, or registered too late
     ├── EngineError       RuntimeError   an engine missing, not started, or started for another device
-    ├── GradientError     RuntimeError   a derivative that cannot be had
-    ├── GraphError        RuntimeError   a compiled or exported graph of an op that is gone, missing or edited
+    ├── GradientError     RuntimeError   a derivative that is not available
+    ├── GraphError        RuntimeError   a compiled or exported graph of an op that is missing or edited
     ├── ConfigError       ValueError     a setting or a configuration's key unknown or out of range
     ├── InputError        ValueError     a file that a command cannot read or write
     ├── CheckError        AssertionError a kernel or gradient that a check found wrong
@@ -31,10 +31,10 @@ Error = TypeVar("Error", bound="TinsmithError")
 
 
 class TinsmithError(Exception):
-    """Anything that tinsmith refuses; catch this to catch them all.
+    """The base class of all errors of tinsmith.
 
     Attributes:
-        is_internal: it is a mistake of tinsmith itself, which asks to be reported, not of the caller's.
+        is_internal: it is a bug of tinsmith, to be reported, and not a mistake of the caller.
     """
 
     is_internal: bool = False
@@ -57,7 +57,7 @@ class DtypeError(TinsmithError, TypeError):
 
 
 class DeviceError(TinsmithError, RuntimeError):
-    """Tensors lie on different devices, or not where the engine runs."""
+    """Tensors are on different devices, or not on that of the engine."""
 
 
 class KernelError(TinsmithError, ValueError):
@@ -68,7 +68,7 @@ class BoundsError(TinsmithError, IndexError):
     """A launch with `check_bounds=True` used an index outside an array.
 
     Attributes:
-        path, line: where the index stands in the kernel's source.
+        path, line: of the index, in the kernel's source.
     """
 
     def __init__(self, words: str, path: str = "", line: int = 0) -> None:
@@ -81,19 +81,19 @@ class RegistrationError(TinsmithError, RuntimeError):
 
 
 class EngineError(TinsmithError, RuntimeError):
-    """An engine is missing, not started, started for another device, or no longer as we knew it."""
+    """An engine is missing, not started, started for another device, or changed by a release."""
 
 
 class GradientError(TinsmithError, RuntimeError):
-    """A derivative that cannot be had, refused rather than silently wrong."""
+    """A derivative that is not available, refused rather than silently wrong."""
 
 
 class GraphError(TinsmithError, RuntimeError):
-    """A compiled or exported graph calls an op that is gone, was never made here, or has been edited since."""
+    """A compiled or exported graph calls an op that does not exist in this process, or that was edited since."""
 
 
 class ConfigError(TinsmithError, ValueError):
-    """A TINSMITH_* setting, or a key of a network configuration, that is unknown or has a value that it cannot have."""
+    """A TINSMITH_* setting, or a key of a network configuration, is unknown or has an invalid value."""
 
 
 class InputError(TinsmithError, ValueError):

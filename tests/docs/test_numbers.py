@@ -84,7 +84,7 @@ CLAIMS = [
     ("docs/guide/backward.md", "rows of 256: {} x faster", gradient("softmax", ALONE, "closed form")),
     ("docs/guide/backward.md", "rays of 64: {} x faster", gradient("compositing", ALONE, "by hand")),
     ("docs/guide/backward.md", "in place, 64 steps | {} x faster", gradient("chain in place", ALONE, "by hand")),
-    ("docs/guide/backward.md", "2000 Gaussians | {} x: leave it", gradient("splat", ALONE, "by hand")),
+    ("docs/guide/backward.md", "2000 Gaussians | {} x: not worth it", gradient("splat", ALONE, "by hand")),
     ("docs/guide/engines.md", "of 64 elements | {} us | {} us |", *both(ours, f"{ONE}{{}}", "by hand")),
     (
         "docs/guide/engines.md",
@@ -105,7 +105,7 @@ CLAIMS = [
     ("docs/how-to/fit-scene.md", "1000 (default) | {} dB, mean of ten views", both(held_out, "tinsmith on {}")),
     (
         "docs/about/limits.md",
-        "A call costs {} to {} microseconds** forward and backward on a CPU, beside {} for",
+        "A call costs {} to {} microseconds** forward and backward on a CPU, compared with {} for",
         *reversed(both(ours, f"{ONE}{{}}", "by hand")),
         cells("overhead-cpu", "against")(f"{ONE}taichi", "torch Function"),
     ),

@@ -34,37 +34,37 @@ def op(
     """Make an engine kernel an ordinary, differentiable torch operation. A decorator.
 
     Args:
-        spec: the arrays that the kernel takes and gives, with their dims: `"x[n], k[m] -> y[n - m + 1]"`. What the
-            kernel returns is an output too, by a name that no parameter has: `"x[n] -> loss[]"`.
+        spec: the arrays that the kernel reads and writes, with their dims: `"x[n], k[m] -> y[n - m + 1]"`. A value that
+            the kernel returns is an output too, by a name that no parameter has: `"x[n] -> loss[]"`.
         scratch: arrays that the kernel uses in between, in the same language.
-        init: `{"y": "empty"}` leaves memory as it is that starts at zero otherwise: of an output, of scratch, and, as
-            `"grad_x"`, of a gradient that a hand-written `backward` fills. Scratch that is a `"workspace"` moreover is
-            each launch's own: a hand-written `backward` gets other memory, not what the kernel left.
-        adjoint: where the gradient comes from: `"auto"` a given `backward`, else an adjoint generated from the kernel's
-            source where that is covered, else the engine's reverse mode; `"source"` and `"engine"` force one.
+        init: `{"y": "empty"}` skips zeroing the memory of an output, of scratch, or, by `"grad_x"`, of a gradient that
+            a hand-written `backward` fills. Scratch that is a `"workspace"` is also separate for each launch: a
+            hand-written `backward` gets other memory, without the kernel's values.
+        adjoint: where the gradient comes from: `"auto"` uses `backward`, else an adjoint generated from the kernel's
+            source where that is possible, else the engine's reverse mode; `"source"` and `"engine"` force one.
         backward: a hand-written gradient kernel.
         engine: run the kernel on another engine than the one it was written for.
-        trust_engine: take the engine's own gradient, where it comes to that, also of kernels like those that it is
-            known to get wrong.
+        trust_engine: use the engine's own gradient, where no other is used, also for kernels that it is known to
+            get wrong.
         check_bounds: raise BoundsError where an index leaves an array, in the forward pass, in a generated or
-            hand-written backward pass, and in batches. An ordinary launch does not look: it reads or overwrites other
-            memory. For finding mistakes: launches are waited for, and slower. `TINSMITH_CHECK_BOUNDS=1` is this for
-            every op.
-        half: what becomes of float16 and bfloat16 tensors for arrays that the kernel annotates as float32: they are
-            `"compute"`d in float32, as they are where nothing is annotated, or `"refuse"`d.
-        name: for messages; the kernel's own otherwise.
-        order: of a call's arguments: the `"kernel"`'s parameters, or the `"spec"`'s inputs and then what it does not
-            list. Results are always in the spec's order. Left out it is the kernel's, with a warning where inputs and
-            outputs of the same names (`v` and `v_new`) and dims stand in different orders.
-        returns: of an op with several outputs, a `NamedTuple` class with their names as its fields: calls give it, and
-            type checkers know it. Without it they take a call's result for a tensor.
-        deterministic: give the same bits in each run, forward and backward, derivatives of higher order included:
-            kernels with atomics whose order decides over the last digits run on one thread. Refused where that
-            cannot be had: for the engine's own gradient, and on GPUs for such kernels.
+            hand-written backward pass, and in batches. An ordinary launch does not check: it reads or overwrites other
+            memory. For debugging: launches are slower, and a call waits for them. `TINSMITH_CHECK_BOUNDS=1` sets it
+            for every op.
+        half: how to treat float16 and bfloat16 tensors for arrays that the kernel annotates as float32: `"compute"` in
+            float32, as for arrays without annotation, or `"refuse"`.
+        name: for messages; by default the kernel's.
+        order: of a call's arguments: `"kernel"` for that of its parameters, `"spec"` for the spec's inputs, then the
+            other arguments. Results are always in the spec's order. The default is the kernel's order, with a warning
+            where inputs and outputs of the same names (`v` and `v_new`) and dims are in different orders.
+        returns: for an op with several outputs, a `NamedTuple` class with their names as its fields, which calls
+            return. Without it type checkers take the result of a call for a tensor.
+        deterministic: give bitwise the same results in each run, forward and backward, also for higher derivatives:
+            kernels with atomics whose order affects the last digits run on one thread. Refused where that is
+            impossible: for the engine's own gradient, and on GPUs for such kernels.
 
     Raises:
         SpecError: the spec does not parse, or does not fit the kernel's parameters.
-        KernelError: the kernel writes an input, returns what the spec does not name, or has no source.
+        KernelError: the kernel writes an input, returns a value that the spec does not name, or has no source.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")

@@ -32,10 +32,10 @@ Observer: TypeAlias = Callable[[nodes.Kernel, int, _Tensors], "tuple[Recorder | 
 
 @dataclass(frozen=True)
 class Answer:
-    """What the oracle says of one call of an op.
+    """The result of the oracle for one call of an op.
 
     Attributes:
-        outputs: by name; float64 where the op's are floating, and of its own dtype where they are not.
+        outputs: by name; floats in float64, others in the op's own dtype.
         gradients: by name, in float64, of floating inputs (as the call gave them) and of floating scalar
             arguments; empty where no cotangents were given.
 
@@ -55,14 +55,14 @@ class Answer:
 
 
 def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: Any) -> Answer:
-    """What an op gives, and its exact gradient, by interpreting its kernels number by number in float64.
+    """Outputs and exact gradient of an op, by interpreting its kernels in float64.
 
     With outputs y = op(x):   gradients[x] = sum over y of cotangents[y] * dy/dx
 
     All kernels of a chain are run, in order; a batch sample by sample; fields that a kernel reads have
     the values that they have now. Outputs start at zero. At kinks and singular points derivatives are torch's: none
     where `norm` is 0, half for each of two equal operands of `max`, and 0 for `max(x, 0.0)` at 0.
-    About 10 us an operation.
+    About 10 us for each operation.
 
     Args:
         op: made by `tinsmith.op` or `tinsmith.chain`. A `backward=` that it has is not used.

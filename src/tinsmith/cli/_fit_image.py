@@ -10,7 +10,17 @@ import typer
 from rich.console import Console
 
 from ..apps import require_folder, require_image
-from ._training import Device, Engine, leaving_on_interrupt, report
+from ._training import (
+    Device,
+    DeviceOption,
+    Engine,
+    EngineOption,
+    PhotographSize,
+    Quiet,
+    Resume,
+    leaving_on_interrupt,
+    report,
+)
 
 
 def fit_image(
@@ -20,12 +30,12 @@ def fit_image(
     out: Annotated[Path, typer.Option(help="Folder for the results; created if missing.")] = Path("out/fit-image"),
     gaussians: Annotated[int, typer.Option(min=1, help="How many Gaussians.")] = 2000,
     steps: Annotated[int, typer.Option(min=1, help="How many steps of Adam.")] = 500,
-    size: Annotated[int, typer.Option(min=1, help="Longer side in pixels; a smaller image is not enlarged.")] = 256,
+    size: PhotographSize = 256,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the initial Gaussians.")] = 0,
-    engine: Annotated[Engine, typer.Option(help="The engine that runs the kernels.")] = Engine.taichi,
-    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")] = False,
+    engine: EngineOption = Engine.taichi,
+    device: DeviceOption = Device.cpu,
+    resume: Resume = False,
+    quiet: Quiet = False,
 ) -> None:
     """Fit a photograph with 2-D Gaussians, and write pictures, a film and the Gaussians."""
     require_image(image)

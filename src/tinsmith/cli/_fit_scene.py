@@ -10,46 +10,50 @@ import typer
 from rich.console import Console
 
 from ..apps import require_dataset, require_folder
-from ._training import Background, Device, Engine, Port, View, leaving_on_interrupt, open_viewer, report
+from ._training import (
+    Background,
+    BackgroundOption,
+    Dataset,
+    Device,
+    DeviceOption,
+    Engine,
+    EngineOption,
+    PictureSize,
+    PixelSeed,
+    Port,
+    QuietViewer,
+    Resume,
+    View,
+    leaving_on_interrupt,
+    open_viewer,
+    report,
+)
 
 
 def fit_scene(
-    dataset: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A folder with transforms_train.json (Blender's form), transforms.json, or a reconstruction of "
-            "COLMAP's. Left out: a scene of tinsmith's own is rendered first.",
-            show_default=False,
-        ),
-    ] = None,
+    dataset: Dataset = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; created if missing.")] = Path("out/fit-scene"),
     steps: Annotated[int, typer.Option(min=1, help="How many steps.")] = 1000,
     rays: Annotated[int, typer.Option(min=1, help="Rays per step, through random pixels.")] = 2048,
-    size: Annotated[int, typer.Option(min=16, help="Longer side of a picture in pixels; larger ones are shrunk.")] = 64,
+    size: PictureSize = 64,
     bound: Annotated[float, typer.Option(help="The scene lies within -bound to bound, on each axis.")] = 1.5,
     samples: Annotated[
         int, typer.Option(min=1, help="Samples of a ray that crosses the whole box, if nothing is skipped.")
     ] = 96,
-    background: Annotated[
-        Background, typer.Option(help="Background colour. Transparent pictures are trained on random backgrounds.")
-    ] = Background.white,
+    background: BackgroundOption = Background.white,
     distortion: Annotated[
         float, typer.Option(min=0, help="Weight of the distortion loss, which penalizes scattered density.")
     ] = 0.0,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Random seed of the initial weights and of the pixels that are drawn.")
-    ] = 1337,
-    engine: Annotated[Engine, typer.Option(help="The engine that runs the kernels.")] = Engine.taichi,
-    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    seed: PixelSeed = 1337,
+    engine: EngineOption = Engine.taichi,
+    device: DeviceOption = Device.cpu,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write TensorBoard logs to OUT/tensorboard.")
     ] = False,
     view: View = False,
     port: Port = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the viewer's URL.")
-    ] = False,
+    resume: Resume = False,
+    quiet: QuietViewer = False,
 ) -> None:
     """Fit a radiance field to pictures of a scene, and render new views."""
     require_dataset(dataset)

@@ -11,7 +11,23 @@ import typer
 from rich.console import Console
 
 from ..apps import require_dataset, require_folder
-from ._training import Background, Device, Engine, Port, View, leaving_on_interrupt, open_viewer, report
+from ._training import (
+    Background,
+    BackgroundOption,
+    Dataset,
+    Device,
+    DeviceOption,
+    Engine,
+    EngineOption,
+    PictureSize,
+    Port,
+    QuietViewer,
+    Resume,
+    View,
+    leaving_on_interrupt,
+    open_viewer,
+    report,
+)
 
 
 class Strategy(str, Enum):
@@ -22,17 +38,10 @@ class Strategy(str, Enum):
 
 
 def fit_splats(
-    dataset: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A folder with transforms_train.json (Blender's form), transforms.json, or a reconstruction of "
-            "COLMAP's. Left out: a scene of tinsmith's own is rendered first.",
-            show_default=False,
-        ),
-    ] = None,
+    dataset: Dataset = None,
     out: Annotated[Path, typer.Option(help="Folder for the results; created if missing.")] = Path("out/fit-splats"),
     steps: Annotated[int, typer.Option(min=1, help="Training steps; each uses one picture.")] = 1000,
-    size: Annotated[int, typer.Option(min=16, help="Longer side of a picture in pixels; larger ones are shrunk.")] = 64,
+    size: PictureSize = 64,
     gaussians: Annotated[int, typer.Option(min=1, help="The initial number of Gaussians.")] = 2000,
     most: Annotated[
         int, typer.Option(min=1, help="The maximum number of Gaussians; they grow to about this number.")
@@ -47,20 +56,16 @@ def fit_splats(
             help="How Gaussians are added and removed: clone, split and prune, or relocate as in a Markov chain."
         ),
     ] = Strategy.default,
-    background: Annotated[
-        Background, typer.Option(help="Background colour. Transparent pictures are trained on random backgrounds.")
-    ] = Background.white,
+    background: BackgroundOption = Background.white,
     seed: Annotated[
         int, typer.Option(min=0, help="Random seed of the initial Gaussians and of the order of the pictures.")
     ] = 1337,
-    engine: Annotated[Engine, typer.Option(help="The engine that runs the kernels.")] = Engine.taichi,
-    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    engine: EngineOption = Engine.taichi,
+    device: DeviceOption = Device.cpu,
     view: View = False,
     port: Port = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the viewer's URL.")
-    ] = False,
+    resume: Resume = False,
+    quiet: QuietViewer = False,
 ) -> None:
     """Fit Gaussians to pictures of a scene, and render new views."""
     require_dataset(dataset)

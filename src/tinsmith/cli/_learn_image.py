@@ -12,7 +12,20 @@ from rich.console import Console
 
 from .._errors import InputError, refusal
 from ..apps import require_folder, require_image
-from ._training import Device, Engine, leaving_on_interrupt, open_live_page, report
+from ._training import (
+    Device,
+    DeviceOption,
+    Engine,
+    EngineOption,
+    PagePort,
+    PhotographSize,
+    PixelSeed,
+    QuietPage,
+    Resume,
+    leaving_on_interrupt,
+    open_live_page,
+    report,
+)
 
 _DEFAULT = "default"
 _NAMES = "frequency, hash-grid, networks"  # those of apps/learn_image/configs: a test holds it
@@ -57,18 +70,16 @@ def learn_image(
             help="Blocks of the image, such as 16x14, with a network for each. Default: the configuration's.",
         ),
     ] = None,
-    size: Annotated[int, typer.Option(min=1, help="Longer side in pixels; a smaller image is not enlarged.")] = 512,
-    seed: Annotated[
-        int, typer.Option(min=0, help="Random seed of the initial weights and of the pixels that are drawn.")
-    ] = 1337,
-    engine: Annotated[Engine, typer.Option(help="The engine that runs the kernels.")] = Engine.taichi,
-    device: Annotated[Device, typer.Option(help="The device to run on.")] = Device.cpu,
+    size: PhotographSize = 512,
+    seed: PixelSeed = 1337,
+    engine: EngineOption = Engine.taichi,
+    device: DeviceOption = Device.cpu,
     live: Annotated[
         bool, typer.Option("--live", help="Show the training on a page in the browser, and control it there.")
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 picks a free one.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the page's URL.")] = False,
+    port: PagePort = 0,
+    resume: Resume = False,
+    quiet: QuietPage = False,
 ) -> None:
     """Learn a photograph with neural networks, and write what they learned, a film and a curve."""
     grid = _grid(blocks)

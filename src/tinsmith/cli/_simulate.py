@@ -10,7 +10,17 @@ import typer
 from rich.console import Console
 
 from ..apps import SIMULATIONS, require_folder, require_simulation
-from ._training import Device, Engine, leaving_on_interrupt, open_live_page, report
+from ._training import (
+    Device,
+    Engine,
+    EngineOption,
+    PagePort,
+    QuietPage,
+    Resume,
+    leaving_on_interrupt,
+    open_live_page,
+    report,
+)
 
 
 def simulate(
@@ -28,14 +38,14 @@ def simulate(
         int | None, typer.Option(min=1, help="Iterations of Adam. Default: the simulation's.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the initial parameters.")] = 0,
-    engine: Annotated[Engine, typer.Option(help="The engine that runs the kernels.")] = Engine.taichi,
+    engine: EngineOption = Engine.taichi,
     device: Annotated[Device, typer.Option("--device", "--arch", help="The device to run on.")] = Device.cpu,
     live: Annotated[
         bool, typer.Option("--live", help="Show the training on a page in the browser, and stop it there.")
     ] = False,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 picks a free one.")] = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the page's URL.")] = False,
+    port: PagePort = 0,
+    resume: Resume = False,
+    quiet: QuietPage = False,
 ) -> None:
     """Train a simulation, and write pictures, a film and its score."""
     if name is None:

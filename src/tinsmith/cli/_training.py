@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
@@ -51,10 +52,34 @@ class Background(str, Enum):
     black = "black"
 
 
+# Options that several commands have: each is described once.
+Dataset = Annotated[
+    Path | None,
+    typer.Argument(
+        help="A folder with transforms_train.json (Blender's form), transforms.json, or a reconstruction of "
+        "COLMAP's. Left out: a scene of tinsmith's own is rendered first.",
+        show_default=False,
+    ),
+]
+PhotographSize = Annotated[int, typer.Option(min=1, help="Longer side in pixels; a smaller image is not enlarged.")]
+PictureSize = Annotated[int, typer.Option(min=16, help="Longer side of a picture in pixels; larger ones are shrunk.")]
+BackgroundOption = Annotated[
+    Background, typer.Option(help="Background colour. Transparent pictures are trained on random backgrounds.")
+]
+PixelSeed = Annotated[
+    int, typer.Option(min=0, help="Random seed of the initial weights and of the pixels that are drawn.")
+]
+EngineOption = Annotated[Engine, typer.Option(help="The engine that runs the kernels.")]
+DeviceOption = Annotated[Device, typer.Option(help="The device to run on.")]
 View = Annotated[
     bool, typer.Option("--view", help="Open a viewer in the browser, to walk around in the scene during training.")
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port of the viewer; 0 picks a free one.")]
+PagePort = Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 picks a free one.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in OUT.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
+QuietViewer = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the viewer's URL.")]
+QuietPage = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors, and the page's URL.")]
 
 
 @contextmanager

@@ -30,13 +30,13 @@ def check(op: FunctionType, *inputs: Any, **named: Any) -> ScanCheck: ...
 def check(op: Op | Examinable | FunctionType, *inputs: Any, **named: Any) -> Report | ScanCheck:
     """Lint the kernels of an op or a layer, run them in the sanitizer, and compare its gradient with the true one.
 
-    What could not be done is a finding of rule TS002 and severity "error": what was not looked at does not pass. The
-    gradient check runs compiled kernels, so it is left out where the sanitizer saw an index outside its array, or an
+    A part that could not run is a finding of rule TS002 and severity "error": what was not checked does not pass. The
+    gradient check runs compiled kernels, so it is left out where the sanitizer found an index outside its array, or an
     output that is not written. What only concerns the engine's own reverse mode is put `aside`, unless the op uses it.
 
     Args:
         op: made by `tinsmith.op` or `tinsmith.chain`; or a layer. Or `tinsmith.scan` itself: see `scan.check`.
-        inputs: what it is called with: small ones, for the sanitizer interprets. They are not changed.
+        inputs: the arguments of a call: small ones, since the sanitizer interprets. They are not changed.
         named: inputs by name, and dims that nothing else fixes.
 
     Returns:

@@ -17,18 +17,18 @@ Verdict = Literal["right", "wrong", "refused", "not compared", "not tested", "no
 
 @dataclass(frozen=True, repr=False)
 class Gradcheck:
-    """What a gradient check found. `print` it to read it.
+    """The result of a gradient check. `print` it to read it.
 
     Attributes:
-        name: the op's, or the layer's; `kind` says which of them it is.
+        name: of the op or the layer; `kind` says which of the two it is.
         origin: where its gradient comes from.
-        ok: whether nothing of severity "error" was found, and nothing kept the check from launching the op.
-        findings: what was found.
-        inputs: of each differentiable input, the op's gradient, the oracle's, and differences.
+        ok: whether there is no finding of severity "error", and the check could launch the op.
+        findings: mistakes, each with its rule and line.
+        inputs: for each differentiable input, the gradients of the op and the oracle, and differences.
         notes: how it was checked, and what was left out.
-        was_refused: whether the gradient cannot be had, also where a comment leaves the finding out.
+        was_refused: whether there is no gradient, also where a comment suppresses the finding.
         modes: the other ways to differentiate (batches, forward mode, second derivatives), each with its verdict.
-        obstacle: why nothing was compared, where that is so, also where a comment leaves the finding out.
+        obstacle: why nothing was compared, also where a comment suppresses the finding; empty otherwise.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")
@@ -75,7 +75,7 @@ class Gradcheck:
 
     @property
     def errors(self) -> dict[str, np.ndarray]:
-        """By input, how far each element is from the oracle's, or from differences where there is no oracle."""
+        """By input, the error of each element against the oracle, or against differences where there is no oracle."""
         pairs = ((one.name, one.op, one.reference) for one in self.inputs)
         return {name: (op - true).abs().cpu().numpy() for name, op, true in pairs if true is not None}
 

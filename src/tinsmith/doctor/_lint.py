@@ -13,7 +13,7 @@ from ..linter import Finding, lint_kernels
 def lint(subject: Any) -> list[Finding]:
     """What is wrong with a kernel, found in its source: nothing is run or compiled.
 
-    Engine functions that it calls are looked at too. A line that ends in `# tinsmith: ignore[TS101]` is not named.
+    Engine functions that it calls are checked too. Lines that end in `# tinsmith: ignore[TS101]` are not reported.
 
     Args:
         subject: a kernel of Taichi or Quadrants, also a bound method of a data-oriented object; an op; or a layer.

@@ -29,17 +29,17 @@ _NOUNS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """What a check found. Print it, open its `html()`, or let it raise.
+    """The result of a check. Print it, open its `html()`, or call `raise_if_failed()`.
 
     Attributes:
         name: what was checked: "op `conv`", "3 files".
         findings: those that are shown, by file and line.
         gradients: results of gradient checks; by the op's name, and its example's where one was run.
-        looked: what was done: "lint", "sanitizer", "gradient check".
-        places: (file, line) of kernels, so that a page shows them where nothing was found too.
+        looked: the parts that ran: "lint", "sanitizer", "gradient check".
+        places: (file, line) of kernels, so that a page shows kernels without findings too.
         aside: findings about the engine's own reverse mode, which the op does not use; one line counts them.
         kernels: how many kernels were read in files; None where no file was read.
-        without_examples: names of ops in those files that have no example, so that nothing runs them.
+        without_examples: names of ops in those files that have no example, so that they are not run.
 
     Example:
         >>> report = ts.Report("op `conv`", [ts.Finding("TS301", "error", "conv.py", 3, 1, "0.5 is cut to 0")])
@@ -68,17 +68,17 @@ class Report:
 
     @property
     def was_complete(self) -> bool:
-        """Whether everything could be looked at that was meant to."""
+        """Whether all parts of the check could run."""
         return not any(one.rule in NOT_LOOKED_AT for one in self.of("error"))
 
     @property
     def verdict(self) -> Literal["right", "no errors", "wrong", "refused", "not tested", "not checked"]:
-        """In a word, with which the printed report ends.
+        """One or two words; the last line of the printed report begins with them.
 
         "right": an op's gradient was compared, and nothing is wrong; "no errors": the same of kernels that were only
         read, of several ops, or of an op that has nothing to differentiate; "not tested": no errors, but all
-        derivatives are 0 at these inputs; "refused": the gradient cannot be had, and
-        a call says so; "not checked": something could not be looked at, and the rest has no errors.
+        derivatives are 0 at these inputs; "refused": there is no gradient, and
+        a call raises an error; "not checked": something could not be checked, and the rest has no errors.
         """
         if self.ok:
             right = {f"{one.kind} `{label}`" for label, one in self.gradients.items() if one.verdict == "right"}
@@ -116,7 +116,7 @@ class Report:
         return [one for one in self.findings if one.severity in severities]
 
     def at_least(self, severity: Severity) -> Report:
-        """The report without what is less severe."""
+        """The report without findings that are less severe."""
         kept = SEVERITIES[: SEVERITIES.index(severity) + 1]
         return replace(self, findings=self.of(*kept), aside=self.aside if "warning" in kept else ())
 

@@ -19,12 +19,12 @@ from ._registry import get, list_loaded, public_name
 
 
 def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str, ...]:
-    """Start an engine to match torch, and return the names of those started.
+    """Start an engine with settings that match torch, and return the names of those started.
 
     Args:
         arch: "cpu", "cuda", or "auto": CUDA if torch has it, else the CPU.
         engine: "taichi", "quadrants", or "auto": every engine imported so far, else Taichi.
-        options: handed to the engine's own `init`. A dtype of one engine is the one of that name in the
+        options: passed to the engine's own `init`. A dtype of one engine stands for the dtype of that name in the
             others that are started. Unless given, floats default to torch's default dtype and the CPU
             uses as many threads as torch; Quadrants gets its gradient stack.
 

@@ -21,7 +21,7 @@ class Finding:
             own reverse mode, which the message names; "info": a hint.
         path: the file.
         line: counted from 1.
-        column: counted from 1; 0 where only the line is known, as in JSON. Text and SARIF name no column then.
+        column: counted from 1; 0 where only the line is known, in JSON too. Text and SARIF then show no column.
         message: what goes wrong, in one sentence, with numbers where there are any.
         remedy: what to write instead; "" where there is nothing to do.
         follows: path, line and column of the finding that this one follows from; None where it stands for itself.

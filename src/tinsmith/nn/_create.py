@@ -59,10 +59,10 @@ def create_from_config(
     the table that no sample met.
 
     Args:
-        n_input_dims: numbers a position.
-        n_output_dims: numbers that come out for it.
+        n_input_dims: numbers in a position.
+        n_output_dims: numbers in an output.
         config: a path to a JSON file, which may have comments; a JSON text; or a mapping.
-        seed: of the parameters that training starts with.
+        seed: of the initial parameters.
         dtype: float32, the default, or float64.
         device: where the model is to be; None for the CPU.
         engine: what the encoding runs on; see `NetworkWithInputEncoding`.

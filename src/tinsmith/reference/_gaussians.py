@@ -83,8 +83,8 @@ def project_gaussians(
         height: pixels.
         opacities: (n), for the radii.
         eps2d: added to variances.
-        near_plane: the least depth that is seen.
-        far_plane: the largest.
+        near_plane: the least visible depth.
+        far_plane: the largest visible depth.
         radius_clip: a radius must be above it.
         compensate: the opacities of radii are compensated.
         camera_model: "pinhole", "ortho" or "fisheye".

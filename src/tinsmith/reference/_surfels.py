@@ -53,8 +53,8 @@ def project_surfels(
         intrinsics: (3, 3), without skew.
         width: pixels.
         height: pixels.
-        near_plane: the depth in front of what is seen.
-        far_plane: the depth behind it.
+        near_plane: the least visible depth.
+        far_plane: the largest visible depth.
         radius_clip: a radius must be above it.
 
     Example:

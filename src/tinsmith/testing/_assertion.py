@@ -12,11 +12,11 @@ from ..doctor import Report, check
 def assert_differentiable(op: Op | Examinable, *inputs: Any, **named: Any) -> Report:
     """Assert that the kernels of an op or a layer have no errors on these inputs, and that its gradient is right.
 
-    `tinsmith.check` finds out; warnings and hints do not fail.
+    Runs `tinsmith.check`; warnings and hints do not fail.
 
     Args:
         op: made by `tinsmith.op` or `tinsmith.chain`; or a layer.
-        inputs: what the op is called with: small ones. They are not changed.
+        inputs: the arguments of a call: small ones. They are not changed.
         named: inputs by name, and dims that nothing else fixes.
 
     Returns:

@@ -54,8 +54,8 @@ def scan(
         for t in range(length):
             state, outputs[t] = step(state, inputs[t], *parameters)
 
-    What the backward pass needs of the states in between it computes again, from those that are kept. Gradients go to
-    the initial state, the inputs and the parameters, and are the same, bit for bit, whatever is kept.
+    The backward pass computes the states in between again, from those that are kept. The initial state, the inputs
+    and the parameters have gradients, which are bitwise the same for every choice of kept states.
 
     How `step` is called:
 
@@ -74,17 +74,17 @@ def scan(
         state: the initial state. Floats are differentiable.
         inputs: tensors with time as their first dim, a row for each step. Differentiable.
         length: how many steps; left out, it is that of the inputs.
-        parameters: what does not change from step to step: a tensor, or a tuple or dict of tensors, and of numbers.
+        parameters: arguments that are the same in all steps: a tensor, or a tuple or dict of tensors, and of numbers.
             Tensors are differentiable; their gradient is summed over the steps.
         keep: which states are returned: the `"last"`, `"all"`, or an integer k for every k-th.
         checkpoint: which states the backward pass finds: `"all"`, every k-th, or `"auto"`: all if they fit into
             `memory`, else as many as fit, chosen so that the fewest steps are run again.
-        memory: for the states that are kept, `"2GB"`, `"100MiB"` or bytes; 1 GB if left out. For `"auto"` alone.
+        memory: for the states that are kept, `"2GB"`, `"100MiB"` or bytes; 1 GB by default. Only for `"auto"`.
         unroll: how many steps of a Python function the backward pass records at once. More of them take more memory
             and less time.
         offload: keep the states of a scan on a GPU in pinned host memory; `memory` is then of the host. No effect on a
             CPU.
-        check_finite: look at the numbers that each step makes, and raise CheckError with the step that first made
+        check_finite: check the results of each step, and raise CheckError with the step that first made
             infinities or NaN.
 
     Returns:

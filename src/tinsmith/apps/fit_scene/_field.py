@@ -29,7 +29,7 @@ class Field(torch.nn.Module):
 
     Args:
         bound: the box goes from -bound to bound.
-        seed: of the parameters that training starts with.
+        seed: of the initial parameters.
         engine: what the encodings run on.
     """
 

@@ -39,11 +39,11 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
     lines that end in `# tinsmith: ignore[TS601]`.
 
     Nothing is compiled or launched, so a wrong index does no harm; it is skipped (0 is read), and the run goes on.
-    What it says holds for these inputs. A batch is run sample by sample, a chain kernel by kernel.
+    The findings hold for these inputs. A batch is run sample by sample, a chain kernel by kernel.
 
     Args:
         op: made by `tinsmith.op` or `tinsmith.chain`; or a layer.
-        inputs: what the op is called with: a few elements a dim are enough. They are not changed.
+        inputs: the arguments of a call: a few elements per dim are enough. They are not changed.
         named: inputs by name, and dims that nothing else fixes.
 
     Returns:

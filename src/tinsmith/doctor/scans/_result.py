@@ -53,7 +53,7 @@ class Horizon(NamedTuple):
 
 @dataclass(frozen=True)
 class ScanCheck:
-    """The result of checking a scan. Print it, `plot` it, or let it raise.
+    """The result of checking a scan. Print it, `plot` it, or call `raise_if_failed()`.
 
     Attributes:
         name: the step's.

@@ -9,13 +9,13 @@ import torch
 
 
 class FieldManager(ABC):
-    """Lays out the field behind a tensor of a `Tube`: blocks, sparse nodes, whatever suits the kernel.
+    """Lays out the field behind a tensor of a `Tube`: in blocks, sparse nodes, or any layout that suits the kernel.
 
-    The field need not have the tensor's shape: what goes where is this class's to say. Where it has,
-    a plain function with the arguments of `construct_field` does as well.
+    The field need not have the tensor's shape: this class maps elements to it. Where it has,
+    a plain function with the arguments of `construct_field` works as well.
 
-    A backward pass calls `from_tensor` again, with what the call was given, before it moves gradients. So notes that a
-    manager keeps, and what its field holds, are those of that call. A dense field's gradient is generated from the
+    A backward pass calls `from_tensor` again, with the tensor of the call, before it moves gradients. So the state of a
+    manager, and the content of its field, are those of that call. A dense field's gradient is generated from the
     kernels' source; a sparse one's is the engine's own.
 
     Example:

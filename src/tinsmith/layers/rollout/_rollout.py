@@ -47,9 +47,9 @@ MOST_PROGRAMS = 8
 def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named) -> Rollout:
     """Make a differentiable function of tensors from a Python loop over kernels that work on fields.
 
-    Each call of it fills the input fields, runs the kernels that `forward` calls, and gives what the output fields hold
-    then. Gradients are generated from the kernels' source, and are those of the values that the call had, also where
-    kernels overwrite fields. Fields hold afterwards what `forward` itself would have left in them.
+    Each call of it fills the input fields, runs the kernels that `forward` calls, and returns the content of the output
+    fields. Gradients are generated from the kernels' source, and use the values of the call, also where
+    kernels overwrite fields. Afterwards fields have the values that `forward` itself would have left in them.
 
     Args:
         forward: calls kernels and writes fields from Python, but reads none. It is called without arguments, once in

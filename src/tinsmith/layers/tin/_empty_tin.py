@@ -39,21 +39,21 @@ FieldLike = Any
 class EmptyTin(FieldState, Examinable):
     """Kernels that refer to fields themselves, as a differentiable torch module.
 
-    Register fields and kernels, call `finish`, then call it with one tensor an input field.
+    Register fields and kernels, call `finish`, then call it with one tensor for each input field.
     Kernels run in the order of their registration, and reversed in the backward pass.
 
     Args:
-        device: where the tensors are; None is where the engine runs.
+        device: of the tensors; None for that of the engine.
         auto_clear_grad: whether gradients of internal fields start each backward pass at zero. Otherwise
             they add up in the fields. Weights' gradients add up in `Parameter.grad` either way.
-        save: whether the engine's own backward pass finds what it needs saved, so that the layer may be called again
-            before it. A generated one always does.
-        on_tensors: run the kernels on the tensors themselves, as an op, and leave the fields alone: nothing is
-            copied, batches take one launch, and `torch.compile` sees no graph break. What the kernels read from
-            fields that are not inputs, weights or outputs is still read there. What they write begins each call with
-            what its field holds, unless it is cleared, and never goes back into the field.
+        save: whether a call saves the values that the engine's own backward pass reads, so that the layer may be
+            called again before it. A generated backward pass always has them saved.
+        on_tensors: run the kernels on the tensors themselves, as an op, and not on the fields: nothing is
+            copied, batches take one launch, and the graph of `torch.compile` does not break. Fields that are not
+            inputs, weights or outputs are still read. What the kernels write begins each call with
+            the content of its field, unless it is cleared, and is never written back into the field.
         adjoint: where the gradient comes from: "source", generated from the kernels' source; "engine", the engine's
-            own reverse mode; "auto" takes the first where it can be had.
+            own reverse mode; "auto" uses the first where it can be generated.
 
     Example:
         >>> x, y = (ti.field(ti.f32, 64, needs_grad=True) for _ in range(2))
@@ -138,8 +138,8 @@ class EmptyTin(FieldState, Examinable):
             name: for messages; "output_field_0", "output_field_1", ... otherwise.
             needs_grad: whether the result has a gradient.
             complex_dtype: whether the result is complex.
-            clear: True starts each call at zero, False with what the field holds: what was set from Python, or what the
-                call before left there. None clears a field that kernels only add to (`y[i] += ...`).
+            clear: True starts each call at zero, False with the content of the field, set from Python or left by the
+                call before. None clears a field that kernels only add to (`y[i] += ...`).
         """
         name = name if name is not None else f"output_field_{len(self._outputs)}"
         self._outputs.append(replace(self._place(field, name, needs_grad, complex_dtype), clears=clear))
@@ -156,7 +156,7 @@ class EmptyTin(FieldState, Examinable):
         persistent: bool = True,
         clear: bool | None = None,
     ) -> EmptyTin:
-        """A field between kernels, or one that holds weights which torch is not to train. Returns self.
+        """A field between kernels, or one with weights that torch does not train. Returns self.
 
         Its gradient stays in the field's own gradient, `field.grad`.
 
@@ -166,10 +166,10 @@ class EmptyTin(FieldState, Examinable):
             name: to set it by, and in checkpoints; "0", "1", ... otherwise.
             value: its first content.
             complex_dtype: whether it is set from complex tensors.
-            persistent: whether it belongs into checkpoints. What a call only uses in between does not,
-                and a layer whose internal fields are all of that kind can be deep-copied.
-            clear: True starts each call at zero, False with what the field holds. So does None, with a warning where
-                kernels only add to the field, so that its sum would go on from call to call.
+            persistent: whether checkpoints contain it. Pass False for fields that only pass values between kernels;
+                a layer whose internal fields are all of that kind can be deep-copied.
+            clear: True starts each call at zero, False with the content of the field. So does None, with a warning
+                where kernels only add to the field, so that its sum would grow from call to call.
         """
         one = replace(self._place(field, self._internal_name(name), needs_grad, complex_dtype), clears=clear)
         self._internals[one.name] = one
@@ -188,8 +188,8 @@ class EmptyTin(FieldState, Examinable):
     ) -> EmptyTin:
         """A field whose content is a `torch.nn.Parameter` of this module. Returns self.
 
-        The parameter starts as `value`, or as what the field holds, and from then on it is what
-        counts: each call copies it into the field. It requires a gradient if the field does.
+        The parameter starts as `value`, or with the content of the field. Each call copies the parameter into the
+        field. It requires a gradient if the field does.
 
         Args:
             field: as in `register_input_field`, and so are `needs_grad` and `complex_dtype`.
@@ -260,7 +260,7 @@ class EmptyTin(FieldState, Examinable):
     def write_weights(self) -> None:
         """Write the weights' parameters into their fields: for kernels and code outside of this layer.
 
-        Calls, optimizers' steps and `load_state_dict` do it by themselves; needed after changing a parameter by hand.
+        Calls, optimizer steps and `load_state_dict` do this automatically; call it after changing a parameter by hand.
         """
         for name, one in self._weights.items():
             fill(one, getattr(self, name), self._label)  # no parameter, where it is parametrized or pruned
@@ -275,7 +275,7 @@ class EmptyTin(FieldState, Examinable):
 
     # Running ------------------------------------------------------------------------------
     def forward(self, *input_tensors: torch.Tensor) -> Any:
-        """One tensor an input field, in order. Returns one tensor, or a tuple where there are several output fields."""
+        """Takes one tensor for each input field, in order. Returns a tensor, or a tuple for several output fields."""
         self._check_finished("a call")
         if torch.compiler.is_compiling() and not self._on_tensors:
             return break_graph(self._compute)(*input_tensors)
@@ -286,7 +286,9 @@ class EmptyTin(FieldState, Examinable):
         if len(input_tensors) != len(self._inputs):
             rows = [("expected", f"{len(self._inputs)}: {', '.join(one.name for one in self._inputs)}")]
             words = f"{self._label} got {len(input_tensors)} tensors"
-            raise ArgumentError(refusal(words, rows, "Pass one tensor an input field, in the order of registration."))
+            raise ArgumentError(
+                refusal(words, rows, "Pass one tensor for each input field, in the order of registration.")
+            )
         given = [*input_tensors, *[getattr(self, name) for name in self._weights]]
         return [one.to_memory(t, self._label) for one, t in zip(self._filled_fields, given, strict=True)]
 

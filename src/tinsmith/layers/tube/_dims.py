@@ -78,9 +78,9 @@ DimOption: TypeAlias = int | Anything | Batch | MatchDim
 
 
 class DimensionCalculator(ABC):
-    """Computes the dims of an output or an intermediate field anew at every call.
+    """Computes the dims of an output or an intermediate field at each call.
 
-    A plain function of the same arguments does as well.
+    A plain function with the same arguments works as well.
 
     Example:
         >>> class Doubled(ts.DimensionCalculator):

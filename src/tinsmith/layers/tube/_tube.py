@@ -37,7 +37,7 @@ class Tube(torch.nn.Module, Examinable):
         persistent_field: whether fields, where there are any, live until the backward pass.
         enable_backward: False refuses inputs that require a gradient.
         adjoint: where the gradient comes from: "source", generated from the kernels' source; "engine", the engine's
-            own reverse mode; "auto" takes the first where it can be had.
+            own reverse mode; "auto" uses the first where it can be generated.
 
     Example:
         >>> @ti.kernel

@@ -20,7 +20,7 @@ def encoder(section: Section, n_input_dims: int) -> Encoder:
 
     Args:
         section: of `config.resolve_section("encoding", ...)`.
-        n_input_dims: numbers a position.
+        n_input_dims: numbers in a position.
 
     Raises:
         ConfigError: the encoding is none of so many dims, or its table has too many numbers for 32 bits.

@@ -23,17 +23,17 @@ class Encoding(torch.nn.Module):
     OneBlob, SphericalHarmonics, TriangleWave; formulas stand with their twins in `tinsmith.reference`.
 
     Args:
-        n_input_dims: numbers a position.
+        n_input_dims: numbers in a position.
         encoding_config: the configuration, as a mapping, a JSON text or a path; None: all defaults.
-        seed: of the parameters that training starts with.
-        dtype: of the parameters, and what is computed in and returned: float32, the default, or float64. `.double()`
+        seed: of the initial parameters.
+        dtype: of the parameters, the computation and the result: float32, the default, or float64. `.double()`
             and `.float()` change it.
         engine: "taichi" or "quadrants"; None for one that runs already, or else Taichi, which is then started.
 
     Attributes:
-        n_input_dims, n_output_dims: numbers a position, before and after.
-        params: all parameters, flat, laid out as tiny-cuda-nn's: a grid's table, a row a slot, and nothing for the
-            other encodings.
+        n_input_dims, n_output_dims: numbers in a position, before and after encoding.
+        params: all parameters, flat, laid out as tiny-cuda-nn's: a grid's table, a row for each slot, and nothing for
+            the other encodings.
 
     The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
     (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes; which cell
@@ -42,7 +42,7 @@ class Encoding(torch.nn.Module):
     Raises:
         ConfigError: a configuration with names, values or sizes that do not fit.
         DtypeError: another `dtype`, or module dtype.
-        ShapeError: an input of other numbers a position.
+        ShapeError: an input with another number of dims.
 
     Example:
         >>> encoding = ts.nn.Encoding(2, {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 12})

@@ -37,8 +37,8 @@ class NetworkArray(torch.nn.Module):
 
     Args:
         grid_shape: cells along each axis of the grid, such as `(8, 8)`; or their number.
-        n_input_dims: what each network takes.
-        n_output_dims: what each gives.
+        n_input_dims: the number of inputs of each network.
+        n_output_dims: the number of its outputs.
         network_config: the network's part of a tiny-cuda-nn configuration: `activation`, `output_activation`,
             `n_neurons`, `n_hidden_layers`.
         encoding_config: the encoding's part, for an encoding before each network. One that learns (a grid) is each
@@ -57,7 +57,7 @@ class NetworkArray(torch.nn.Module):
         owners: which process has which networks, after `shard`; None where this one has all.
 
     Raises:
-        ConfigError: the configuration has what is not known.
+        ConfigError: the configuration has an unknown key or value.
         ArgumentError, DtypeError: an unknown dtype or way, or an invalid grid.
 
     Example:
@@ -103,12 +103,12 @@ class NetworkArray(torch.nn.Module):
 
     @property
     def layout(self) -> Layout:
-        """Where the numbers of `params` stand, in the dtype that they have now: `.double()` changes it."""
+        """The layout of `params`, in their present dtype: `.double()` changes it."""
         return self._layouts[_known_dtype(self.params.dtype)]
 
     @property
     def own_cells(self) -> range:
-        """The networks that this process has: all, unless they were shared out by `shard`."""
+        """The networks that this process has: all, unless `shard` was called."""
         return range(self.cells) if self.owners is None else self.owners.own
 
     def layers(self) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
@@ -119,12 +119,12 @@ class NetworkArray(torch.nn.Module):
         return self.layout.layers(own_rows(self.params))
 
     def shard(self, mesh: DeviceMesh) -> NetworkArray:
-        """Share the networks out among processes, each of which has and trains its own. Changes the array.
+        """Shard the networks over processes, each of which has and trains its own. Changes the array.
 
-        The parameters become DTensors, shared out by cells in runs (`own_cells`), and hold the first process's values.
+        The parameters become DTensors, sharded by ranges of cells (`own_cells`), with the first process's values.
         Each process then passes samples of its own cells to `forward` and `loss`, and scattered points of any cells
-        to `route_points`, which alone sends something: each point to the process of its network, its output back.
-        Optimizers made before are to be made again.
+        to `route_points`, the only communication: each point goes to the process of its network, its output back.
+        Make optimizers after this call.
 
         Checkpoints of a `Trainer` load with any number of processes; so do those of `torch.distributed.checkpoint`.
 
@@ -135,7 +135,7 @@ class NetworkArray(torch.nn.Module):
             The array itself.
 
         Raises:
-            ArgumentError: the mesh has several dims, or the networks are shared out already.
+            ArgumentError: the mesh has several dims, or the networks are sharded already.
 
         Example:
             >>> def share_out(mesh):
@@ -191,7 +191,7 @@ class NetworkArray(torch.nn.Module):
         Args:
             x: [*grid, batch, n_input_dims]; with `at`, [k, batch, n_input_dims] for the k cells that it names; so
                 too after `shard`, for the process's own cells. Differentiable.
-            at: which networks, see `rows`; the others are not looked at. All, if None.
+            at: which networks, see `rows`; the others are not evaluated. All, if None.
 
         Returns:
             [*grid, batch, n_output_dims], or [k, batch, n_output_dims].

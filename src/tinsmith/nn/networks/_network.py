@@ -31,12 +31,12 @@ class NetworkWithInputEncoding(torch.nn.Module):
     SiLU, Exponential, Sine, Sigmoid, Squareplus, Softplus, Tanh; formulas in `tinsmith.reference.activation`.
 
     Args:
-        n_input_dims: numbers a position.
-        n_output_dims: numbers that come out for it.
+        n_input_dims: numbers in a position.
+        n_output_dims: numbers in an output.
         encoding_config: see `Encoding`. None: all defaults.
         network_config: the configuration, as a mapping, a JSON text or a path; None: all defaults.
-        seed: of the parameters that training starts with.
-        dtype: of the parameters, and what is computed in and returned: float32, the default, or float64. `.double()`
+        seed: of the initial parameters.
+        dtype: of the parameters, the computation and the result: float32, the default, or float64. `.double()`
             and `.float()` change it.
         engine: what the encoding runs on: "taichi" or "quadrants"; None for one that runs already, or else Taichi.
         alignment: 1, or 16 for parameters laid out exactly as tiny-cuda-nn lays them out: what its module saved as
@@ -55,9 +55,9 @@ class NetworkWithInputEncoding(torch.nn.Module):
 
     Raises:
         ConfigError: a configuration with names, values or sizes that do not fit.
-        ArgumentError: a number of dims or an alignment that is none.
+        ArgumentError: an invalid number of dims or alignment.
         DtypeError: another `dtype`, or module dtype; a complex input.
-        ShapeError: an input of other numbers a position.
+        ShapeError: an input with another number of dims.
 
     Example:
         >>> encoding = {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 12}
@@ -136,11 +136,11 @@ class Network(torch.nn.Module):
     Exponential, Sine, Sigmoid, Squareplus, Softplus, Tanh; formulas in `tinsmith.reference.activation`.
 
     Args:
-        n_input_dims: numbers an input.
-        n_output_dims: numbers that come out for it.
+        n_input_dims: numbers in an input.
+        n_output_dims: numbers in an output.
         network_config: the configuration, as a mapping, a JSON text or a path; None: all defaults.
-        seed: of the weights that training starts with: Xavier's, or SIREN's where the activation is Sine.
-        dtype: of the weights, and what is computed in and returned: float32, the default, or float64. `.double()`
+        seed: of the initial weights: Xavier's, or SIREN's where the activation is Sine.
+        dtype: of the weights, the computation and the result: float32, the default, or float64. `.double()`
             and `.float()` change it.
         alignment: 1, or 16 for weights laid out exactly as tiny-cuda-nn lays them out: what its module saved as
             `state_dict` this one loads. There, widths are filled up to multiples of 16, the input with
@@ -157,9 +157,9 @@ class Network(torch.nn.Module):
 
     Raises:
         ConfigError: a configuration with names or values that do not fit.
-        ArgumentError: a number of dims or an alignment that is none.
+        ArgumentError: an invalid number of dims or alignment.
         DtypeError: another `dtype`, or module dtype; a complex input.
-        ShapeError: an input of other numbers.
+        ShapeError: an input with another number of dims.
 
     Example:
         >>> network = ts.nn.Network(3, 1, {"otype": "FullyFusedMLP", "n_neurons": 16, "n_hidden_layers": 2})

@@ -25,7 +25,7 @@ _KNOWN: tuple[tuple[type[nn.Module], str], ...] = (
 
 
 class Activation(nn.Module):
-    """An activation by tiny-cuda-nn's name (in any case), as a layer of torch's.
+    """An activation by tiny-cuda-nn's name (in upper or lower case), as a module of torch.
 
     Raises:
         ConfigError: there is no such activation.

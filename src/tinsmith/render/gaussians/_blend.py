@@ -44,8 +44,8 @@ def rasterize_to_pixels(
         color = sum of through_i alpha_i color_i + (1 - alpha) background
         alpha = sum of through_i alpha_i
 
-    A pixel ends before the Gaussian that would let 1e-4 or less shine through. Where alphas are cut off, and where a
-    pixel ends, is not differentiated: `docs/reference/conventions.md`.
+    A pixel ends before the Gaussian that would reduce its transmittance to 1e-4 or less. Where alphas are cut off, and
+    where a pixel ends, is not differentiated: `docs/reference/conventions.md`.
 
     Args:
         means2d: (..., N, 2), or (nnz, 2) with `packed`; pixels. Differentiable.

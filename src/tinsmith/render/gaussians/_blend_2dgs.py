@@ -67,7 +67,7 @@ def rasterize_to_pixels_2dgs(
         opacities: (..., N) or (nnz). Differentiable.
         normals: (..., N, 3) or (nnz, 3). Differentiable.
         densify: as means2d, or None: it changes nothing, and gets as gradient that of the third column of the
-            transform, times the depth: how much a surfel wants to move, for strategies.
+            transform, times the depth: the signal by which strategies densify.
         image_width: pixels.
         image_height: pixels.
         tile_size: side of a tile, pixels.
@@ -77,7 +77,7 @@ def rasterize_to_pixels_2dgs(
         masks: (..., tile_height, tile_width), bool; a tile where it is False shows the background alone.
         packed: tensors have a row for each visible surfel.
         absgrad: is refused; `densify` has what strategies for surfels take.
-        distloss: work the distortion out, which is 0 otherwise.
+        distloss: compute the distortion, which is 0 otherwise.
         engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
 
     Returns:

@@ -36,8 +36,8 @@ def quat_scale_to_covar_preci(
     Args:
         quats: (..., 4), w x y z, of any length but 0. Differentiable.
         scales: (..., 3), standard deviations along the Gaussian's axes. Differentiable.
-        compute_covar: give covariances; else None in their place.
-        compute_preci: give precisions; else None in their place.
+        compute_covar: return covariances, else None.
+        compute_preci: return precisions, else None.
         triu: give upper triangles (xx, xy, xz, yy, yz, zz) instead of matrices.
         engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
 

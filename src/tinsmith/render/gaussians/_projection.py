@@ -151,8 +151,8 @@ def fully_fused_projection(
         width: of the image, pixels.
         height: of the image, pixels.
         eps2d: added to the variances in the image, pixels squared.
-        near_plane: the least depth that is seen.
-        far_plane: the largest.
+        near_plane: the least visible depth.
+        far_plane: the largest visible depth.
         radius_clip: pixels.
         packed: give a row for each Gaussian that a camera sees, instead of one for each pair of them.
         sparse_grad: gradients of means and of covars, or quats and scales, are sparse tensors. Needs `packed`, and no

@@ -61,8 +61,8 @@ def fully_fused_projection_2dgs(
         width: of the image, pixels.
         height: of the image, pixels.
         eps2d: has no effect, as in gsplat.
-        near_plane: the depth in front of what is seen.
-        far_plane: the depth behind it.
+        near_plane: the least visible depth.
+        far_plane: the largest visible depth.
         radius_clip: pixels.
         packed: give a row for each surfel that a camera sees.
         sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`, and no batch dims.

@@ -61,9 +61,9 @@ def rasterization(
         Ks: (..., C, 3, 3), intrinsics in pixels; the skew is not read. Differentiable.
         width: of the images, pixels.
         height: of the images, pixels.
-        near_plane: the least depth that is seen.
-        far_plane: the largest.
-        radius_clip: Gaussians without a radius above this, in pixels, are not seen.
+        near_plane: the least visible depth.
+        far_plane: the largest visible depth.
+        radius_clip: Gaussians without a radius above this, in pixels, are not visible.
         eps2d: added to the variances in the image, pixels squared.
         sh_degree: 0 to 4: colors are max(0, 0.5 + spherical harmonics of the direction from the camera).
         packed: keep visible pairs of a camera and a Gaussian only: less memory where a camera sees a part of them.
@@ -80,7 +80,7 @@ def rasterization(
 
     Returns:
         Images (..., C, height, width, X), with X channels by `render_mode`; alphas (..., C, height, width, 1); and
-        a dict of what was on the way: "means2d", "radii", "depths", "conics", "opacities" (with the compensation),
+        a dict of intermediate results: "means2d", "radii", "depths", "conics", "opacities" (with the compensation),
         (..., C, N) or (nnz) with `packed`; "batch_ids", "camera_ids", "gaussian_ids" (nnz) with `packed`, else None;
         "tiles_per_gauss", "isect_ids", "flatten_ids", "isect_offsets"; "width", "height", "tile_size", "tile_width",
         "tile_height", "n_batches", "n_cameras".

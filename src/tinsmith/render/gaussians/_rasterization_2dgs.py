@@ -87,8 +87,8 @@ def rasterization_2dgs(
         Ks: (..., C, 3, 3), pixels. Differentiable.
         width: of the images, pixels.
         height: of the images, pixels.
-        near_plane: the depth in front of what is seen.
-        far_plane: the depth behind it.
+        near_plane: the least visible depth.
+        far_plane: the largest visible depth.
         radius_clip: surfels without a radius above this, in pixels, are not seen.
         eps2d: has no effect, as in gsplat.
         sh_degree: as in `rasterization`.
@@ -98,13 +98,13 @@ def rasterization_2dgs(
         render_mode: as in `rasterization`.
         sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`.
         absgrad: is refused; `meta["gradient_2dgs"]` has what strategies for surfels take.
-        distloss: work the distortion of depths out, which is 0 otherwise.
+        distloss: compute the distortion of depths, which is 0 otherwise.
         depth_mode: "expected" takes the surface of normals from the rendered depth, "median" from the median one.
         engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
 
     Returns:
         `RasterizedSurfels(colors, alphas, normals, surface_normals, distortion, median, meta)`. The dict is that of
-        `rasterization`, with "ray_transforms" and "normals" in the place of "conics", "render_distort", and
+        `rasterization`, with "ray_transforms" and "normals" instead of "conics", "render_distort", and
         "gradient_2dgs": zeros, whose `.grad` the backward pass sets.
 
     Raises:

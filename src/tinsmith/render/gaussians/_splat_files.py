@@ -143,7 +143,7 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
 
 
 def save_splats(path: str | Path, splats: Mapping[str, Tensor]) -> None:
-    """Write Gaussians as a safetensors file: faster to read than PLY, with any dtype, to the bit.
+    """Write Gaussians as a safetensors file: faster to read than PLY, with any dtype, exactly.
 
     Args:
         path: of the file, which is replaced.

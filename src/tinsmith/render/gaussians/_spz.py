@@ -34,9 +34,9 @@ _MAGNITUDE = (1 << 9) - 1
 def save_spz(
     path: str | Path, splats: Mapping[str, Tensor], *, antialiased: bool = False, sh_bits: tuple[int, int] = (5, 4)
 ) -> None:
-    """Write Gaussians as an SPZ file, version 3: about a tenth of a PLY, and not to the bit.
+    """Write Gaussians as an SPZ file, version 3: about a tenth of a PLY, and rounded.
 
-    What stays of each: positions to 1 / 8192 (less exact where one is beyond 2047), opacities to 1 / 510 after the
+    Precision: positions to 1 / 8192 (less exact where one is beyond 2047), opacities to 1 / 510 after the
     sigmoid, logarithms of scales to 1 / 32 and from -10 to 5.9, parts of the rotation to 1 / 1445, colors at degree 0
     to 1 / 77 and from -3.3 to 3.3, other harmonics from -1 to 0.99.
 
