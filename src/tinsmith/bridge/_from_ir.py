@@ -122,7 +122,7 @@ def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], o
 
 
 def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel whose inner loops work out their functions ahead (`transforms.strip_functions`).
+    """A kernel whose inner loops compute their functions ahead (`transforms.strip_functions`).
 
     Raises:
         KernelError: the engine does not compile it.

@@ -200,7 +200,7 @@ class Stage:
         return find_changed_loop_variable(self.source, self.home, self.owner)
 
     def has_misread_divisions(self, variant: Variant, values: Mapping[str, Any]) -> bool:
-        """Whether the engine would work out a division of integers that it knows by another rule than at run time.
+        """Whether the engine would compute a division of integers that it knows by another rule than at run time.
 
         False too where the IR does not cover the kernel: the engine compiles it as it is then, and lint names the line.
         """

@@ -1,4 +1,4 @@
-"""Elementwise: a loop that only works out numbers and stores them, in strips of 64 iterations.
+"""Elementwise: a loop that only computes numbers and stores them, in strips of 64 iterations.
 
     for i in range(n):                        for strip in range((n + 63) >> 6):
         z[i] = 2.5 * x[i] + y[i]                  first = strip << 6; size = min(64, n - first)

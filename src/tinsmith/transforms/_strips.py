@@ -1,4 +1,4 @@
-"""Strips: a loop in pieces of 64 iterations, of which the exponentials are worked out first, in a loop of their own.
+"""Strips: a loop in pieces of 64 iterations, of which the exponentials are computed first, in a loop of their own.
 
     for s in range(a, b):                     for strip in range((b - a + 63) >> 6):
         e = exp(-density[r, s])                   first = a + (strip << 6); count = min(64, b - first)
@@ -49,7 +49,7 @@ _LANES = 8
 
 
 def strip_functions(kernel: nodes.Kernel, *, has_powers: bool = False, has_vectors: bool = False) -> nodes.Kernel:
-    """A kernel that works out functions and stored values ahead, for machine vectors; the same one where none can be.
+    """A kernel that computes functions and stored values ahead, for machine vectors; the same one where none can be.
 
     It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass. With `has_powers`, loops
     in lanes raise by arithmetic too, which is in float64. With `has_vectors`, lanes are printed in vectors of the
@@ -105,7 +105,7 @@ class _Plan:
 
 
 def plan_strips(loop: nodes.For, outside: frozenset[str]) -> _Plan:
-    """Find the functions that can be worked out before the rest of a loop. `outside` are arrays never to load ahead."""
+    """Find the functions that can be computed before the rest of a loop. `outside` are arrays never to load ahead."""
     if not _is_plain(loop):
         return _Plan((), {})
     changed = outside | {store.array for store in walk.stores(loop.body)}

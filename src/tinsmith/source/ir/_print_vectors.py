@@ -254,7 +254,7 @@ class VectorLoop:
         return ast.Subscript(vector, ast.Name(self.entry, ast.Load()), ast.Load())
 
     def each(self, kind: str, number: ast.expr) -> ast.expr:
-        """A vector of numbers that a static loop works out."""
+        """A vector of numbers that a static loop computes."""
         numbers = ast.comprehension(ast.Name(self.entry, ast.Store()), self.entries(), [], 0)
         return self.give_name(_vector(ast.ListComp(number, [numbers]), kind))
 

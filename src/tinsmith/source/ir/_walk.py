@@ -234,7 +234,7 @@ def number_statements(body: Sequence[nodes.Stmt]) -> nodes.Block:
 
 
 def parts_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Expr]:
-    """Everything that statements work out, in the order of the text."""
+    """Everything that statements compute, in the order of the text."""
     for statement in statements(body):
         yield from parts(*expressions(statement))
 

@@ -9,7 +9,7 @@
 
 The adjoint of a stencil is a stencil (Hückelheim et al. 2019). It needs no atomic, gives the same bits in each run,
 fills each element once (`_whole_gradients`), and can run in machine vectors. The price is that some of an iteration is
-worked out once more for each neighbour, so this is done only where the atomics would cost more. A loop that runs in
+computed once more for each neighbour, so this is done only where the atomics would cost more. A loop that runs in
 order has no atomics: it gathers only where machine vectors will run it then.
 """
 

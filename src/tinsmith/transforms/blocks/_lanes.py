@@ -1,4 +1,4 @@
-"""Locals of lanes that live across a barrier: each lane keeps them in memory of its block, or works them out again."""
+"""Locals of lanes that live across a barrier: each lane keeps them in memory of its block, or computes them again."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class RegionLocals:
     """What a region does with locals that others use too, by name in the order of the text.
 
     Attributes:
-        repeated: worked out again at its start.
+        repeated: computed again at its start.
         loaded: taken from memory at its start.
         stored: put into memory at its end.
     """
@@ -58,7 +58,7 @@ def _find_votes(region: Region) -> set[str]:
 
 
 def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:
-    """Locals that any region can work out, and from what; each after those that it is made of."""
+    """Locals that any region can compute, and from what; each after those that it is made of."""
     inner = walk.find_defined(level.body)
     repeatable: dict[str, nodes.Expr] = {}
     for name, value in level.pure.items():

@@ -24,7 +24,7 @@ class BlockLevel:
 
     Attributes:
         locals: locals that have one value for the whole block.
-        pure: locals that each lane may work out again wherever it needs them, and from what.
+        pure: locals that each lane may compute again wherever it needs them, and from what.
     """
 
     def __init__(self, layout: BlockLayout, body: Block, kernel: nodes.Kernel) -> None:
@@ -54,7 +54,7 @@ class BlockLevel:
         return self.layout.lane in walk.parts(expr)
 
     def _expand(self, expr: nodes.Expr) -> nodes.Expr:
-        """An expression in which the loop's variables, and locals that are worked out from lanes, are written out."""
+        """An expression in which the loop's variables, and locals that are computed from lanes, are written out."""
         expr = self.layout.in_blocks(expr)
         if not isinstance(expr, nodes.Local):
             return walk.rebuild(expr, self._expand)
@@ -65,9 +65,7 @@ class BlockLevel:
         if expr.name not in self._expanded:
             self._expanded[expr.name] = self._without_lanes(self._expand(self.pure[expr.name]))
         expanded = self._expanded[expr.name]
-        return (
-            expanded if self._has_lane(expanded) else expr
-        )  # what the block works out once it need not work out again
+        return expanded if self._has_lane(expanded) else expr  # what the block computes once it need not compute again
 
     def _without_lanes(self, expr: nodes.Expr) -> nodes.Expr:
         """A sum in which the lane cancels out, `i - i % 64`, without it."""

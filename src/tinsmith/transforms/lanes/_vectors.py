@@ -25,7 +25,7 @@ def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, type
 
 
 def _is_straight(loop: nodes.For, types: Mapping[str, str]) -> bool:
-    """Whether a loop only works out numbers, and stores them to elements of local arrays that are a lane's own."""
+    """Whether a loop only computes numbers, and stores them to elements of local arrays that are a lane's own."""
     lane = nodes.Local(loop.names[0], "i32")
     known = {lane.name}
     given = walk.find_defined(loop.body)

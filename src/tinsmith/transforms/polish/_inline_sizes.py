@@ -7,7 +7,7 @@ from ..analysis import definitions, single_definitions
 
 
 def inline_sizes(body: nodes.Block) -> nodes.Block:
-    """Statements in which locals of the top level that are worked out from sizes and arguments are no more."""
+    """Statements in which locals of the top level that are computed from sizes and arguments are no more."""
     single = single_definitions(definitions(body))
     known: dict[str, nodes.Expr] = {}
     kept: list[nodes.Stmt] = []

@@ -1,4 +1,4 @@
-"""Duals: an expression's value and tangent, with what both use worked out once, in locals before them."""
+"""Duals: an expression's value and tangent, with what both use computed once, in locals before them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Expressions:
         names: gives names to locals.
         stem: what those are named after.
         line: of the statement.
-        before: statements that work out locals, to be run before it.
+        before: statements that compute locals, to be run before it.
     """
 
     activity: Activity
@@ -50,7 +50,7 @@ class Expressions:
     _bound: dict[nodes.Expr, nodes.Local] = field(default_factory=dict)
 
     def whole(self, expr: nodes.Expr) -> Dual:
-        """Value and tangent of all that the statement works out; what stands in it twice, in a local."""
+        """Value and tangent of all that the statement computes; what stands in it twice, in a local."""
         uses = Counter(part for part in walk.parts(expr) if not isinstance(part, nodes.Leaf))
         self._shared = {part for part, count in uses.items() if count > 1}
         return self.dual(expr)
