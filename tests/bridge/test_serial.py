@@ -219,7 +219,7 @@ def test_an_argument_tells_how_long_a_loop_is(lang, serial_below):
 
 def test_a_kernel_that_is_not_understood_counts_its_elements(lang, serial_below, monkeypatch):
     def refuse(*_, **__):
-        raise NotCovered("what the front end does not know", "a.py", 1)
+        raise NotCovered("what the front end does not know", 1, "a.py")
 
     monkeypatch.setattr(_stage, "lower", refuse)
     serial_below(100)

@@ -250,7 +250,7 @@ def test_a_kernel_that_cannot_be_followed_is_launched_once_a_sample(lang64, monk
             y[i] = x[i] * x[i]
 
     def refuse(*_arguments, **_named):
-        raise NotCovered("`a word`", 7, "file.py:7")
+        raise NotCovered("`a word`", 7, "file.py")
 
     monkeypatch.setattr("tinsmith.bridge._stage.lower", refuse)
     x = floats(3, 5)

@@ -7,8 +7,10 @@ import torch
 
 from support.by_hand import E, array, assign, binary, cast, kernel, local, loop, store, unary
 from tinsmith.source.interpreter import run
-from tinsmith.source.ir import NotCovered, nodes, types
+from tinsmith.source.ir import Misfit, NotCovered, nodes, types
 from tinsmith.transforms import slopes
+from tinsmith.transforms.adjoint import adjoint
+from tinsmith.transforms.tangent import tangent
 
 POINTS = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.7, *torch.randn(5, generator=torch.Generator().manual_seed(0)).tolist()]
 POINTS += [-point for point in POINTS]
@@ -214,5 +216,13 @@ def test_what_is_known_is_left_out():
     ],
 )
 def test_what_the_table_has_not_is_refused(operation, words):
-    with pytest.raises(NotCovered, match=words):
+    with pytest.raises(Misfit, match=words):
         slopes(operation.expr, nodes.Local("value", operation.expr.type))
+
+
+def test_a_refused_operation_is_named_with_its_line():
+    made = store(Z, "i", binary("raw_mod", X["i"], 2.0), line=4)
+    in_loop = kernel([X, Z], [loop("i", X.size(), [made], is_parallel=True)])
+    for differentiate in (lambda: adjoint([in_loop], ["x"], ["z"], ["z"]), lambda: tangent(in_loop, frozenset({"x"}))):
+        with pytest.raises(NotCovered, match="the derivative of `raw_mod`, at by_hand.py:4"):
+            differentiate()

@@ -81,6 +81,15 @@ class AffineIndex:
         factor = self.terms.get(variable, 0)
         return 0 < abs(factor) < LARGEST_FACTOR and all(atom == variable or is_invariant(atom) for atom in self.terms)
 
+    def text(self, name_of: Callable[[Atom], str] = str) -> str:
+        """The sum as people write it, what is added first: `n - 1`."""
+        named = [(name_of(atom), count) for atom, count in self.terms.items()]
+        parts = [(name if abs(count) == 1 else f"{abs(count)} * {name}", count) for name, count in named]
+        parts += [(str(abs(self.constant)), self.constant)] if self.constant or not parts else []
+        parts.sort(key=lambda one: one[1] < 0)
+        text = "".join(f"{' - ' if count < 0 else ' + '}{part}" for part, count in parts)
+        return text[3:] if text.startswith(" + ") else f"-{text[3:]}"
+
 
 def combine(operator: str, left: AffineIndex, right: AffineIndex) -> AffineIndex | None:
     """`left + right`, `left - right` or `left * right`; None where that is not a sum."""

@@ -52,7 +52,7 @@ def check_bits(*parts: Part) -> None:
         for one in part.statements:
             for expr in walk.parts(*walk.expressions(one)):
                 if _makes_float(expr) and _is_of_bits(walk.operands(expr)[0], known_in(number), part.is_active):
-                    raise NotCovered("the derivative of a float's bits", one.line, f"{part.path}:{one.line}")
+                    raise NotCovered("the derivative of a float's bits", one.line, part.path)
 
 
 def _makes_float(expr: nodes.Expr) -> bool:

@@ -124,7 +124,7 @@ class _Seeding:
                 return nodes.Binary("|", high, nodes.Cast(b, kind), kind)
             case _:
                 words_ = f"a random {one.type}"
-                raise NotCovered(words_, one.line, f"{self.kernel.path}:{one.line}")
+                raise NotCovered(words_, one.line, self.kernel.path)
 
 
 def _word(value: int) -> nodes.Const:

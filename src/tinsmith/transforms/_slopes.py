@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from ..source.ir import NotCovered, nodes, types
+from ..source.ir import Misfit, nodes, types
 from ._algebra import cast, compare, constant, either, is_constant, minus, negate, over, plus, times
 
 Operation: TypeAlias = nodes.Unary | nodes.Binary | nodes.Cast
@@ -50,7 +50,7 @@ def slopes(operation: Operation, value: nodes.Expr) -> tuple[Slope, ...]:
         value: its result, of its type, as an expression that costs nothing: a local.
 
     Raises:
-        NotCovered: an operation on floats that the table has not. Its line is 0: only who has the statement knows it.
+        Misfit: an operation on floats that the table has not, as `raw_mod`.
 
     Example:
         >>> x = nodes.Local("x", "f32")
@@ -162,7 +162,7 @@ _UNARY: dict[str, tuple[Callable[[_One], Contribution], bool]] = {
 def _of_unary(operation: nodes.Unary, value: nodes.Expr) -> tuple[Slope, ...]:
     rule, is_singular = _UNARY.get(operation.operator, (None, False))
     if rule is None:
-        raise NotCovered(f"the derivative of `{operation.operator}`", 0, "an expression")
+        raise Misfit(f"the derivative of `{operation.operator}`")
     one = _One(cast(operation.value, operation.type), cast(value, operation.type))
     return (Slope(operation.value, rule(one), is_singular),)
 
@@ -310,7 +310,7 @@ _BINARY: dict[str, Callable[[_Two], list[Slope]]] = {
 def _of_binary(operation: nodes.Binary, value: nodes.Expr) -> list[Slope]:
     rule = _BINARY.get(operation.operator)
     if rule is None:
-        raise NotCovered(f"the derivative of `{operation.operator}`", 0, "an expression")
+        raise Misfit(f"the derivative of `{operation.operator}`")
     kind = operation.type
     a, b = cast(operation.left, kind), cast(operation.right, kind)
     return rule(_Two(operation.left, operation.right, a, b, cast(value, kind)))

@@ -79,7 +79,7 @@ def _run_and_watch(call: Examination) -> list[Finding]:
     try:
         kernels = [lowered.kernel for lowered in call.kernels]
     except NotCovered as reason:
-        return [_not_interpreted(call, reason)]
+        return [Finding("TS608", "warning", reason.path, reason.line, 0, _unknown(reason.construct))]
     run = Run(call)
     try:
         run.go()
@@ -158,13 +158,6 @@ def _pull_back(outputs: list[torch.Tensor], leaves: Mapping[str, torch.Tensor]) 
     seeds = [(torch.rand(one.shape, generator=generator) + 0.5).to(one) for one in ends]
     gradients = torch.autograd.grad(ends, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
     return dict(zip(leaves, gradients, strict=True))
-
-
-def _not_interpreted(call: Examination, reason: NotCovered) -> Finding:
-    path, _, line = reason.place.rpartition(":")
-    if not line.isdigit():
-        path, line = call.starts[0][0], str(reason.line)
-    return Finding("TS608", "warning", path, int(line), 0, _unknown(reason.construct))
 
 
 def _unknown(construct: str) -> str:

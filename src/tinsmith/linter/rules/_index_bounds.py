@@ -220,8 +220,8 @@ class _Certain:
         is_constant = ends.least == ends.greatest
         is_negative = not index.terms and index.constant < 0
         words = f"`{text}` is outside `{label}` whatever its size: "
-        words += f"the index {'is' if is_constant else 'reaches'} {_text(index)} along axis {axis}, "
-        words += "and negative indices do not count from the end" if is_negative else f"whose size is {_text(size)}"
+        words += f"the index {'is' if is_constant else 'reaches'} {index.text()} along axis {axis}, "
+        words += "and negative indices do not count from the end" if is_negative else f"whose size is {size.text()}"
         guard = f"if 0 <= {self.subject.text(parts[axis])} < {label}.shape[{axis}]:  # or a loop over fewer elements"
         last = f"{label}[{label}.shape[0] - {-index.constant}]" if is_negative and len(parts) == 1 else ""
         return self.subject.finding("TS109", "error", node, words, last if is_constant else guard)
@@ -252,16 +252,6 @@ def _walk_evaluated(node: ast.expr) -> Iterator[ast.expr]:
             parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
     for part in parts:
         yield from _walk_evaluated(part)
-
-
-def _text(index: AffineIndex) -> str:
-    """A sum as people write it: `n + 1`."""
-    parts = [(factor, atom if abs(factor) == 1 else f"{abs(factor)} * {atom}") for atom, factor in index.terms.items()]
-    if index.constant or not parts:
-        parts.append((index.constant, str(abs(index.constant))))
-    first, *rest = parts
-    text = f"-{first[1]}" if first[0] < 0 else first[1]
-    return text + "".join(f" - {part}" if factor < 0 else f" + {part}" for factor, part in rest)
 
 
 # Shapes -------------------------------------------------------------------------------------------

@@ -10,11 +10,12 @@ from ._cells import with_cells
 from ._comments import add_comments
 from ._lower import LoweredKernel, lower
 from ._print import print_kernel
-from ._refusals import RUN_IN_ORDER, NotCovered, Race
+from ._refusals import RUN_IN_ORDER, Misfit, NotCovered, Race
 
 __all__ = [
     "BLOCK_SIZE",
     "LoweredKernel",
+    "Misfit",
     "NotCovered",
     "RUN_IN_ORDER",
     "Race",

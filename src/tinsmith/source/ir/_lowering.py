@@ -181,8 +181,8 @@ class Lowering:
         """The refusal of a construct; one in an engine's own functions is told of the call."""
         frame = self.state.frame
         if frame.is_library:
-            return NotCovered(construct, self.state.line, f"{self.path}:{self.state.line}")
-        return NotCovered(construct, getattr(node, "lineno", self.state.line), frame.source.place(node))
+            return NotCovered(construct, self.state.line, self.path)
+        return NotCovered(construct, getattr(node, "lineno", frame.source.tree.lineno), frame.source.path)
 
 
 @cache

@@ -29,7 +29,7 @@ class NotCovered(Exception):
 
     Attributes:
         construct: the source that it cannot lower, or what is wrong with it.
-        line, place: where; `place` is "file:line".
+        path, line: where; `place` is both, "file:line".
         race: two accesses that certainly race, where that is the reason: then no gradient is right, the engine's
             neither.
         remedy: what to do, a sentence without its full stop.
@@ -39,14 +39,15 @@ class NotCovered(Exception):
         self,
         construct: str,
         line: int,
-        place: str,
+        path: str,
         race: Race | None = None,
         remedy: str = "Write that line in other words",
     ) -> None:
-        super().__init__(f"{construct}, at {place}")
+        self.place = f"{path}:{line}"
+        super().__init__(f"{construct}, at {self.place}")
         self.construct = construct
+        self.path = path
         self.line = line
-        self.place = place
         self.race = race
         self.remedy = remedy
 

@@ -118,7 +118,7 @@ class _Sequential:
         return [*before, replace(one, result=None)]
 
     def make_refusal(self, construct: str, one: nodes.Atomic) -> NotCovered:
-        return NotCovered(construct, one.line, f"{self.path}:{one.line}", remedy=RUN_IN_ORDER)
+        return NotCovered(construct, one.line, self.path, remedy=RUN_IN_ORDER)
 
 
 def unread(body: Sequence[Step]) -> set[int]:

@@ -129,7 +129,7 @@ def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
         for loop in filter(None, map(concurrent_loop, kernel.body)):
             for one in handing_out(loop):
                 words = f"the value that atomic_{one.operator} returned in a parallel loop"
-                raise NotCovered(words, one.line, f"{kernel.path}:{one.line}", remedy=RUN_IN_ORDER)
+                raise NotCovered(words, one.line, kernel.path, remedy=RUN_IN_ORDER)
 
 
 @dataclass(frozen=True)

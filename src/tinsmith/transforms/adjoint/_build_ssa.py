@@ -221,7 +221,7 @@ class SsaBuilder:
         if isinstance(expr, nodes.Local):
             if expr.name not in scope:
                 raise NotCovered(
-                    f"`{expr.name}`, which is not given a value on every way to it", line, self.place(line)
+                    f"`{expr.name}`, which is not given a value on every way to it", line, self.kernel.path
                 )
             return scope[expr.name]
         is_choice = isinstance(expr, nodes.Select) and types.is_float(expr.type)
@@ -234,12 +234,8 @@ class SsaBuilder:
 
     # Refusals ---------------------------------------------------------------------------------
 
-    def place(self, line: int) -> str:
-        return f"{self.kernel.path}:{line}"
-
     def make_refusal(self, construct: str, one: nodes.Stmt) -> NotCovered:
-        line = getattr(one, "line", 0)
-        return NotCovered(construct, line, self.place(line))
+        return NotCovered(construct, one.line, self.kernel.path)
 
 
 def _find_assigned(body: Sequence[nodes.Stmt]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, types
+from ...source.ir import RUN_IN_ORDER, Misfit, NotCovered, nodes, types
 from .._algebra import cast, compare, constant, either, is_constant, negate, plus
 from .._decompositions import adjoint_of
 from .._names import Names
@@ -267,9 +267,13 @@ class FrameReversal(ABC):
             return []
         assert isinstance(expr, nodes.Unary | nodes.Binary | nodes.Cast), expr
         if isinstance(expr, nodes.Cast) and expr.keeps_bits:
-            raise NotCovered("the bits of a number that has a gradient", line, f"{self.task.path}:{line}")
+            raise NotCovered("the bits of a number that has a gradient", line, self.task.path)
+        try:
+            derivatives = slopes(expr, expr if value is None else value)
+        except Misfit as reason:
+            raise NotCovered(str(reason), line, self.task.path) from None
         statements: Block = []
-        for slope in slopes(expr, expr if value is None else value):
+        for slope in derivatives:
             part = slope.of(seed)
             if slope.is_singular:
                 part = either(compare("!=", seed, constant(0, seed.type)), part, constant(0, part.type))
@@ -351,6 +355,6 @@ class FrameReversal(ABC):
             return []
         if atomic.operator not in ("add", "sub"):
             words = f"atomic_{atomic.operator} on what other parallel iterations change too"
-            raise NotCovered(words, atomic.line, f"{self.task.path}:{atomic.line}", remedy=RUN_IN_ORDER)
+            raise NotCovered(words, atomic.line, self.task.path, remedy=RUN_IN_ORDER)
         adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
         return self.propagate_stored(atomic, negate(adjoint) if atomic.operator == "sub" else adjoint)

@@ -70,7 +70,7 @@ def find_races(
             change_text, load_text = (_text(one, kernel.source_name(array), called) for one in (change, load))
             race = Race(change_text, change.line, load_text, load.line)
             words = f"`{race.read}`, which another iteration of the parallel loop changes"
-            races[array] = NotCovered(words, change.line, f"{kernel.path}:{change.line}", race)
+            races[array] = NotCovered(words, change.line, kernel.path, race)
     return races
 
 
@@ -228,17 +228,8 @@ def _are_whole(*operands: nodes.Expr) -> bool:
 def _text(access: _Access, array: str, names: Mapping[str, str]) -> str:
     """An access as it may stand in the source: `y[i - 1]`."""
     entry = "".join(f"[{one}]" for one in access.of.entry)
-    index = ", ".join(_sum(one, names) for one in access.index)
+    index = ", ".join(one.text(lambda atom: _atom(atom, names)) for one in access.index)
     return f"{array}[{index}]{entry}"
-
-
-def _sum(index: AffineIndex, names: Mapping[str, str]) -> str:
-    parts = [(_atom(atom, names), count) for atom, count in index.terms.items()]
-    terms = [(text if abs(count) == 1 else f"{abs(count)} * {text}", count) for text, count in parts]
-    terms += [(str(abs(index.constant)), index.constant)] if index.constant or not terms else []
-    terms.sort(key=lambda one: one[1] < 0)  # those that are added first
-    text = "".join(f"{' - ' if count < 0 else ' + '}{term}" for term, count in terms)
-    return text[3:] if text.startswith(" + ") else f"-{text[3:]}"
 
 
 def _atom(atom: str | nodes.Expr, names: Mapping[str, str]) -> str:

@@ -64,7 +64,7 @@ def _parallel_loop(one: nodes.Stmt, kernel: nodes.Kernel) -> nodes.For:
     """A statement of the top level, which must be a parallel loop."""
     if isinstance(one, nodes.For) and one.is_parallel:
         return one
-    raise NotCovered("a block's memory or `sync()` outside a parallel loop", one.line, f"{kernel.path}:{one.line}")
+    raise NotCovered("a block's memory or `sync()` outside a parallel loop", one.line, kernel.path)
 
 
 class _Ordering:
@@ -78,7 +78,7 @@ class _Ordering:
     def __init__(self, kernel: nodes.Kernel, loop: nodes.For, names: Names) -> None:
         self.kernel = kernel
         self.names = names
-        self.place = f"{kernel.path}:{loop.line}"
+        self.loop = loop
         self.loop = replace(loop, bounds=tuple((self.resolve_bound(a), self.resolve_bound(b)) for a, b in loop.bounds))
         block, lane = (nodes.Local(names.fresh(word), "i32") for word in ("block", "lane"))
         self.layout = BlockLayout(self.loop, block, lane)
@@ -98,7 +98,7 @@ class _Ordering:
         if can_evaluate(resolved):
             return resolved
         words = "a loop with a `sync()` or memory of a block, whose bounds only a run can tell"
-        raise NotCovered(words, int(self.place.rpartition(":")[2]), self.place)
+        raise NotCovered(words, self.loop.line, self.kernel.path)
 
     def share(self) -> None:
         """Make memory of the blocks."""

@@ -168,7 +168,7 @@ class BlockLevel:
         if differing:
             first = next(one for one in self._find_marked() if differing.intersection(walk.find_assigned(one)))
             words = f"`{self.kernel.source_name(min(differing))}`, on which a `sync()` depends"
-            raise NotCovered(words, first.line, self._place(first.line))
+            raise NotCovered(words, first.line, self.kernel.path)
 
     def _propagate_differing(self, body: Block, differing: set[str], around: str) -> None:
         """Add locals of the block's level that lanes may not agree about."""
@@ -212,10 +212,7 @@ class BlockLevel:
         line = one.line if held is None else held.line or one.line
         name = self.kernel.source_name(culprit)
         words = f"{what} {where}, which iterations of one block run differently: they differ in `{name}`"
-        return NotCovered(words, line, self._place(line))
-
-    def _place(self, line: int) -> str:
-        return f"{self.kernel.path}:{line}"
+        return NotCovered(words, line, self.kernel.path)
 
     def check_order(self) -> None:
         """Refuse what the block reads from memory that a lane may have changed since the last barrier."""
@@ -231,7 +228,7 @@ class BlockLevel:
                 if isinstance(load, nodes.Load) and load.array in changed:
                     name = self.kernel.source_name(load.array)
                     words = f"`{name}`, on which a `sync()` depends, read while other iterations may store to it"
-                    raise NotCovered(words, one.line, self._place(one.line))
+                    raise NotCovered(words, one.line, self.kernel.path)
             match one:
                 case nodes.Barrier():
                     changed = frozenset()

@@ -124,7 +124,7 @@ class _Writing:
                 raise self._make_refusal("a maximum or minimum in a parallel loop that changes what it reads", one)
 
     def _make_refusal(self, construct: str, one: nodes.Stmt) -> NotCovered:
-        return NotCovered(f"the tangent of {construct}", one.line, f"{self.kernel.path}:{one.line}")
+        return NotCovered(f"the tangent of {construct}", one.line, self.kernel.path)
 
 
 def _build_value(extreme: Extreme) -> Change:

@@ -152,6 +152,4 @@ class _Pass:
         return replace(self.statements, owned=None if loop is None else find_owned(loop)).statement(task)
 
     def _make_refusal(self, construct: str, one: nodes.Stmt) -> NotCovered:
-        return NotCovered(
-            f"the tangent of {construct}", one.line, f"{self.kernel.path}:{one.line}", remedy=RUN_IN_ORDER
-        )
+        return NotCovered(f"the tangent of {construct}", one.line, self.kernel.path, remedy=RUN_IN_ORDER)

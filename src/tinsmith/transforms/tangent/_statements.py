@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import NotCovered, nodes, walk
+from ...source.ir import Misfit, NotCovered, nodes, walk
 from .._algebra import cast, constant, plus, times
 from .._decompositions import tangent_of
 from .._names import Names
@@ -63,11 +63,11 @@ class Statements:
         expressions = Expressions(self.activity, self.companions, self.names, stem, line)
         try:
             return expressions, expressions.whole(expr)
-        except NotCovered as error:
-            raise self._make_refusal(error.construct, line) from error
+        except Misfit as error:
+            raise self._make_refusal(str(error), line) from error
 
     def _make_refusal(self, construct: str, line: int) -> NotCovered:
-        return NotCovered(construct, line, f"{self.path}:{line}")
+        return NotCovered(construct, line, self.path)
 
     # Locals -----------------------------------------------------------------------------------
 
