@@ -177,7 +177,7 @@ class FieldsExamination(Examination):
         """The same. Raises NotCovered where they make none."""
         if self._op is None:
             path, line = self.starts[0]
-            raise NotCovered(self._reason, line, f"{path}:{line}")
+            raise NotCovered(self._reason, line, path)
         return self._op
 
     @property
