@@ -144,6 +144,8 @@ def test_two_of_one_name_in_one_file_are_refused(square):
 
 
 def test_inputs_instead_of_a_function_are_refused(square):
-    with pytest.raises(ts.ArgumentError, match="an example of op `square` is a function that gives inputs") as refused:
+    with pytest.raises(
+        ts.ArgumentError, match="an example of op `square` must be a function that returns inputs"
+    ) as refused:
         square.example(torch.rand(3))
     assert "Tensor" in str(refused.value)

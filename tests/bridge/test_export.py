@@ -88,11 +88,11 @@ def test_a_program_of_an_op_that_is_missing_or_edited(engine, tmp_path):
     save(tmp_path, engine)
     missing = run(tmp_path, LOAD.format(imports="from tinsmith import op", dynamic=False)).stderr
     assert "GraphError: a graph calls op `conv` (`tinsmith::conv_" in missing, missing[-3000:]
-    assert "which this process has not made" in missing and "Import the module that makes it" in missing
+    assert "which does not exist in this process" in missing and "Import the module that makes it" in missing
     (tmp_path / "model.py").write_text(MODULE.format(engine=engine, formula=FORMULA.replace("*", "+")))
     edited = run(tmp_path, LOAD.format(imports="import model", dynamic=False)).stderr
     assert "GraphError: a graph calls op `conv` as it was when the graph was made" in edited, edited[-3000:]
-    assert "module `model`" in edited and "Export the graph anew" in edited
+    assert "module `model`" in edited and "Export the graph again" in edited
 
 
 def square(lang):

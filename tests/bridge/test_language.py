@@ -57,7 +57,7 @@ def test_one_that_runs_elsewhere_is_not_started_again(engine):
         f"engine {engine} does not run where the tensors are",
         "  tensors  cuda",
         "  engine   cpu",
-        "Move the module and its inputs there, or start the engine anew: "
+        "Move the module and its inputs there, or start the engine again: "
         f"ts.init('cuda', engine='{engine}'). Its fields are emptied then.",
     ]
 

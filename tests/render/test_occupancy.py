@@ -203,13 +203,13 @@ REFUSED = {
     "shape": (
         lambda: OccupancyGrid(BOX, 4).update(lambda x: x, step=0),
         ts.ShapeError,
-        "`density_fn` of OccupancyGrid.update gives another shape\n"
+        "`density_fn` of OccupancyGrid.update returned a wrong shape\n"
         "  expected  (64) or (64, 1)\n  got       (64, 3)\nOne a position.",
     ),
     "nan": (
         lambda: OccupancyGrid(BOX, 4).update(lambda x: x[:, 0] * float("nan"), step=0),
         ts.ArgumentError,
-        "`density_fn` of OccupancyGrid.update gives NaN\n  expected  densities\n  got       64 NaN of 64",
+        "`density_fn` of OccupancyGrid.update returned NaN\n  expected  densities\n  got       64 NaN of 64",
     ),
     "occupied": (
         lambda: setattr(OccupancyGrid(BOX, 4), "occupied", torch.ones(1, 4, 4, 3).bool()),

@@ -112,7 +112,7 @@ REFUSED = {
     "round_samples": ({"round_samples": 0}, ts.ArgumentError, "`round_samples` is out of range in render_in_rounds"),
     "threshold": ({"threshold": 2.0}, ts.ArgumentError, "`threshold` is out of range in render_in_rounds"),
     "max_steps": ({"max_steps": 0}, ts.ArgumentError, "`max_steps` is out of range"),
-    "field": ({"field": lambda x, d: (x, x)}, ts.ShapeError, "`field` of render_in_rounds gives another shape"),
+    "field": ({"field": lambda x, d: (x, x)}, ts.ShapeError, "`field` of render_in_rounds returned a wrong shape"),
 }
 
 

@@ -287,36 +287,36 @@ def test_misfits_are_refused_in_words(case):
 
 UNEXPECTED = {
     "hh": (
-        "Op `splat` takes no `hh`.",
+        "op `splat` has no argument `hh`",
         "  arguments  pos, seed",
         "  dims       h, w",
         "Did you mean `h`?",
     ),
     "sed": (
-        "Op `splat` takes no `sed`.",
+        "op `splat` has no argument `sed`",
         "  arguments  pos, seed",
         "  dims       h, w",
         "Did you mean `seed`?",
     ),
     "zebra": (
-        "Op `splat` takes no `zebra`.",
+        "op `splat` has no argument `zebra`",
         "  arguments  pos, seed",
         "  dims       h, w",
         "Leave `zebra` out.",
     ),
     "n": (
-        "Op `splat` takes no `n`: `pos` fixes it.",
+        "op `splat` takes `n` from the shape of `pos`",
         "  pos  [n, 3]",
         "Leave `n` out.",
     ),
     "image": (
-        "Op `splat` takes no `image`: it makes it itself.",
+        "op `splat` allocates `image` itself",
         "  arguments  pos, seed",
         "  dims       h, w",
         "Leave `image` out.",
     ),
     "t": (
-        "Op `splat` takes no `t`: it makes it itself.",
+        "op `splat` allocates `t` itself",
         "  arguments  pos, seed",
         "  dims       h, w",
         "Leave `t` out.",
@@ -334,4 +334,4 @@ def test_unexpected_keywords_are_refused_in_words(keyword):
 
 def test_an_op_without_arguments_and_dims_has_no_table():
     error = unexpected_keyword(parse("-> y[3]"), "q", [], "f")
-    assert str(error) == "Op `f` takes no `q`.\nLeave `q` out."
+    assert str(error) == "op `f` has no argument `q`\nLeave `q` out."

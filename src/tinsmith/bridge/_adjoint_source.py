@@ -106,7 +106,7 @@ def derive_spec(kernel: Any) -> str:
     arrays = [parameter for parameter in engine.parameters(kernel) if parameter.kind == "array"]
     roles = Stage(kernel, [parameter.name for parameter in arrays]).roles
     if not any(role.is_written for role in roles.values()):
-        words = f"kernel `{kernel.__name__}` writes to none of its array parameters, so there is no gradient to print"
+        words = f"kernel `{kernel.__name__}` writes to none of its array parameters, so it has no gradient to print"
         rows = [
             ("parameters", ", ".join(f"{one.name}: {one.annotation}" for one in engine.parameters(kernel)) or "none")
         ]

@@ -23,7 +23,7 @@ def register_example(op: str, examples: dict[str, Callable[[], Any]], make: Any)
     """
     name = getattr(make, "__name__", "")
     if not callable(make) or not name:
-        words = f"an example of op `{op}` is a function that gives inputs"
+        words = f"an example of op `{op}` must be a function that returns inputs"
         raise ArgumentError(refusal(words, [("got", type(make).__name__)], "Decorate a function: it is called later."))
     if name in examples:
         _refuse_another(op, examples[name], make)

@@ -141,7 +141,7 @@ def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], 
     Raises:
         KernelError: it uses what the IR does not know, or the engine does not compile it.
     """
-    remedy = "write `a[i] *= v` instead of `atomic_mul` where nobody else touches the element"
+    remedy = "write `a[i] *= v` instead of `atomic_mul` where no other iteration uses the element"
     kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot run `atomic_mul`", remedy)
     words = f"the kernel of op `{op}` does not compile with its atomic products written out"
     return compile_ir(stage, variant, kernel, fields, words, sentence(remedy))

@@ -48,7 +48,7 @@ def _running(name: str, device: torch.device) -> Engine:
             refusal(
                 f"engine {name} does not run where the tensors are",
                 [("tensors", str(device)), ("engine", runner.device_type())],
-                f"Move the module and its inputs there, or start the engine anew: ts.init({device.type!r}, "
+                f"Move the module and its inputs there, or start the engine again: ts.init({device.type!r}, "
                 f"engine={name!r}). Its fields are emptied then.",
             )
         )

@@ -148,7 +148,7 @@ class Launcher:
         if not tensor.is_contiguous() or tensor.requires_grad:
             words = f"array argument `{name}` of `{self.signature.op}` cannot be given to a kernel as it is"
             rows = [("contiguous", str(tensor.is_contiguous())), ("requires_grad", str(tensor.requires_grad))]
-            remedy = "Pass `.detach().contiguous()`: what needs a gradient goes through an input field."
+            remedy = "Pass `.detach().contiguous()`; a tensor that needs a gradient must be the input of a field."
             raise ArgumentError(refusal(words, rows, remedy))
         return tensor
 

@@ -69,7 +69,7 @@ def require_lowered(case: Specialization) -> list[LoweredKernel]:
     except NotCovered as reason:
         raise KernelError(
             refusal(
-                f"op `{case.signature.op}` uses what tinsmith cannot follow",
+                f"op `{case.signature.op}` uses a construct that tinsmith cannot analyse",
                 [("construct", reason.construct), ("at", reason.place)],
                 "Rewrite that line. The op itself runs, with the engine's own gradient or a `backward=`.",
             )

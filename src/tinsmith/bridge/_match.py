@@ -117,7 +117,7 @@ def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bo
         remedy = "Write one dim for each of the array's, then those of its vector or matrix element."
         if is_result:  # also met where the name of a parameter is misspelt
             words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, and what the kernel returns has {wanted}"
-            remedy = f"Write `{parameter.spec_item}`; a parameter of the kernel goes by its own name."
+            remedy = f"Write `{parameter.spec_item}`; a parameter of the kernel is listed by its own name."
         raise SpecError(refusal(words, rows, remedy))
     for dim, size in zip(reversed(item.dims), reversed(parameter.element), strict=False):
         if isinstance(dim, Fixed) and dim.size != size:

@@ -93,7 +93,7 @@ def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: 
         raise ArgumentError(refusal(words, [("got", type(op).__name__)], remedy))
     if is_transformed():
         words = f"ts.oracle of op `{op.name}` cannot run inside a transform of torch.func or in forward mode"
-        raise ArgumentError(refusal(words, remedy="Call it outside: it differentiates by itself, given `cotangents`."))
+        raise ArgumentError(refusal(words, remedy="Call it outside: with `cotangents` it computes the gradient."))
     bound, form = bind_call(op, inputs, named)
     title = f"op `{op.name}`"
     wanted = None if cotangents is None else by_output(title, form.call.core.signature.outputs, cotangents)

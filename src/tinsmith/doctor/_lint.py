@@ -41,6 +41,6 @@ def lint(subject: Any) -> list[Finding]:
     if not is_kernel(subject):
         words = "ts.lint takes a kernel, an op or a layer"
         decorators = "`@ti.kernel` (or `@qd.kernel`)"
-        remedy = f"Decorate the function with {decorators}; `tinsmith check FILE` lints files that nobody runs."
+        remedy = f"Decorate the function with {decorators}; `tinsmith check FILE` lints files without running them."
         raise ArgumentError(refusal(words, [("got", type(subject).__name__)], remedy))
     return lint_kernels([subject])

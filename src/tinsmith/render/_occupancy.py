@@ -305,11 +305,15 @@ def _check_density(density: Tensor, count: int) -> Tensor:
     """Densities (m), as they should come from `density_fn`."""
     if density.numel() != count or density.ndim > 2:
         rows = [("expected", f"({count}) or ({count}, 1)"), ("got", str(tuple(density.shape)))]
-        raise ShapeError(refusal("`density_fn` of OccupancyGrid.update gives another shape", rows, "One a position."))
+        raise ShapeError(
+            refusal("`density_fn` of OccupancyGrid.update returned a wrong shape", rows, "One a position.")
+        )
     if bool(density.isnan().any()):
         rows = [("expected", "densities"), ("got", f"{int(density.isnan().sum())} NaN of {count}")]
         raise ArgumentError(
-            refusal("`density_fn` of OccupancyGrid.update gives NaN", rows, "Look at what the field's parameters are.")
+            refusal(
+                "`density_fn` of OccupancyGrid.update returned NaN", rows, "Look at what the field's parameters are."
+            )
         )
     return density.reshape(-1)
 

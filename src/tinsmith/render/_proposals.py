@@ -131,7 +131,7 @@ def sample_proposals(
         densities = proposal(edges[:, :-1], edges[:, 1:])
         if densities.shape != edges[:, 1:].shape:
             rows = [("expected", str((n_rays, count))), ("got", str(tuple(densities.shape)))]
-            raise ShapeError(refusal("a proposal of sample_proposals gives another shape", rows, "One an interval."))
+            raise ShapeError(refusal("a proposal of sample_proposals returned a wrong shape", rows, "One an interval."))
         absorbed = (densities.to(edges) * edges.diff()).cumsum(1)
         cdfs = _enclose(-torch.expm1(-absorbed[:, :-1]))
         levels.append((shares, cdfs))

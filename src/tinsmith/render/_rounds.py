@@ -154,7 +154,7 @@ def _check_shapes(densities: Tensor, colours: Tensor, t: Tensor) -> tuple[Tensor
     if tuple(densities.shape) not in ((count,), (count, 1)) or colours.ndim != 2 or len(colours) != count:
         rows = [("densities", str(tuple(densities.shape)), f"should be ({count},) or ({count}, 1)")]
         rows += [("colours", str(tuple(colours.shape)), f"should be ({count}, c)")]
-        raise ShapeError(refusal("`field` of render_in_rounds gives another shape", rows, "Give one row a sample."))
+        raise ShapeError(refusal("`field` of render_in_rounds returned a wrong shape", rows, "Give one row a sample."))
     return densities.reshape(-1).to(t), colours.to(t)
 
 

@@ -97,7 +97,7 @@ def _check(function: str, images: Tensor, targets: Tensor) -> None:
     if images.dtype != targets.dtype or images.dtype not in (torch.float32, torch.float64):
         rows = [("images", str(images.dtype)), ("targets", str(targets.dtype))]
         remedy = "Pass both as float32 or both as float64; 8-bit pixels as `pixels / 255`."
-        raise DtypeError(refusal(f"`images` and `targets` of `{function}` have no dtype that it takes", rows, remedy))
+        raise DtypeError(refusal(f"`images` and `targets` of `{function}` have an unsupported dtype", rows, remedy))
 
 
 def _average_window(x: Tensor) -> Tensor:

@@ -354,7 +354,7 @@ class _Finder:
         calls = (call for call in caller.calls if _chains_in(call.func)[:1] and _chains_in(call.func)[0][-1] == name)
         words = f"function `{name}` calls itself, and nothing ends that while the kernel is compiled"
         static = f"{module_name(self.engine.name, caller.function)}.static(...)"
-        remedy = f"Put the call under `if {static}` on a template parameter that comes to an end, or write a loop."
+        remedy = f"Put the call under `if {static}` on a template parameter that ends the recursion, or write a loop."
         raise KernelError(refusal(words, [("at", caller.place(next(calls, caller.tree)))], remedy))
 
     def _owner(self, stem: _Path) -> _Path:

@@ -138,14 +138,17 @@ def unexpected_keyword(spec: Spec, name: str, arguments: Sequence[str], op: str)
     rows = [("arguments", ", ".join(arguments)), ("dims", ", ".join(spec.free_dims))]
     rows = [row for row in rows if row[1]]
     guess = nearest(name, [*arguments, *spec.free_dims])
-    headline, remedy = f"Op `{op}` takes no `{name}`.", f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out."
+    headline, remedy = (
+        f"op `{op}` has no argument `{name}`",
+        f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out.",
+    )
     if name in spec.input_dims:
         owner = _owner(spec, name)
-        headline, rows = f"Op `{op}` takes no `{name}`: `{owner.name}` fixes it.", [(owner.name, owner.brackets)]
+        headline, rows = f"op `{op}` takes `{name}` from the shape of `{owner.name}`", [(owner.name, owner.brackets)]
         remedy = f"Leave `{name}` out."
     for item in spec.allocations:
         if item.name == name:
-            headline, remedy = f"Op `{op}` takes no `{name}`: it makes it itself.", f"Leave `{name}` out."
+            headline, remedy = f"op `{op}` allocates `{name}` itself", f"Leave `{name}` out."
     return ArgumentError(refusal(headline, rows, remedy))
 
 

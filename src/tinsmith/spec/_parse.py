@@ -176,7 +176,7 @@ class _Reader:
             self.refuse("`*` has no name behind it.", f"Write `{self.item.text}[*b]`: batch dims have a name.", star)
         name = self.name("a batch")
         if not first:
-            remedy = f"Write `*{name}` before the other dims: a kernel sees none of its batch."
+            remedy = f"Write `*{name}` before the other dims: the kernel does not see batch dims."
             self.refuse(f"`*{name}` is not the first dim of {self.item}.", remedy, star)
         return Batch(name)
 

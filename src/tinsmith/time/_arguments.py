@@ -60,7 +60,7 @@ class Options:
         if not slots:
             words = "`memory` of a scan does not hold one state"
             rows = [("memory", in_megabytes(self.budget)), ("state", in_megabytes(size))]
-            remedy = "Give it more: of ten states, 1000 steps are run 3.7 times at most."
+            remedy = "Allow more: with ten states, 1000 steps are run 3.7 times at most."
             raise ArgumentError(refusal(words, rows, remedy))
         return Schedule(stretches, slots=slots)
 

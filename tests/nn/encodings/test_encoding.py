@@ -349,7 +349,7 @@ REFUSED = [
         "an Encoding does not have this dtype\n"
         "  got       torch.float16\n"
         "  expected  torch.float32, torch.float64\n"
-        "Encodings are computed in full precision: pass dtype=torch.float32, and cast what comes out.",
+        "Encodings are computed in full precision: pass dtype=torch.float32, and cast the result.",
     ),
     (lambda: Encoding(2, GRID).half()(torch.rand(3, 2)), DtypeError, "an Encoding does not have this dtype"),
     (

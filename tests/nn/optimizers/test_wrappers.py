@@ -238,7 +238,7 @@ def test_torch_takes_them_for_optimizers():
     assert optimizer.nested.param_groups[0]["lr"] == 0.05
     optimizer.zero_grad()
     assert w.grad is None
-    with pytest.raises(ArgumentError, match="EMA takes no further parameters"):
+    with pytest.raises(ArgumentError, match="EMA cannot take further parameters"):
         optimizer.add_param_group({"params": parameters((2,))})
 
 

@@ -138,4 +138,4 @@ def _require_seen(dataset: Dataset, options: SceneOptions) -> None:
         ("the box", f"-{options.bound:g} to {options.bound:g} on each axis"),
         ("cameras", ", ".join(f"{axis} {a:.3g} to {b:.3g}" for axis, a, b in zip("xyz", low, high, strict=True))),
     ]
-    raise InputError(refusal("no camera sees the box that the scene is to lie in", rows, "Give a larger --bound."))
+    raise InputError(refusal("no camera sees the box of the scene", rows, "Give a larger --bound."))

@@ -66,7 +66,7 @@ class HandWritten(KernelReverse):
                 rows = [("at", uses[0].place), ("init", f"{name!r}: {self.signature.init[name]!r}")]
                 remedy = f"Leave `{name}` out of `init`: it starts at zero then."
                 if name in self._own:
-                    remedy = f"Say 'empty' for `{name}` in `init`: what the forward kernel left there is kept then."
+                    remedy = f"Say 'empty' for `{name}` in `init`: the results of the forward kernel are kept then."
                 raise SpecError(refusal(words, rows, remedy))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:

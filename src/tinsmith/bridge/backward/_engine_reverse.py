@@ -184,7 +184,7 @@ class EngineReverse(KernelReverse):
         raise GradientError(refusal(words, [("at", use.place)], remedy))
 
     def _refuse_carried(self, stage: Stage, name: str) -> None:
-        """An outermost serial loop runs forwards in reverse too: what its iterations hand on comes out wrong."""
+        """An outermost serial loop runs forwards in reverse too: values that its iterations carry come out wrong."""
         carried = stage.roles[name].find_carried() if name in self._allocations - self._steady else None
         if carried is None:
             return

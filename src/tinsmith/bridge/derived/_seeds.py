@@ -74,7 +74,7 @@ class SeededCore(DerivedCore):
         try:
             return super()._layout(call, kind)
         except NotCovered as reason:
-            words = f"op `{self.signature.op}` draws random numbers, and uses what tinsmith cannot follow"
+            words = f"op `{self.signature.op}` draws random numbers, and uses a construct that tinsmith cannot analyse"
             remedy = f"{reason.remedy}, or pass adjoint='engine': the engine draws, without a gradient."
             rows = [("construct", reason.construct), ("at", reason.place)]
             raise KernelError(refusal(words, rows, remedy)) from None

@@ -26,9 +26,11 @@ def missing(name: str, known: Iterable[Cores]) -> GraphError | None:
     op = match["op"]
     edited = next((one for one in known if identifier(one.op) == op and one.is_alive), None)
     if edited is None:
-        words = f"a graph calls op `{op}` (`tinsmith::{name}`), which this process has not made"
+        words = f"a graph calls op `{op}` (`tinsmith::{name}`), which does not exist in this process"
         return GraphError(refusal(words, remedy="Import the module that makes it, then load the graph."))
     words = f"a graph calls op `{op}` as it was when the graph was made; it has been edited since"
     rows = [("in the graph", f"tinsmith::{name}"), ("now", f"module `{edited.module}`")]
-    remedy = "Export the graph anew. Its kernel, what that calls, its spec, the engine or tinsmith is another one."
+    remedy = (
+        "Export the graph again: the kernel, a function that it calls, the spec, the engine or tinsmith has changed."
+    )
     return GraphError(refusal(words, rows, remedy))

@@ -212,7 +212,7 @@ def _check_gradient(field: Any, facts: FieldFacts, name: str, layer: str, engine
     gradient_facts = engine.field_facts(gradient, f"{name}.grad")
     if (gradient_facts.shape, gradient_facts.offset) == (facts.shape, facts.offset):
         return
-    words = f"the gradient of field `{name}` of {layer} does not lie where the field does"
+    words = f"the gradient of field `{name}` of {layer} is not placed like the field"
     rows = [("field", f"shape {facts.shape}, offset {facts.offset}")]
     rows += [("gradient", f"shape {gradient_facts.shape}, offset {gradient_facts.offset}")]
     remedy = "lazy_grad() forgets offsets, and other placements are easily mixed up: place it as the field is placed."

@@ -75,7 +75,7 @@ class ArrayProgram:
         keys = {use.one.facts.key for of_launch in uses for use in of_launch.values()}
         self._given = tuple(place for place, one in enumerate(filled) if one.facts.key in keys)
         if not self._given:
-            words = f"the kernels of {layer} read none of the fields that a call fills"
+            words = f"the kernels of {layer} do not read the input fields"
             raise NoArray(refusal(words, remedy="Leave the fields out, or the layer."))
         self._results = tuple(one for one in roles.outputs if one.facts.key in written)
         shown = by_key(self._results)
@@ -304,6 +304,6 @@ def _check_unregistered(roles: Roles, fields: Sequence[LayerField], layer: str) 
     registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
     for one in fields:
         if one.facts.key not in registered and _has_gradient(one):
-            words = f"field `{one.name}` has a gradient, is none of {layer}'s own, and its field managers may move it"
+            words = f"field `{one.name}` has a gradient and is not registered in {layer}, whose managers may move it"
             remedy = "Declare it without a gradient, or leave out the managers."
             raise NoArray(refusal(words, [("field", str(one))], remedy))

@@ -351,7 +351,7 @@ class EmptyTin(FieldState, Examinable):
 
     def _check_open(self) -> None:
         if self.finished:
-            words = f"{self._label} takes no registration after `.finish()`"
+            words = f"{self._label} is finished: register before `.finish()`"
             raise RegistrationError(refusal(words, remedy="Register everything first, then finish."))
 
     def _check_finished(self, what: str) -> None:

@@ -80,9 +80,7 @@ class FieldState(torch.nn.Module):
         if self._find_saved_internals():
             words = f"{self._label} cannot be copied: its internal fields are one memory, which the copy would share"
             rows = [("fields", ", ".join(self._find_saved_internals()))]
-            remedy = (
-                "Register weights by register_weight_field, and what is only used in between with persistent=False."
-            )
+            remedy = "Register weights by register_weight_field, and other fields, which need no checkpoint, with persistent=False."
             raise CheckpointError(refusal(words, rows, remedy))
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
@@ -97,4 +95,4 @@ class FieldState(torch.nn.Module):
 
     def __getstate__(self) -> Any:
         words = f"{self._label} cannot be pickled: its fields are an engine's memory, and its kernels refer to them"
-        raise CheckpointError(refusal(words, remedy="Save `layer.state_dict()`, and load it into a layer made anew."))
+        raise CheckpointError(refusal(words, remedy="Save `layer.state_dict()`, and load it into a new layer."))

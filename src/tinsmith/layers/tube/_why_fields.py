@@ -112,6 +112,6 @@ def _check_written(blueprint: Blueprint, roles: list[dict[str, Roles]]) -> None:
                 refusal(
                     words,
                     rows,
-                    "Give it to the kernel that fills it, in the place of that parameter; tensors come before numbers.",
+                    "List it for the kernel that fills it, at that parameter's position; tensors come before numbers.",
                 )
             )

@@ -104,7 +104,7 @@ def _whole(n_input_dims: Any) -> int:
 def _check_dtype(dtype: torch.dtype) -> None:
     if dtype not in FLOATS:
         rows = [("got", str(dtype)), ("expected", ", ".join(map(str, FLOATS)))]
-        remedy = "Encodings are computed in full precision: pass dtype=torch.float32, and cast what comes out."
+        remedy = "Encodings are computed in full precision: pass dtype=torch.float32, and cast the result."
         raise DtypeError(refusal("an Encoding does not have this dtype", rows, remedy))
 
 

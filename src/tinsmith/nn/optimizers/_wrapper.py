@@ -54,7 +54,7 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
         """Refused once the optimizer is built: what wraps it has state for the parameters that it knows."""
         if hasattr(self, "parts"):
             remedy = "Build a new optimizer over all parameters."
-            raise ArgumentError(refusal(f"{type(self).__name__} takes no further parameters.", [], remedy))
+            raise ArgumentError(refusal(f"{type(self).__name__} cannot take further parameters.", [], remedy))
         super().add_param_group(param_group)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def _number(entry: Entry, name: str, value: Any) -> float:
 def _pose(entry: Entry, matrix: Any) -> Tensor:
     """(4, 4) float64. Raises InputError unless it is a rotation and a place."""
     headline = "`transform_matrix` is not the pose of a camera"
-    remedy = "It goes from camera to world: a rotation, a place, and the last row 0 0 0 1."
+    remedy = "It maps camera to world: a rotation, a position, and the last row 0 0 0 1."
     rows = matrix if isinstance(matrix, list) else []
     shape = (
         f"{len(rows)} rows of {', '.join(sorted({str(len(row)) if isinstance(row, list) else '?' for row in rows}))}"

@@ -277,6 +277,6 @@ def _by_zero(name: str, left: int, line: int) -> KernelError:
         refusal(
             f"Line {line} divides an integer by zero.",
             [("operation", f"{left} {name} 0")],
-            "An engine dies of it, or gives anything: guard the divisor.",
+            "The engine crashes, or the result is arbitrary: guard the divisor.",
         )
     )
