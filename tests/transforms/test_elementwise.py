@@ -142,6 +142,11 @@ def test_what_stays_inside_another_loop(name):
     assert strip_functions(STAYS_INSIDE[name]) is STAYS_INSIDE[name]
 
 
-def test_a_short_loop_inside_another_one_runs_whole():
-    lines = [line.strip() for line in text(strip_functions(inside(store(Y, "s", X["s"])))).splitlines()]
-    assert lines.index("if y.shape[0] < 8:") < lines.index("y[s] = x[s]") < lines.index("else:")
+def test_a_loop_inside_another_one_has_its_text_and_its_strips_once():
+    """The text runs what is too short for strips, and both ends where it has any."""
+    printed = text(strip_functions(inside(store(Y, "s", X["s"]))))
+    assert "strip_low = _lang.select(y.shape[0] >= 8, 0, y.shape[0])" in printed
+    assert printed.count("y[s] = x[s]") == 1 and "for s in range(strip_low):" in printed
+    near = [branch(S > 0, [store(Y, "s", X[S - 1])]), branch(S < Y.size() - 1, [store(Y, "s", X[S + 1])])]
+    printed = text(strip_functions(inside(*near)))
+    assert printed.count("y[s] = x[s - 1]") == 1 and "for part in range(2):" in printed, printed

@@ -183,7 +183,7 @@ class _Writer:
             self._declared = []
             rewritten = walk.rewrite([part], self.statement)
             # A loop that became strips has a whole version beside them for short lengths, which needs no array.
-            if isinstance(part, nodes.For) and isinstance(rewritten[-1], nodes.If):
+            if isinstance(part, nodes.For) and len(rewritten) > 1:
                 body += _with_arrays(rewritten, self._declared)
             else:
                 # Declared once an iteration. In the inner loop the engines would fill it with zeros at each start.
@@ -198,7 +198,12 @@ class _Writer:
         return self.elements(one) or (self.strips(one, plan) if plan.functions else [one])
 
     def elements(self, loop: nodes.For) -> Sequence[nodes.Stmt]:
-        """An elementwise loop inside another one: in strips between its ends, whole where it is short, or nothing.
+        """An elementwise loop inside another one in strips between its ends; nothing where it is none.
+
+            low, high = between the ends, or both the end where too little lies there
+            for part in range(2):
+                for i in range(begin if part == 0 else high, low if part == 0 else end): ...  # as it was written
+                if part == 0 and low < high: strips from low to high
 
         Nothing too for loops over one array, which compilers vectorise by themselves: nothing else can overlap it.
         """
@@ -210,15 +215,26 @@ class _Writer:
         middle = loop if parts is None else parts.middle
         if not is_elementwise(middle, self.kernel):
             return []
-        arrays, strips = strip_loop(middle, self.kernel, self.names)
+        if parts is None and _known_length(loop) is not None:
+            arrays, strips = strip_loop(loop, self.kernel, self.names)
+            self._declared += arrays
+            return [strips]
+        (begin, end), (first, last) = loop.bounds[0], middle.bounds[0]
+        low, high = (self.names.local(f"strip_{word}", "i32") for word in ("low", "high"))
+        arrays, strips = strip_loop(replace(middle, bounds=((low, high),)), self.kernel, self.names)
         self._declared += arrays
-        statements = (strips,) if parts is None else (*parts.before, strips, *parts.after)
-        if _known_length(loop) is not None:
-            return statements
-        low, high = loop.bounds[0]
-        size = high if low == number(0) else integer("-", high, low)
-        is_short = nodes.Binary("<", size, number(SHORTEST), "u1")
-        return [nodes.If(is_short, (loop,), statements, line=loop.line)]
+        size = last if first == number(0) else integer("-", last, first)
+        is_long = nodes.Binary(">=", size, number(SHORTEST), "u1")
+        bounds = [assign(low, _choose(is_long, first, end)), assign(high, _choose(is_long, last, end))]
+        has_strips = nodes.Binary("<", low, high, "u1")
+        if parts is None or not parts.after:
+            ends = replace(loop, bounds=((begin, low),))
+            return [*bounds, ends, nodes.If(has_strips, (strips,), line=loop.line)]
+        part = self.names.local("part", "i32")
+        is_first = nodes.Binary("==", part, number(0), "u1")
+        ends = replace(loop, bounds=((_choose(is_first, begin, high), _choose(is_first, low, end)),))
+        between = nodes.If(nodes.Binary("and", is_first, has_strips, "u1"), (strips,), line=loop.line)
+        return [*bounds, run_lanes(part, number(0), number(2), [ends, between])]
 
     def plain(self, one: nodes.Stmt) -> nodes.Stmt:
         """A statement of code that runs in order, in which an addition needs not be atomic."""
@@ -304,9 +320,17 @@ class _Writer:
         return name
 
 
+def _choose(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
+    return then if then == otherwise else nodes.Select(condition, then, otherwise, "i32")
+
+
 def _with_arrays(strips: Sequence[nodes.Stmt], arrays: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
     """The statements of a loop in strips, with its arrays declared where it is not short."""
     *bounds, last = strips
-    if isinstance(last, nodes.If):
-        return [*bounds, replace(last, orelse=(*arrays, *last.orelse))]
-    return [*bounds, *arrays, last]
+    match last:
+        case nodes.If(orelse=()):
+            return [*bounds, replace(last, body=(*arrays, *last.body))]
+        case nodes.If():
+            return [*bounds, replace(last, orelse=(*arrays, *last.orelse))]
+        case _:
+            return [*bounds, *arrays, last]
