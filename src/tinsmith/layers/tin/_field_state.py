@@ -80,7 +80,7 @@ class FieldState(torch.nn.Module):
         if self._find_saved_internals():
             words = f"{self._label} cannot be copied: its internal fields are one memory, which the copy would share"
             rows = [("fields", ", ".join(self._find_saved_internals()))]
-            remedy = "Register weights by register_weight_field, and other fields, which need no checkpoint, with persistent=False."
+            remedy = "Register weights by register_weight_field, and fields without state with persistent=False."
             raise CheckpointError(refusal(words, rows, remedy))
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
