@@ -103,6 +103,15 @@ def _forward_mode_is_seen() -> bool:
     return inside and not tracing.has_forward_mode()
 
 
+def _backward_passes_are_seen() -> bool:
+    inside: list[bool] = []
+    x = torch.ones(1, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda _: inside.append(tracing.is_in_backward()))
+    y.sum().backward()
+    return inside == [True] and not tracing.is_in_backward()
+
+
 # A Function at one level ------------------------------------------------------------------------
 class _Cube(tracing.SingleLevelFunction):
     """x^3, made as `_operator` makes the gradient of a launch."""
@@ -305,6 +314,11 @@ _FACTS = (
         "an active forward-mode level is detected",
         _forward_mode_is_seen,
         "forward-mode derivatives would be lost: the tangent of an op would be zero",
+    ),
+    _Fact(
+        "a running backward pass is detected",
+        _backward_passes_are_seen,
+        "a layer with a state would not warn where a checkpoint runs it again from another state",
     ),
     _Fact(
         "a Function applied at one level of torch.func has its gradient",

@@ -22,6 +22,8 @@ _has_modes = torch._C._len_torch_dispatch_stack
 _has_autocast = torch._C._is_any_autocast_enabled
 # `torch.jit.is_tracing` is Python around this, which costs a microsecond, and every call of an op would pay it.
 _jit_tracing = torch._C._get_tracing_state
+# Torch has no public name for whether a backward pass is running, in which checkpoints run a forward pass again.
+_running_backward = torch._C._current_graph_task_id
 # The older vmap below has no public name at all: its tensors appear in a backward pass unasked.
 _is_older_batch = torch._C._functorch.is_legacy_batchedtensor  # pyright: ignore[reportAttributeAccessIssue]  # no stub
 
@@ -45,6 +47,11 @@ def is_plain() -> bool:
     return not (
         _has_transforms() or _has_modes() or _has_autocast() or forward_ad._current_level >= 0 or _jit_tracing()
     )
+
+
+def is_in_backward() -> bool:
+    """Whether a backward pass of autograd is running."""
+    return _running_backward() != -1
 
 
 def is_transformed() -> bool:

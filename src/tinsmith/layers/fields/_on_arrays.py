@@ -16,7 +16,8 @@ import torch
 
 from ..._config import config
 from ..._errors import KernelError, refusal
-from ...bridge import Copy, Transfer, has_older_batch, is_plain, keep_order, name_fields
+from ..._user_warnings import warn
+from ...bridge import Copy, Transfer, has_older_batch, is_in_backward, is_plain, keep_order, name_fields
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
@@ -69,8 +70,10 @@ class ArrayProgram:
         registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
         self._used = by_key([use.one for of_launch in uses for use in of_launch.values()]) | registered
         written = {use.one.facts.key for of_launch in uses for use in of_launch.values() if use.is_written}
+        read = {use.one.facts.key for of_launch in uses for use in of_launch.values() if use.is_read}
         cleared = by_key(Starts(roles, launches, habits).fields_at_zero)
         self.held = tuple(self._find_held(named, uses, written, cleared))
+        self._state = tuple(one.name for one in self.held if one.facts.key in written & read)
         filled = (*roles.filled, *self.held)
         keys = {use.one.facts.key for of_launch in uses for use in of_launch.values()}
         self._given = tuple(place for place, one in enumerate(filled) if one.facts.key in keys)
@@ -147,6 +150,8 @@ class ArrayProgram:
     # Running ----------------------------------------------------------------------------------
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
+        if self._state and is_in_backward():
+            warn(_describe_rerun(self.layer, self._state))
         device = torch.device(self._roles.filled[0].runs_on)
         managed = ManagedCall(self._managed) if self._managed.is_any else None
         memory = memory if managed is None else managed.fill(memory)
@@ -283,6 +288,15 @@ def _has_gradient(one: LayerField) -> bool:
 
 def _in_order(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().resolve_neg()
+
+
+def _describe_rerun(layer: str, state: Sequence[str]) -> str:
+    """What to warn of where a layer runs in a backward pass: no first run's state is left to begin with."""
+    fields = ", ".join(f"`{name}`" for name in state)
+    words = f"{layer} is run again in a backward pass, and begins with what the last call left in {fields}"
+    rows = [("gradient", "that of this run, not of the first one")]
+    remedy = "Leave the layer out of what `torch.utils.checkpoint` runs again, or register these fields as inputs."
+    return refusal(words, rows, remedy)
 
 
 class NoArray(KernelError):
