@@ -164,10 +164,10 @@ def of_all_operations(lang):
         for i in range(x.shape[0]):
             a, k, left = x[i], 0, 3 + lang.cast(x[i] * 5.0, lang.i32)
             while left > 0:
-                b = lang.max(lang.abs(0.5 - a), 0.1) + lang.sqrt(a + 0.25) * lang.log(a + 1.5)
+                b = lang.max(lang.abs(0.5 - a), 0.1) + lang.sqrt(a + 0.25) * lang.exp(a - 1.5)
                 is_odd = ((k >> 1) ^ k) & 1 == 1
                 if not is_odd or a > 0.95:
-                    b = -b + lang.tanh(b) * lang.ceil(b)
+                    b = -b + lang.exp(-b) * lang.ceil(b)
                 a = lang.min(a * 0.5 + b * 0.125 + 0.3, 0.9 + k) - lang.floor(b) * 0.01
                 k = lang.min(k + 1, 7) + lang.max(left - 6, 0)
                 left -= 1
@@ -177,9 +177,9 @@ def of_all_operations(lang):
         a, k, left = x, torch.zeros(len(x), dtype=torch.int32), 3 + (x.float() * 5.0).int()
         for _ in range(8):
             runs = left > 0
-            b = (0.5 - a).abs().clamp(min=0.1) + (a + 0.25).sqrt() * (a + 1.5).log()
+            b = (0.5 - a).abs().clamp(min=0.1) + (a + 0.25).sqrt() * (a - 1.5).exp()
             is_odd = ((k >> 1) ^ k) & 1 == 1
-            b = torch.where(~is_odd | (a > 0.95), -b + b.tanh() * b.ceil(), b)
+            b = torch.where(~is_odd | (a > 0.95), -b + (-b).exp() * b.ceil(), b)
             a = torch.where(runs, torch.minimum(a * 0.5 + b * 0.125 + 0.3, 0.9 + k) - b.floor() * 0.01, a)
             k = torch.where(runs, (k + 1).clamp(max=7) + (left - 6).clamp(min=0), k)
             left = left - runs.int()

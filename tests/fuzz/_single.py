@@ -14,8 +14,8 @@ from typing import Any
 from unittest.mock import patch
 
 from tinsmith.source.ir import nodes
-from tinsmith.transforms import _elementwise, _strip_parts, _strips, strip_functions
-from tinsmith.transforms.lanes import _run, _vectors
+from tinsmith.transforms import _elementwise, _engine_vectors, _strip_parts, _strips, strip_functions
+from tinsmith.transforms.lanes import _run
 
 _LENGTHS: tuple[tuple[Any, str], ...] = (
     (_strip_parts, "LENGTH"),
@@ -23,7 +23,8 @@ _LENGTHS: tuple[tuple[Any, str], ...] = (
     (_elementwise, "LENGTH"),
     (_run, "_WIDTH"),
     (_run, "_SHARED_WIDTH"),
-    (_vectors, "WIDTH"),
+    (_engine_vectors, "WIDTH"),
+    (_elementwise, "WIDTH"),
 )
 """Where the length of a strip or the width of a block stands."""
 _THRESHOLDS: tuple[tuple[Any, str, int], ...] = (

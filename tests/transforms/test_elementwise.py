@@ -6,9 +6,9 @@ import pytest
 
 from support.by_hand import DEFAULTS, array, assign, atomic, binary, branch, cast, kernel, local, loop, store, unary
 from tinsmith.source.ir import print_kernel
-from tinsmith.transforms import strip_functions
+from tinsmith.transforms import has_vector_loops, strip_functions
 
-X, Y = array("x"), array("y")
+X, Y, Z = array("x"), array("y"), array("z")
 K, J = array("k_of", "i32"), array("m", rank=2)
 
 
@@ -42,6 +42,56 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray()):
             y[r] = y_ahead[lane_1]
 """)
     )
+
+
+def test_strips_in_vectors():
+    """What is read comes first, and what is stored last; strips of fewer iterations are loops."""
+    r = local("r", "i32")
+    body = [assign("a", X[r + 1] * X["r"]), store(Y, "r", Y["r"] + local("a")), store(Z, "r", Y["r"] + cast(r, "f32"))]
+    printed = text(strip_functions(of(*body, arrays=(X, Y, Z)), has_vectors=True))
+    vectors, loops = printed.split("        else:\n")
+    assert "if (strip_size == 64) & (x.shape[0] <= 1073741824) & (y.shape[0] <= 1073741824) & (z" in vectors
+    lines = [line.strip() for line in vectors.splitlines()]
+    every = "for entry_1 in _lang.static(range(16))"
+    places = ", ".join(map(str, range(16)))
+    assert lines[lines.index("for part in range(4):") + 1 :] == [
+        "base = strip_first + part * 16",
+        "at = base + 1 & 1073741823",
+        "at_1 = base & 1073741823",
+        f"r_2_1 = base + _lang.Vector([{places}], dt=_lang.i32)",
+        f"vector_1 = _lang.Vector([x[at + entry_1] {every}], dt=_lang.f32)",
+        "x_at_2 = vector_1",
+        f"vector_2 = _lang.Vector([x[at_1 + entry_1] {every}], dt=_lang.f32)",
+        "x_at_1_1 = vector_2",
+        f"vector_3 = _lang.Vector([y[at_1 + entry_1] {every}], dt=_lang.f32)",
+        "y_at_1 = vector_3",
+        "a_2_1 = x_at_2 * x_at_1_1",
+        "y_value_1_1 = y_at_1 + a_2_1",
+        f"vector_4 = _lang.Vector([_lang.cast(r_2_1[entry_1], _lang.f32) {every}], dt=_lang.f32)",
+        "z_value_1_1 = y_value_1_1 + vector_4",
+        f"{every}:",
+        "y[at_1 + entry_1] = y_value_1_1[entry_1]",
+        f"{every}:",
+        "z[at_1 + entry_1] = z_value_1_1[entry_1]",
+    ]
+    assert "for lane in range(strip_size):" in loops
+
+
+def test_vectors_that_an_engine_takes_whole():
+    """Quadrants makes no vector of casts and functions that are written number by number."""
+
+    def is_in_vectors(value):
+        return has_vector_loops(strip_functions(of(store(Y, "r", value)), has_vectors=True, has_fast_vectors=True))
+
+    assert is_in_vectors(X["r"] * 2.0 - unary("sqrt", X["r"]))
+    assert not is_in_vectors(unary("exp", X["r"]))
+    assert not is_in_vectors(cast(local("r", "i32"), "f32") * X["r"])
+
+
+@pytest.mark.parametrize("value", [unary("sin", X["r"]), unary("log", X["r"]), J[0, "r"]], ids=["sin", "log", "a row"])
+def test_strips_that_stay_loops(value):
+    one = of(store(Y, "r", value), arrays=(X, Y, J))
+    assert text(strip_functions(one, has_vectors=True)) == text(strip_functions(one))
 
 
 GOES = {

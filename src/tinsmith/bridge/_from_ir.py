@@ -86,7 +86,7 @@ def compile_ir(
 
 def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
     """A kernel in strips and lanes, as the compiler of an engine makes machine vectors of it."""
-    return strip_functions(kernel, has_powers=engine.has_fast_vectors, has_vectors=not engine.has_fast_vectors)
+    return strip_functions(kernel, has_fast_vectors=engine.has_fast_vectors, has_vectors=True)
 
 
 def namespace_of(engine: Engine) -> dict[str, Any]:

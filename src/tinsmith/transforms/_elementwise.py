@@ -24,17 +24,17 @@ from dataclasses import dataclass, replace
 
 from ..source.ir import nodes, walk
 from ._algebra import integer, number
+from ._engine_vectors import WIDTH, has_engine_vector
 from ._names import Names
 from ._strip_parts import (
-    FUNCTIONS,
     KINDS,
     LENGTH,
     SHORTEST,
     assign,
     at_line,
     bounds_of_strip,
+    by_arithmetic,
     is_vector,
-    moves,
     run_lanes,
     strips_between,
     within_limits,
@@ -53,8 +53,14 @@ class _Access:
     place: Index | None
 
 
-def strip_elementwise(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> nodes.Stmt | None:
-    """A statement of the top level in strips; None where it is not such a loop, or a machine has no vectors for it."""
+def strip_elementwise(
+    task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool = False, is_whole: bool = False
+) -> nodes.Stmt | None:
+    """A statement of the top level in strips; None where it is not such a loop, or a machine has no vectors for it.
+
+    With `has_vectors`, strips of 64 are in vectors of the engine where they can be; if `is_whole`, only where the
+    engine takes all operations on vectors.
+    """
     if not isinstance(task, nodes.For) or not is_elementwise(task, kernel):
         return None
     # A local of the top level goes on from one iteration of a serial loop to the next.
@@ -63,12 +69,94 @@ def strip_elementwise(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> n
         return None
     arrays, strips = strip_loop(task, kernel, names)
     first, size, *lanes = strips.body
+    if has_vectors and _may_be_vectors(task, kernel, is_whole=is_whole):
+        begin, count = (nodes.Local(walk.find_assigned(one)[0], "i32") for one in (first, size))
+        lanes = [_write_vectors(task, kernel, names, begin, count, lanes)]
     match lanes:
         case [nodes.If() as is_short]:
             lanes = [replace(is_short, orelse=(*arrays, *is_short.orelse))]
         case _:
             lanes = [*arrays, *lanes]
     return replace(strips, body=(first, size, *lanes))
+
+
+_MOST = 1 << 30
+"""Elements that an array of a strip in vectors may have at most."""
+
+
+def _may_be_vectors(loop: nodes.For, kernel: nodes.Kernel, *, is_whole: bool) -> bool:
+    """Whether vectors of the engine gain: where arrays have one axis, so that the compilers see rows of elements."""
+    touched = [kernel.arrays[name] for name in walk.find_touched(loop.body)]
+    return (
+        len(loop.names) == 1
+        and all(array.rank == 1 for array in touched)
+        and all(has_engine_vector(by_arithmetic(part), is_whole=is_whole) for part in walk.parts_in(loop.body))
+    )
+
+
+def _write_vectors(
+    loop: nodes.For,
+    kernel: nodes.Kernel,
+    names: Names,
+    first: nodes.Local,
+    size: nodes.Local,
+    otherwise: Sequence[nodes.Stmt],
+) -> nodes.If:
+    """A strip in vectors of the engine where it is whole, and `otherwise` what is there for it.
+
+    Elements that are read come first and those that are stored last: each store makes the compilers load the arrays'
+    addresses again. And they must see that a vector's elements lie side by side: a sum of an index and 1, of which it
+    is not known that it does not overflow, may be anything. So an index has at most 30 bits.
+    """
+    index, part, base, lane = loop.names[-1], *(names.local(wish, "i32") for wish in ("part", "base", "lane"))
+    fresh = {name: names.local(name, names.types[name]) for one in loop.body for name in walk.find_assigned(one)}
+    fresh[index] = names.local(index, "i32")
+    places: dict[nodes.Expr, nodes.Local] = {}
+    loaded: dict[nodes.Load, nodes.Local] = {}
+    stored: dict[tuple[str, Index], nodes.Local] = {}
+    reads: Mapping[nodes.Load, Index] = {}
+
+    def at(place: Index) -> Index:
+        start = walk.substitute(place[0], {index: base})
+        return (integer("+", places.setdefault(start, names.local("at", "i32")), lane),)
+
+    def rename(expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Local):
+            return fresh.get(expr.name, expr)
+        if not isinstance(expr, nodes.Load):
+            return by_arithmetic(walk.rebuild(expr, rename))
+        place = reads[expr]
+        if (expr.array, place) in stored:
+            return stored[expr.array, place]
+        if index not in walk.locals_in(place):
+            return replace(expr, index=place)
+        return loaded.setdefault(replace(expr, index=at(place)), names.local(f"{expr.array}_at", expr.type))
+
+    values: list[nodes.Stmt] = []
+    for access in _accesses(loop):
+        reads = access.reads
+        match access.statement:
+            case nodes.Assign() as one:
+                values.append(replace(one, name=fresh[one.name].name, value=rename(one.value)))
+            case nodes.Store() as one:
+                value = names.local(f"{one.array}_value", kernel.arrays[one.array].type)
+                values.append(nodes.Assign(value.name, rename(one.value), one.line))
+                stored[one.array, access.place or ()] = value
+            case other:
+                raise AssertionError(f"{other} is not a statement of an elementwise loop")
+    stores = [nodes.Store(array, at(place), (), value) for (array, place), value in stored.items()]
+    loads = [assign(local, load) for load, local in loaded.items()]
+    own = [assign(fresh[index], integer("+", base, lane))] if fresh[index].name in walk.find_read(values) else []
+    vectors = run_lanes(lane, number(0), number(WIDTH), (*own, *loads, *values, *stores))
+    is_whole = nodes.Binary("==", size, number(LENGTH), "u1")
+    for name in sorted(walk.find_touched(loop.body)):
+        is_small = nodes.Binary("<=", nodes.Size(name, 0), number(_MOST), "u1")
+        is_whole = nodes.Binary("and", is_whole, is_small, "u1")
+    before = [assign(base, integer("+", first, integer("*", part, number(WIDTH))))]
+    before += [assign(local, integer("&", start, number(_MOST - 1))) for start, local in places.items()]
+    body = (*before, replace(vectors, vector_width=WIDTH))
+    parts = run_lanes(part, number(0), number(LENGTH // WIDTH), body)
+    return nodes.If(is_whole, (parts,), tuple(otherwise), loop.line)
 
 
 def is_elementwise(loop: nodes.For, kernel: nodes.Kernel) -> bool:
@@ -177,9 +265,7 @@ def strip_loop(loop: nodes.For, kernel: nodes.Kernel, names: Names) -> tuple[Seq
             return fresh.get(expr.name, expr)
         if isinstance(expr, nodes.Load) and (expr.array, reads[expr]) in stored:
             return stored[expr.array, reads[expr]]
-        if isinstance(expr, nodes.Unary) and moves(expr):
-            return replace(expr, operator=FUNCTIONS[expr.operator], value=rename(expr.value))
-        return walk.rebuild(expr, rename)
+        return by_arithmetic(walk.rebuild(expr, rename))
 
     for access in _accesses(loop):
         reads = access.reads

@@ -37,6 +37,11 @@ def moves(one: nodes.Unary) -> bool:
     return one.operator in FUNCTIONS and one.type == "f32" and one.value.type == "f32"
 
 
+def by_arithmetic(one: nodes.Expr) -> nodes.Expr:
+    """A function by arithmetic, where there is one; else the same expression."""
+    return replace(one, operator=FUNCTIONS[one.operator]) if isinstance(one, nodes.Unary) and moves(one) else one
+
+
 def with_powers(one: nodes.Stmt) -> nodes.Stmt:
     """A statement with powers by arithmetic: those of two float32."""
 

@@ -48,12 +48,13 @@ _LANES = 8
 """Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
 
 
-def strip_functions(kernel: nodes.Kernel, *, has_powers: bool = False, has_vectors: bool = False) -> nodes.Kernel:
+def strip_functions(kernel: nodes.Kernel, *, has_fast_vectors: bool = False, has_vectors: bool = False) -> nodes.Kernel:
     """A kernel that computes functions and stored values ahead, for machine vectors; the same one where none can be.
 
-    It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass. With `has_powers`, loops
-    in lanes raise by arithmetic too, which is in float64. With `has_vectors`, lanes are printed in vectors of the
-    engine; not where the kernel has vectors of its own, which it would then hold in another way.
+    It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass. With `has_vectors`, loops
+    are printed in vectors of the engine where they gain; not where the kernel has vectors of its own, which it would
+    then hold in another way. Where the engine's compiler `has_fast_vectors`, loops in lanes raise by arithmetic too,
+    which is in float64, but stay loops.
     """
     has_vectors = has_vectors and not _has_own_vectors(kernel)
     names = Names(walk.names_of(kernel))
@@ -63,25 +64,32 @@ def strip_functions(kernel: nodes.Kernel, *, has_powers: bool = False, has_vecto
     body: list[nodes.Stmt] = []
     for one in statements:
         body += (
-            _strip_elements(one, kernel, names)
-            or _lanes(with_powers(one) if has_powers else one, kernel, names, has_vectors=has_vectors)
+            _strip_elements(one, kernel, names, has_vectors=has_vectors, is_whole=has_fast_vectors)
+            or _lanes(one, kernel, names, has_vectors=has_vectors, has_fast_vectors=has_fast_vectors)
             or [writer.task(one)]
         )
     return kernel if tuple(body) == kernel.body else replace(kernel, body=tuple(body), locals=names.types)
 
 
-def _strip_elements(task: nodes.Stmt, kernel: nodes.Kernel, names: Names) -> list[nodes.Stmt]:
+def _strip_elements(
+    task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool, is_whole: bool
+) -> list[nodes.Stmt]:
     """A task whose middle is in strips, between its ends where it has any; nothing where that cannot be."""
-    strips = strip_elementwise(task, kernel, names)
+    strips = strip_elementwise(task, kernel, names, has_vectors=has_vectors, is_whole=is_whole)
     if strips is not None or not isinstance(task, nodes.For):
         return [] if strips is None else [strips]
     parts = split_edges(task, names.types)
-    strips = None if parts is None else strip_elementwise(parts.middle, kernel, names)
-    return [] if parts is None or strips is None else [*parts.before, strips, *parts.after]
+    if parts is None:
+        return []
+    strips = strip_elementwise(parts.middle, kernel, names, has_vectors=has_vectors, is_whole=is_whole)
+    return [] if strips is None else [*parts.before, strips, *parts.after]
 
 
-def _lanes(task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool) -> list[nodes.Stmt]:
-    lanes = run_in_lanes(task, kernel, names, has_vectors=has_vectors)
+def _lanes(
+    task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool, has_fast_vectors: bool
+) -> list[nodes.Stmt]:
+    task = with_powers(task) if has_fast_vectors else task
+    lanes = run_in_lanes(task, kernel, names, has_vectors=has_vectors and not has_fast_vectors)
     return [] if lanes is None else [lanes]
 
 

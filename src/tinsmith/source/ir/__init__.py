@@ -10,6 +10,7 @@ from ._cells import with_cells
 from ._comments import add_comments
 from ._lower import LoweredKernel, lower
 from ._print import print_kernel
+from ._print_vectors import VECTOR_FUNCTIONS
 from ._refusals import RUN_IN_ORDER, Misfit, NotCovered, Race
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "NotCovered",
     "RUN_IN_ORDER",
     "Race",
+    "VECTOR_FUNCTIONS",
     "add_comments",
     "decompositions",
     "iteration_number",

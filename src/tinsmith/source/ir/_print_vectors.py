@@ -126,22 +126,30 @@ class VectorLoop:
                 if name not in self.values:
                     self.values[name] = self.scalar.reserve_name(name)
                 self.written.append(_assign(ast.Name(self.values[name], ast.Store()), vector))
-            case nodes.Store() if one.array in self.arrays:
+            case nodes.Store():
                 self.store(one)
             case other:
                 raise AssertionError(f"{other} was to keep a loop from vectors")
 
     def store(self, one: nodes.Store) -> None:
-        """Store to a lane's own element of a local array."""
-        array, value = self.arrays[one.array], self.give_name(self.vector(one.value, one.value.type))
+        """Store to a lane's own element of a local array, or of an array's."""
+        value = self.give_name(self.vector(one.value, one.value.type))
+        array = self.arrays.get(one.array)
+        if array is None:
+            self.for_each([_assign(self.element(one, ast.Store()), self.number(value))])
+            return
         if array.vectors:
             self.written.append(_assign(ast.Name(array.vectors[self.group], ast.Store()), value))
         if array.is_array:
             self.for_each([_assign(self.own_element(one.array, ast.Store()), self.number(value))])
 
     def own_element(self, array: str, context: ast.expr_context) -> ast.expr:
-        place = ast.BinOp(ast.Constant(self.group * self.width), ast.Add(), ast.Name(self.entry, ast.Load()))
-        return ast.Subscript(ast.Name(array, ast.Load()), place, context)
+        return ast.Subscript(ast.Name(array, ast.Load()), self.place(), context)
+
+    def place(self) -> ast.expr:
+        """The lane that a static loop is at."""
+        entry, first = ast.Name(self.entry, ast.Load()), self.group * self.width
+        return ast.BinOp(ast.Constant(first), ast.Add(), entry) if first else entry
 
     # Expressions ------------------------------------------------------------------------------
 
@@ -194,12 +202,21 @@ class VectorLoop:
             return ast.Name(array.vectors[self.group], ast.Load())
         if array is not None:
             return self.each(one.type, self.own_element(one.array, ast.Load()))
+        return self.each(one.type, self.element(one, ast.Load()))
+
+    def element(self, one: nodes.Load | nodes.Store, context: ast.expr_context) -> ast.expr:
+        """The element of an array for the lane that a static loop is at."""
         index: list[ast.expr] = []
         for part in one.index:
-            value = self.expression(part)
-            index.append(value if self.is_shared(part) else self.number(self.give_name(value)))
+            match part:
+                case nodes.Binary("+", first, nodes.Local(name)) if name == self.lane and self.is_shared(first):
+                    index.append(ast.BinOp(self.scalar.expression(first), ast.Add(), self.place()))
+                case _ if self.is_shared(part):
+                    index.append(self.scalar.expression(part))
+                case _:
+                    index.append(self.number(self.give_name(self.expression(part))))
         place = index[0] if len(index) == 1 else ast.Tuple(index, ast.Load())
-        return self.each(one.type, ast.Subscript(ast.Name(one.array, ast.Load()), place, ast.Load()))
+        return ast.Subscript(ast.Name(one.array, ast.Load()), place, context)
 
     def cast(self, one: nodes.Cast) -> ast.expr:
         kind, value = one.type, one.value

@@ -30,14 +30,14 @@ from dataclasses import replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import constant, integer, number
+from .._engine_vectors import has_engine_vector, with_vectors
 from .._names import Names
-from .._strip_parts import assign, at_line, run_lanes
+from .._strip_parts import assign, at_line, by_arithmetic, run_lanes
 from ._arrays import Remade, with_arrays
 from ._loops import find_loops_ended_by_data, operations, with_named_bounds
 from ._masks import FALSE, TRUE, conjunction
 from ._sharing import Sharing
 from ._statements import Block, Writer
-from ._vectors import with_vectors
 
 _WIDTH = 32
 """Lanes of a block: two machine vectors of 512 bits, so that one waits for its results while the other runs."""
@@ -66,7 +66,9 @@ def run_in_lanes(
         return None
     task = replace(task, body=with_named_bounds(task.body, names))
     sharing = Sharing(task, names)
-    return _Task(task, sharing, kernel, names, has_vectors=has_vectors).write() if _is_worthwhile(sharing) else None
+    if not _is_worthwhile(sharing):
+        return None
+    return _Task(task, sharing, kernel, names, has_vectors=has_vectors and _may_be_vectors(sharing)).write()
 
 
 def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
@@ -102,6 +104,12 @@ def _is_worthwhile(sharing: Sharing) -> bool:
     """Whether loops end by data, machines have vectors for them, and they do more than fetch and store."""
     loops = [*find_loops_ended_by_data(sharing.body, sharing.descending)]
     return bool(loops) and operations(sharing.body) <= _MOST and all(_is_quick(loop, sharing) for loop in loops)
+
+
+def _may_be_vectors(sharing: Sharing) -> bool:
+    """Whether all that inner loops do can be written for vectors of the engine."""
+    inner = [one for one in walk.statements(sharing.body) if isinstance(one, nodes.For | nodes.While)]
+    return all(has_engine_vector(by_arithmetic(part)) for part in walk.parts_in(inner))
 
 
 def _is_quick(loop: nodes.For | nodes.While, sharing: Sharing) -> bool:

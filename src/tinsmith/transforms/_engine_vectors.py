@@ -1,16 +1,18 @@
-"""Loops over lanes that are printed in vectors of the engine, for compilers that make short vectors of a loop."""
+"""Which loops are printed in vectors of the engine: for compilers that make short vectors of a loop, or none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...source.ir import nodes, walk
-from .._strip_parts import FUNCTIONS, POWER, is_vector, number
+from ..source.ir import VECTOR_FUNCTIONS, nodes, walk
+from ._algebra import number
+from ._strip_parts import FUNCTIONS, POWER, is_vector
 
 WIDTH = 16
 """Numbers of a vector: float32 of 512 bits, of which LLVM makes two or four vectors where the machine's are shorter."""
 _KINDS = frozenset({"f32", "i32", "u1"})
+_WHOLE = frozenset({"neg", "not", "sqrt", "floor"})
 
 
 def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, types: Mapping[str, str]) -> nodes.Block:
@@ -43,13 +45,20 @@ def _is_straight(loop: nodes.For, types: Mapping[str, str]) -> bool:
                 return False
         if kind not in _KINDS or (walk.locals_in(exprs) & given) - known:
             return False
-        if not all(_has_vectors(part) for part in walk.parts(*exprs)):
+        if not all(has_engine_vector(part) for part in walk.parts(*exprs)):
             return False
         known |= {*walk.find_assigned(one)}
     return True
 
 
-def _has_vectors(one: nodes.Expr) -> bool:
+def has_engine_vector(one: nodes.Expr, *, is_whole: bool = False) -> bool:
+    """Whether an operation is to be written for vectors of the engine; if `is_whole`, only one that they take whole.
+
+    LLVM 15 makes one operation again of what is written number by number, and LLVM 22 does not (Taichi 1.7.4,
+    Quadrants 1.3.3: docs/about/decisions/vector-speed.md).
+    """
+    if one.type not in _KINDS:
+        return False
     match one:
         case nodes.Select(type="u1") | nodes.Binary(operator="pow"):
             return False
@@ -58,8 +67,12 @@ def _has_vectors(one: nodes.Expr) -> bool:
         case nodes.Load(entry=entry) if entry:
             return False
         case nodes.Unary(operator) if operator in FUNCTIONS.values():
-            return True
+            return operator in VECTOR_FUNCTIONS and not is_whole
+        case nodes.Unary(operator) if is_whole:
+            return operator in _WHOLE
+        case nodes.Binary("min" | "max", type="i32") | nodes.Cast() if is_whole:
+            return isinstance(one, nodes.Cast) and one.value.type == "u1"
         case nodes.Cast():
-            return one.type in _KINDS
+            return True
         case _:
-            return one.type in _KINDS and is_vector(one)
+            return is_vector(one)

@@ -1,0 +1,99 @@
+"""Loops over elements in vectors of the engine: values and gradients, for any size and any place in memory."""
+
+# pyright: reportInvalidTypeForm=false
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith.transforms import _elementwise
+
+SIZES = (0, 1, 63, 64, 65, 200)
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """Kernels of which a loop has strips in vectors."""
+    kernels = []
+
+    def write(task, kernel, *others):
+        kernels.append(kernel.name)
+        return write_vectors(task, kernel, *others)
+
+    write_vectors = _elementwise._write_vectors
+    monkeypatch.setattr(_elementwise, "_write_vectors", write)
+    return kernels
+
+
+@pytest.mark.parametrize("first", [0, 1, 3])
+def test_any_place_in_memory(lang, first, ran):
+    """No vector begins where machines like it: a tensor may begin at any element."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array, u: array, z: array, w: array):
+        for i in range(x.shape[0]):
+            z[i] = lang.select(x[i] > 0.0, lang.min(2.5 * x[i], 3.0), -y[i]) - lang.sqrt(y[i] * y[i] + 1.0)
+            w[i] = u[i] * z[i] + x[0]
+
+    op = ts.op("x[n], y[n], u[n] -> z[n], w[n]", init={"z": "empty", "w": "empty"})(kernel)
+    for size in SIZES[1:]:
+        torch.manual_seed(size)
+        inputs = tuple(torch.randn(size + first)[first:].requires_grad_() for _ in range(3))
+        results = op(*inputs)
+        exact = [one.detach().double().requires_grad_() for one in inputs]
+        a, b, c = exact
+        z = torch.where(a > 0, (2.5 * a).clamp(max=3.0), -b) - (b * b + 1).sqrt()
+        wanted = (z, c * z + a[0])
+        cotangents = [torch.randn(size) for _ in range(2)]
+        found = torch.autograd.grad(results, inputs, cotangents)
+        gradients = torch.autograd.grad(wanted, exact, [one.double() for one in cotangents])
+        for one, other in zip((*results, *found), (*wanted, *gradients), strict=True):
+            torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+    assert "kernel" in ran
+
+
+def test_neighbours(lang, ran):
+    """Elements beside an iteration's own, and its number as a value."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array):
+        for i in range(x.shape[0]):
+            total = 2.0 * x[i]
+            if i > 0:
+                total -= x[i - 1]
+            if i < x.shape[0] - 1:
+                total -= x[i + 1]
+            y[i] = total
+
+    op = ts.op("x[n] -> y[n]", init={"y": "empty"})(kernel)
+    for size in SIZES:
+        x = torch.randn(size, requires_grad=True)
+        padded = torch.nn.functional.pad(x, (1, 1))
+        wanted = 2.0 * x - padded[:-2] - padded[2:]
+        y = op(x)
+        torch.testing.assert_close(y, wanted)
+        if size:
+            cotangent = torch.randn(size)
+            found, gradient = (torch.autograd.grad(one, x, cotangent)[0] for one in (y, wanted))
+            torch.testing.assert_close(found, gradient)
+    assert "kernel" in ran
+
+
+def test_bits_are_those_of_loops(lang, monkeypatch):
+    """A vector rounds as a number does."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array, z: array):
+        for i in range(x.shape[0]):
+            z[i] = (x[i] * y[i] + 0.1) / (x[i] * x[i] + 0.3)
+
+    x, y = torch.randn(2, 1000)
+    results = []
+    for is_vector in (True, False):
+        if not is_vector:
+            monkeypatch.setattr(_elementwise, "_may_be_vectors", lambda *_, **__: False)
+        results.append(ts.op("x[n], y[n] -> z[n]")(kernel)(x, y))
+    assert torch.equal(*results)
