@@ -77,7 +77,7 @@ def strip_elementwise(
             lanes = [replace(is_short, orelse=(*arrays, *is_short.orelse))]
         case _:
             lanes = [*arrays, *lanes]
-    return replace(strips, body=(first, size, *lanes))
+    return replace(strips, body=at_line((first, size, *lanes), task.line))
 
 
 _MOST = 1 << 30
@@ -156,7 +156,7 @@ def _write_vectors(
     before += [assign(local, integer("&", start, number(_MOST - 1))) for start, local in places.items()]
     body = (*before, replace(vectors, vector_width=WIDTH))
     parts = run_lanes(part, number(0), number(LENGTH // WIDTH), body)
-    return nodes.If(is_whole, (parts,), tuple(otherwise), loop.line)
+    return nodes.If(is_whole, (parts,), tuple(otherwise))
 
 
 def is_elementwise(loop: nodes.For, kernel: nodes.Kernel) -> bool:
