@@ -46,9 +46,9 @@ def test_any_place_in_memory(lang, first, ran):
         z = torch.where(a > 0, (2.5 * a).clamp(max=3.0), -b) - (b * b + 1).sqrt()
         wanted = (z, c * z + a[0])
         cotangents = [torch.randn(size) for _ in range(2)]
-        found = torch.autograd.grad(results, inputs, cotangents)
+        slopes = torch.autograd.grad(results, inputs, cotangents)
         gradients = torch.autograd.grad(wanted, exact, [one.double() for one in cotangents])
-        for one, other in zip((*results, *found), (*wanted, *gradients), strict=True):
+        for one, other in zip((*results, *slopes), (*wanted, *gradients), strict=True):
             torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
     assert "kernel" in ran
 
@@ -76,8 +76,8 @@ def test_neighbours(lang, ran):
         torch.testing.assert_close(y, wanted)
         if size:
             cotangent = torch.randn(size)
-            found, gradient = (torch.autograd.grad(one, x, cotangent)[0] for one in (y, wanted))
-            torch.testing.assert_close(found, gradient)
+            slope, gradient = (torch.autograd.grad(one, x, cotangent)[0] for one in (y, wanted))
+            torch.testing.assert_close(slope, gradient)
     assert "kernel" in ran
 
 
