@@ -20,6 +20,7 @@ def constant(value: float, kind: str) -> nodes.Const:
 
 
 ZERO, ONE = constant(0, "i32"), constant(1, "i32")
+TRUE, FALSE = nodes.Const(True, "u1"), nodes.Const(False, "u1")
 
 
 def number(value: int) -> nodes.Const:
@@ -30,6 +31,21 @@ def number(value: int) -> nodes.Const:
 def integer(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
     """An operation on two whole numbers."""
     return nodes.Binary(operator, left, right, "i32")
+
+
+def both(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
+    """The conjunction of two truths."""
+    if FALSE in (one, other):
+        return FALSE
+    if TRUE in (one, other):
+        return other if one == TRUE else one
+    return nodes.Binary("and", one, other, "u1")
+
+
+def opposite(truth: nodes.Expr) -> nodes.Expr:
+    """`not truth`."""
+    is_opposite = isinstance(truth, nodes.Unary) and truth.operator == "not"
+    return truth.value if isinstance(truth, nodes.Unary) and is_opposite else nodes.Unary("not", truth, "u1")
 
 
 def is_constant(expr: nodes.Expr, value: float | None = None) -> bool:

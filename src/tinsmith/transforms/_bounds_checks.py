@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..source.ir import nodes, walk
+from ._algebra import TRUE, both, opposite
 
 RECORD = "_outside"
 ENTRIES = 4
@@ -33,7 +34,7 @@ class _Index(NamedTuple):
     array: str
     axis: int
     value: nodes.Expr
-    condition: nodes.Expr | None
+    condition: nodes.Expr
 
 
 def insert_bounds_checks(kernel: nodes.Kernel) -> tuple[nodes.Kernel, tuple[Site, ...]]:
@@ -66,27 +67,27 @@ class _Writer:
     def _indices(self, stmt: nodes.Stmt) -> Iterator[_Index]:
         """Every index that a statement uses itself."""
         for expr in walk.expressions(stmt):
-            yield from self._of(expr, None)
+            yield from self._of(expr, TRUE)
         if isinstance(stmt, nodes.Store | nodes.Atomic):
-            yield from self._of_access(stmt.array, stmt.index, None)
+            yield from self._of_access(stmt.array, stmt.index, TRUE)
 
-    def _of(self, expr: nodes.Expr, condition: nodes.Expr | None) -> Iterator[_Index]:
+    def _of(self, expr: nodes.Expr, condition: nodes.Expr) -> Iterator[_Index]:
         match expr:
             case nodes.Select(chosen, then, otherwise):
                 yield from self._of(chosen, condition)
-                yield from self._of(then, _both(condition, _truth(chosen)))
-                yield from self._of(otherwise, _both(condition, nodes.Unary("not", _truth(chosen), "u1")))
+                yield from self._of(then, both(condition, _truth(chosen)))
+                yield from self._of(otherwise, both(condition, opposite(_truth(chosen))))
             case nodes.Binary("and" | "or", left, right):
                 yield from self._of(left, condition)
-                reached = _truth(left) if expr.operator == "and" else nodes.Unary("not", _truth(left), "u1")
-                yield from self._of(right, _both(condition, reached))
+                reached = _truth(left) if expr.operator == "and" else opposite(_truth(left))
+                yield from self._of(right, both(condition, reached))
             case _:
                 for part in walk.operands(expr):
                     yield from self._of(part, condition)
                 if isinstance(expr, nodes.Load):
                     yield from self._of_access(expr.array, expr.index, condition)
 
-    def _of_access(self, array: str, index: tuple[nodes.Expr, ...], condition: nodes.Expr | None) -> Iterator[_Index]:
+    def _of_access(self, array: str, index: tuple[nodes.Expr, ...], condition: nodes.Expr) -> Iterator[_Index]:
         if array not in self.kernel.cells:
             yield from (_Index(array, axis, value, condition) for axis, value in enumerate(index))
 
@@ -94,9 +95,7 @@ class _Writer:
         """Note an index that is outside, the first one with its value."""
         self.sites.append(Site(self.kernel.arrays[one.array].label or one.array, one.axis, line))
         value = self._clamp_indices(one.value)
-        outside: nodes.Expr = nodes.Unary("not", self._is_inside(one.array, one.axis, value), "u1")
-        if one.condition is not None:
-            outside = nodes.Binary("and", self._clamp_indices(one.condition), outside, "u1")
+        outside = both(self._clamp_indices(one.condition), opposite(self._is_inside(one.array, one.axis, value)))
         notes = (nodes.Const(len(self.sites) - 1, "i32"), nodes.Cast(value, "i32"), nodes.Size(one.array, one.axis))
         stores = tuple(_store(place, note, line) for place, note in enumerate(notes, 1))
         add = nodes.Atomic("add", RECORD, (_ZERO,), (), nodes.Const(1, "i32"), _COUNT, line)
@@ -139,7 +138,3 @@ def _store(place: int, value: nodes.Expr, line: int) -> nodes.Stmt:
 
 def _truth(expr: nodes.Expr) -> nodes.Expr:
     return expr if expr.type == "u1" else nodes.Cast(expr, "u1")
-
-
-def _both(left: nodes.Expr | None, right: nodes.Expr) -> nodes.Expr:
-    return right if left is None else nodes.Binary("and", left, right, "u1")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..source import ARITHMETIC_FUNCTIONS
 from ..source.ir import nodes, types, walk
-from ._algebra import integer, number
+from ._algebra import integer, number, opposite
 from ._names import Names
 
 LENGTH = 64
@@ -112,7 +112,7 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
         for part in dict.fromkeys(part for part in parts if isinstance(part, nodes.Unary) and part.operator in LIMITS):
             limit = nodes.Const(LIMITS[part.operator], "f32")
             is_near = nodes.Binary("<", nodes.Unary("abs", part.value, "f32"), limit, "u1")
-            test = nodes.Cast(nodes.Unary("not", is_near, "u1"), "i32")
+            test = nodes.Cast(opposite(is_near), "i32")
             body.append(assign(far, integer("|", far, test)))
         body.append(one)  # after the tests: it may give a local that they read another value
     if len(body) == len(lanes.body):

@@ -63,7 +63,6 @@ BINARY = {
 }
 FILLED = frozenset({"cols", "diag", "identity", "one", "rows", "unit", "zero"})
 """Functions of the matrix class that make a matrix."""
-Arguments = dict[str, Any]
 
 
 def apply_instruction(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -125,9 +125,9 @@ class State:
         self.frame.scopes[-1][name] = value
 
     @contextmanager
-    def scope(self, names: Mapping[str, Any] | None = None) -> Iterator[None]:
+    def scope(self) -> Iterator[None]:
         """A block of the source: names of its own."""
-        self.frame.scopes.append(dict(names or {}))
+        self.frame.scopes.append({})
         try:
             yield
         finally:

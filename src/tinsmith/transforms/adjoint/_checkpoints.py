@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes
-from .._algebra import integer, number
+from .._algebra import FALSE, integer, number
 from .._names import Names
 from ..analysis import Activity
 from ._ssa import CarriedLocal, Loop, Step, with_bodies
@@ -109,7 +109,7 @@ class _Splitting:
     def ending(self, exit_name: str) -> CarriedLocal:
         """What the loop of a block hands out: whether the whole loop ended in it."""
         head, last, cell = (self.names.fresh("ended", "u1") for _ in range(3))
-        return CarriedLocal(nodes.Const(False, "u1"), head, nodes.Local(exit_name, "u1"), last, cell)
+        return CarriedLocal(FALSE, head, nodes.Local(exit_name, "u1"), last, cell)
 
 
 def block_size(count: nodes.Expr) -> nodes.Expr:

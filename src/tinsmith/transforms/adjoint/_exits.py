@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ...source.ir import nodes
+from .._algebra import FALSE, TRUE
 from .._names import Names
 
 Leaves = Literal["never", "perhaps", "always"]
@@ -29,9 +30,9 @@ def structurize_exits(body: Sequence[nodes.Stmt], names: Names) -> StructuredLoo
     leave = names.fresh("leave", "u1") if has_break else None
     goes_on = names.fresh("goes_on", "u1")
     inner, _ = _Structuring(leave, goes_on).block(tuple(body))
-    first = [nodes.Assign(goes_on, _truth(True))]
+    first = [nodes.Assign(goes_on, TRUE)]
     if leave is not None:
-        first.insert(0, nodes.Assign(leave, _truth(False)))
+        first.insert(0, nodes.Assign(leave, FALSE))
     return StructuredLoop((*first, *inner), leave)
 
 
@@ -60,10 +61,10 @@ class _Structuring:
         return body, "never"
 
     def replace_exit(self, one: nodes.Break | nodes.Continue) -> nodes.Block:
-        stop = nodes.Assign(self.goes_on, _truth(False), one.line)
+        stop = nodes.Assign(self.goes_on, FALSE, one.line)
         if isinstance(one, nodes.Continue) or self.leave is None:
             return (stop,)
-        return nodes.Assign(self.leave, _truth(True), one.line), stop
+        return nodes.Assign(self.leave, TRUE, one.line), stop
 
     def branch(self, one: nodes.If, after: nodes.Block) -> tuple[nodes.Block, Leaves]:
         body, first = self.block(one.body)
@@ -80,7 +81,3 @@ class _Structuring:
         if not rest:
             return (joined,), "perhaps"
         return (joined, nodes.If(nodes.Local(self.goes_on, "u1"), rest, (), one.line)), ends
-
-
-def _truth(value: bool) -> nodes.Const:
-    return nodes.Const(value, "u1")

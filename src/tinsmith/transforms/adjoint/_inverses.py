@@ -18,7 +18,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import minus, over, plus, times
+from .._algebra import minus, opposite, over, plus, times
 from .._names import Names
 from ._chain_paths import LEAST_VALUE, find_exit_conditions, keeps_digits, match_factor
 from ._ssa import Branch, CarriedLocal, Loop, Step, collect_locals, loads_in, locals_read, steps_in, stores_in
@@ -134,7 +134,7 @@ def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tu
         if isinstance(step, nodes.Assign) and step.name in ends:
             ended, truth = ends[step.name]
             local = nodes.Local(ended, "u1")
-            step = replace(step, value=local if truth else nodes.Unary("not", local, "u1"))
+            step = replace(step, value=local if truth else opposite(local))
         elif isinstance(step, Branch):
             step = replace(step, body=_with_ends(step.body, ends), orelse=_with_ends(step.orelse, ends))
         steps.append(step)

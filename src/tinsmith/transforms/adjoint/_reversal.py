@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ...source.ir import nodes, walk
-from .._algebra import constant, minus, plus
+from .._algebra import FALSE, constant, minus, opposite, plus
 from ..polish import eliminate_dead_code, live_before
 from ._accumulators import find_partial_sums
 from ._forward_copy import ForwardCopy, Renamed
@@ -104,7 +104,7 @@ class Reversal(FrameReversal):
         trips = self.trips.get(loop.number)
         ends = self.ends[loop.number]
         begun = [] if trips is None else [nodes.Assign(trips, constant(0, "i32"))]
-        begun += [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in ends.values()]
+        begun += [nodes.Assign(ended, FALSE) for ended, _ in ends.values()]
 
         def tail(inner: Renamed) -> Block:
             statements: Block = []
@@ -115,7 +115,7 @@ class Reversal(FrameReversal):
                 statements.append(nodes.Assign(top.name, plus(top, walk.substitute(log.count, inner))))
             for condition, (ended, truth) in ends.items():
                 held = walk.substitute(nodes.Local(condition, "u1"), inner)
-                statements.append(nodes.Assign(ended, held if truth else nodes.Unary("not", held, "u1")))
+                statements.append(nodes.Assign(ended, held if truth else opposite(held)))
             return statements
 
         return [*begun, *plain.loop(loop, renamed, head, tail)]
@@ -178,7 +178,7 @@ class Reversal(FrameReversal):
         for stage in rerun.stages:
             statements += self.forward(stage.steps)
             statements += [statement for one in stage.inverses for statement in one.statements]
-        never = [nodes.Assign(ended, nodes.Const(False, "u1")) for ended, _ in rerun.ends.values()]
+        never = [nodes.Assign(ended, FALSE) for ended, _ in rerun.ends.values()]
         return [*statements, *self.forward(rerun.rest), *never]
 
     def overwrites(self, loop: Loop) -> bool:

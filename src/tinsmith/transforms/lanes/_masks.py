@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...source.ir import nodes
-from .._algebra import cast
-
-TRUE, FALSE = nodes.Const(True, "u1"), nodes.Const(False, "u1")
-
-
-def both(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
-    """The mask of lanes in both of two."""
-    if FALSE in (one, other):
-        return FALSE
-    if TRUE in (one, other):
-        return other if one == TRUE else one
-    return nodes.Binary("and", one, other, "u1")
+from .._algebra import FALSE, TRUE, both, cast, opposite
 
 
 def either(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
@@ -41,6 +30,6 @@ def select(mask: nodes.Expr, value: nodes.Expr, otherwise: nodes.Expr) -> nodes.
     if mask == TRUE:
         return value
     if otherwise.type == "u1":
-        rest = nodes.Binary("and", nodes.Unary("not", mask, "u1"), otherwise, "u1")
+        rest = nodes.Binary("and", opposite(mask), otherwise, "u1")
         return either(both(mask, value), rest)
     return nodes.Select(mask, cast(value, otherwise.type), otherwise, otherwise.type)

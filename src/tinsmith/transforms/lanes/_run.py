@@ -29,13 +29,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import constant, integer, number
+from .._algebra import FALSE, TRUE, constant, integer, number
 from .._engine_vectors import has_engine_vector, with_vectors
 from .._names import Names
 from .._strip_parts import assign, at_line, by_arithmetic, run_lanes
 from ._arrays import Remade, with_arrays
 from ._loops import find_loops_ended_by_data, operations, with_named_bounds
-from ._masks import FALSE, TRUE, conjunction
+from ._masks import conjunction
 from ._sharing import Sharing
 from ._statements import Block, Writer
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from ...source.ir import nodes, walk
-from .._algebra import constant, integer, number
+from .._algebra import FALSE, TRUE, both, constant, integer, number, opposite
 from .._names import Names
 from .._strip_parts import FUNCTIONS, assign, moves, run_lanes
 from ._loops import leaves, may_trap, operations
-from ._masks import FALSE, TRUE, both, either, select
+from ._masks import either, select
 from ._sharing import Sharing
 
 _BRIEF = 12
@@ -205,7 +205,7 @@ class Writer:
         condition = self.names.local("holds", "u1")
         self.sharing.varying.add(condition.name)
         self.assign(nodes.Assign(condition.name, one.condition, one.line), mask)
-        holds, fails = condition, nodes.Unary("not", condition, "u1")
+        holds, fails = condition, opposite(condition)
         if mask != TRUE:
             holds = self.bind_fresh("lanes", both(mask, condition))
         fails = self.bind_fresh("lanes", both(mask, fails)) if one.orelse or any(exits) else FALSE

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from ...source.ir import nodes, walk
+from .._algebra import opposite
 from ..analysis import Live, Liveness, find_owned
 
 
@@ -136,7 +137,7 @@ class _Elimination(Liveness):
             return None, live
         match one:
             case nodes.If() if not bodies[0]:
-                return nodes.If(_negate(one.condition), bodies[1], (), one.line), before
+                return nodes.If(opposite(one.condition), bodies[1], (), one.line), before
             case nodes.For() | nodes.While() if not _is_felt(bodies[0], live, self.idle):
                 return None, live
         left = iter(bodies)
@@ -153,9 +154,3 @@ def _is_felt(body: nodes.Block, live: Live, idle: Collection[str]) -> bool:
         or not live.isdisjoint(walk.find_assigned(one))
         for one in walk.statements(body)
     )
-
-
-def _negate(condition: nodes.Expr) -> nodes.Expr:
-    if isinstance(condition, nodes.Unary) and condition.operator == "not":
-        return condition.value
-    return nodes.Unary("not", condition, "u1")
