@@ -110,7 +110,8 @@ class Numbers:
     def on_division_by_zero(self, operator: str, left: int, line: int) -> None:
         """An integer is divided by zero."""
         sign = {"raw_div": "/", "raw_mod": "%"}.get(operator, operator)
-        words = f"{left} {sign} 0{self._here.inside(line)}: an integer divided by zero crashes the process, or gives any number"
+        words = f"{left} {sign} 0{self._here.inside(line)}: an integer divided by zero "
+        words += "crashes the process, or gives any number"
         self._note("TS607", "error", line, operator, words, "guard the divisor: `if d != 0:`, or `max(d, 1)`")
 
     def on_result(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
