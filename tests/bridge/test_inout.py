@@ -249,6 +249,65 @@ def test_transforms(lang64):
     assert torch.autograd.gradgradcheck(op, leaves)
 
 
+def squared_in_one_store(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), v: lang.types.ndarray()):
+        for i in x:
+            v[i] = v[i] * v[i] + 2.0 * x[i]
+
+    return kernel, lambda x, v: v * v + 2 * x
+
+
+def squared_then_added(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), v: lang.types.ndarray()):
+        for i in x:
+            v[i] = v[i] * v[i]
+            if i > 0:
+                v[i] += 2.0 * (x[i] - x[i - 1])
+
+    return kernel, lambda x, v: v * v + torch.nn.functional.pad(2 * x.diff(), (1, 0))
+
+
+def squared_twice(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray(), v: lang.types.ndarray()):
+        for i in x:
+            v[i] = v[i] * v[i] + x[i]
+        for i in x:
+            v[i] = v[i] * v[i] + 2.0 * x[i]
+
+    return kernel, lambda x, v: (v * v + x) ** 2 + 2 * x
+
+
+@pytest.mark.parametrize("make", [squared_in_one_store, squared_then_added, squared_twice])
+def test_second_derivatives_read_what_was_saved(lang64, make):
+    """The last value of `v` is no part of them, so `x`, of which it is made, was not saved."""
+    kernel, twin = make(lang64)
+    op = ts.op("x[n], inout v[n] ->")(kernel)
+
+    def updated(x, v):
+        v = v * 1.0
+        op(x, v)
+        return v
+
+    given = [numbers(4) for _ in range(2)]
+    for steps in (1, 2):
+
+        def run(f, x, v, steps=steps):
+            for _ in range(steps):
+                v = f(x, v)
+            return v.sin().sum()
+
+        ours, theirs = (torch.func.hessian(lambda *a, f=f: run(f, *a), (0, 1))(*given) for f in (updated, twin))
+        for mine, row in zip(ours, theirs, strict=True):
+            cases.assert_close(mine, row)
+        leaves = [one.clone().requires_grad_() for one in given]
+        first = torch.autograd.grad(run(updated, *leaves), leaves, create_graph=True)
+        second = torch.autograd.grad(sum(one.sum() for one in first), leaves)
+        cases.assert_close(second, tuple(sum(b.sum(0) for b in column) for column in zip(*theirs, strict=True)))
+
+
 def test_vmap_refuses_an_update_that_would_be_a_batch(lang64):
     op, state, states = stepping(lang64), numbers(4), numbers(2, 4)
     words = rf"`state` of op `{op.name}` is updated in place under vmap, and is not batched as.*(\n.*)*`\.functional`"

@@ -60,6 +60,8 @@ def eliminate_dead_code_of_tasks(
 def _without_late_stores(tasks: nodes.Block, locals_: Collection[str], private: Collection[str]) -> nodes.Block:
     read_later = set[str]()
     kept: nodes.Block = ()
+    for array in private:
+        tasks = drop_last_stores(tasks, array)
     for task in reversed(tasks):
         live = eliminate_dead_code([task], locals_, private=set(private) - read_later)
         read_later |= walk.reads(live)
