@@ -20,9 +20,8 @@ from ..engines import Engine
 from ._build import rebuild_function
 from ._calls import EngineFacts
 from ._fingerprints import MISSING, is_plain_object
-from ._nodes import is_item
 from ._parsing import parse_expression
-from ._read import Source, read
+from ._read import Source, read, value_of_chain
 from ._walk import copy_node
 
 
@@ -35,27 +34,13 @@ class Scope:
 
     def value(self, node: ast.AST) -> Any:
         """The Python value of `name`, `name.attribute` or `name[0]`; MISSING where it has none before the run."""
-        if is_item(node):
-            assert isinstance(node.slice, ast.Constant)
-            held: Any = self.value(node.value)
-            key: Any = node.slice.value
-            try:
-                return held[key] if isinstance(held, list | tuple | dict) else MISSING
-            except LookupError:
-                return MISSING
-        if isinstance(node, ast.Attribute):
-            value = self.value(node.value)
-            return MISSING if value is MISSING else getattr(value, node.attr, MISSING)
-        if not isinstance(node, ast.Name):
-            return MISSING
-        if node.id in self.objects:
-            return self.objects[node.id]
-        if node.id in self.source.parameters or not self.source.is_constant(node.id):
-            return MISSING
-        try:
-            return self.source.lookup(node.id)
-        except KeyError:
-            return MISSING
+        return value_of_chain(node, self._value_of_name)
+
+    def _value_of_name(self, name: str) -> Any:
+        if name in self.objects:
+            return self.objects[name]
+        is_fixed = name not in self.source.parameters and self.source.is_constant(name)
+        return self.source.lookup(name) if is_fixed else MISSING
 
     @lazy
     def names(self) -> set[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from .._errors import KernelError, refusal
 from .._lazy import lazy
 from ..engines import public_name
 from ._definitions import definitions
-from ._nodes import is_item, note_name, resolve_callee, root
+from ._fingerprints import MISSING
+from ._nodes import note_name, resolve_callee, root
 from ._parsing import parse_statement, source_lines
 from ._walk import walk
 
@@ -176,31 +177,37 @@ def find_called_function(source: Source, node: ast.expr, owner: Any = None) -> A
     `owner` is the object of a method. A parameter has the value that `source.given` has for it; a local that stands for
     a function, `f = ti.static(g)`, has that.
     """
-    if isinstance(node, ast.Attribute):
-        return getattr(find_called_function(source, node.value, owner), node.attr, None)
-    if is_item(node):
-        return _find_item(find_called_function(source, node.value, owner), node.slice)
-    if not isinstance(node, ast.Name):
-        return None
-    if node.id in source.parameters:
-        is_owner = owner is not None and node.id == source.parameters[0]
-        return owner if is_owner else source.given.get(node.id)
-    if node.id in source.assigned_names:
-        return _find_named_function(source, node.id, owner)
-    try:
-        return source.lookup(node.id)
-    except KeyError:
-        return None
+
+    def value_of_name(name: str) -> Any:
+        if name in source.parameters:
+            is_owner = owner is not None and name == source.parameters[0]
+            return owner if is_owner else source.given.get(name, MISSING)
+        return _find_named_function(source, name, owner) if name in source.assigned_names else source.lookup(name)
+
+    value = value_of_chain(node, value_of_name)
+    return None if value is MISSING else value
 
 
-def _find_item(held: Any, key: ast.expr) -> Any:
-    """What a list or a dict of Python's has at a known place."""
-    assert isinstance(key, ast.Constant)
-    place: Any = key.value
+def value_of_chain(node: ast.AST, value_of_name: Callable[[str], Any]) -> Any:
+    """The Python value of `name`, `name.attribute` or `name[0]`, by those of names; MISSING where it has none.
+
+    Args:
+        node: the expression.
+        value_of_name: gives a name's value, or MISSING; it may raise KeyError, too.
+    """
     try:
-        return held[place] if isinstance(held, list | tuple | dict) else None
+        match node:
+            case ast.Name(name):
+                return value_of_name(name)
+            case ast.Attribute(inner, name):
+                held = value_of_chain(inner, value_of_name)
+                return MISSING if held is MISSING else getattr(held, name, MISSING)
+            case ast.Subscript(inner, ast.Constant() as index):
+                held, key = value_of_chain(inner, value_of_name), cast(Any, index.value)
+                return held[key] if isinstance(held, list | tuple | dict) else MISSING
     except LookupError:
-        return None
+        pass
+    return MISSING
 
 
 def _find_named_function(source: Source, name: str, owner: Any) -> Any:
@@ -209,7 +216,7 @@ def _find_named_function(source: Source, name: str, owner: Any) -> Any:
     if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1:
         value = value.args[0]
     function = None if value is None else find_called_function(source, value, owner)
-    return function if callable(function) or isinstance(function, Unrun) else None
+    return function if callable(function) or isinstance(function, Unrun) else MISSING
 
 
 def _parse_lines(lines: list[str], first: int) -> ast.stmt:
