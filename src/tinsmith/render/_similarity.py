@@ -96,8 +96,10 @@ def _check(function: str, images: Tensor, targets: Tensor) -> None:
         raise ShapeError(refusal(f"`images` and `targets` of `{function}` do not fit", rows, remedy))
     if images.dtype != targets.dtype or images.dtype not in (torch.float32, torch.float64):
         rows = [("images", str(images.dtype)), ("targets", str(targets.dtype))]
-        remedy = "Pass both as float32 or both as float64; 8-bit pixels as `pixels / 255`."
-        raise DtypeError(refusal(f"`images` and `targets` of `{function}` have an unsupported dtype", rows, remedy))
+        remedy = "Pass both in one of these dtypes; 8-bit pixels as `pixels / 255`."
+        raise DtypeError(
+            refusal(f"`images` and `targets` of `{function}` are not both float32 or both float64", rows, remedy)
+        )
 
 
 def _average_window(x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING, Language
 from ...source.ir import LoweredKernel, NotCovered, Race, nodes, walk
-from ...spec import Anything
+from ...spec import Anything, Fixed
 from ...transforms.adjoint import (
     Fresh,
     Program,
@@ -347,7 +347,7 @@ class SourceAt(ReverseAt):
         if axis < 0:
             return "the batch"
         dim = item.dims[axis] if axis < len(item.dims) else Anything()
-        return unknown if isinstance(dim, Anything) else dim
+        return unknown if isinstance(dim, Anything) else dim.size if isinstance(dim, Fixed) else dim
 
 
 def refuse_race(owner: str, reason: NotCovered, race: Race, module: str) -> GradientError:

@@ -64,28 +64,51 @@ def _filling_stores(
     # Each addition loads its element and stores it, and nothing else may have to do with the array.
     if len([one for one in touches if one.array == gradient]) != 2 * len(additions) or memory.offset or memory.label:
         return frozenset()
-    if len(additions) != prod(memory.element) or len({one.store.entry for one in additions}) != len(additions):
-        return frozenset()
     known = whole_definitions(definitions(kernel.body))
     owners = {name: one for one, name in program.gradients.items()}
+    sizes = [extent(array, axis) for axis in range(memory.rank)]
 
     def length(expr: nodes.Expr) -> object:
-        return extent(owners.get(expr.array, expr.array), expr.axis) if isinstance(expr, nodes.Size) else None
+        match expr:
+            case nodes.Size(name, axis):
+                return extent(owners.get(name, name), axis)
+            case nodes.Const(value):
+                return value
+        return None
 
-    for one in additions:
-        ranges = {
-            name: length(end)
-            for loop in one.loops
-            for name, (begin, end) in zip(loop.names, loop.bounds, strict=True)
-            if begin == nodes.Const(0, "i32")
-        }
-        if len(ranges) != sum(len(loop.names) for loop in one.loops) or len(ranges) != memory.rank:
-            return frozenset()
-        axes = [_variable(affine(expr, known), ranges, length) for expr in one.store.index]
-        wanted = [extent(array, axis) for axis in range(memory.rank)]
-        if len({*axes}) != memory.rank or None in axes or [ranges.get(name or "") for name in axes] != wanted:
-            return frozenset()
-    return frozenset(one.store for one in additions)
+    # An axis of three that a static loop unrolls has an addition for each place, as numbers of a vector have.
+    parts = {(_find_layer(one, sizes, known, length), one.store.entry) for one in additions}
+    axes = [{axis for axis, _ in layer} if layer is not None else None for layer, _ in parts]
+    if not parts or None in axes or any(one != axes[0] for one in axes):
+        return frozenset()
+    places = prod(size for axis, size in enumerate(sizes) if isinstance(size, int) and axis in (axes[0] or ()))
+    is_whole = len(parts) == len(additions) == places * prod(memory.element)
+    return frozenset(one.store for one in additions) if is_whole else frozenset()
+
+
+def _find_layer(
+    one: _Addition,
+    sizes: Sequence[object],
+    known: Mapping[str, nodes.Expr],
+    length: Callable[[nodes.Expr], object],
+) -> tuple[tuple[int, int], ...] | None:
+    """The axes of known size along which an addition stays, each with the place; None if it misses others' elements."""
+    ranges = {
+        name: length(end)
+        for loop in one.loops
+        for name, (begin, end) in zip(loop.names, loop.bounds, strict=True)
+        if begin == nodes.Const(0, "i32")
+    }
+    left, layer = dict(ranges), list[tuple[int, int]]()
+    for axis, (expr, size) in enumerate(zip(one.store.index, sizes, strict=True)):
+        index = affine(expr, known)
+        name = _variable(index, ranges, length)
+        if isinstance(size, int) and index.number is not None and 0 <= index.number < size:
+            layer.append((axis, index.number))
+        elif name is None or left.pop(name, None) != size:
+            return None
+    is_all = len(ranges) == sum(len(loop.names) for loop in one.loops)
+    return tuple(layer) if is_all and not left else None
 
 
 def _variable(index: AffineIndex, ranges: Mapping[str, object], length: Callable[[nodes.Expr], object]) -> str | None:
