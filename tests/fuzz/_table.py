@@ -55,6 +55,9 @@ loops left early. Lengths and thresholds are made small, so that a few elements 
 in float64, and the tolerance is 1e-3. What does not agree is tried once more without strips and lanes: if that is off
 too, float32 has too few digits for the program.
 
+`--grammar stencils` writes neighbours under conditions on the loop's index, steps of time in place, rows from the rows
+before, and sums into neighbours, in either precision: loops that are split at their edges, and gradients that gather.
+
 ## The run
 
 {versions}.
