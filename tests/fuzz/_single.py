@@ -23,8 +23,6 @@ _LENGTHS: tuple[tuple[Any, str], ...] = (
     (_elementwise, "LENGTH"),
     (_run, "_WIDTH"),
     (_run, "_SHARED_WIDTH"),
-    (_engine_vectors, "WIDTH"),
-    (_elementwise, "WIDTH"),
 )
 """Where the length of a strip or the width of a block stands."""
 _THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
@@ -33,8 +31,11 @@ _THRESHOLDS: tuple[tuple[Any, str, int], ...] = (
     (_strips, "_LANES", 2),
     (_elementwise, "SHORTEST", 2),
     (_run, "_GATHER", 0),
+    (_engine_vectors, "WIDTH", 2),
+    (_elementwise, "WIDTH", 2),
+    (_strips, "WIDTH", 2),
 )
-"""Where a threshold stands, and what it is made."""
+"""Where a threshold or the width of the engine's vectors stands, and what it is made."""
 
 
 class Counted:

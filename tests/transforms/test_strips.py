@@ -63,6 +63,28 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray()):
     )
 
 
+def test_exponentials_in_vectors():
+    """Arguments first: what lies side by side in an array of one's own is a vector to every compiler."""
+    printed = text(strip_functions(of(store(Y, "r", exp(X["s"])), end=128), has_vectors=True))
+    assert [line.strip() for line in printed.splitlines()][8:17] == [
+        "strip_in_vectors = _lang.select(strip_size >= 32, strip_size & -16, 0)",
+        "for lane in range(strip_in_vectors):",
+        "s_1 = strip_first + lane",
+        "exp_ahead[lane] = x[s_1]",
+        "for part in range(strip_in_vectors >> 4):",
+        "base = part * 16 & 63",
+        "vector_1 = _lang.Vector([exp_ahead[base + entry_1] for entry_1 in _lang.static(range(16))], dt=_lang.f32)",
+        "vector_2 = _exp_of_16(vector_1)",
+        "for entry_1 in _lang.static(range(16)):",
+    ]
+
+
+@pytest.mark.parametrize("name", ["tanh", "sin"])
+def test_functions_that_vectors_do_not_have(name):
+    one = of(store(Y, "r", exp(X["s"]) + unary(name, X["s"])))
+    assert text(strip_functions(one, has_vectors=True)) == text(strip_functions(one))
+
+
 def test_a_loop_of_known_length():
     assert "if" not in text(strip_functions(of(store(Y, "r", exp(X["s"])), end=8)))
 

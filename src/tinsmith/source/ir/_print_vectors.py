@@ -54,7 +54,9 @@ def plan_lane_arrays(body: Sequence[nodes.Stmt], reserve_name: Callable[[str], s
     width = max((one.vector_width for one in outside if isinstance(one, nodes.For)), default=0)
     stored = {one.array for one in outside if isinstance(one, nodes.Store)}
     elsewhere = stored | _find_loaded(outside)
-    used = {one.array for one in inside if isinstance(one, nodes.Store)} | _find_loaded(inside)
+    lanes = {(nodes.Local(one.names[0], "i32"),) for one in outside if isinstance(one, nodes.For) and one.vector_width}
+    places = [one for one in inside if isinstance(one, nodes.Store)] + [*walk.loads(inside)]
+    used = {one.array for one in places} - {one.array for one in places if one.index not in lanes}
     arrays: dict[str, LaneArray] = {}
     for name in sorted(used & lengths.keys()):
         count = 0 if name in stored else lengths[name] // width
