@@ -4,7 +4,7 @@
 
 All in one process, in interleaved rounds (`_harness`), each layer registered by the same calls. Stannum's run on
 Taichi alone. What is timed is a forward and a backward pass of 64 elements, `layer(x).backward(g)`; Stannum's Tube
-takes part in few rounds, for it compiles anew at every call. Memory is what the process has grown by after thousands
+takes part in few rounds, for it compiles again at every call. Memory is what the process has grown by after thousands
 of such passes; Stannum's Tubes are asked for few, and what they grow by is reckoned up.
 
 Prints one table beside the numbers to hold, and writes it to benchmarks/results/layers-<device>.md. `--quick` tries

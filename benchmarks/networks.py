@@ -6,7 +6,7 @@ A training step is forward, backward and update of networks with 2 inputs, 3 out
 by width, hidden layers, and number of networks. All ways take turns in one process (`_harness`), together with a
 large matrix product, which says what this machine could do at that moment. Torch's batched products (`baddbmm`,
 `relu_`, a fused Adam) are in every row; the others, which compile for long, in some. A ratio is of the slower of our
-two engines. Engines compile anew: nothing is taken from their caches on disk.
+two engines. Engines compile again: nothing is taken from their caches on disk.
 
 Then scattered points, and memory, each step in a process of its own. Prints the table beside the numbers to hold, and
 writes it to networks-cpu.md; ends with 1 where one is missed. `--quick` tries everything on a few small cases; its

@@ -126,7 +126,7 @@ class Run:
         print(self.head, flush=True)
 
     def run(self, part: Part) -> None:
-        """Run a part, say what it came to, and write the report anew."""
+        """Run a part, say what it came to, and write the report again."""
         limit = min(part.limit * self.patience, self.end - time.monotonic())
         if limit < 1:
             result = Result(part, False, "not run: no time is left", 0.0)

@@ -50,6 +50,14 @@ PHRASES = {
     r"\bit is told (?:to|where)\b": "say who tells it: `until you press Finish`",
     r"\bgives none\b": "returns None, or: there is no ...",
     r"\bis told in one line\b": "is reported in one line",
+    r"\b[Ww]ork(?:s|ed|ing)?\s+(?:it\s+|them\s+)?out\b": "compute",
+    r"\bslow twins?\b": "reference in plain torch",
+    r"\bin silence\b": "silently",
+    r"\b(?:is not|are not|not|cannot) (?:to )?be had\b": "is not available",
+    r"\bto the bit\b": "bitwise, exactly",
+    r"\bin the place of\b": "instead of, in place of",
+    r"\banew\b": "again",
+    r"\bwrong whoever\b": "say for which of them",
 }
 
 

@@ -1,4 +1,4 @@
-"""Write the pages and plots anew that are made from tables: ./scripts/docs write."""
+"""Write the pages and plots again that are made from tables: ./scripts/docs write."""
 
 import importlib
 

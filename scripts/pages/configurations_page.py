@@ -20,7 +20,7 @@ _NESTS = {
 }
 
 _LEFT_OUT = {
-    "n_features": "`n_levels` times `n_features_per_level`; it goes in the place of `n_levels`",
+    "n_features": "`n_levels` times `n_features_per_level`; it goes in place of `n_levels`",
     "per_level_scale": "`2.0`; of a dense grid such that its finest level has 256 cells a side",
     "n_dims_to_encode": "the dims that the others leave",
     "dims_to_encode_begin": "where the one before ends",

@@ -55,7 +55,7 @@ def run(pages: Sequence[Path]) -> dict[Path, str]:
 
 
 def _longest_first(blocks: dict[Path, list[Block]]) -> list[Path]:
-    """Pages in the order in which they start: commands import torch anew, each process of them, so they come first."""
+    """Pages in the order in which they start: commands import torch again, each process of them, so they come first."""
     return sorted(blocks, key=lambda page: sum(block.language == "sh" for block in blocks[page]), reverse=True)
 
 

@@ -148,7 +148,7 @@ ROWS = (
     ),
     Row(
         "87_snode_tree_limit",
-        "fields made anew for every call or shape",
+        "fields made again for every call or shape",
         "right for 600 fields",
         "right for 600 fields",
         RIGHT,

@@ -33,7 +33,7 @@ def require_dataset(folder: Path | None) -> None:
 
 
 def require_folder(folder: Path) -> None:
-    """Raises InputError where a file stands in the place of the output folder."""
+    """Raises InputError where a file stands in place of the output folder."""
     if folder.exists() and not folder.is_dir():
         raise InputError(
             refusal(

@@ -175,7 +175,7 @@ class BakedValues:
         return self._constants.gradients if self._constants else ()
 
     def check_fields(self, op: str) -> None:
-        """Refuse fields of an engine that has been started anew since: their memory is gone."""
+        """Refuse fields of an engine that has been started again since: their memory is gone."""
         for name, field in self._constants.fields if self._constants else ():
             _, runtime = self._stamps[id(field)]
             if runtime is not None and runtime is not self._engine.runtime():
@@ -194,7 +194,7 @@ class BakedValues:
 
 
 def field_is_gone(op: str, name: str) -> EngineError:
-    """What an op gets that reads a field of an engine that has been started anew since."""
+    """What an op gets that reads a field of an engine that has been started again since."""
     words = f"op `{op}` reads the field `{name}`, whose memory was destroyed when the engine was started again"
     return EngineError(refusal(words, remedy=f"Make `{name}` again after the last ts.init()."))
 

@@ -110,7 +110,7 @@ class Call:
         return frozenset([n for n, needed in zip(names, needs, strict=True) if needed]) & self.wanting
 
     def by_input(self, active: frozenset[str], gradients: Sequence[Any]) -> list[Any]:
-        """Gradients of the active inputs, put in the place of theirs among all inputs; None elsewhere."""
+        """Gradients of the active inputs, put in place of theirs among all inputs; None elsewhere."""
         remaining = iter(gradients)
         return [next(remaining) if name in active else None for name in self.core.signature.arrays]
 

@@ -11,7 +11,7 @@ from ._stage import Stage
 
 
 def check_links(op: str, kernels: Sequence[Any]) -> None:
-    """Refuse an op in the place of a kernel where a chain would leave out a part of it.
+    """Refuse an op in place of a kernel where a chain would leave out a part of it.
 
     Args:
         op: the chain's name, for messages; "" where it is made of the kernels' names.

@@ -325,7 +325,7 @@ class Core:
         return tensors[0].device if tensors else torch.device(self.device_type())
 
     def check_device(self, device: torch.device) -> None:
-        """Refuse tensors that are not where the engine runs: an engine would copy them in silence."""
+        """Refuse tensors that are not where the engine runs: an engine would silently copy them."""
         for stage in self.signature.firsts:
             stage.engine.require_ready(self.signature.op)
             runs_on = stage.engine.device_type()

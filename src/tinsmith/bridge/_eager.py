@@ -64,7 +64,7 @@ class EagerFunction(torch.autograd.Function):
         saved = dict(zip(passes.names, ctx.saved_tensors, strict=True)) if passes.names else {}
         if has_older_batch(cotangents):
             return (None, None, None, *_older_batch(route.call(numbers, others), active, saved, cotangents))
-        # The operator finds the plan of an engine that was started anew. On a GPU the old one's memory is gone.
+        # The operator finds the plan of an engine that was started again. On a GPU the old one's memory is gone.
         if torch.is_grad_enabled() or is_transformed() or not route.is_current():
             return (None, None, None, *_differentiable(route.call(numbers, others), active, saved, cotangents))
         has_results = passes.has_results and active == route.active

@@ -77,7 +77,7 @@ class Examination(ABC):
 
     @property
     def reason_unreadable(self) -> str:
-        """Why the kernels cannot be had as IR, where that is known before they are asked for; "" otherwise."""
+        """Why the kernels are not available as IR, where that is known before they are asked for; "" otherwise."""
         return ""
 
     @property

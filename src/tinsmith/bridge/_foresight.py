@@ -33,7 +33,7 @@ class Foresight:
         self._reverse = EngineReverse(self._signature, instead)
 
     def check(self, active: frozenset[str], values: Mapping[str, Any]) -> None:
-        """Raise GradientError where the gradients of these inputs cannot be had by kernels that are run whole.
+        """Raise GradientError where the gradients of these inputs are not available by kernels that are run whole.
 
         `values` are arguments that are not arrays: an index may be made of them.
         """

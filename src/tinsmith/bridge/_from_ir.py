@@ -150,7 +150,7 @@ def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], 
 def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
     """A kernel that was written for another engine than that which runs it, or its reverse.
 
-    Its IR names nothing of the engine that it was written for: functions are in the place of their calls, and what
+    Its IR names nothing of the engine that it was written for: functions are in place of their calls, and what
     modules, objects, closures and types stood for is known.
 
     Raises:

@@ -155,7 +155,7 @@ class Layout:
         given: memory that a run is given.
         makes: memory that it makes first, once for all samples.
         actions: what it does then, in order.
-        results: what it gives; None in the place of something that nobody asked for.
+        results: what it gives; None in place of something that nobody asked for.
         arrays: what is known of arrays that are not the call's, by name.
         is_looped: whether samples of a batch are run one by one.
         has_long_tapes: whether another program does the same with shorter tapes.

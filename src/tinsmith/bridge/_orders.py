@@ -22,7 +22,7 @@ def call_order(spec: Spec, stages: Sequence[Stage], order: Order | None) -> tupl
 
 
 def warn_of_orders(signature: Signature) -> None:
-    """Warn where a call in the spec's order, or `v, p = step(v, p)`, would swap two arrays in silence."""
+    """Warn where a call in the spec's order, or `v, p = step(v, p)`, would silently swap two arrays."""
     _warn_of_results(signature)
     _warn_of_inputs(signature)
 

@@ -29,7 +29,7 @@ _ADDRESS, _GRADIENT = 1, 4
 
 
 class NotPrepared(Exception):  # no error: the ordinary way is taken
-    """A pass decides something anew in every call, so that its launches cannot be prepared."""
+    """A pass decides something again in every call, so that its launches cannot be prepared."""
 
 
 class PreparedPass:

@@ -189,7 +189,7 @@ class Stage:
         return compiled
 
     def _ready(self, variant: Variant) -> Compiled | None:
-        """What was compiled for a variant, where the engine has not been started anew since."""
+        """What was compiled for a variant, where the engine has not been started again since."""
         compiled = self._compiled.get(variant)
         # After `ti.init()` or `ti.reset()` what an earlier runtime compiled points to freed memory.
         return compiled if compiled is not None and compiled.runtime is self.engine.runtime() else None

@@ -97,7 +97,7 @@ def one_level_down() -> Iterator[None]:
     """Inside a Function's forward: call an operator past this level's gradient, but not past the next one's.
 
     A Function runs its forward without gradients of either mode. With nested transforms the
-    operator still has the outer levels before it, and they would give zeros in silence.
+    operator still has the outer levels before it, and they would silently give zeros.
     """
     # `torch.enable_grad` has no public twin for forward mode, and the dispatcher's guard has no public name.
     with torch._C._AutoDispatchBelowAutograd(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):

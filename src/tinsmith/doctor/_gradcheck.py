@@ -82,7 +82,7 @@ def gradcheck(
         inputs: what the op is called with. They are not changed; integers are not differentiated.
         cotangents: incoming gradients of outputs, as of `oracle`; random ones, always the same, where none are given.
         adjoint: "engine" judges the engine's own reverse mode instead, also where an op would refuse it; "source" the
-            generated gradient. A gradient that cannot be had is a finding (TS703).
+            generated gradient. A gradient that is not available is a finding (TS703).
         eps: the step of differences, for numbers up to 1, in proportion for greater ones. 1e-6; in float32 5e-3.
         rtol: how far apart two derivatives may be, relative to the greater one. 1e-6 between op and oracle and 1e-4
             beside differences in float64; 1e-2 in single precision.

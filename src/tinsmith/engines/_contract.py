@@ -48,7 +48,7 @@ class Parameter:
 
     `dtypes` are the torch dtypes that fit (None: any). `element` holds the dims of a vector
     or matrix element, () for plain numbers. `text` is the annotation as source in which the
-    engine's module is called `_lang`; a variant's arrays are annotated anew, by `array_text`. A member of a
+    engine's module is called `_lang`; a variant's arrays are annotated again, by `array_text`. A member of a
     parameter that is a struct has a `path`: the kernel's own name for the struct, and the members that lead to it.
     """
 

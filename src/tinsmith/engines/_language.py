@@ -68,7 +68,7 @@ class Language:
         return bool(getattr(holder, "classfunc", False))
 
     def is_real(self, value: object) -> bool:
-        """Whether a function is compiled for itself, not put in the place of its calls: it may return early."""
+        """Whether a function is compiled for itself, not put in place of its calls: it may return early."""
         return bool(getattr(value, "_is_real_function", False))
 
     def largest_decomposed(self, function: str) -> int:

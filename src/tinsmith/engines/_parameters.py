@@ -13,7 +13,7 @@ from ._contract import Parameter
 def parameters(
     kernel_name: str, metas: list[Any], describe_one: Callable[[str, Any], Parameter | None], struct_type: type
 ) -> tuple[Parameter, ...]:
-    """All parameters of a kernel, from the engine's own list of them; members in the place of structs."""
+    """All parameters of a kernel, from the engine's own list of them; members in place of structs."""
     names = {meta.name for meta in metas}
     all_parameters: list[Parameter] = []
     for meta in metas:

@@ -111,7 +111,7 @@ _LEFT: list[Any] = []
 
 
 def init_in_fork(name: str) -> None:
-    """Start an engine anew on the CPU, with the settings that it has, in a process that was forked.
+    """Start an engine again on the CPU, with the settings that it has, in a process that was forked.
 
     An engine compiles with threads of its own, which a fork leaves behind: the child would wait for them for ever. What
     it held is never touched again, for its end would wait for them too; fields are lost.

@@ -1,6 +1,6 @@
 """Compositing: emission and absorption along rays, front to back, and its gradients by hand.
 
-The letters, for the samples i of a ray (the slow twin is `reference.composite`):
+The letters, for the samples i of a ray (the reference is `reference.composite`):
 
     alpha_i = 1 - exp(-density_i step_i)
     weight_i = (what shines through to sample i) alpha_i        0 once that is below the threshold
@@ -76,7 +76,7 @@ def composite(
         by_place: whether `pull` gives gradients in t and the steps.
         grouped: whether `value` takes `GROUP` samples at a time, which is faster; without, its generated derivatives
             are.
-        from_alphas: whether `value` finds alphas in the place of `densities`; `steps` are not read then. Not with
+        from_alphas: whether `value` finds alphas in place of `densities`; `steps` are not read then. Not with
             `grouped`: there is no exponential to wait for. `pull` and `by_hand` are of densities.
     """
     array = lang.types.ndarray()

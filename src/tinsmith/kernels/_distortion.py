@@ -1,6 +1,6 @@
 """Distortion along rays, in linear time, and its gradients by hand.
 
-For the samples i of a ray, with t ascending (the slow twin, over pairs, is `reference.distortion_loss`):
+For the samples i of a ray, with t ascending (the reference, over pairs, is `reference.distortion_loss`):
 
     loss = sum over i, j of weight_i weight_j |t_i - t_j| + 1/3 sum of weight_i^2 step_i
          = 2 sum over i of weight_i (t_i W_i - M_i) + 1/3 sum of weight_i^2 step_i

@@ -5,7 +5,7 @@
     one_blob             how much of a bump around x, as wide as a bin, lies in each of n bins
     spherical_harmonics  a direction's real spherical harmonics
 
-The slow twins are those of `reference`. All of these have derivatives of any order, forward mode and batches,
+The references are those of `reference`. All of these have derivatives of any order, forward mode and batches,
 since nothing is written by hand. All constants have the type `fp` of the arrays ("f32" or "f64"): what a plain
 literal is depends on how the engine was started.
 

@@ -1,6 +1,6 @@
 """Entropy of the weights along rays, and its gradient by hand.
 
-With W the sum of a ray's weights, p_i = weight_i / W and e = 1e-10 (the slow twin is `reference.entropy_penalty`):
+With W the sum of a ray's weights, p_i = weight_i / W and e = 1e-10 (the reference is `reference.entropy_penalty`):
 
     H = -sum of p_i log max(p_i, e)
     d H / d weight_i = (f_i - sum of p_j f_j) / W,  f_i = -log max(p_i, e) - (1 where p_i > e)

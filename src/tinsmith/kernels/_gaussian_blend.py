@@ -1,4 +1,4 @@
-"""Blending of 2-D Gaussians in tiles, front to back. The slow twin is `reference.blend_gaussians`.
+"""Blending of 2-D Gaussians in tiles, front to back. The reference is `reference.blend_gaussians`.
 
 With i the Gaussians of a pixel's tile, nearest first, and d from the Gaussian's centre to the pixel's:
 

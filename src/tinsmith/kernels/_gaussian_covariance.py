@@ -1,4 +1,4 @@
-"""Covariances of 3-D Gaussians, from rotations and scales. The slow twin is `reference.gaussian_covariance`."""
+"""Covariances of 3-D Gaussians, from rotations and scales. The reference is `reference.gaussian_covariance`."""
 
 from types import ModuleType
 from typing import Any

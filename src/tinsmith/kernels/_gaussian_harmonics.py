@@ -1,4 +1,4 @@
-"""Colors of Gaussians by direction, from spherical harmonics. The slow twin is `reference.evaluate_harmonics`."""
+"""Colors of Gaussians by direction, from spherical harmonics. The reference is `reference.evaluate_harmonics`."""
 
 from types import ModuleType
 from typing import Any

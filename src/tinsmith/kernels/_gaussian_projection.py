@@ -1,4 +1,4 @@
-"""Projection of 3-D Gaussians to images. The slow twin is `reference.project_gaussians`.
+"""Projection of 3-D Gaussians to images. The reference is `reference.project_gaussians`.
 
 Two kernels over pairs of an image and a Gaussian. `gaussian_radii` says how far a Gaussian reaches in an image, 0 where
 it is not seen. `gaussian_projection` has the values of those that are. Whoever keeps visible pairs only runs the first

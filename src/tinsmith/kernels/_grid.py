@@ -1,6 +1,6 @@
 """Grids of features at several resolutions (instant-ngp's encoding): the kernels, and their gradients by hand.
 
-The letters, for a point x and a level with its scale (the slow twin is `reference.grid`):
+The letters, for a point x and a level with its scale (the reference is `reference.grid`):
 
     pos = x scale + 1/2,  cell = floor(pos),  part = pos - cell
     a corner of the cell has a bit for each dim: 0 the lower side, with weight 1 - part, 1 the upper, with part
@@ -214,7 +214,7 @@ def geometry(lang: ModuleType, *, fp: str, n_dims: int, interpolation: str) -> t
 
     @lang.func
     def level_of(scales: lang.template(), cells: lang.template(), level):
-        """A level's scale and its row of `cells`: read once, for engines read memory anew after each store."""
+        """A level's scale and its row of `cells`: read once, for engines read memory again after each store."""
         facts = lang.Vector([0] * (factors + n_dims), dt=lang.i32)
         for k in lang.static(range(factors + n_dims)):
             facts[k] = cells[level, k]

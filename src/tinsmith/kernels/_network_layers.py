@@ -6,7 +6,7 @@ the next layer is begun: what waits for one four's sums is filled with the next 
 in the cache, in `work`.
 
 `params` and `work` are long lists of vectors, in which `p` and `w` are where a network's and a task's begin. With dims
-of their own, each place in them was found anew after each store, by multiplications that took longer than the sums
+of their own, each place in them was found again after each store, by multiplications that took longer than the sums
 (Taichi 1.7.4, Quadrants 1.3.3). What can be stored together is, behind what is read.
 """
 

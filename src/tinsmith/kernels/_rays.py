@@ -1,4 +1,4 @@
-"""Rays: of a pinhole camera, and through a box. The slow twins are `reference.pinhole_rays`, `ray_aabb_intersect`."""
+"""Rays: of a pinhole camera, and through a box. The references are `reference.pinhole_rays`, `ray_aabb_intersect`."""
 
 from types import ModuleType
 from typing import Any

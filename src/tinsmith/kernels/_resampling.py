@@ -1,6 +1,6 @@
 """Resampling rays by what is known of them: intervals, and the share of a ray's weight before each of their edges.
 
-A ray's edges ascend, and `cdfs` has a number for each. The slow twins are in `reference`.
+A ray's edges ascend, and `cdfs` has a number for each. The references are in `reference`.
 """
 
 from types import ModuleType

@@ -1,6 +1,6 @@
 """Splat anisotropic 2-D Gaussians into an image: the kernel. Its gradient is generated from it.
 
-The model, in the letters used below (its slow twin is `reference.splat`):
+The model, in the letters used below (its reference is `reference.splat`):
 
     a = ( cos(angle) dx + sin(angle) dy) / scale_x        dx, dy: from pos to the pixel's centre
     b = (-sin(angle) dx + cos(angle) dy) / scale_y

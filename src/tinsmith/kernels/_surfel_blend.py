@@ -1,4 +1,4 @@
-"""Blending of surfels in tiles, front to back. The slow twin is `reference.blend_surfels`.
+"""Blending of surfels in tiles, front to back. The reference is `reference.blend_surfels`.
 
 A pixel's ray meets the plane of surfel i at (u, v) of it, in standard deviations; d is from the surfel's centre in the
 image to the pixel's, and keeps a surfel that is seen edge on from vanishing:

@@ -1,4 +1,4 @@
-"""Projection of surfels, which are flat Gaussians, to images of pinhole cameras. The slow twin is
+"""Projection of surfels, which are flat Gaussians, to images of pinhole cameras. The reference is
 `reference.project_surfels`.
 
 A surfel's point (u, v) is at centre + u scale_0 axis_0 + v scale_1 axis_1. The transform T takes (u, v, 1) to

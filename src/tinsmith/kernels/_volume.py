@@ -1,6 +1,6 @@
 """Direct volume rendering: the kernel that looks along rays, and what it shares with its gradient.
 
-The model and its letters stand with the slow twin, `reference.volume_render`. Here a ray is a thread, or a turn of
+The model and its letters stand with the reference, `reference.volume_render`. Here a ray is a thread, or a turn of
 one; it walks its samples in order and keeps what is left of its light:
 
     left = 1;  for each sample:  keep = exp(-density length),  weight = left (1 - keep),  left = left keep

@@ -1,7 +1,7 @@
 """A sample of a ray through a volume: the functions that direct volume rendering and its gradient share.
 
 Of the ray, `walking`; of the table, `transfer`; of shading, `lighting`. The model and
-its letters stand with the slow twin, `reference.volume_render`, the layout of `settings` in `_volume`. Where a number
+its letters stand with the reference, `reference.volume_render`, the layout of `settings` in `_volume`. Where a number
 is clamped its derivative is 0 outside, and that of the inside on the border, as `torch.clamp` has it.
 """
 

@@ -93,7 +93,7 @@ class FieldTree:
         self.builder.deactivate_all()
 
     def live_as_long_as(self, user: object) -> None:
-        """Free the fields when `user` is gone, unless the engine was started anew: then they are gone already."""
+        """Free the fields when `user` is gone, unless the engine was started again: then they are gone already."""
         finalizer = weakref.finalize(user, _free, self._engine, self._engine.runtime(), self._tree)
         # At the end of the process the engine frees its fields itself, perhaps before this would run.
         finalizer.atexit = False
@@ -104,6 +104,6 @@ def _free(engine: Engine, runtime: Any, tree: Any) -> None:
         return
     # Both engines (Taichi 1.7.4, Quadrants 1.3.3) fail an assertion, `data->struct_modules.erase(id)`, on fields made
     # before another thread first compiled a kernel, as the backward pass of a GPU's tensors does. Their memory stays
-    # then until the engine is started anew; nothing reads it.
+    # then until the engine is started again; nothing reads it.
     with contextlib.suppress(RuntimeError):
         tree.destroy()

@@ -39,7 +39,9 @@ _ALL = (
     # Numbers
     Rule("TS301", "silent-truncation", "an integer variable is given a float, whose fraction is lost"),
     Rule("TS302", "gradient-through-integer", "a value that has a gradient is cast to an integer"),
-    Rule("TS303", "singular-function", "a function whose slope is infinite or undefined where nothing keeps it away"),
+    Rule(
+        "TS303", "singular-function", "a function at a point where its slope is infinite or undefined, without a guard"
+    ),
     Rule("TS304", "half-precision-sum", "many small numbers are added up in half precision"),
     Rule("TS305", "single-precision-literal", "a float literal makes a local less precise than the arrays are"),
     Rule("TS306", "known-division", "a division of a negative integer that is known when the kernel is compiled"),

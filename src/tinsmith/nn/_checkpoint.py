@@ -1,7 +1,7 @@
 """A run's state in one safetensors file: tensors as tensors, all else as JSON in its metadata.
 
 What a `state_dict` holds is a nest of dicts, lists, tuples, tensors, numbers, texts and None. It comes back as it
-went in, to the bit, on the CPU. Nothing in the file can run code when it is read, unlike what `torch.save` writes.
+went in, bitwise, on the CPU. Nothing in the file can run code when it is read, unlike what `torch.save` writes.
 """
 
 from __future__ import annotations

@@ -177,7 +177,7 @@ class Trainer:
         """Take a number of steps.
 
         Args:
-            batches: pairs (x, target), begun anew when they end; or a function that makes the pair for a step, given
+            batches: pairs (x, target), begun again when they end; or a function that makes the pair for a step, given
                 how many steps were taken before it. The function makes a run that is resumed go on bit for bit.
             steps: how many to take now.
             progress: whether to show a progress bar.
@@ -186,7 +186,7 @@ class Trainer:
             The losses of the last step; none, if no step was asked for.
 
         Raises:
-            ArgumentError: the batches ended, and cannot be begun anew.
+            ArgumentError: the batches ended, and cannot be begun again.
         """
         losses, drawn = torch.empty(0), _make_batch_source(batches)
         with _bar(steps) if progress else nullcontext() as show:

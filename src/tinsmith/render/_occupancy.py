@@ -165,7 +165,7 @@ class OccupancyGrid(nn.Module):
         generator: torch.Generator | None = None,
         chunk: int = 2**18,
     ) -> None:
-        """Look at cells again, each at a random place in it, and say anew which are occupied.
+        """Look at cells again, each at a random place in it, and say again which are occupied.
 
         A cell that is looked at gets max(decay * its density, the density there); afterwards `binarise` is called.
         Before step `warmup` all cells are looked at; from then on of each level `fraction` of the cells, drawn at
@@ -197,7 +197,7 @@ class OccupancyGrid(nn.Module):
         self.density = torch.where(self.density < 0, self.density, self.decay * self.density)
 
     def binarise(self) -> None:
-        """Say anew which cells are occupied: whose density exceeds min(mean of all visible cells, `threshold`)."""
+        """Say again which cells are occupied: whose density exceeds min(mean of all visible cells, `threshold`)."""
         visible = (self.density >= 0).sum().clamp(min=1)
         bound = (self.density.clamp(min=0).sum() / visible).clamp(max=self.threshold).view(1)
         words: Op = get_op("occupied_bits", self.engine, self.density)

@@ -52,13 +52,13 @@ def get_op(name: str, engine: str | None, like: Tensor, *static: Any) -> Any:
 
     Raises:
         DtypeError: `like` is neither float32 nor float64.
-        EngineError, DeviceError: the engine is not to be had there.
+        EngineError, DeviceError: the engine is not available there.
     """
     return getattr(_SHELF, _place(name, engine, like.device, like.dtype, *map(known_when_traced, static)))
 
 
 def known_when_traced(value: Any) -> Any:
-    """The value; `torch.compile` compiles anew for each integer, so that kernels can be built for it.
+    """The value; `torch.compile` compiles again for each integer, so that kernels can be built for it.
 
     Sizes that have changed once are symbols to it, out of which no kernel is made.
     """

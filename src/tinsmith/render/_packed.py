@@ -122,5 +122,5 @@ def _require_sorted(ray_index: Tensor, n_rays: int) -> None:
 
 
 def _may_look(tensor: Tensor) -> bool:
-    """Whether the numbers in it can be had without a wait: not on a GPU, not where nothing is run."""
+    """Whether the numbers in it are available without a wait: not on a GPU, not where nothing is run."""
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling() and is_plain()

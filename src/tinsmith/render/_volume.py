@@ -60,7 +60,7 @@ def volume_render(
         colour = sum of weight colour + (1 - opacity) background
         opacity = sum of weight,  depth = sum of weight t
 
-    `tinsmith.reference.volume_render` has all formulas, those of shading too, and is the slow twin.
+    `tinsmith.reference.volume_render` has all formulas, those of shading too, and is the reference.
 
     Args:
         volume: (x, y, z), float32 or float64. Values; the table is for those from 0 to 1.

@@ -1,7 +1,7 @@
 """Field arguments: fields that an engine function names itself become arguments of its calls.
 
 Whoever follows a kernel's arrays follows them into functions that are given them. A function that names a field
-itself, `s` or `self.s`, is made anew with a parameter in its place, and so are those between it and the kernel. The
+itself, `s` or `self.s`, is made again with a parameter in its place, and so are those between it and the kernel. The
 objects that it belongs to, or is given, are names that it captures then: what it reads off them it still reads there.
 """
 
@@ -68,7 +68,7 @@ class FieldPasser(ABC):
 
     @abstractmethod
     def source_of(self, callee: Any) -> Source | None:
-        """The source of an engine function that may be made anew; None for other things."""
+        """The source of an engine function that may be made again; None for other things."""
 
     @abstractmethod
     def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
@@ -132,7 +132,7 @@ def pass_fields_as_arrays(source: Source, objects: Mapping[str, Any], hands: Fie
     Args:
         source: the kernel.
         objects: what its parameters stand for, where that is a Python object: `self`, template arguments.
-        hands: which fields become arrays, and which functions can be made anew.
+        hands: which fields become arrays, and which functions can be made again.
     """
     return _Hander(hands).rewrite(Scope(source, objects), None)
 
@@ -153,7 +153,7 @@ class _Hander:
         return KernelWithFields(tree, hand.names, hand.texts)
 
     def callee(self, scope: Scope, call: ast.Call) -> _Callee | None:
-        """The function that a call calls, if it can be made anew."""
+        """The function that a call calls, if it can be made again."""
         value = scope.value(call.func)
         source = None if value is MISSING else self.hands.source_of(value)
         if source is None:
@@ -224,7 +224,7 @@ class _Hander:
 
 
 class _Hand(ast.NodeTransformer):
-    """Puts arrays in place of fields, and calls of functions made anew in place of others."""
+    """Puts arrays in place of fields, and calls of functions made again in place of others."""
 
     def __init__(self, hander: _Hander, scope: Scope, own: Mapping[str, str] | None) -> None:
         self.hander = hander

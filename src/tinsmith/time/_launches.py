@@ -182,7 +182,7 @@ class Launched:
         if number > 1:
             self.stepping.note_pace(time.thread_time() - begun)
         if not self.stepping.is_serial:
-            self._passes = None  # prepared anew, on several threads
+            self._passes = None  # prepared again, on several threads
 
     def _prepare(self) -> tuple[StepPass, StepPass]:
         names, given = self.names, self.given

@@ -2,7 +2,7 @@
 
 A graph must not hold thousands of steps, and must not break. So each op has an operator for scans over it, named after
 its own, and one for their backward pass. They take a scan's tensors in one list, and its other arguments as numbers and
-names; each run prepares the scan anew, as a call outside a graph does.
+names; each run prepares the scan again, as a call outside a graph does.
 
 Between the passes a graph hands on tensors alone: all states, where the schedule keeps all of them. Otherwise the
 backward pass runs the steps once more to find those that it keeps.

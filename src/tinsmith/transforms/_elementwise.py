@@ -7,7 +7,7 @@
                                                   for lane in range(size):
                                                       z[first + lane] = ahead[lane]
 
-Strips run in the place of iterations, in parallel where those did. The first of the inner loops stores to memory that
+Strips run in place of iterations, in parallel where those did. The first of the inner loops stores to memory that
 nothing else can point to, so compilers vectorise it (docs/about/decisions/vector-speed.md); the second copies. Of a
 loop over several names the last one is in strips: a strip divides by the sizes of the others once, where each iteration
 did. There a short strip may be all of a row, and runs as it was.

@@ -27,7 +27,7 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
 
     Ctrl-C ends the fit after the step at hand; pictures and checkpoint are then written as they
     are. A resumed fit goes on from its checkpoint. On the CPU it then gives the same pictures and
-    Gaussians, to the bit, as one that was never interrupted, given the same machine, versions and
+    Gaussians, bitwise, as one that was never interrupted, given the same machine, versions and
     `steps` (the learning rate falls towards the last). On CUDA it does not: the order in which
     atomic additions reach a pixel is left to chance there.
 

@@ -36,7 +36,7 @@ class Training:
 
     The state is `gaussians`, `optimiser`, `history` and `step`, the number of steps taken; no
     random numbers are drawn. So on the CPU, where one thread paints and another sums up the error,
-    the same state continues the same way, to the bit.
+    the same state continues bitwise the same.
     """
 
     def __init__(self, photo: Photo, gaussians: Gaussians, steps: int, render: Renderer, device: str) -> None:

@@ -28,7 +28,7 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveIma
     """Learn a photograph with one network or an array of them, and write the results into `options.out`.
 
     Ctrl-C ends it after the step at hand; pictures and checkpoint are then written as they are. A resumed run goes on
-    from its checkpoint: on the CPU to the bit as one that was never interrupted, given the same machine, versions
+    from its checkpoint: on the CPU bitwise as one that was never interrupted, given the same machine, versions
     and `steps`.
 
     Args:

@@ -117,7 +117,7 @@ SOLIDS = (
 
 
 def own_scene(size: int) -> Dataset:
-    """The scene's pictures, `size` x `size`, (train, test), rendered anew, the same each time."""
+    """The scene's pictures, `size` x `size`, (train, test), rendered again, the same each time."""
     train, test = (
         _views(part, poses, size) for part, poses in (("train", _place_training_poses()), ("test", _around()))
     )

@@ -116,7 +116,7 @@ def simulate(
     """Train a simulation, and write the results into `options.out`.
 
     Ctrl-C ends it after the iteration at hand; pictures and checkpoint are then written as they are. A resumed run
-    goes on from its checkpoint: on the CPU to the bit as one that was never interrupted, given the same machine,
+    goes on from its checkpoint: on the CPU bitwise as one that was never interrupted, given the same machine,
     versions and `iterations`.
 
     Args:

@@ -55,7 +55,7 @@ class HandWritten(KernelReverse):
             raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
 
     def _refuse_unfilled(self) -> None:
-        """Memory that starts as anything, and is read or added to where nobody stored: wrong in silence."""
+        """Memory that starts as anything, and is read or added to where nobody stored: silently wrong."""
         gradients = frozenset(one for name, one in self.targets.items() if self.starts_empty(name))
         for name in sorted((self._own | gradients) & self.stage.roles.keys()):
             role = self.stage.roles[name]

@@ -16,12 +16,12 @@ from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
 DEFAULT_STACK = 32
 """Entries of Taichi's gradient stack where it does not know how many it needs."""
 _WRONG = frozenset({"TS401", "TS404", "TS405", "TS411", "TS412"})
-"""Rules of lint for what comes out wrong in silence and is not looked for here. What they name was wrong in all but a
+"""Rules of lint for what comes out silently wrong and is not looked for here. What they name was wrong in all but a
 few of a census of random kernels (docs/about/census.md). TS406 is wrong in Taichi's own `kernel.grad()` alone: here
 vectors are taken apart before Taichi makes the reverse kernel (`engines/_taichi.py`)."""
 STACK_OF_LISTS = 1024
 """Entries where a sum runs over a list whose length is known after the launch alone. With 32, lists of 96 ended the
-process on one machine in silence, and not on another."""
+process without a message on one machine, and not on another."""
 LARGEST_STACK = 1 << 16
 """Entries, of all stacks of a kernel together, that still fit a thread's own memory (1 MiB in float64)."""
 
@@ -29,7 +29,7 @@ LARGEST_STACK = 1 << 16
 class EngineReverse(KernelReverse):
     """The engine's own reverse mode, on memory of ours.
 
-    `instead` says what a layer may do where it cannot be had; an op has ways of its own.
+    `instead` says what a layer may do where it is not available; an op has ways of its own.
     """
 
     name = "engine"
@@ -59,7 +59,7 @@ class EngineReverse(KernelReverse):
         return tuple([self._stack(stage, shapes, values) for stage in self.signature.stages])
 
     def _stack(self, stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int:
-        """A power of two, so that a new size seldom compiles anew."""
+        """A power of two, so that a new size seldom compiles again."""
         nests = self._nests[stage.first]
         own = {name: values[called] for name, called in stage.scalar_names.items()} if nests else {}
         depths = [self._depth(nest, stage.first, shapes, {**values, **own}) for nest in nests]

@@ -53,7 +53,7 @@ class ReverseAt(ABC):
 
     @abstractmethod
     def check(self, active: frozenset[str]) -> None:
-        """Raise GradientError where these gradients cannot be had."""
+        """Raise GradientError where these gradients are not available."""
 
     @abstractmethod
     def reads(self, active: frozenset[str]) -> frozenset[str]:

@@ -1,6 +1,6 @@
 """A gradient computed in a child process, since an engine's reverse mode may crash the process it runs in.
 
-The child is a fork: it has the op, whatever file the kernel came from. The engine is started anew in it, for its
+The child is a fork: it has the op, whatever file the kernel came from. The engine is started again in it, for its
 threads are not forked. Where there is no fork (or CUDA, which does not survive one) the gradient is computed here.
 """
 
@@ -56,7 +56,7 @@ def pull_back_in_child(
 
 def _fork_quietly() -> int:
     with warnings.catch_warnings():
-        # Python 3.12 warns of a fork with threads. The child uses none of the parent's: its engine is started anew.
+        # Python 3.12 warns of a fork with threads. The child uses none of the parent's: its engine is started again.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 

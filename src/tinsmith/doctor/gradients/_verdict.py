@@ -37,7 +37,7 @@ class Tolerance:
 
 @dataclass(frozen=True)
 class Point:
-    """The three derivatives by one number; None where one could not be had."""
+    """The three derivatives by one number; None where one is not available."""
 
     op: float
     oracle: float | None

@@ -81,7 +81,7 @@ _THEN = {
     "read": "whether the old or the new value is read depends on the order of the iterations",
     "write": "which one stays depends on the order of the iterations",
     "atomic": "what is left depends on the order of the iterations",
-    "same": "both write the same value, so it stays that; a gradient through it would be counted anew",
+    "same": "both write the same value, so it stays that; a gradient through it would be counted again",
 }
 _REMEDIES = {
     "read": "read from one array and write to another, or run the loop in order: `loop_config(serialize=True)`",

@@ -161,7 +161,7 @@ class OpProgram:
         return f"on tensors\n\n{self.op.explain()}"
 
     def foresee(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> tuple[int, ...]:
-        """Depths of the kernels' gradient stacks. Raises GradientError where these fields' gradients cannot be had."""
+        """Depths of the kernels' gradient stacks. Raises GradientError where the fields have no gradients."""
         launches = self._stores.taking_part(launches)
         values = self._values(launches)
         self._foresight.check(frozenset(self._layer_op.input_name(one) for one in active), values)
@@ -207,7 +207,7 @@ def foresight(
 ) -> OpProgram | KernelError | SpecError:
     """The op that kernels on fields would make, for its checks; or why they make none, so that nothing is foreseen.
 
-    `is_wished` says that the engine's gradient was asked for, where another might be had.
+    `is_wished` says that the engine's gradient was asked for, where another might be used.
     """
 
     def instead() -> str:

@@ -104,7 +104,7 @@ class LayerField:
         return replace(self, facts=facts, needs_grad=self.needs_grad or gains)
 
     def check_alive(self, layer: str) -> None:
-        """Raise EngineError where the engine was started anew since, and took the field's memory with it."""
+        """Raise EngineError where the engine was started again since, and took the field's memory with it."""
         if self.engine.runtime() is not self.runtime:
             words = f"the field `{self.name}` of {layer} was destroyed when the engine was started again"
             raise EngineError(refusal(words, remedy="Make the fields and the layer after the last ts.init()."))

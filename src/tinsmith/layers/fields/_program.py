@@ -35,7 +35,7 @@ SHARED = 1 << 20
 
 
 class Program:
-    """Transfers and launches of one layer. Made anew when a kernel gets other fields.
+    """Transfers and launches of one layer. Made again when a kernel gets other fields.
 
     `is_wished` says that the engine's gradient was asked for.
 

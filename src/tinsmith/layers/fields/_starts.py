@@ -75,7 +75,7 @@ class Starts:
         return tuple(one for one in candidates if one.facts.dtype.is_floating_point and not one.is_silent)
 
 
-# Arrays in the place of fields --------------------------------------------------------------------
+# Arrays in place of fields --------------------------------------------------------------------
 def start_kernel(one: LayerField, array: str) -> tuple[Any, Links]:
     """The kernel that gives the array in a field's place what the field holds. `array` is its name in the op."""
     shape = one.facts.shape

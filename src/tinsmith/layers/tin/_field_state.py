@@ -72,7 +72,7 @@ class FieldState(torch.nn.Module):
         return [name for name in self._internals if name in self._persistent]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """A layer with parameters of its own on the same fields, which every call fills anew.
+        """A layer with parameters of its own on the same fields, which every call fills again.
 
         Raises:
             CheckpointError: an internal field holds what both layers would share.

@@ -58,7 +58,7 @@ class Blueprint:
 
     @cached_property
     def calculated_parts(self) -> tuple[TensorPart, ...]:
-        """What has its dims computed anew at each call."""
+        """What has its dims computed again at each call."""
         return tuple(part for part in self.allocations if part.dims is None)
 
     # Adding parts -------------------------------------------------------------------------

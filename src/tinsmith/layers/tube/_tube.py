@@ -271,7 +271,7 @@ class Tube(torch.nn.Module, Examinable):
 
     # Copying ------------------------------------------------------------------------------
     def __getstate__(self) -> dict[str, Any]:
-        """What was registered; how to run it is found anew."""
+        """What was registered; how to run it is found again."""
         return self.__dict__ | {"_program": None, "_is_finished": self._program is not None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

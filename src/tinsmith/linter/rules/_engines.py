@@ -112,4 +112,4 @@ def baked_in(subject: Subject) -> Iterator[Finding]:
         if is_number and id(node) not in called | inner and subject.text(node) not in seen:
             seen.add(subject.text(node))
             words = f"`{subject.text(node)}` is a number of Python's: an engine keeps it from the first compilation"
-            yield subject.finding("TS409", "info", node, words, "an argument; `ts.op` compiles anew where it changed")
+            yield subject.finding("TS409", "info", node, words, "an argument; `ts.op` compiles again where it changed")

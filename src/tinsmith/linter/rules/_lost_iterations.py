@@ -1,7 +1,7 @@
 """The rule about locals that an inner loop uses: engines add up one iteration's gradient alone.
 
 Seen on Taichi 1.7.4 and Quadrants 1.3.3: what is computed once and used in a loop below becomes one value without
-memory, whose adjoint each iteration begins anew. A local that changes keeps memory, on Taichi already where it is
+memory, whose adjoint each iteration begins again. A local that changes keeps memory, on Taichi already where it is
 changed by itself (`r += 1`), on Quadrants only where a loop carries it. An element that is only loaded is loaded again.
 """
 

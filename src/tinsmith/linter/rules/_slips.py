@@ -1,4 +1,4 @@
-"""Slips that run: a parameter in the place of a global, and a parenthesis that closes too early."""
+"""Slips that run: a parameter in place of a global, and a parenthesis that closes too early."""
 
 from __future__ import annotations
 

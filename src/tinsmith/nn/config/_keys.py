@@ -116,7 +116,7 @@ class Key:
         kind: what its value may be.
         default: what it is when left out. None: nothing, or what the component's `settle` computes.
         also: other names that it has.
-        only: why no value but the default can be had here; "" where all can.
+        only: why no value but the default is supported here; "" where all can.
     """
 
     name: str

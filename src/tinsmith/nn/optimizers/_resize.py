@@ -35,7 +35,7 @@ def require_resizable(optimizer: torch.optim.Optimizer) -> None:
 def replace_parameter(
     optimizer: torch.optim.Optimizer, old: torch.Tensor, new: torch.Tensor, change: ChangeRows
 ) -> None:
-    """Put `new` in the place of `old`, in the groups and in the state of an optimizer.
+    """Put `new` in place of `old`, in the groups and in the state of an optimizer.
 
     State that has a row for each row of `old` (moments, counts of steps by row) goes through `change`; state without
     axes (a count of steps) stays as it is.

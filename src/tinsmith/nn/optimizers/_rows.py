@@ -259,7 +259,7 @@ def _build_by_rows(section: Section, matrix: tuple[bool, ...], parameters: list[
 
 
 def _with_states(state: dict[str, Any], by_rows: Callable[[torch.Tensor], torch.Tensor]) -> dict[str, Any]:
-    """A plain optimizer's state dict with another in the place of each tensor by rows."""
+    """A plain optimizer's state dict with another in place of each tensor by rows."""
 
     def convert(value: Any) -> Any:
         return by_rows(value) if isinstance(value, torch.Tensor) and value.ndim else value

@@ -27,7 +27,7 @@ class Shampoo(Borrowed):
     learning_rate, l2_reg (added to the gradient) and epsilon are what they are there. beta3 averages L and R,
     beta_shampoo the updates, and identity is the library's ridge, in units of the largest eigenvalue. With
     frobenius_normalization an update is as long as RMSProp's would be. L and R are always those of the gradient,
-    as with cg_on_momentum off. The roots are computed anew at each tenth step.
+    as with cg_on_momentum off. The roots are computed again at each tenth step.
     """
 
     def __init__(self, section: Section, parameters: Sequence[torch.Tensor]) -> None:

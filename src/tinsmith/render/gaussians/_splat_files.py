@@ -1,4 +1,4 @@
-"""Files of splats: PLY as viewers open it, and safetensors. Numbers go to the file as they are, to the bit.
+"""Files of splats: PLY as viewers open it, and safetensors. Numbers go to the file unchanged.
 
 PLY has the layout of the first implementation of Gaussian splatting, which viewers and other trainers read: one vertex
 a Gaussian, all properties float32, little-endian,

@@ -88,7 +88,7 @@ def change_rows(
 def overwrite_rows(
     params: Params, optimizers: Optimizers, names: tuple[str, ...], rows: Tensor, new_values: NewValues
 ) -> None:
-    """Give Gaussians other values in place, and begin their moments anew.
+    """Give Gaussians other values in place, and begin their moments again.
 
     Args:
         params: by name, each (N, ...).

@@ -1,4 +1,4 @@
-"""Functions written in the language, put in the place of their calls.
+"""Functions written in the language, put in place of their calls.
 
 An argument is copied into a local, unless it is a template: then the parameter is the very thing that the call
 names, and what the function stores there the caller sees.

@@ -1,6 +1,6 @@
 """The IR: a kernel as data.
 
-Everything is scalar: vectors and matrices were taken apart, `ti.func`s put in the place of their
+Everything is scalar: vectors and matrices were taken apart, `ti.func`s put in place of their
 calls, `ti.static` computed, and Python's values of the time of lowering written in. What is left
 are numbers with a type, arrays, locals, and structured control flow. Values only: a pass makes
 a new kernel.

@@ -59,7 +59,7 @@ class SsaBuilder:
             case nodes.For() | nodes.While():
                 self.loop(one, scope)
             case nodes.Draw():
-                raise self.make_refusal("a random number, which a second run would draw anew", one)
+                raise self.make_refusal("a random number, which a second run would draw again", one)
             case _:
                 raise AssertionError(f"{one} was to be straightened")
 

@@ -87,7 +87,7 @@ class _Scattered:
 
 
 class _Kernel:
-    """Writes one kernel anew."""
+    """Writes one kernel again."""
 
     def __init__(self, kernel: nodes.Kernel, owners: Mapping[str, str], extent: Extent) -> None:
         self.kernel = kernel

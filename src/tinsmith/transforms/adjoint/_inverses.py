@@ -215,7 +215,7 @@ class _Undoing:
     statements: Block = field(default_factory=list)
 
     def block(self, body: Sequence[Step], values: Values) -> Values | None:
-        """The chain's value before steps by its name there, from the one after them; None where it is not to be had."""
+        """The chain's value before steps by its name there, from the one after them; None where it is not available."""
         for place, step in reversed([*enumerate(body)]):
             if values.keys().isdisjoint(collect_locals([step])):
                 continue

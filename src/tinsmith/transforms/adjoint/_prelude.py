@@ -40,7 +40,7 @@ class Prelude:
 def search_of(
     task: nodes.Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names
 ) -> tuple[Prelude, Expansion, nodes.Kernel]:
-    """The search for winners as a prelude, what is reversed in the place of the task, and the kernel for that."""
+    """The search for winners as a prelude, what is reversed in place of the task, and the kernel for that."""
     search = Search(task, kernel, arrays, names)
     writing = _Writing(search, kernel, names)
     keeps = search.candidates is not None

@@ -53,7 +53,7 @@ def find_operands(names: Iterable[str], definitions: Mapping[str, nodes.Expr]) -
 class Expander:
     """Puts what locals are computed from in their place: `expand(expr)` is in terms of locals without a definition.
 
-    Each definition is expanded once, and is one object wherever it is used. Expanded anew at each use, the places of a
+    Each definition is expanded once, and is one object wherever it is used. Expanded again at each use, the places of a
     kernel for volume rendering took four fifths of the time in which its adjoint is generated.
 
     Attributes:

@@ -21,7 +21,7 @@ def find_loops_ended_by_data(body: Sequence[nodes.Stmt], by_place: Collection[st
     """Loops in statements of which the data tell where they end.
 
     One that runs backwards from where memory says ran forward in another kernel, which kept how often. `by_place` are
-    names of loops that `with_places` has written anew.
+    names of loops that `with_places` has written again.
     """
     read = set[str]()
     for one in walk.statements(body):

@@ -15,7 +15,7 @@ The compilers of both engines vectorise loops over lanes that store to local arr
 stores, or takes long, runs only where it has a lane. What no machine vector does (a store, an atomic, a function of
 the library, a division of integers) runs in a loop over lanes of its own, for active lanes alone, as it was written.
 
-An inactive lane reads element 0 in the place of what it is no longer entitled to. So a block in which an array is
+An inactive lane reads element 0 in place of what it is no longer entitled to. So a block in which an array is
 empty, and one that is not full, runs iteration by iteration, as the kernel was written.
 
 What all lanes share stays one number: a load by it is one load, and sums of all lanes are added to it by one atomic.

@@ -61,7 +61,7 @@ def _free_names(tree: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDef:
 
 
 def _with_ends(body: Sequence[ast.stmt], block: ast.AST, end: Callable[[ast.Return], list[ast.stmt]]) -> list[ast.stmt]:
-    """Statements with what `end` gives in the place of each `return`, and without what comes after one.
+    """Statements with what `end` gives in place of each `return`, and without what comes after one.
 
     Where a branch of `if static(...)` returns, what follows the `if` moves into the branches that do not: one of them
     alone is compiled.
