@@ -15,8 +15,8 @@ from tinsmith.apps.fit_image import FitOptions
 from tinsmith.apps.fit_scene import SceneOptions, _rendering
 from tinsmith.apps.fit_splats import SplatOptions
 from tinsmith.apps.learn_image import LearnOptions
+from tinsmith.apps.scenes._built_in_scene import looking, picture_from
 from tinsmith.apps.scenes._dataset import write_dataset
-from tinsmith.apps.scenes._own_scene import looking, picture_from
 from tinsmith.apps.scenes._views import Views, dataset_of
 
 

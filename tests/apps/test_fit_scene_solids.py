@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tinsmith.apps.scenes._own_scene import SOLIDS, Placed, cast, looking, own_scene, picture_from
+from tinsmith.apps.scenes._built_in_scene import SOLIDS, Placed, cast, looking, own_scene, picture_from
 from tinsmith.apps.scenes._solids import Box, Cylinder, Sphere, Torus
 
 

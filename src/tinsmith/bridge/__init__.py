@@ -3,9 +3,9 @@
 from ._adjoint_source import adjoint_source, derive_spec
 from ._binding import BoundArguments
 from ._cache import Cache
+from ._engine_hazards import EngineHazards
 from ._examination import Examinable, Examination, Origin
 from ._examples import example_inputs
-from ._foresight import Foresight
 from ._language import language
 from ._launcher import Launcher
 from ._links import FieldArray, Links
@@ -51,10 +51,10 @@ __all__ = [
     "Cache",
     "Copy",
     "Cotangents",
+    "EngineHazards",
     "Examinable",
     "Examination",
     "FieldArray",
-    "Foresight",
     "Launcher",
     "Links",
     "ManagedLoads",

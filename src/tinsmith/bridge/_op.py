@@ -23,7 +23,7 @@ from ._options import OpOptions, result_type
 from ._pickling import Reference, reference_to, write_options
 from ._route import Route, Routes, key_of, make_checked_form
 from ._structs import Structs
-from ._swapped import suggest_order
+from ._swapped_arguments import suggest_order
 from ._tracing import constant_when_traced, has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
 from ._updates import Updates
 from ._watch import WATCHES, call_watched, current_watch

@@ -46,7 +46,7 @@ class Device(str, Enum):
 
 
 class Background(str, Enum):
-    """Grounds that pictures of a scene can be laid on."""
+    """Backgrounds of the pictures of a scene."""
 
     white = "white"
     black = "black"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..._errors import InputError, refusal
 from .._loop import require_at_least
-from ..scenes import require_ground
+from ..scenes import require_background
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SceneOptions:
         require_at_least(0, seed=self.seed)
         _require_number("bound", self.bound, "a number above 0", 0 < self.bound < math.inf)
         _require_number("distortion", self.distortion, "0 or a number above", 0 <= self.distortion < math.inf)
-        require_ground(self.background)
+        require_background(self.background)
 
 
 def _require_number(name: str, value: float, wanted: str, fits: bool) -> None:

@@ -13,7 +13,7 @@ from ...nn import Trainer
 from ...render import PixelSampler, Rays, image_rays
 from .._film import film_steps
 from .._processes import ALONE, Processes
-from ..scenes import GROUNDS, Dataset, History, Views, look
+from ..scenes import BACKGROUNDS, Dataset, History, Views, look
 from ._options import SceneOptions
 from ._rendering import Scene, Seen
 
@@ -31,7 +31,7 @@ class Training:
         self.history = History()
         self.draw = torch.Generator().manual_seed(options.seed)
         self.places = torch.Generator(options.device).manual_seed(options.seed)  # within cells of the grid
-        self.ground = torch.tensor(GROUNDS[options.background], device=options.device)
+        self.ground = torch.tensor(BACKGROUNDS[options.background], device=options.device)
         self.scene = Scene(
             options.bound, options.samples, options.seed, options.engine, with_distortion=options.distortion > 0
         ).to(options.device)

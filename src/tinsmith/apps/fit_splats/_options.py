@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..._errors import InputError, nearest, refusal
 from .._loop import require_at_least
-from ..scenes import require_ground
+from ..scenes import require_background
 
 STRATEGIES = ("default", "mcmc")
 _MOST_DEGREE = 4
@@ -44,7 +44,7 @@ class SplatOptions:
         require_at_least(0, seed=self.seed, degree=self.degree)
         if self.degree > _MOST_DEGREE:
             raise InputError(refusal("`degree` is too large", [("got", str(self.degree)), ("expected", "0 to 4")]))
-        require_ground(self.background)
+        require_background(self.background)
         if self.strategy not in STRATEGIES:
             guess = nearest(self.strategy, STRATEGIES)
             rows = [("got", self.strategy), ("expected", ", ".join(STRATEGIES))]

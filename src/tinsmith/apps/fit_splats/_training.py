@@ -12,7 +12,7 @@ from torch import Tensor
 from ...render import l1_ssim_loss
 from ...render.captures import viewmat_of
 from .._film import film_steps
-from ..scenes import GROUNDS, Dataset, History, Orbit, Views, look
+from ..scenes import BACKGROUNDS, Dataset, History, Orbit, Views, look
 from ._gaussians import Gaussians
 from ._options import SplatOptions
 from ._start import first_gaussians
@@ -37,7 +37,7 @@ class Training:
         self.step, self.steps = 0, options.steps
         self.history = History()
         self.draw = torch.Generator().manual_seed(options.seed)
-        self.ground = torch.tensor(GROUNDS[options.background], device=options.device)
+        self.ground = torch.tensor(BACKGROUNDS[options.background], device=options.device)
         values = first_gaussians(dataset, options.gaussians, options.degree, self.draw)
         self.trainer = Gaussians(values, _WIDER * Orbit.of(dataset.train).distance, options)
         self._looks = film_steps(options.steps)

@@ -1,12 +1,12 @@
 """Scenes that apps learn: views of a dataset or of a scene of our own; how a training is judged and shown."""
 
+from ._backgrounds import BACKGROUNDS, require_background
+from ._built_in_scene import estimate_own_scene_cost, own_scene
 from ._checkpoints import SceneCheckpoints
 from ._dataset import read_dataset, write_dataset
 from ._evaluation import Evaluation, evaluate_model
-from ._grounds import GROUNDS, require_ground
 from ._learning import History, SceneReached, SceneTraining, look
 from ._orbit import Orbit
-from ._own_scene import estimate_own_scene_cost, own_scene
 from ._pictures import FILES as PICTURE_FILES
 from ._pictures import depth_frames, describe_scene, picture_writers, turntable
 from ._solids import Box
@@ -14,10 +14,10 @@ from ._viewer import Viewer, viewer_page
 from ._views import Dataset, Points, Views, dataset_of
 
 __all__ = [
+    "BACKGROUNDS",
     "Box",
     "Dataset",
     "Evaluation",
-    "GROUNDS",
     "History",
     "Orbit",
     "PICTURE_FILES",
@@ -36,7 +36,7 @@ __all__ = [
     "own_scene",
     "picture_writers",
     "read_dataset",
-    "require_ground",
+    "require_background",
     "turntable",
     "viewer_page",
     "write_dataset",

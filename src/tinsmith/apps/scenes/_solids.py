@@ -1,4 +1,4 @@
-"""Solids that rays meet: exact crossings and normals, in the solid's coordinates. Where it stands: `_own_scene`.
+"""Solids that rays meet: exact crossings and normals, in the solid's coordinates. Where it stands: `_built_in_scene`.
 
 A ray is o + t d, of any length of d. Each solid gives the smallest t > 0 on its surface, and infinity for a miss.
 All of it is float64: the quartic of the torus needs it.

@@ -1,4 +1,4 @@
-"""Views: pictures and the cameras that took them. Where they come from: `_own_scene` and `_dataset`."""
+"""Views: pictures and the cameras that took them. Where they come from: `_built_in_scene` and `_dataset`."""
 
 from __future__ import annotations
 

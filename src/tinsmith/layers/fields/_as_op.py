@@ -14,8 +14,8 @@ import torch
 from ..._errors import KernelError, SpecError, refusal
 from ...bridge import (
     Adjoint,
+    EngineHazards,
     Examination,
-    Foresight,
     Prepared,
     current_watch,
     examine_layer,
@@ -84,13 +84,13 @@ class OpProgram:
     def _use(self, layer_op: LayerOp, instead: Callable[[], str] | None) -> None:
         self._layer_op = layer_op
         self.op = layer_op.op
-        self._foresight = Foresight(self.op, instead)
+        self._hazards = EngineHazards(self.op, instead)
 
     def _find_unwritten(self, uses_of_launches: Sequence[dict[str, Use]]) -> frozenset[int]:
         """Fields between kernels that no kernel writes after all: they keep what they hold."""
         doubtful = {use.one.facts.key for uses in uses_of_launches for use in uses.values() if not use.is_followed}
         between = {one.facts.key for one in self._layer_op.between}
-        return frozenset(key for key in doubtful & between if not self._foresight.is_written(self._layer_op.names[key]))
+        return frozenset(key for key in doubtful & between if not self._hazards.is_written(self._layer_op.names[key]))
 
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
@@ -164,15 +164,15 @@ class OpProgram:
         """Depths of the kernels' gradient stacks. Raises GradientError where the fields have no gradients."""
         launches = self._stores.taking_part(launches)
         values = self._values(launches)
-        self._foresight.check(frozenset(self._layer_op.input_name(one) for one in active), values)
+        self._hazards.check(frozenset(self._layer_op.input_name(one) for one in active), values)
         return self._stores.expand_to_launches(
-            self._foresight.stacks(self._shapes(launches), values)[len(self._layer_op.overwritten) :]
+            self._hazards.stacks(self._shapes(launches), values)[len(self._layer_op.overwritten) :]
         )
 
     def outside(self, launches: Sequence[Launch]) -> str:
         """What there is to say of an index that is surely outside its field; "" where there is none."""
         launches = self._stores.taking_part(launches)
-        outside = self._foresight.outside(self._shapes(launches), self._values(launches))
+        outside = self._hazards.outside(self._shapes(launches), self._values(launches))
         if outside is None:
             return ""
         words = f"kernel `{outside.kernel}` of {self._layer} uses an index of `{outside.array}` that is outside"
@@ -202,10 +202,10 @@ class OpProgram:
         return values
 
 
-def foresight(
+def make_op_for_checks(
     layer: str, roles: Roles, launches: Sequence[Launch], *, is_wished: bool
 ) -> OpProgram | KernelError | SpecError:
-    """The op that kernels on fields would make, for its checks; or why they make none, so that nothing is foreseen.
+    """The op that kernels on fields would make, only for its checks; or the error that says why there is none.
 
     `is_wished` says that the engine's gradient was asked for, where another might be used.
     """

@@ -23,7 +23,7 @@ from ..._user_warnings import warn
 from ...bridge import Copy, Transfer, keep_order
 from ...engines import Engine
 from .._pool import FIELDS_LOCK, gradient_field
-from ._as_op import OpProgram, foresight
+from ._as_op import OpProgram, make_op_for_checks
 from ._effects import Reading, Writing
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField
@@ -98,7 +98,7 @@ class Program:
         elements = sum(one.facts.count for one in (*filled, *outputs, *roles.internal))
         self._is_serial = filled[0].runs_on == "cpu" and config().is_serial(elements)
         self._is_cuda = filled[0].runs_on == "cuda"
-        self._foresight = functools.cache(lambda: foresight(layer, roles, launches, is_wished=is_wished))
+        self._op_for_checks = functools.cache(lambda: make_op_for_checks(layer, roles, launches, is_wished=is_wished))
         self._foreseen: tuple[Sequence[Launch], tuple[int, ...]] | None = None
         self._last_kept: tuple[torch.Tensor, ...] = ()
         self.calls = 0
@@ -129,7 +129,7 @@ class Program:
             raise _build_blocked_error(one, self.layer)
         self._gradient_stores.check(self.layer)
         _check_arrays(launches, self.layer)
-        op_program = self._foresight()
+        op_program = self._op_for_checks()
         if isinstance(op_program, OpProgram):
             stacks = op_program.foresee(launches, self.active_fields)
             if self._foreseen is None and (words := op_program.outside(launches)):
@@ -144,7 +144,7 @@ class Program:
     @property
     def is_unforeseen(self) -> bool:
         """Whether the gradient could not be checked before a call, of which the first call warned."""
-        return not isinstance(self._foresight(), OpProgram)
+        return not isinstance(self._op_for_checks(), OpProgram)
 
     def explain(self, gradient: str = "") -> str:
         """What a call does, for people. `gradient` says of it what else a layer knows: that it is refused."""
@@ -159,7 +159,7 @@ class Program:
         return "\n".join([*lines, f"gradient: {gradient or self._describe_gradient()}"])
 
     def _describe_gradient(self) -> str:
-        op_program = self._foresight()
+        op_program = self._op_for_checks()
         is_checked = isinstance(op_program, OpProgram)
         checked = (
             "checked as the op that the kernels would make" if is_checked else f"not checked: {_headline(op_program)}"

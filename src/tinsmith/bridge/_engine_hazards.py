@@ -1,4 +1,7 @@
-"""Foresight: what an engine's reverse mode would do wrong with an op's kernels, reported before a launch."""
+"""Hazards: where an engine's reverse mode would be wrong for an op's kernels, reported before a launch.
+
+For layers on fields, which launch the kernels themselves. An op's own passes check this in `backward`.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +25,8 @@ class Outside(NamedTuple):
     size: int
 
 
-class Foresight:
-    """The checks of an op's gradient, for whoever runs its kernels some other way than by the op.
+class EngineHazards:
+    """The checks of an op's gradient, for code that launches its kernels without the op.
 
     `instead` says what may be done where a gradient is refused.
     """
