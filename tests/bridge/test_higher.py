@@ -493,3 +493,35 @@ def test_entries_are_counted_for_tapes_in_use_alone(lang64):
     x, e = torch.rand(4, dtype=torch.float64), torch.tensor([0, 3, 0, 1], dtype=torch.int32)
     torch.testing.assert_close(op(x, e)[0], in_torch(x))
     torch.testing.assert_close(jacrev(lambda x: op(x, e)[0])(x), jacrev(in_torch)(x))
+
+
+def test_a_scratch_array_that_only_itself_reads_in_the_end(lang64):
+    """In the last loop `s` is made of `s`, and `y` of nothing: neither asks for `w`, which was not saved."""
+
+    @ts.op("x[n], w[n] -> y[n], z[n]", scratch="s[n]")
+    @lang64.kernel
+    def op(
+        x: lang64.types.ndarray(),
+        w: lang64.types.ndarray(),
+        s: lang64.types.ndarray(),
+        y: lang64.types.ndarray(),
+        z: lang64.types.ndarray(),
+    ):
+        for i in x:
+            z[i] += w[i]
+            s[i] = s[i] + 0.1 * w[i]
+            y[i] = y[i] + 0.3 * x[i]
+        for i in x:
+            y[i] = y[i] * x[i] + s[i]
+        lang64.loop_config(serialize=True)
+        for i in range(x.shape[0]):
+            y[i] = 0.0
+            s[i] = s[i] * s[i] + 1.5 * x[i]
+
+    x, w = (torch.rand(3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    made = op(x, w)
+    first = torch.autograd.grad((made.y**2).sum() + made.z.sin().sum(), (x, w), create_graph=True)
+    torch.testing.assert_close(first[1], w.cos())
+    second = torch.autograd.grad(first[0].sum() + first[1].sum(), (x, w))
+    torch.testing.assert_close(second[0], torch.zeros_like(x))
+    torch.testing.assert_close(second[1], -w.sin())

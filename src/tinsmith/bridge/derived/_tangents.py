@@ -165,7 +165,7 @@ class TangentCore(DerivedCore):
         kept: list[LoweredKernel] = []
         for kernel, fields in reversed(derived):
             idle = kernel.arrays.keys() - {*self.signature.arrays} - results - needed
-            body = declare_locals(eliminate_dead_code_of_tasks(kernel.body, kernel.locals, private=idle), kernel.locals)
+            body = declare_locals(eliminate_dead_code_of_tasks(kernel.body, private=idle), kernel.locals)
             needed |= walk.reads(body)
             used = needed | walk.find_touched(body) | walk.find_sized(body)
             arrays = {name: array for name, array in kernel.arrays.items() if name in used}

@@ -34,9 +34,7 @@ def eliminate_dead_code(
         read |= seen
 
 
-def eliminate_dead_code_of_tasks(
-    tasks: Sequence[nodes.Stmt], locals_: Collection[str], *, private: Collection[str]
-) -> nodes.Block:
+def eliminate_dead_code_of_tasks(tasks: Sequence[nodes.Stmt], *, private: Collection[str]) -> nodes.Block:
     """`eliminate_dead_code` for a kernel's top level, which runs once: what only earlier tasks read is not stored.
 
     The adjoint of a kernel leaves such a store out. A tangent that kept it would read what the store is made of,
@@ -44,27 +42,27 @@ def eliminate_dead_code_of_tasks(
 
     Args:
         tasks: the statements of the top level.
-        locals_: every local of the kernel.
         private: arrays that nobody reads after the last task.
     """
     statements = tuple(tasks)
     while True:
         before, statements = (
             statements,
-            eliminate_dead_code(_without_late_stores(statements, locals_, private), private=private),
+            eliminate_dead_code(_without_late_stores(statements, private), private=private),
         )
         if statements == before:
             return statements
 
 
-def _without_late_stores(tasks: nodes.Block, locals_: Collection[str], private: Collection[str]) -> nodes.Block:
-    read_later = set[str]()
+def _without_late_stores(tasks: nodes.Block, private: Collection[str]) -> nodes.Block:
+    read_later, wanted = set[str](), set[str]()
     kept: nodes.Block = ()
     for array in private:
         tasks = drop_last_stores(tasks, array)
     for task in reversed(tasks):
-        live = eliminate_dead_code([task], locals_, private=set(private) - read_later)
+        live = eliminate_dead_code([task], wanted, private=set(private) - read_later)
         read_later |= walk.reads(live)
+        wanted |= walk.find_read(live)
         kept = (*live, *kept)
     return kept
 
