@@ -148,6 +148,11 @@ def test_functions_that_vectors_do_not_have():
     assert text(strip_functions(one, has_vectors=True)) == text(strip_functions(one))
 
 
+def test_so_much_that_vectors_compile_slowly():
+    one = of(leave_at(T), *[assign("t", T * T + unary("exp", T))] * 20)
+    assert text(strip_functions(one, has_vectors=True)) == text(strip_functions(one))
+
+
 def power(base, exponent):
     return E(nodes.Binary("pow", base.expr, exponent.expr, "f32"))
 

@@ -43,6 +43,8 @@ _WIDTH = 32
 """Lanes of a block: two machine vectors of 512 bits, so that one waits for its results while the other runs."""
 _SHARED_WIDTH = 16
 """Lanes of a block that is to agree on the bounds of its loops: tiles are 16 pixels wide."""
+_MOST_IN_VECTORS = 200
+"""The same in vectors of the engine: what is written number by number takes Taichi 1.7.4 longer than in proportion."""
 _LONG = 60
 """Operations of an iteration beyond which one vector of the engine keeps a machine busy, and two only take longer to
 compile."""
@@ -107,7 +109,9 @@ def _is_worthwhile(sharing: Sharing) -> bool:
 
 
 def _may_be_vectors(sharing: Sharing) -> bool:
-    """Whether all that inner loops do can be written for vectors of the engine."""
+    """Whether all that inner loops do can be written for vectors of the engine, and is not too much to compile."""
+    if operations(sharing.body) > _MOST_IN_VECTORS:
+        return False
     inner = [one for one in walk.statements(sharing.body) if isinstance(one, nodes.For | nodes.While)]
     return all(has_engine_vector(by_arithmetic(part)) for part in walk.parts_in(inner))
 
