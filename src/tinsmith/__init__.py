@@ -1,8 +1,14 @@
-"""Taichi and Quadrants kernels as PyTorch operations.
+"""Taichi and Quadrants kernels as differentiable PyTorch operations.
 
-The public face: names are handed on from the rooms below, nothing is defined here. Which names, and
-from where, `__init__.pyi` says; each room is loaded when one of its names is first used, so that
-`import tinsmith` costs nothing of what a script does not use.
+    ts.init                    starts an engine to match torch
+    ts.op, ts.chain            make an operation of a kernel, or of several
+    ts.check                   checks an operation: its kernels and its gradient
+    ts.scan, ts.rollout        run simulations of thousands of steps
+    ts.Tin, EmptyTin, Tube     layers of kernels that work on fields
+    ts.nn, ts.render           networks; rendering
+
+`help(ts.op)` describes one name. This file defines nothing: `__init__.pyi` lists the names and where they come from.
+A subpackage is loaded when one of its names is first used, so that `import tinsmith` stays fast.
 """
 
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false, reportUnknownArgumentType=false

@@ -1,4 +1,4 @@
-"""What the commands run. Each app is a folder with a face of its own; handed on here is what needs no torch."""
+"""What the commands run. Each app is a folder with its own `__init__`; the names exported here need no torch."""
 
 from .._extras import require_packages as _require_packages
 from ._files import require_dataset, require_folder, require_image

@@ -19,7 +19,7 @@ def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: 
     outputs = {program.gradients.get(name): name for name in at.case.signature.outputs}
     for name, gradient in program.gradients.items():
         if gradient in outputs and outputs[gradient] != name:
-            yield f"# the gradient of `{name}` is that of `{outputs[gradient]}`, handed on"
+            yield f"# the gradient of `{name}` is that of `{outputs[gradient]}`, not copied"
     if (kept := at.results(active)) is not None and not has_checkpoints:
         names = ", ".join(one.name for one in kept.arrays)
         size = sum(DTYPES[one.type].itemsize for one in kept.arrays)

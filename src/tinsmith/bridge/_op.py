@@ -279,7 +279,7 @@ class Op(OpDescription, Generic[Result]):
     def scan_operator(self) -> str | None:
         """Name of the torch operator of scans over this op; None where a graph cannot hold one.
 
-        A graph does not hand on what the kernels read besides their arguments, nor a seed.
+        A graph passes neither values that the kernels read besides their arguments, nor a seed.
         """
         if self._seeded is not None or self._core.has_state:
             return None

@@ -190,7 +190,7 @@ class EngineReverse(KernelReverse):
             return
         engine = stage.engine.name
         op, called = self.signature.op, self._name_in_kernel(name)
-        words = f"{engine}'s reverse mode does not reverse the loop of op `{op}` that hands on `{called}`"
+        words = f"{engine}'s reverse mode does not reverse the loop of op `{op}` that carries `{called}`"
         rows = [("used", carried[0].place), ("changed", carried[1].place)]
         remedy = f"Write the loop inside another, `for _ in range(1):`, or {self._way()}."
         raise GradientError(refusal(words, rows, remedy))

@@ -101,7 +101,7 @@ def _objections(kernel: nodes.Kernel, axes: Mapping[str, int]) -> Iterator[str]:
                 yield from _in_expression(bound, index, axes, f"line {task.line}")
         for one in walk.statements(task.body):
             if outer.intersection(walk.find_assigned(one)):
-                yield f"line {one.line}: its iterations hand on a local"
+                yield f"line {one.line}: its iterations carry a local"
             yield from _in_statement(one, index, axes)
 
 

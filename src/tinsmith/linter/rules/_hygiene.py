@@ -29,12 +29,10 @@ def not_followed(subject: Subject) -> Iterator[Finding]:
     """TS502: arrays that go where no analysis follows, and functions whose text is not there to be read."""
     for node in subject.source.nodes:
         if isinstance(node, ast.Call) and subject.is_unread(node.func):
-            words = (
-                f"`{subject.text(node.func)}` is not in this file: if it uses fields, nothing is said of what it does"
-            )
+            words = f"`{subject.text(node.func)}` is not in this file: if it uses fields, its uses are not checked"
             yield subject.finding("TS502", "info", node, words)
     for name, roles in subject.roles.items() if subject.is_kernel else ():
         if roles.escapes:
             path, _, line = roles.escapes.rpartition(":")
-            words = f"`{subject.label(name)}` is handed on whole: what becomes of it there is not followed"
+            words = f"`{subject.label(name)}` is passed as a whole to a call that cannot be analysed"
             yield Finding("TS502", "info", path, int(line), 0, words)
