@@ -33,10 +33,7 @@ class LayerOp:
         uses_of_launches: what each launch does with fields.
         stores: the gradients that kernels store to by the way.
         unwritten: fields that no kernel writes, though how they are used might be writing.
-        runs: whether the op is to be called; otherwise it is made for its checks alone.
-        cleared: fields that start each call at zero, by key.
-        adjoint: where the gradient comes from, as for `tinsmith.op`.
-        begins_at_zero: whether indices of the kernels begin at 0, whatever the fields' offsets are (`name_fields`).
+        runs, adjoint, begins_at_zero: as in `OpProgram`; and so is `cleared`, by key.
 
     Attributes:
         op: the op itself.
