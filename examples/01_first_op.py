@@ -1,15 +1,15 @@
 """A first op: which blur was it?
 
-A photograph and a blurred copy of it are known; the blur is looked for. The blur of a picture by a small kernel of
+A photograph and a blurred copy of it are known; the blur is unknown. Blurring a picture by a small kernel of
 weights is a few lines of Taichi. One more line makes it an operation of torch, whose gradient is checked here, and then
-used: the weights follow it from nothing to the stroke that the camera made.
+used: gradient descent finds the weights, which show the motion of the camera.
 
     python examples/01_first_op.py --out out/first_op
 
 Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
 """
 
-# %% What is asked
+# %% Options
 import argparse
 from pathlib import Path
 
@@ -33,7 +33,7 @@ torch.manual_seed(0)
 
 
 # %% The kernel, and the line
-# Left of the arrow what comes in, right of it what comes out, with their sizes. The op makes `blurred` itself.
+# Inputs are left of the arrow, outputs right of it, with their sizes. The op allocates `blurred`.
 @ts.op("image[h, w], weights[k, l] -> blurred[h - k + 1, w - l + 1]")
 @ti.kernel
 def blur(image: ti.types.ndarray(), weights: ti.types.ndarray(), blurred: ti.types.ndarray()):
@@ -46,7 +46,7 @@ def blur(image: ti.types.ndarray(), weights: ti.types.ndarray(), blurred: ti.typ
 
 
 # %% Is it right?
-# The kernel is interpreted number by number, so keep what is checked small.
+# The kernel is interpreted, so check it on small inputs.
 if __name__ == "__main__":
     print(ts.check(blur, torch.rand(6, 5), torch.rand(3, 2)))
 
@@ -72,8 +72,8 @@ if __name__ == "__main__":
     true = stroke(WIDTH)
     blurred = blur(sharp, true)
 
-# %% Looking for the blur
-# Weights are not negative and add up to one: softmax makes such out of any numbers, and torch's part and the kernel's
+# %% Finding the blur
+# Weights are not negative and add up to one: softmax ensures that, and torch's part and the kernel's
 # are one program for autograd.
 if __name__ == "__main__":
     scores = torch.zeros(WIDTH * WIDTH, requires_grad=True)

@@ -2,9 +2,10 @@
 
     y[t] = (1 - a[t]) y[t - 1] + a[t] x[t],   y before the first step is 0
 
-In Taichi one writes it into one cell, step after step, as on paper. The values are right, and the gradient in `a` is
-silently wrong: the reverse mode reads the cell as it is in the end (https://github.com/taichi-dev/taichi/issues/2425).
-Here are that, the same kernel as an op, and three ways to choose from; all are compared with torch in float64.
+The natural kernel keeps it in one cell, step after step. The values are right, but with
+Taichi's reverse mode the gradient by `a` is silently wrong: it reads the cell as it is at the end
+(https://github.com/taichi-dev/taichi/issues/2425).
+Here are that kernel, the same one as an op, and three other ways; all are compared with torch in float64.
 
     python examples/02_moving_average.py --out out/averaged
 
@@ -12,7 +13,7 @@ draws the gradients in `a` there: the right one, and Taichi's.
 Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
 """
 
-# %% What is asked
+# %% Options
 import argparse
 import time
 from pathlib import Path
@@ -58,13 +59,13 @@ def naive(x, a):
 
 
 # %% The same kernel as an op
-# What the gradient needs of the cell is kept, and put back on the way.
+# Overwritten values of the cell are kept, and restored in the backward pass.
 one_cell = ts.op("x[n, t], a[t] -> cell[n]")(in_one_cell)
 
 
 # %% First way: an array of all steps
 # One launch. Series are parallel, the time loop is inside; each element is written
-# once, so the backward pass finds every state where it is. Take it where the averages are wanted anyway.
+# once, so the backward pass finds every state where it is. Use it where all averages are needed anyway.
 @ts.op("x[n, t], a[t] -> y[n, t]")
 @ti.kernel
 def all_steps(x: ti.types.ndarray(), a: ti.types.ndarray(), y: ti.types.ndarray()):
@@ -74,9 +75,9 @@ def all_steps(x: ti.types.ndarray(), a: ti.types.ndarray(), y: ti.types.ndarray(
             y[i, t] = (1.0 - a[t]) * y[i, t - 1] + a[t] * x[i, t]
 
 
-# %% Second way: a launch a step
-# The loop is in Python. torch keeps the states, and anything may stand between two steps.
-# Take it where a step is large: a small one and its gradient cost 50 to 100 us, nearly all of it Python's.
+# %% Second way: one launch for each step
+# The loop is in Python. torch keeps the states, and other operations may run between two steps.
+# Use it where a step is large: a small one and its gradient cost 50 to 100 us, nearly all of it Python's.
 @ts.op("before[n], x[n], a[] -> after[n]")
 @ti.kernel
 def step(before: ti.types.ndarray(), x: ti.types.ndarray(), a: ti.types.ndarray(), after: ti.types.ndarray()):
@@ -94,7 +95,7 @@ def step_by_step(x, a):
 # %% Third way: a gradient by hand
 # It is a recursion itself, back in time. With c the gradient of what comes after a step:
 #     c[t] = grad_y[t] + (1 - a[t + 1]) c[t + 1],   grad_x[t] = a[t] c[t],   grad_a[t] = sum of c[t] (x[t] - y[t - 1])
-# Take it where you know something that nobody can see in the kernel.
+# Use it where you know something that the kernel's source does not show.
 @ts.op("x[n, t], a[t] -> y[n, t]")
 @ti.kernel
 def by_hand(x: ti.types.ndarray(), a: ti.types.ndarray(), y: ti.types.ndarray()):
@@ -183,7 +184,7 @@ if __name__ == "__main__":
         print(f"{name:36}{wrong:>10.0e}{timed(way, x, a):>10.2f}  {'right' if wrong < 1e-9 else 'WRONG'}")
 
 
-# %% What it looks like: all right ways lie on one line
+# %% Plot: all right ways lie on one line
 if __name__ == "__main__":
     shown = min(12, STEPS)  # of those long before the end nothing is left
     figure, axes = plt.subplots(figsize=(8, 4), layout="constrained")

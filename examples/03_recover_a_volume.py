@@ -1,10 +1,10 @@
 """What is in the box? A volume and its transfer function, both unknown, recovered from eight pictures.
 
-A transfer function is a table that gives each value of a volume a colour and a density, as scanners' pictures are
-coloured. Here a volume of 32 x 32 x 32 values is rendered from eight sides; then a volume and a table that know nothing
-are changed by gradient descent until they look the same, and a ninth view, which they never saw, is the test. They
-need not be the same numbers: with values in another order, and the table's rows too, everything looks alike. What must
-agree is the densities.
+A transfer function is a table that maps each value of a volume to a colour and a density, as in the display of medical
+scans. Here a volume of 32 x 32 x 32 values is rendered from eight sides; then an initial volume and table
+are optimized by gradient descent until their pictures are the same, and a ninth view, which was held out, is the test.
+The values need not be the same: with values and the table's rows in another order, the pictures are the same. The
+densities must agree.
 
     python examples/03_recover_a_volume.py --out out/recovered
 
@@ -12,7 +12,7 @@ writes pictures there: the views, how the one left out came into sight, and the 
 Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
 """
 
-# %% What is asked
+# %% Options
 import argparse
 import time
 from pathlib import Path
@@ -121,7 +121,7 @@ def psnr(image, truth):
     return -10 * (image - truth).square().mean().log10().item()
 
 
-# %% Looking for it
+# %% Optimization
 if __name__ == "__main__":
     guess = Guess()
     rates = [{"params": guess.values.parameters(), "lr": 0.1}, {"params": [guess.rows], "lr": 0.05}]
@@ -146,7 +146,7 @@ if __name__ == "__main__":
         schedule.step()
 
 
-# %% What was found
+# %% Results
 def agreement(volume, table, other_volume, other_table):
     """The correlation of two volumes' densities."""
     densities = [density_in(volume, table), density_in(other_volume, other_table)]

@@ -1,14 +1,14 @@
 """A simulator as a torch module: a robot of springs learns to walk.
 
-The simulator is a data-oriented class of Taichi's, with fields and a time loop. As a module of torch it takes the
-tension of each spring at each step and gives the way of each node; a network says the tensions, and both are trained
-end to end. The kind of robot is that of DiffTaichi's mass-spring example, https://github.com/taichi-dev/difftaichi.
-Simulations, with words: docs/guide/simulation.md.
+The simulator is a data-oriented class of Taichi, with fields and a time loop. As a module of torch it takes the
+tension of each spring at each step and returns the path of each node; a network computes the tensions, and both are
+differentiated end to end. The robot is like that of DiffTaichi's mass-spring example,
+https://github.com/taichi-dev/difftaichi. A guide to simulations: docs/guide/simulation.md.
 
     python examples/04_learn_to_walk.py --out out/walk
 """
 
-# %% What is asked
+# %% Options
 import argparse
 from pathlib import Path
 
@@ -39,7 +39,7 @@ springs = torch.tensor(pairs)
 
 
 # %% The simulator
-# The state of each step has a place of its own in the fields, so a backward pass finds it there.
+# The fields hold the state of each step, so a backward pass can read it there.
 @ti.data_oriented
 class Robot:
     """Springs between nodes, over a floor at height 0."""
@@ -141,7 +141,7 @@ if __name__ == "__main__":
         after = walk(controller())
 
 
-# %% What it looks like: before and after training, each seen five times
+# %% Plot: before and after training, five moments each
 def draw(axes, x, title, shots=5):
     """The body at some steps, from pale to dark, the way of its middle, and the floor."""
     axes.axhline(0, color="#888888", lw=2)

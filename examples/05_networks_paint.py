@@ -1,14 +1,14 @@
 """Hundreds of tiny networks paint a photograph.
 
-The photograph is cut into blocks, and each has a network of its own that is asked for the colour at a place in its
-block. Alone such a network could not do much; there are many, independent of each other, and they all train at once.
+The photograph is divided into blocks, and each block has a network that maps a position in the block to a
+colour. A single network of this size could not learn much; there are many independent ones, and all train at once.
 
     python examples/05_networks_paint.py --out out/painted
 
 `tinsmith learn-image` does this with a progress display and more ways to encode places: docs/how-to/learn-image.md.
 """
 
-# %% What is asked
+# %% Options
 import argparse
 import time
 from pathlib import Path
@@ -55,7 +55,7 @@ if __name__ == "__main__":
     places = torch.cartesian_prod(middles, middles).expand(BLOCKS, BLOCKS, -1, -1)
 
 # %% A network for each block
-# Two hidden layers of 16, on sines and cosines of the place; the words are those of tiny-cuda-nn.
+# Two hidden layers of 16, on sines and cosines of the position; the keys are those of tiny-cuda-nn.
 if __name__ == "__main__":
     networks = ts.nn.NetworkArray(
         (BLOCKS, BLOCKS),
@@ -81,7 +81,7 @@ if __name__ == "__main__":
             print(f"step {step:3}  {time.perf_counter() - begin:4.1f} s  {-10 * np.log10(error):.1f} dB", flush=True)
         trainer.training_step(places, colours)
 
-# %% One of them alone: that of a corner takes a step towards black, and the others stay as they are, bit for bit
+# %% One network alone: that of a corner is trained towards black, and the others stay bitwise the same
 if __name__ == "__main__":
     kept = networks.params.detach().clone()
     trainer.training_step(places[:1, :1, :, :].reshape(1, -1, 2), torch.zeros(1, SIDE * SIDE, 3), at=[[0, 0]])

@@ -1,9 +1,9 @@
-"""Three-dimensional Gaussians, fitted to sixteen pictures of a knot, and looked at from a side that no picture shows.
+"""Three-dimensional Gaussians, fitted to sixteen pictures of a knot, and rendered from a held-out view.
 
-A scene is a heap of soft blobs: each has a place, a size along three axes, a rotation, an opacity and a color. They are
-projected, sorted by depth and blended, and that has a gradient in all of these numbers. Here a knot of beads is
-rendered from sixteen sides; then blobs that lie about at random are changed by gradient descent until they look the
-same, while a strategy adds blobs where they are needed and takes away what nobody sees. The view left out is the test.
+A scene is a set of Gaussians: each has a position, a size along three axes, a rotation, an opacity and a color. They
+are projected, sorted by depth and blended, which is differentiable in all of these numbers. Here a knot of beads is
+rendered from sixteen sides; then random Gaussians are optimized by gradient descent until their pictures are the
+same, while a strategy adds Gaussians where they are needed and removes invisible ones. The held-out view is the test.
 
     python examples/06_gaussians.py --out out/gaussians
 
@@ -11,7 +11,7 @@ writes pictures there, and splats.ply, which other viewers open. A minute on two
 Cells (`# %%`) run one by one in an editor that knows them, or all together as a script.
 """
 
-# %% What is asked
+# %% Options
 import argparse
 import math
 import time
@@ -87,7 +87,7 @@ if __name__ == "__main__":
         pictures, (truth,) = look(knot(), cameras)[0], look(knot(), left_out)[0]
 
 
-# %% Blobs at random
+# %% Random Gaussians
 def scene_of(params):
     """Gaussians by numbers without bounds."""
     return {
@@ -121,7 +121,7 @@ if __name__ == "__main__":
     state = strategy.initialize_state(scene_scale=1.0)
 
 
-# %% Looking for the knot
+# %% Optimization
 def psnr(picture):
     return -10 * (picture - truth).square().mean().log10().item()
 
@@ -147,7 +147,7 @@ if __name__ == "__main__":
         strategy.step_post_backward(params, optimizers, state, step, info, packed=False)
 
 
-# %% What was found
+# %% Results
 if __name__ == "__main__":
     figure, panels = plt.subplots(1, len(SEEN) + 1, figsize=(2.2 * (len(SEEN) + 1), 2.6), layout="constrained")
     titles = [f"after {step} steps" if step else "at the start" for step in SEEN] + ["truth"]

@@ -53,7 +53,7 @@ def check(
 ) -> None:
     """Find what is wrong with the kernels in Python files; they are not run, unless --run is given.
 
-    Exit code 0: no errors. 1: errors, or warnings with --strict. 2: something could not be looked at.
+    Exit code 0: no errors. 1: errors, or warnings with --strict. 2: something could not be checked.
     """
     report = _check_files(python_files(places), run).at_least(severity.value)
     _write(report, form, out)
