@@ -189,5 +189,23 @@ TORCH: dict[str, Callable[..., Any]] = {
     "march": march,
     "springs": springs,
 }
-COMPILED = ("saxpy", "compositing", "splat", "springs")
+
+
+def compositing_by_channels(density: Tensor, step: Tensor, colour: Tensor) -> Tensor:
+    """Each channel is summed along the axis that moves fastest.
+
+    A sum over samples with the channels behind them is a parallel region for each ray, as Inductor writes it for CPUs
+    (torch 2.13): a forward pass of 8,192 rays took 540 ms, since waking threads 8,192 times takes that long.
+    """
+    absorbed = density * step
+    weights = torch.exp(absorbed - absorbed.cumsum(1)) * (1 - torch.exp(-absorbed))
+    return torch.stack([(weights * one).sum(1) for one in colour.unbind(2)], 1)
+
+
+COMPILED: dict[str, Callable[..., Any]] = {
+    "saxpy": saxpy,
+    "compositing": compositing_by_channels,
+    "splat": splat,
+    "springs": springs,
+}
 """What torch.compile takes whole: in the others sizes, or how often a loop runs, depend on data."""

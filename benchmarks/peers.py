@@ -64,7 +64,7 @@ def makes_of_ways(threads: int, page: Page) -> dict[str, Mapping[str, Makes]]:
             name: lambda at, lang=lang: torch_way(at, getattr(kernels, at.name)(lang)) for name in NAMES
         }
     makes["torch"] = {name: lambda at: torch_way(at, TORCH[at.name]) for name in NAMES}
-    makes["torch.compile"] = {name: lambda at: torch_way(at, torch.compile(TORCH[at.name])) for name in COMPILED}
+    makes["torch.compile"] = {name: lambda at: torch_way(at, torch.compile(COMPILED[at.name])) for name in COMPILED}
     peers = {"Numba": lambda: numba_ways(threads), "Warp": warp_ways, "Dr.Jit": lambda: drjit_ways(threads)}
     for peer, make in peers.items():
         try:
@@ -154,8 +154,9 @@ Times are medians of {rounds} interleaved rounds in one process; *of ours* is ho
 faster of tinsmith's two, so that below 1 tinsmith is the slower one. Values and gradients of every way were compared
 with plain torch in float64 first. torch, Numba and tinsmith make a tensor for each result; Warp and Dr.Jit work on
 arrays of their own that are there before, and Warp fills the same outputs again. Warp runs on one thread, Numba's splat
-too. Numba does not differentiate; torch.compile is left out where sizes or the number of steps depend on data. What is
-measured, and how: `benchmarks/peers.py`."""
+too. Numba does not differentiate; torch.compile is left out where sizes or the number of steps depend on data. It has a
+compositing of its own, channel by channel: of plain torch's it makes a parallel region for each ray. What is measured,
+and how: `benchmarks/peers.py`."""
 
 
 def main() -> int:
