@@ -133,7 +133,7 @@ def test_compiled_kernels_are_not_run_outside_their_arrays(lang64, monkeypatch):
     assert not report.ok and report.gradient is None
 
 
-@pytest.mark.parametrize("call", [((), {}), ((X, X), {}), ((X.reshape(2, 3, 1).bool(),), {}), ((X,), {"z": 1})])
+@pytest.mark.parametrize("call", [((X, X), {}), ((X.reshape(2, 3, 1).bool(),), {}), ((X,), {"z": 1})])
 def test_a_wrong_call_is_refused_as_the_op_refuses_it(right, call):
     arguments, named = call
     with pytest.raises(ts.TinsmithError) as by_op:
@@ -141,6 +141,11 @@ def test_a_wrong_call_is_refused_as_the_op_refuses_it(right, call):
     with pytest.raises(type(by_op.value)) as by_check:
         check(right, *arguments, **named)
     assert str(by_check.value) == str(by_op.value)
+
+
+def test_a_check_without_inputs_names_them(right):
+    with pytest.raises(ts.ArgumentError, match=rf"ts\.check of op `{right.name}` got no inputs\n.*`ts\.check\("):
+        check(right)
 
 
 def test_no_op_is_refused(right):
