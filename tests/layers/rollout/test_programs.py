@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.transforms.adjoint import _task
+from tinsmith.transforms.adjoint import _assembly
 
 D = torch.float64
 STEPS, N = 7, 5
@@ -270,8 +270,8 @@ def test_only_what_is_overwritten_is_run_again(lang64, monkeypatch):
         names.add(name)
         return kernel_of(kernel, name, *others)
 
-    kernel_of = _task.kernel_of
-    monkeypatch.setattr(_task, "kernel_of", noting)
+    kernel_of = _assembly.kernel_of
+    monkeypatch.setattr(_assembly, "kernel_of", noting)
     run, _, *inputs = grid_cleared_in_each_step(lang64)
     run(*inputs).backward()
     again = {name.partition("_again_")[0] for name in names if "_again_" in name}
