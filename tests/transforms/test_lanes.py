@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from support.by_hand import DEFAULTS, E, array, assign, atomic, branch, cast, kernel, local, loop, store, unary
+from support.by_hand import DEFAULTS, E, array, assign, atomic, binary, branch, cast, kernel, local, loop, store, unary
 from tinsmith.source.ir import nodes, print_kernel
 from tinsmith.transforms import has_vector_loops, strip_functions
+from tinsmith.transforms._engine_vectors import WIDTH, with_vectors
 
 X, Y, D = array("x"), array("y"), array("d", "f64")
 KINDS = {"a": "f32", "e": "f32", "t": "f32", "d_1": "f64"}
@@ -186,3 +187,12 @@ STAYS = {
 @pytest.mark.parametrize("name", STAYS)
 def test_what_stays(name):
     assert strip_functions(STAYS[name]) is STAYS[name]
+
+
+def test_a_difference_over_lanes_is_no_sum_of_vectors():
+    """Two vectors of a difference would be put together by `-` first, which adds the second one again."""
+    lane, total = local("lane", "i32"), local("total")
+    for operator, width in (("+", WIDTH), ("max", WIDTH), ("-", 0)):
+        body = loop("lane", 2 * WIDTH, [assign("total", binary(operator, total, X[lane]))])
+        (printed,) = with_vectors([body], nodes.Local("lane", "i32"), 2 * WIDTH, {"total": "f32"})
+        assert printed.vector_width == width, operator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..source.ir import VECTOR_FUNCTIONS, nodes, walk
+from ..source.ir import VECTOR_FUNCTIONS, find_sums, nodes, walk
 from ._algebra import number
 from ._strip_parts import FUNCTIONS, POWER, is_vector
 
@@ -29,11 +29,13 @@ def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, type
 def _is_straight(loop: nodes.For, types: Mapping[str, str]) -> bool:
     """Whether a loop only computes numbers, and stores them to elements of local arrays that are a lane's own."""
     lane = nodes.Local(loop.names[0], "i32")
-    known = {lane.name}
+    known, sums = {lane.name}, find_sums(loop)
     given = walk.find_defined(loop.body)
     for one in loop.body:
         match one:
-            case nodes.Assign(name, nodes.Binary(_, nodes.Local(same), value)) if name == same and name not in known:
+            case nodes.Assign(name, nodes.Binary(_, nodes.Local(same), value)) if (
+                name == same and name in sums.keys() - known
+            ):
                 # A sum of all lanes. What else an iteration hands on to the next one has no place in vectors.
                 exprs, kind = [value], types[name]
                 given = given - {name}

@@ -10,7 +10,7 @@ from ._cells import with_cells
 from ._comments import add_comments
 from ._lower import LoweredKernel, lower
 from ._print import print_kernel
-from ._print_vectors import VECTOR_FUNCTIONS
+from ._print_vectors import VECTOR_FUNCTIONS, find_sums
 from ._refusals import RUN_IN_ORDER, Misfit, NotCovered, Race
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "VECTOR_FUNCTIONS",
     "add_comments",
     "decompositions",
+    "find_sums",
     "iteration_number",
     "lower",
     "nodes",

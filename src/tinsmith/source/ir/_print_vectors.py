@@ -17,6 +17,8 @@ from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
 
+_ANY_ORDER = frozenset({"+", "*", "&", "|", "^", "min", "max", "and", "or"})
+"""Operators by which lanes can be put together before what was there: not `-`, by which the second of two would add."""
 _WHOLE = frozenset({"sqrt", "floor"})
 """Functions that both engines take on vectors (Taichi 1.7.4, Quadrants 1.3.3). `-` and `abs` end the process."""
 VECTOR_FUNCTIONS = frozenset({"arithmetic_exp"})
@@ -285,13 +287,13 @@ class VectorLoop:
 
 
 def find_sums(loop: nodes.For) -> dict[str, str]:
-    """Locals to which each iteration of a loop adds, by "+" or another operator, and that operator."""
+    """Locals to which each iteration of a loop adds, by "+" or another operator of any order, and that operator."""
     sums: dict[str, str] = {}
     given = set[str]()
     for one in loop.body:
         match one:
-            case nodes.Assign(name, nodes.Binary(operator, nodes.Local(same), _)) if name == same and name not in given:
-                sums[name] = operator
+            case nodes.Assign(name, nodes.Binary(operator, nodes.Local(same), _)) if operator in _ANY_ORDER:
+                sums |= {name: operator} if name == same and name not in given else {}
             case _:
                 pass
         given |= {*walk.find_assigned(one)}
