@@ -10,10 +10,10 @@ from support.engine_keeper import ENGINES
 
 
 def main() -> int:
-    """Run as told by the command line; 1 where lint had no doubts about a gradient that came out wrong."""
+    """Run the command line; 1 if lint does not report a kernel whose gradient is wrong."""
     parser = argparse.ArgumentParser(prog="census", description=__doc__)
     parser.add_argument("what", choices=["engines", "examples"])
-    parser.add_argument("--count", type=int, default=400, help="random kernels an engine")
+    parser.add_argument("--count", type=int, default=400, help="random kernels for each engine")
     parser.add_argument("--seed", type=int, default=20000, help="the first kernel's")
     parser.add_argument("--jobs", type=int, default=2, help="child processes")
     parser.add_argument("--log", type=Path, help="outcomes go here, and those that are here are not tried again")
@@ -29,7 +29,7 @@ def main() -> int:
     tried = {engine: _engines.tried(engine, seeds, logs[engine], options.jobs) for engine in ENGINES}
     print("\n".join(_engines.table(tried)))
     missed = {engine: _engines.unnamed(ones) for engine, ones in tried.items()}
-    print("\n" + "\n".join(f"{engine}: wrong, and not named: {seeds or 'none'}" for engine, seeds in missed.items()))
+    print("\n" + "\n".join(f"{engine}: wrong, and not reported: {seeds or 'none'}" for engine, seeds in missed.items()))
     return 1 if any(missed.values()) else 0
 
 

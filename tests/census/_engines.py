@@ -1,4 +1,4 @@
-"""Random kernels, differentiated by the engines' own reverse modes: right, wrong, refused, or the end of the process.
+"""Random kernels, differentiated by the engines' own reverse modes: right, wrong, refused, or the process dies.
 
 What is right is what the oracle says. Nothing is refused by us (`trust_engine=True`) but what would end the process.
 """
@@ -20,7 +20,7 @@ KINDS = (RIGHT, WRONG, NOT, DEAD)
 
 
 class Tried(NamedTuple):
-    """One kernel: what became of its gradient, and the rules by which lint doubts the engine."""
+    """One kernel: the outcome for its gradient, and the rules by which lint reports it."""
 
     seed: int
     kind: str
@@ -34,7 +34,7 @@ def tried(engine: str, seeds: Sequence[int], log: Path | None, jobs: int) -> lis
 
 
 def kind(line: Mapping[str, Any]) -> str:
-    """What became of a kernel's gradient; kernels whose values the engine gets wrong say nothing of it."""
+    """The outcome for a kernel's gradient; a kernel whose values are wrong is not counted."""
     if line["outcome"] == CRASH:
         return DEAD
     if line["outcome"] == AGREE:
@@ -56,19 +56,19 @@ def doubts(seed: int, engine: str) -> tuple[str, ...]:
 
 
 def unnamed(tried: Iterable[Tried]) -> list[int]:
-    """Seeds of kernels that come out wrong, and that lint has no doubts about."""
+    """Seeds of kernels whose gradient is wrong and that lint does not report."""
     return [one.seed for one in tried if one.kind == WRONG and not one.rules]
 
 
 def table(tried_by_engine: Mapping[str, Sequence[Tried]]) -> Iterator[str]:
-    """Markdown: what became of the kernels, and what it was where a rule named them."""
-    yield "| engine | kernels | right | wrong | of these named by lint | refused | process dies | named, though right |"
+    """Markdown: the outcomes of all kernels, and of those that each rule reports."""
+    yield "| engine | kernels | right | wrong | wrong, reported by lint | refused | process dies | right, reported by lint |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for engine, ones in tried_by_engine.items():
         counts = Counter(one.kind for one in ones)
-        named = sum(one.kind == WRONG and bool(one.rules) for one in ones)
+        reported = sum(one.kind == WRONG and bool(one.rules) for one in ones)
         idle = sum(one.kind == RIGHT and bool(one.rules) for one in ones)
-        cells = [len(ones), counts[RIGHT], counts[WRONG], named, counts[NOT], counts[DEAD], idle]
+        cells = [len(ones), counts[RIGHT], counts[WRONG], reported, counts[NOT], counts[DEAD], idle]
         yield f"| {engine.capitalize()} | {' | '.join(map(str, cells))} |"
     yield ""
     yield (

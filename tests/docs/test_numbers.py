@@ -53,6 +53,13 @@ BATCH = "64 elements, y.backward(g), batch of 16 | ts.op on "
 NEW = "10,000,000 elements, forward | ts.op on "
 KEPT = "10,000,000 elements, forward, memory kept | ts.op on "
 ALONE = "taichi: backward alone | "
+CENSUS = ["right", "wrong", "refused", "process dies"]
+
+
+def outcome(head, engine):
+    return Cell("docs/about/census.md", head, (f"{engine} | 400",))
+
+
 learn_image = {head: Cell("docs/how-to/learn-image.md", head, ("`hash-grid`",)) for head in ("PSNR", "steps")}
 # The page, words on it with {} for a number, and which cell each rounds; of a list, every one.
 CLAIMS = [
@@ -108,6 +115,18 @@ CLAIMS = [
         "A call costs {} to {} microseconds** forward and backward on a CPU, compared with {} for",
         *reversed(both(ours, f"{ONE}{{}}", "by hand")),
         cells("overhead-cpu", "against")(f"{ONE}taichi", "torch Function"),
+    ),
+    (
+        "docs/about/limits.md",
+        "it reports all {} whose gradient by the engine is wrong, and {} whose gradient is right",
+        outcome("wrong, reported by lint", "Taichi"),
+        outcome("right, reported by lint", "Taichi"),
+    ),
+    ("docs/guide/engines.md", "Taichi 1.7.4 | {} | {} | {} | {} |", *[outcome(head, "Taichi") for head in CENSUS]),
+    (
+        "docs/guide/engines.md",
+        "with its gradient stack | {} | {} | {} | {} |",
+        *[outcome(head, "Quadrants") for head in CENSUS],
     ),
     (
         "docs/about/limits.md",

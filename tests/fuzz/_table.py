@@ -1,4 +1,4 @@
-"""The page of a run of the wide grammar: by engine and mode, how many programs agree, and what became of the others."""
+"""The page of a run of the wide grammar: by engine and mode, how many programs have each outcome."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from fuzz._verdict import AGREE, CRASH, DISAGREE, ERROR, INVALID, MISCOMPILED, R
 
 PAGE = """# Random programs
 
-`./scripts/fuzz` writes random programs and compares every way of using an op with a reference that shares no code with
-tinsmith. This page is the table of a run. `./scripts/fuzz --table docs/about/fuzz.md` writes it, here with
+`./scripts/fuzz` generates random programs and compares every way of using an op with a reference that shares no code
+with tinsmith. This page shows the results of a run. `./scripts/fuzz --table docs/about/fuzz.md` writes it. The
+command was
 
 ```sh
 {command}
@@ -22,41 +23,43 @@ tinsmith. This page is the table of a run. `./scripts/fuzz --table docs/about/fu
 
 ## How it works
 
-Each program is one kernel: parallel and serial loops, some of which break; locals of the top level that several loops
-share; functions with several results; vectors and matrices whose numbers change one by one; gathers and scatters with
-repeated and negative indices; atomics whose result is used; arrays that several loops update in place; scratch; integer
-outputs; outputs without a cotangent. By construction it has no races, and no index outside an array. A seed gives the
-same program every time (`./scripts/fuzz --seed 17 --show`).
+Each program is one kernel. It contains parallel and serial loops, some with `break`; locals of the top level that
+several loops share; functions with several results; vectors and matrices whose entries change one by one; gathers and
+scatters with repeated and negative indices; atomics whose result is used; arrays that several loops update in place;
+scratch; integer outputs; and outputs without a cotangent. By construction it has no races and no index outside an
+array. A seed gives the same program every time (`./scripts/fuzz --seed 17 --show`).
 
-The reference is the *mirror*: Python itself runs the text of the kernel on scalar float64 tensors of torch, and torch's
-autograd differentiates it, once and twice. It uses no code of tinsmith. The modes are
+The reference, called the *mirror*, is Python itself: it runs the text of the kernel on scalar float64 tensors of
+torch, and torch's autograd differentiates it, once and twice. The modes are
 
-- `backward`: values, and gradients where some of the outputs have a cotangent;
-- `*b`: the same with batch dims in the spec, for some of the inputs;
+- `backward`: values, and gradients with cotangents for some of the outputs;
+- `*b`: the same, with batch dims in the spec for some of the inputs;
 - `vmap`, `vmap(grad)`, `jacrev`, `jvp`, `hessian`: the transforms of `torch.func`;
-- `compile`: `torch.compile(op, backend="aot_eager", fullgraph=True)`, of one program in {every}, since torch's tracing
-  takes longer than all other modes together.
+- `compile`: `torch.compile(op, backend="aot_eager", fullgraph=True)`, for one program in {every}, since tracing by
+  torch takes longer than all other modes together.
 
-Half of the programs run in parallel, the others as their serial twin. Buffers whose contents must not be read hold NaN.
+Half of the programs run on several threads, the others on one. Buffers whose contents must not be read are filled
+with NaN.
 
 | outcome | what it means |
 |---|---|
 | agree | equal to the mirror, up to rounding (1e-8, relative to the largest number) |
-| refused | an error says which line has no derivative of this kind, and why |
-| at a jump | the mirror's result changes with the last digits of the inputs, or overflows: nothing to compare |
-| engine's mistake | the engine does not compile the kernel, or its values are right once its optimiser is off |
-| failed | another result, another error, or the end of the process |
+| refused | an error names the line that has no derivative of this kind, and the reason |
+| at a jump | the mirror's result changes with the inputs' last digits, or overflows: nothing to compare |
+| engine's mistake | the engine does not compile the kernel, or computes right values only without its optimiser |
+| failed | another result, another error, or a crash |
 
 ## In float32
 
-`./scripts/fuzz --dtype f32 --grammar vectors` writes programs that CPUs run in strips and lanes
-([Vector speed](decisions/vector-speed.md)), which float64 never sees: elementwise loops, inner loops with functions,
-loops left early. Lengths and thresholds are made small, so that a few elements fill strips and blocks. The mirror stays
-in float64, and the tolerance is 1e-3. What does not agree is tried once more without strips and lanes: if that is off
-too, float32 has too few digits for the program.
+`./scripts/fuzz --dtype f32 --grammar vectors` generates programs that CPUs run in strips and lanes ([Vector
+speed](decisions/vector-speed.md)), which float64 does not use: elementwise loops, inner loops with functions, and
+loops that end early. Lengths and thresholds are reduced, so that a few elements fill strips and blocks. The mirror
+still computes in float64, and the tolerance is 1e-3. A program that does not agree runs again without strips and
+lanes. If that result is wrong too, float32 has too few digits for the program.
 
-`--grammar stencils` writes neighbours under conditions on the loop's index, steps of time in place, rows from the rows
-before, and sums into neighbours, in either precision: loops that are split at their edges, and gradients that gather.
+`--grammar stencils`, in either precision, generates loops that are split at their edges and gradients that gather:
+reads of neighbours under conditions on the loop's index, time steps in place, rows computed from the rows before, and
+additions to neighbours.
 
 ## The run
 
