@@ -5,6 +5,7 @@ The second half breaks each rule on purpose, so that the checker is known to fai
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ FILES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py*")
 def test_the_file_keeps_the_rules(path):
     broken = breaches(path, (ROOT / path).read_text(encoding="utf-8"), FILES)
     assert not broken, "\n" + "\n".join(map(str, broken))
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/about/how-it-works.md"])
+def test_a_page_shows_the_floor_of_each_folder(page):
+    rows = re.findall(r"^\| (\d) \| (.*?) \|", (ROOT.parents[1] / page).read_text(encoding="utf-8"), re.MULTILINE)
+    shown = {name: int(floor) for floor, names in rows for name in re.findall(r"`(\w+)`", names)}
+    assert shown == {name: FLOORS[name] for name in shown}
+    assert {name for name in FLOORS if (ROOT / name).is_dir()} <= shown.keys()
 
 
 def test_the_package_was_found():

@@ -62,7 +62,7 @@ def unnamed(tried: Iterable[Tried]) -> list[int]:
 
 def table(tried_by_engine: Mapping[str, Sequence[Tried]]) -> Iterator[str]:
     """Markdown: the outcomes of all kernels, and of those that each rule reports."""
-    yield "| engine | kernels | right | wrong | wrong, reported by lint | refused | process dies | right, reported by lint |"
+    yield "| engine | kernels | right | wrong | wrong and reported | refused | process dies | right, but reported |"
     yield "|---|---:|---:|---:|---:|---:|---:|---:|"
     for engine, ones in tried_by_engine.items():
         counts = Counter(one.kind for one in ones)
