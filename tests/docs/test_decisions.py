@@ -1,15 +1,24 @@
-"""Code that a decision record shows is the code that there is."""
+"""Decision records have one form, and code that one shows is the code that is generated."""
 
 import ast
 import re
 
+import pytest
 import torch
 from pages.blocks import ROOT
 
 import tinsmith as ts
 from tinsmith.bridge import _pass_text
 
+RECORDS = sorted((ROOT / "docs/about/decisions").glob("*.md"))
 RECORD = ROOT / "docs/about/decisions/programs.md"
+HEADS = ["Context", "Decision", "Consequences"]
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda record: record.stem)
+def test_a_record_says_context_then_decision_then_consequences(record):
+    heads = re.findall(r"^## (.+)$", record.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [head for head in heads if head in HEADS] == HEADS
 
 
 def test_a_program_is_the_one_on_its_page(lang, monkeypatch):
