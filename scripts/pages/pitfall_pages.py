@@ -93,7 +93,7 @@ def section(row: Row) -> str:
     parts += [_kernel(row)] if row.name in TEXTS else []
     parts += [_program(row)] if row.code else []
     parts.append(_gives(row))
-    facts = [("Named by", _named(row)), ("Instead", _instead(row)), ("Tests", _tests(row))]
+    facts = [("Reported by", _reported_by(row)), ("Instead", _instead(row)), ("Tests", _tests(row))]
     parts += [f"**{title}:** {text}" for title, text in facts if text]
     return "\n\n".join(parts)
 
@@ -120,7 +120,7 @@ def _fence(text: str, info: str = "") -> str:
 
 
 def _kernel(row: Row) -> str:
-    """The kernel, the lines that a rule names in another colour."""
+    """The kernel; lines that a rule reports are highlighted."""
     text = shown(row.name)
     marks = [str(number) for number, line in enumerate(text.splitlines(), 1) if "#" in line]
     return _fence(text, f' hl_lines="{" ".join(marks)}"' if marks else "")
@@ -134,7 +134,7 @@ def _program(row: Row) -> str:
 
 
 def _gives(row: Row) -> str:
-    """What each gives, in words, and in numbers where there are some."""
+    """The results of each engine and of tinsmith, in words, and in numbers where there are some."""
     words = f"| {row.taichi} | {row.quadrants} | {row.does} |"
     if not is_measured(row):
         return f"| Taichi | Quadrants | tinsmith |\n|---|---|---|\n{words}"
@@ -161,8 +161,8 @@ def _numbers(given: float | list) -> str:
     return "NaN" if math.isnan(given) else f"{given + 0.0:.4g}"
 
 
-def _named(row: Row) -> str:
-    """Who names its kernel, with links: "lint TS203, and for Taichi TS204; sanitizer TS602"."""
+def _reported_by(row: Row) -> str:
+    """The checks that report its kernel, with links: "lint TS203, and for Taichi TS204; sanitizer TS602"."""
     if row.name not in TEXTS:
         return ""
     of = {who: _rules(row, who) for who in (*ENGINES, "sanitizer")}
@@ -185,7 +185,7 @@ def _link(rule: str) -> str:
 
 
 def _instead(row: Row) -> str:
-    """Its remedy, or the right kernels of the rules that name it."""
+    """Its remedy, or the right kernels of the rules that report it."""
     if row.remedy or row.name not in TEXTS:
         return row.remedy
     rules = sorted({rule for engine in ENGINES for rule in _rules(row, engine)})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pages import pitfall_pages
 from pages.blocks import without_outputs
-from pages.pitfalls import NAMED, REFUSED, RIGHT, ROWS, TEXTS, marked, text_of
+from pages.pitfalls import REFUSED, REPORTED, RIGHT, ROWS, TEXTS, marked, text_of
 from pages.pitfalls.gradients import inputs_of, op_of
 
 import tinsmith as ts
@@ -90,7 +90,7 @@ def test_the_engine_s_gradient_is_what_the_page_says(name, engine, op, inputs):
 
 def test_each_row_names_tests_that_are_there():
     for row in ROWS:
-        assert row.does in (RIGHT, REFUSED, NAMED)
+        assert row.does in (RIGHT, REFUSED, REPORTED)
         assert row.shown, row.name
         for path, function in pitfall_pages.tests_of(row):
             tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -99,7 +99,7 @@ def test_each_row_names_tests_that_are_there():
 
 def test_what_is_named_has_a_mark():
     for row in ROWS:
-        if row.does == NAMED:
+        if row.does == REPORTED:
             text = text_of(row.name, "taichi")
             assert marked(text, "taichi") | marked(text, "sanitizer"), row.name
 

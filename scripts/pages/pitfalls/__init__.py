@@ -2,7 +2,7 @@
 
 from . import branches, calls, fields, loops, memory, numbers
 from .kernels import TEXTS, marked, text_of
-from .row import NAMED, REFUSED, RIGHT, Row, Theme
+from .row import REFUSED, REPORTED, RIGHT, Row, Theme
 
 THEMES = tuple(part.THEME for part in (loops, branches, memory, calls, numbers, fields))
 """By page."""
@@ -10,4 +10,4 @@ THEMES = tuple(part.THEME for part in (loops, branches, memory, calls, numbers, 
 ROWS = sorted(row for theme in THEMES for row in theme.rows)
 """All of them, by number."""
 
-__all__ = ["NAMED", "REFUSED", "RIGHT", "ROWS", "TEXTS", "THEMES", "Row", "Theme", "marked", "text_of"]
+__all__ = ["REPORTED", "REFUSED", "RIGHT", "ROWS", "TEXTS", "THEMES", "Row", "Theme", "marked", "text_of"]

@@ -6,7 +6,7 @@ STACK = "refuses; right with its gradient stack"
 ROWS = (
     Row(
         "14_mod",
-        "the fraction by `%`",
+        "the fractional part, by `%`",
         "right",
         "right",
         RIGHT,
@@ -53,7 +53,7 @@ ROWS = (
         ("test_21_select_sqrt_nan.py::test_a_root_that_is_not_chosen",),
         "x[n] -> y[n]",
         ([0.0, 4.0],),
-        remedy="Put the root below an `if`.",
+        remedy="Compute the root inside an `if`.",
     ),
     Row(
         "22_if_flattened_nan",
@@ -80,9 +80,9 @@ ROWS = (
     ),
     Row(
         "25_max_tie",
-        "`max` of equal numbers: torch gives each the half",
-        "differs: all to the second operand",
-        "differs: all to the second operand",
+        "`max` of equal numbers: torch gives half to each",
+        "differs: all of it goes to the second operand",
+        "differs: all of it goes to the second operand",
         RIGHT,
         ("test_25_max_tie.py::test_ties",),
         "a[n], b[n] -> y[n]",
@@ -111,7 +111,7 @@ ROWS = (
     ),
     Row(
         "77c_max_in_exp_loop",
-        "a maximum of what a loop carries, used by something that is not linear",
+        "a maximum of a value that a loop carries, used by a nonlinear function",
         "wrong: 0",
         STACK,
         RIGHT,
@@ -123,6 +123,6 @@ ROWS = (
 THEME = Theme(
     "branches",
     "Branches, maxima and singular points",
-    "The gradient is NaN, or goes to the wrong one of several: `max`, `if`, `select`, roots, norms, rounding.",
+    "The gradient is NaN, or goes to the wrong operand: `max`, `if`, `select`, roots, norms, rounding.",
     ROWS,
 )

@@ -3,7 +3,7 @@
 from .row import REFUSED, RIGHT, Row, Theme
 
 HEAD = """
-warnings.simplefilter("ignore")  # torch's, that `.grad` of no leaf is read
+warnings.simplefilter("ignore")  # torch warns that `.grad` of a non-leaf is read
 
 
 @ti.kernel
@@ -44,15 +44,15 @@ ROWS = (
     ),
     Row(
         "02_upstream_zeroed",
-        "the incoming gradient is given to the engine: reversing a store sets it to 0, and others hold it too",
-        "wrong: 0 for them",
-        "wrong: 0 for them",
+        "the incoming gradient is passed to the engine: reversing a store sets it to 0, and other code holds it too",
+        "wrong: it becomes 0",
+        "wrong: it becomes 0",
         RIGHT,
         ("test_02_upstream_zeroed.py::test_the_incoming_gradient_stays_whole",),
-        remedy="Give the engine a copy, `dy.clone()`: `dy.contiguous()` is often `dy` itself.",
+        remedy="Pass a copy to the engine, `dy.clone()`: `dy.contiguous()` is often `dy` itself.",
         code="""
         incoming = torch.ones(3)
-        h = 1.0 * x  # no leaf, which 01 would double
+        h = 1.0 * x  # not a leaf, whose gradient 01 would double
         Square.apply(h).backward(incoming)
         print("the incoming gradient:", incoming.tolist(), " right: 1")
         """,
@@ -97,7 +97,7 @@ ROWS = (
     ),
     Row(
         "40_data_oriented_attr",
-        "a number of an object is frozen at the first compilation",
+        "a number of an object keeps its value of the first compilation",
         "wrong: the old number",
         "wrong: the old number",
         RIGHT,
@@ -130,8 +130,8 @@ ROWS = (
     Row(
         "43_no_grad_allocates",
         "a launch under `no_grad` allocates gradients",
-        "wrong: zeros for None",
-        "wrong: zeros for None",
+        "wrong: zeros instead of None",
+        "wrong: zeros instead of None",
         RIGHT,
         ("test_43_no_grad_allocates.py::test_no_gradient_memory_is_left_behind",),
         remedy="Launch on `x.detach()`.",
@@ -149,7 +149,7 @@ ROWS = (
         "wrong: its part is missing",
         RIGHT,
         ("test_48_detached_silently.py::test_the_op_s_part_of_the_gradient_is_there",),
-        remedy="Launch kernels from an op or an `autograd.Function` alone.",
+        remedy="Launch kernels only from an op or an `autograd.Function`.",
         code="""
         x = torch.tensor([1.0, 2.0], requires_grad=True)
         y = torch.zeros(2)
@@ -186,7 +186,7 @@ ROWS = (
     ),
     Row(
         "54_returned_buffer_reused",
-        "a backward that returns one buffer again and again",
+        "a backward that returns the same buffer each time",
         "right",
         "right",
         RIGHT,
@@ -222,7 +222,7 @@ ROWS = (
         "refuses",
         RIGHT,
         ("test_83_vmap.py::test_vmap",),
-        remedy="Write the function's `setup_context` and `vmap` by hand, one launch a sample.",
+        remedy="Write the function's `setup_context` and `vmap` by hand, with one launch for each sample.",
         code="""
         torch.func.vmap(Square.apply)(torch.ones(2, 3))
         """,
@@ -238,7 +238,7 @@ ROWS = (
             "test_84_called_twice.py::test_every_call_keeps_its_own_values",
             "layers/tin/test_tin_reuse.py::test_two_calls_before_one_backward_have_their_own_gradients",
         ),
-        remedy="Go backward before the next call, or make a Tin for each.",
+        remedy="Call `backward` before the next call, or make a Tin for each call.",
     ),
     Row(
         "85_stannum_tube_twice",
@@ -252,8 +252,8 @@ ROWS = (
 THEME = Theme(
     "calls",
     "Calls and autograd",
-    "The kernel is right, and what is written around it is not: a hand-written `autograd.Function`, a tape, a number. "
-    "[By hand](../../start/by-hand.md) goes through the pattern from its beginning.",
+    "The kernel is right, but the code around it is not: a hand-written `autograd.Function`, a tape, a scalar argument."
+    " [By hand](../../start/by-hand.md) explains the pattern step by step.",
     ROWS,
     HEAD,
     ("warnings",),

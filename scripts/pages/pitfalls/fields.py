@@ -78,7 +78,7 @@ ROWS = (
     ),
     Row(
         "67_fields_builder_grad",
-        "a field that wants a gradient, whose gradient is not placed",
+        "a field with `needs_grad=True` whose gradient is not placed",
         "refuses",
         "refuses",
         REFUSED,
@@ -114,7 +114,7 @@ ROWS = (
     ),
     Row(
         "69_lazy_grad_late_field",
-        "a field that is made after `lazy_grad()`",
+        "a field that is created after `lazy_grad()`",
         "wrong: 0",
         "wrong: 0",
         REFUSED,
@@ -122,7 +122,7 @@ ROWS = (
             "test_67_fields_without_gradient.py::test_a_field_made_after_lazy_grad_is_no_silent_zero",
             "test_67_fields_without_gradient.py::test_a_field_made_after_lazy_grad_is_right_on_tensors",
         ),
-        remedy="Call `lazy_grad()` after the last field, or make each with `needs_grad=True`.",
+        remedy="Call `lazy_grad()` after the last field, or create each field with `needs_grad=True`.",
         code="""
         ti.init(ti.cpu)
         a, loss = ti.field(ti.f32, shape=()), ti.field(ti.f32, shape=())
@@ -148,7 +148,7 @@ ROWS = (
     ),
     Row(
         "87_snode_tree_limit",
-        "fields made again for every call or shape",
+        "fields created again for every call or shape",
         "right for 600 fields",
         "right for 600 fields",
         RIGHT,
@@ -158,7 +158,7 @@ ROWS = (
 THEME = Theme(
     "fields",
     "Fields, threads and lifetime",
-    "A second `init`, another thread, a field without its gradient, compilations that pile up.",
+    "A second `init`, another thread, a field without its gradient, repeated compilations.",
     ROWS,
     imports=("threading",),
 )

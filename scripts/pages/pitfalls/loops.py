@@ -3,7 +3,7 @@
 from .row import RIGHT, Row, Theme
 
 STACK = "refuses; right with its gradient stack"
-SCALARIZED = "wrong; right through tinsmith, which has it take vectors apart first"
+SCALARIZED = "wrong; right through tinsmith, which makes it split vectors into scalars"
 ROWS = (
     Row(
         "08_cross_iter_toplevel",
@@ -14,11 +14,11 @@ ROWS = (
         ("test_08_cross_iter_toplevel.py::test_an_outermost_serial_sum",),
         "x[n] -> y[n + 1]",
         ([1.0, 2.0, 3.0, 4.0],),
-        remedy="Put the loop below a loop of one trip, as in 08b: inner loops are reversed.",
+        remedy="Put the loop inside a loop of one iteration, as in 08b: inner loops are reversed.",
     ),
     Row(
         "08b_outer_dummy_loop",
-        "a loop that reads what it wrote, below a loop of one trip: the engines' way around 08",
+        "a loop that reads what it wrote, inside a loop of one iteration: the engines' workaround for 08",
         "right",
         STACK,
         RIGHT,
@@ -148,11 +148,11 @@ ROWS = (
         ("test_56_time_loop_outermost.py::test_a_time_loop",),
         "u0[n] -> u[4, n]",
         ([1.0, 2.0],),
-        remedy="Put the loop below a loop of one trip, as in 56b.",
+        remedy="Put the loop inside a loop of one iteration, as in 56b.",
     ),
     Row(
         "56b_time_loop_wrapped",
-        "a time loop below a loop of one trip: the engines' way around 56",
+        "a time loop inside a loop of one iteration: the engines' workaround for 56",
         "right",
         STACK,
         RIGHT,
@@ -202,7 +202,7 @@ ROWS = (
     ),
     Row(
         "88_exp_sum_loop",
-        "the result of `exp` is kept for the last iteration alone",
+        "the result of `exp` is kept for the last iteration only",
         "wrong",
         STACK,
         RIGHT,
@@ -214,6 +214,6 @@ ROWS = (
 THEME = Theme(
     "loops",
     "Loops and recursions",
-    "A loop carries something from one iteration to the next, or ends early: sums, products, time steps, compositing.",
+    "A loop carries a value from one iteration to the next, or ends early: sums, products, time steps, compositing.",
     ROWS,
 )

@@ -1,6 +1,6 @@
 """Pitfalls of memory: in place, atomics, shared tensors."""
 
-from .row import NAMED, REFUSED, RIGHT, Row, Theme
+from .row import REFUSED, REPORTED, RIGHT, Row, Theme
 
 HEAD = """
 
@@ -26,14 +26,14 @@ ROWS = (
     ),
     Row(
         "07_ewma_inplace",
-        "a running average in one cell: its last value stands for all",
+        "a running average in one element: the reverse kernel uses its last value for all",
         "wrong",
         "refuses; wrong with its gradient stack",
         RIGHT,
         ("test_07_ewma_inplace.py::test_one_cell_that_is_the_output",),
         "a[n], d[n] -> e[1]",
         ([0.5, 0.4, 0.3, 0.2], [1.0, 2.0, 4.0, 8.0]),
-        remedy="Keep each value of the average in a cell of its own, below a loop of one trip (08b).",
+        remedy="Keep each value of the average in an element of its own, inside a loop of one iteration (08b).",
     ),
     Row(
         "10_atomic_max",
@@ -44,7 +44,7 @@ ROWS = (
         ("test_10_atomic_max.py::test_the_winner_alone_has_a_gradient",),
         "x[n] -> m[1]",
         ([1.0, 5.0, 2.0],),
-        remedy="Take the maximum in torch; or find the place of the largest first, and read the array there.",
+        remedy="Take the maximum in torch; or find the index of the maximum first, and read the array there.",
     ),
     Row(
         "11_atomic_sub",
@@ -63,7 +63,7 @@ ROWS = (
         "wrong",
         RIGHT,
         ("test_47_version_counter.py::test_an_op_on_a_saved_tensor_leaves_it_alone",),
-        remedy="Give the kernel memory of its own to write: a clone of what it changes.",
+        remedy="Pass a clone of the tensor that the kernel changes.",
         code="""
         @ti.kernel
         def triple_in_place(y: A):
@@ -81,10 +81,10 @@ ROWS = (
     ),
     Row(
         "51_out_of_bounds",
-        "an index behind its array: other memory is read, and in reverse written",
+        "an index outside its array: other memory is read, and written in reverse",
         "wrong: another tensor is changed",
         "wrong: another tensor is changed",
-        NAMED,
+        REPORTED,
         ("test_51_out_of_bounds.py::test_the_index_is_named_and_nothing_is_launched",),
         "x[n] -> y[n]",
         ([1.0, 2.0, 4.0],),
@@ -97,7 +97,7 @@ ROWS = (
         "wrong",
         RIGHT,
         ("test_52_alias_input_output.py::test_the_same_tensor_twice",),
-        remedy="Give the kernel another tensor to write.",
+        remedy="Pass another tensor as output.",
         code="""
         x = torch.tensor([1.0, 2.0, 3.0], requires_grad=True)
         square(x, x)
@@ -113,7 +113,7 @@ ROWS = (
         "wrong",
         RIGHT,
         ("test_59_tinn_hidden_buffer.py::test_one_layer_op_used_for_every_layer",),
-        remedy="Give each layer a buffer of its own.",
+        remedy="Use another buffer for each layer.",
         code="""
         @ti.kernel
         def layer(x: A, w: A, h: A):
@@ -156,12 +156,12 @@ ROWS = (
     ),
     Row(
         "89_vector_and_its_numbers",
-        "a number of a vector is read, the whole vector is stored, and the number is read again: the old one comes",
-        "wrong, in values too: 0 for 0.5",
-        "wrong, in values too: 0 for 0.5",
+        "an entry of a vector is read, the whole vector is stored, and the entry is read again: it is the old value",
+        "wrong, in values too: 0 instead of 0.5",
+        "wrong, in values too: 0 instead of 0.5",
         RIGHT,
         ("bridge/test_vectors_in_place.py::test_a_vector_and_its_numbers_are_one_memory",),
-        remedy="Read and store arrays of vectors either whole or number by number.",
+        remedy="Read and store arrays of vectors either whole or entry by entry.",
         code="""
         @ti.kernel
         def replace(x: A, y: ti.types.ndarray(dtype=ti.math.vec2, ndim=1)):
@@ -183,7 +183,7 @@ ROWS = (
         "dies: the process ends",
         RIGHT,
         ("bridge/test_products.py::test_a_product_that_nobody_interferes_with",),
-        remedy="`y[i] *= x[i]`",
+        remedy="Write `y[i] *= x[i]`.",
         code="""
         @ti.kernel
         def product(x: A, y: A):
@@ -197,12 +197,12 @@ ROWS = (
     ),
     Row(
         "92_vector_again",
-        "a local vector is given an element of another array after an inner loop: it keeps numbers of the first",
-        "wrong, in values too: 22 for 23",
-        "wrong, in values too: 22 for 23",
+        "a local vector is assigned an element of another array after an inner loop: it keeps entries of the first",
+        "wrong, in values too: 22 instead of 23",
+        "wrong, in values too: 22 instead of 23",
         RIGHT,
         ("bridge/test_vectors_again.py::test_elements_of_two_arrays_in_one_local",),
-        remedy="A local of its own for each vector: `v = a[i]`, and later `w = b[i]`.",
+        remedy="Use another local for each vector: `v = a[i]`, and later `w = b[i]`.",
         code="""
         V = ti.types.ndarray(dtype=ti.math.vec2, ndim=1)
 
@@ -229,7 +229,7 @@ ROWS = (
 THEME = Theme(
     "memory",
     "In place, atomics and shared memory",
-    "Something is overwritten that the gradient needs, or two arguments are one tensor.",
+    "A value that the gradient needs is overwritten, or two arguments are the same tensor.",
     ROWS,
     HEAD,
 )

@@ -1,6 +1,6 @@
 """Pitfalls of numbers, dtypes and layouts."""
 
-from .row import NAMED, REFUSED, RIGHT, Row, Theme
+from .row import REFUSED, REPORTED, RIGHT, Row, Theme
 
 HEAD = """
 
@@ -20,12 +20,12 @@ ROWS = (
     ),
     Row(
         "30_f16",
-        "a gradient is added up in half precision",
-        "wrong: 2048 for 4096",
-        "wrong: 2048 for 4096",
+        "a gradient is summed in half precision",
+        "wrong: 2048 instead of 4096",
+        "wrong: 2048 instead of 4096",
         RIGHT,
         ("test_30_f16.py::test_a_sum_in_half_precision_does_not_stall",),
-        remedy="Hand in float32, `x.float()`: torch casts the gradient back.",
+        remedy="Pass float32, `x.float()`: torch casts the gradient back.",
         code="""
         @ti.kernel
         def spread(x: A, y: A):
@@ -44,11 +44,11 @@ ROWS = (
     Row(
         "31_bf16",
         "a bfloat16 tensor",
-        "fails: an AttributeError of its own",
-        "fails: an AttributeError of its own",
+        "fails: an internal AttributeError",
+        "fails: an internal AttributeError",
         RIGHT,
         ("test_31_bf16.py::test_bfloat16_is_computed_in_float32",),
-        remedy="Hand in `x.float()`: torch casts the gradient back.",
+        remedy="Pass `x.float()`: torch casts the gradient back.",
         code="""
         square(torch.ones(3).bfloat16(), torch.zeros(3).bfloat16())
         """,
@@ -59,7 +59,7 @@ ROWS = (
         "`s = 0.0` is float32, and adds up float64",
         "wrong by 1e-7",
         "wrong by 1e-10",
-        NAMED,
+        REPORTED,
         (
             "test_32_f32_local_in_f64.py::test_the_literal_is_named",
             "test_32_f32_local_in_f64.py::test_lint_knows_where_the_arrays_say_their_type",
@@ -69,12 +69,12 @@ ROWS = (
     ),
     Row(
         "34_vec3_wrong_width",
-        "tensors of 4 columns where the kernel wants vectors of 3",
+        "tensors of 4 columns where the kernel expects vectors of 3",
         "refuses",
         "refuses",
         REFUSED,
         ("test_34_vec3_wrong_width.py::test_the_width_of_the_elements_is_checked",),
-        remedy="Hand in `x[:, :3].contiguous()`.",
+        remedy="Pass `x[:, :3].contiguous()`.",
         code="""
         @ti.kernel
         def lengths(x: ti.types.ndarray(dtype=ti.math.vec3, ndim=1), y: A):
@@ -93,7 +93,7 @@ ROWS = (
         "refuses",
         RIGHT,
         ("test_35_noncontiguous_input.py::test_strided_inputs_and_their_gradients",),
-        remedy="Hand in `x.contiguous()`; what the kernel writes has to be copied back.",
+        remedy="Pass `x.contiguous()`; the result of the kernel has to be copied back.",
         code="""
         @ti.kernel
         def doubled(x: A, y: A):
@@ -112,17 +112,17 @@ ROWS = (
         "refuses",
         RIGHT,
         ("test_36_expanded_cotangent.py::test_gradients_of_any_stride",),
-        remedy="Hand down `dy.contiguous()`, or the clone that 02 asks for anyway.",
+        remedy="Pass `dy.contiguous()`, or the clone that 02 needs anyway.",
         code="""
         x, y = (torch.ones(3, requires_grad=True) for _ in range(2))
-        y.grad = torch.ones(()).expand(3)  # what `y.sum()` hands down
+        y.grad = torch.ones(()).expand(3)  # what `y.sum()` passes to `backward`
         square.grad(x, y)
         """,
         error="ValueError",
     ),
     Row(
         "50_empty_tensor",
-        "a batch of nothing",
+        "an empty batch",
         "right",
         "right",
         RIGHT,
@@ -130,12 +130,12 @@ ROWS = (
     ),
     Row(
         "73_dtype_mismatch",
-        "a float32 tensor where the kernel says f64",
+        "a float32 tensor where the kernel expects f64",
         "refuses",
         "refuses",
         REFUSED,
         ("test_73_dtype_mismatch.py::test_it_names_both_dtypes_and_the_cast",),
-        remedy="Hand in `x.double()`.",
+        remedy="Pass `x.double()`.",
         code="""
         @ti.kernel
         def doubles(x: ti.types.ndarray(dtype=ti.f64, ndim=1), y: A):
@@ -149,12 +149,12 @@ ROWS = (
     ),
     Row(
         "91_known_division",
-        "a division of a negative integer that the engine knows when it compiles: it rounds towards zero",
-        "wrong, in values too: -1 for -2",
-        "wrong, in values too: -1 for -2",
+        "a division of a negative integer that is known at compile time: it rounds towards zero",
+        "wrong, in values too: -1 instead of -2",
+        "wrong, in values too: -1 instead of -2",
         RIGHT,
         ("bridge/test_divisions.py::test_known_numbers_are_divided_by_python_s_rule",),
-        remedy="`step = ti.static(3)`: then Python divides.",
+        remedy="Write `step = ti.static(3)`: then Python divides.",
         code="""
         @ti.kernel
         def divided(n: ti.i32, y: A):

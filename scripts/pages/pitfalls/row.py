@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-RIGHT, REFUSED, NAMED = "right", "refused", "named"
+RIGHT, REFUSED, REPORTED = "right", "refused", "reported"
 
 
 class Row(NamedTuple):
@@ -14,7 +14,7 @@ class Row(NamedTuple):
         taichi: what Taichi 1.7.4 gives: a word ("right", "wrong", "refuses", "dies", ...), and after `:`, `;` or `,`
             what else there is to say.
         quadrants: the same of Quadrants 1.3.3, without its option for a gradient stack.
-        does: what tinsmith does: the gradient is "right", it is "refused", or the kernel is "named" by a check.
+        does: what tinsmith does: the gradient is "right", it is "refused", or the kernel is "reported" by a check.
         shown: the tests, from the folder `tests`; a name without a folder stands in `pitfalls`.
         spec: makes an op of the kernel, which is run by the sanitizer and both gradient checks.
         inputs: of that op; integers are int32.
