@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-_STEEP = 100.0  # LeakyReLU divides by it what is negative
+_STEEP = 100.0  # LeakyReLU divides negative numbers by it
 _SHARPNESS = 10.0  # how fast Squareplus and Softplus become ReLU
 
 
@@ -42,4 +42,4 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "Softplus": _softplus,
     "Tanh": torch.tanh,
 }
-"""What each name does."""
+"""The activations by name."""

@@ -1,4 +1,4 @@
-"""TensorBoard: numbers of a run by their step, written by torch's own writer when there is something to write."""
+"""TensorBoard: numbers of a run by step. torch's writer is created when there is something to write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Board:
     """Writes numbers for TensorBoard into a folder.
 
     Args:
-        folder: where; None: nowhere, and nothing happens.
+        folder: where to write; None writes nothing.
 
     Raises:
         ConfigError: tensorboard is not installed.
@@ -29,7 +29,7 @@ class Board:
         return self._kind is not None
 
     def add(self, step: int, **values: float) -> None:
-        """Write numbers by their names. What an earlier run wrote for this step and later ones is hidden."""
+        """Write numbers by name. Numbers of an earlier run for this and later steps are hidden."""
         if self._kind is None:
             return
         if self._writer is None:
@@ -38,7 +38,7 @@ class Board:
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Write what is left; the next `add` begins a further file."""
+        """Write pending numbers; the next `add` starts another file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

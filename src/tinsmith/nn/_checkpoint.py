@@ -1,7 +1,7 @@
-"""A run's state in one safetensors file: tensors as tensors, all else as JSON in its metadata.
+"""A run's state in one safetensors file: tensors as tensors, other values as JSON in its metadata.
 
-What a `state_dict` holds is a nest of dicts, lists, tuples, tensors, numbers, texts and None. It comes back as it
-went in, bitwise, on the CPU. Nothing in the file can run code when it is read, unlike what `torch.save` writes.
+A `state_dict` is a nest of dicts, lists, tuples, tensors, numbers, strings and None. It is read back bitwise equal, on
+the CPU. Unlike a file of `torch.save`, this file cannot run code when it is read.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from .._extras import require_packages
 from ..bridge import is_distributed
 from ._shares import as_shared, gather
 
-_METADATA = "tinsmith"  # one key: safetensors writes several in an order of chance
+_METADATA = "tinsmith"  # one key: safetensors writes several keys in no fixed order
 
 
 def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
-    """Write a nest of tensors and plain values. The file is replaced at once, when it is whole.
+    """Write a nest of tensors and plain values. The file is replaced atomically.
 
-    Where processes share a tensor (torch's DTensor) all of them call this, and the first writes it as a whole.
+    If processes share a tensor (torch's DTensor), all of them must call this; the first one writes it as a whole.
 
     Args:
-        path: of a safetensors file.
-        state: dicts, lists and tuples of tensors, of any dtype and on any device, numbers, texts and None.
+        path: the safetensors file.
+        state: dicts, lists and tuples of tensors, of any dtype and on any device, numbers, strings and None.
 
     Raises:
-        InputError: it cannot be written.
-        ArgumentError: something in the nest is neither tensor nor plain value.
+        InputError: the file cannot be written.
+        ArgumentError: a value in the nest is neither a tensor nor a plain value.
 
     Example:
         >>> ts.nn.write_checkpoint("run.safetensors", {"weights": torch.ones(2), "step": 7})
@@ -68,13 +68,13 @@ def _write(path: Path, tensors: dict[str, torch.Tensor], structure: str) -> None
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """What `write_checkpoint` wrote, on the CPU.
+    """Read what `write_checkpoint` wrote, onto the CPU.
 
     Args:
-        path: of the file.
+        path: the file.
 
     Raises:
-        CheckpointError: it is not there, is broken, or something else wrote it.
+        CheckpointError: the file is missing, broken, or not written by `write_checkpoint`.
 
     Example:
         >>> ts.nn.write_checkpoint("run.safetensors", {"weights": torch.ones(2), "step": 7})

@@ -1,4 +1,4 @@
-"""Creating: from a whole configuration to the model, its loss and its optimizer."""
+"""Creates model, loss and optimizer from a whole configuration."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _PARTS: tuple[_Part, ...] = ("loss", "optimizer", "encoding", "network")
 
 @dataclasses.dataclass(frozen=True)
 class Created:
-    """What a whole configuration describes: see `create_from_config`.
+    """The parts that a whole configuration describes: see `create_from_config`.
 
     Attributes:
         model: the encoding and the network, as one module.
         loss: call it with (prediction, target).
-        optimizer: of the model's parameters. For the weights of EMA, Average and Lookahead see `use_averages`.
-        config: the configuration with every default written out; creating from it gives the same again.
+        optimizer: optimizes the model's parameters. For the weights of EMA, Average and Lookahead see `use_averages`.
+        config: the configuration with all defaults; creating from it gives the same parts.
 
     Example:
         >>> created = ts.nn.create_from_config(2, 3, {"loss": {"otype": "L2"}})
@@ -52,25 +52,24 @@ def create_from_config(
     engine: str | None = None,
     alignment: int = 1,
 ) -> Created:
-    """Model, loss and optimizer of a whole tiny-cuda-nn configuration: {"loss", "optimizer", "encoding", "network"}.
+    """Create model, loss and optimizer from a tiny-cuda-nn configuration: {"loss", "optimizer", "encoding", "network"}.
 
-    A part that is left out has all its defaults. As with tiny-cuda-nn, the optimizer treats the network's matrices
-    and the encoding's table differently: `l2_reg` is of the matrices alone, and Adam passes over entries of
-    the table that no sample met.
+    A missing part has its defaults. As in tiny-cuda-nn, the optimizer treats the network's matrices and the encoding's
+    table differently: `l2_reg` applies to the matrices only, and Adam skips entries of the table that no sample used.
 
     Args:
-        n_input_dims: numbers in a position.
-        n_output_dims: numbers in an output.
-        config: a path to a JSON file, which may have comments; a JSON text; or a mapping.
-        seed: of the initial parameters.
+        n_input_dims: number of input dims, the coordinates of a position.
+        n_output_dims: number of output dims.
+        config: a path to a JSON file, which may have comments; a JSON string; or a mapping.
+        seed: seed of the initial parameters.
         dtype: float32, the default, or float64.
-        device: where the model is to be; None for the CPU.
+        device: the device of the model; None for the CPU.
         engine: what the encoding runs on; see `NetworkWithInputEncoding`.
-        alignment: 16 for parameters laid out as tiny-cuda-nn lays them out; see there.
+        alignment: 16 for tiny-cuda-nn's layout of parameters; see `NetworkWithInputEncoding`.
 
     Raises:
-        ConfigError: the configuration is not understood: parts, names, keys or values are unknown or do not fit.
-        InputError: there is no such file.
+        ConfigError: a part, name, key or value of the configuration is unknown or invalid.
+        InputError: the file does not exist.
 
     Example:
         >>> text = '{"encoding": {"otype": "Frequency"}, "network": {"n_neurons": 32}}'

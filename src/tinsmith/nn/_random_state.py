@@ -1,4 +1,4 @@
-"""The state of every random generator that a training is likely to draw from: torch's, numpy's, Python's."""
+"""The states of the global random generators of torch, numpy and Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def random_state() -> dict[str, Any]:
 
 
 def restore_random_state(state: dict[str, Any]) -> None:
-    """Puts the global generators into these states. CUDA's are left alone where there are none or fewer devices."""
+    """Restore the global generators. CUDA's are left alone if there are no or fewer CUDA devices."""
     random.setstate(state["python"])
     numpys = state["numpy"]
     key = numpys["state"]["key"].numpy().astype(np.uint32)

@@ -1,4 +1,4 @@
-"""Shares: tensors whose rows are shared out among processes, each of which has a run of them (torch's DTensor)."""
+"""Shards: tensors whose rows are distributed over processes, a contiguous range each (torch's DTensor)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ if TYPE_CHECKING:
 
 
 def own_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """The rows that this process has, in the tensor's memory; all of a tensor that is not shared. Differentiable."""
+    """The rows of this process, in the tensor's memory; all rows of an ordinary tensor. Differentiable."""
     return as_shared(tensor).to_local() if is_distributed([tensor]) else tensor
 
 
 def as_shared(tensor: Any) -> DTensor:
-    """The tensor, which is known to be shared, by its own type."""
+    """Cast the type of a tensor that is known to be a DTensor."""
     return tensor
 
 
 def share_out(tensor: torch.Tensor, mesh: DeviceMesh) -> DTensor:
-    """A tensor that every process has as a whole, shared out by its rows: the first process's values."""
+    """Shard a tensor that every process has as a whole by rows, with the first process's values."""
     from torch.distributed.tensor import Shard, distribute_tensor
 
     return distribute_tensor(tensor.detach(), mesh, [Shard(0)])
 
 
 def of_own_rows(rows: torch.Tensor, count: int, mesh: DeviceMesh) -> DTensor:
-    """The shared tensor with `count` rows of which each process has these."""
+    """The DTensor with `count` rows in all, from the rows of each process."""
     from torch.distributed.tensor import DTensor, Shard
 
     size = torch.Size([count, *rows.shape[1:]])
@@ -40,5 +40,5 @@ def of_own_rows(rows: torch.Tensor, count: int, mesh: DeviceMesh) -> DTensor:
 
 
 def gather(tensor: torch.Tensor) -> torch.Tensor:
-    """All rows. Where processes share the tensor, all of them call this."""
+    """Gather all rows. If processes share the tensor, all of them must call this."""
     return as_shared(tensor).full_tensor() if is_distributed([tensor]) else tensor

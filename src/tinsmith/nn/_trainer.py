@@ -1,4 +1,4 @@
-"""Trainer: steps, inference, checkpoints and logs of one model. What a step computes, the model and optimizer know."""
+"""Trainer: steps, inference, checkpoints and logs of one model. The model and the optimizer define what a step does."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ _FORMAT = "tinsmith trainer 1"
 
 
 class Trainer:
-    """Trains a model; between steps it may be asked for predictions, saved, or trained by other hands.
+    """Trains a model, with inference, checkpoints and logs between steps.
 
-    A step computes the losses and goes down their sum. Of a `NetworkArray` these are one a network, each the mean
-    over its own samples, computed together with their gradients in one pass: each network learns as if alone. The
-    trainer owns neither model nor optimizer: a loop of your own, as torch's tutorials have it, may take turns with it.
+    A step minimizes the sum of the losses. A `NetworkArray` has one loss for each network, the mean over its own
+    samples; all are computed together with their gradients in one pass, and each network learns independently. The
+    trainer does not own the model and the optimizer: you may also train them in a loop of your own, in turns with it.
 
     Args:
         model: any module.
-        optimizer: a name such as `"Adam"`, a configuration, or an optimizer of these parameters, torch's or
-            `nn.optimizers`'. For a `NetworkArray` a name or a configuration becomes a `RowOptimizer` where it works by
-            rows (see there); others, such as Novograd's, take its networks for one, whose sizes they weigh against each
+        optimizer: a name such as `"Adam"`, a configuration, or an optimizer of the model's parameters, from torch or
+            `nn.optimizers`. For a `NetworkArray` a name or a configuration becomes a `RowOptimizer` if the optimizer
+            works by rows; others, such as Novograd's, treat the networks as one, and weigh their sizes against each
             other. None: Adam.
-        loss: a name such as `"L2"`, a configuration, or a function (prediction, target) -> losses, whose sum goes
-            down. None: tiny-cuda-nn's default, RelativeL2.
-        log_dir: a folder for TensorBoard: loss and learning rates, and what `log` is given. None: no logs.
-        log_every: steps from one log to the next; reading the loss makes a GPU wait.
-        process_group: processes that train together, each on its own share of every batch: gradients and losses are
-            averaged over them, so a step is that of the whole batch. All begin with the same weights, take the same
-            steps, and shares are of one size. A part of the model may be a `NetworkArray` after `shard`, which is asked
-            by `route_points`; a model that is one itself needs no group, as each process trains its own networks.
+        loss: a name such as `"L2"`, a configuration, or a function (prediction, target) -> losses, whose sum is
+            minimized. None: tiny-cuda-nn's default, RelativeL2.
+        log_dir: a folder for TensorBoard: loss, learning rates, and the values passed to `log`. None: no logs.
+        log_every: number of steps between logs; reading the loss synchronizes a GPU.
+        process_group: processes that train together, each on its own part of every batch: gradients and losses are
+            averaged over them, so a step is that of the whole batch. All start with the same weights and take the same
+            steps, and the parts have the same size. A submodule may be a `NetworkArray` after `shard`, called by
+            `route_points`; a model that is one itself needs no group, since each process trains its own networks.
 
     Attributes:
-        model, optimizer, loss: as given, or as made from the configurations.
-        step: how many training steps were taken.
+        model, optimizer, loss: as passed, or made from the configurations.
+        step: the number of training steps so far.
 
     Raises:
-        ConfigError: a configuration that is not understood, or `log_dir` without tensorboard.
+        ConfigError: a configuration is invalid, or tensorboard is not installed and `log_dir` is passed.
         ArgumentError: the model is `torch.compile` of a NetworkArray, or `log_every` is less than 1; or the model is a
             NetworkArray after `shard`, and there is a process group.
 
@@ -97,20 +97,20 @@ class Trainer:
 
     # Training ------------------------------------------------------------------------------
     def training_step(self, x: torch.Tensor, target: torch.Tensor, at: Any = None) -> torch.Tensor:
-        """One step: losses, gradients, update.
+        """Take one step: losses, gradients, update.
 
         Args:
-            x: a batch as the model takes it.
-            target: what it should give.
-            at: for a `NetworkArray`: which networks learn, as its `rows` takes them. Only these are computed; the
-                others, and their optimizer's state, stay as they are, bit for bit. None: all.
+            x: a batch of inputs of the model.
+            target: the expected outputs.
+            at: for a `NetworkArray`: the networks to train, as in its `rows`. Only these are computed; the
+                others, and their optimizer's state, stay bitwise the same. None: all.
 
         Returns:
-            The losses before the step, detached: [*grid] of an array, [k] with `at`, else what the loss gives.
+            The losses before the step, detached: [*grid] for an array, [k] with `at`, else the result of the loss.
 
         Raises:
-            ArgumentError: `at` for a model or an optimizer that cannot do that.
-            ShapeError, DtypeError: what the model or the loss refuses.
+            ArgumentError: `at` is not supported by the model or the optimizer.
+            ShapeError, DtypeError: as raised by the model or the loss.
         """
         losses = self._step_all(x, target) if at is None else self._step_some(x, target, at)
         self.step += 1
@@ -133,7 +133,7 @@ class Trainer:
         """Make losses and gradients means over processes."""
         given = (gradient(parameter) for parameter in self.model.parameters())
         average([*[one for one in given if one is not None and not is_distributed([one])], losses], group)
-        # Of networks that are shared out, one process has the sum over the samples of all.
+        # For a sharded array, one process has the sum over the samples of all.
         arrays = [one for one in self.model.modules() if isinstance(one, NetworkArray) and one.owners is not None]
         for parameter in {parameter for array in arrays for parameter in array.parameters()}:
             slope = gradient(parameter)
@@ -174,19 +174,19 @@ class Trainer:
         return array, self.optimizer
 
     def fit(self, batches: Iterable[Batch] | Callable[[int], Batch], steps: int, progress: bool = True) -> torch.Tensor:
-        """Take a number of steps.
+        """Take several training steps.
 
         Args:
-            batches: pairs (x, target), begun again when they end; or a function that makes the pair for a step, given
-                how many steps were taken before it. The function makes a run that is resumed go on bit for bit.
-            steps: how many to take now.
+            batches: pairs (x, target), restarted when they end; or a function that returns the pair for a step, called
+                with the number of steps before it. With a function, a resumed run continues bitwise the same.
+            steps: the number of steps to take.
             progress: whether to show a progress bar.
 
         Returns:
-            The losses of the last step; none, if no step was asked for.
+            The losses of the last step; an empty tensor if `steps` is 0.
 
         Raises:
-            ArgumentError: the batches ended, and cannot be begun again.
+            ArgumentError: the batches ended and cannot be restarted.
         """
         losses, drawn = torch.empty(0), _make_batch_source(batches)
         with _bar(steps) if progress else nullcontext() as show:
@@ -198,16 +198,16 @@ class Trainer:
 
     @torch.no_grad()
     def inference(self, x: torch.Tensor, at: Any = None) -> torch.Tensor:
-        """Predictions with the weights meant for inference (the averages of EMA, Average, Lookahead), in eval mode.
+        """Predict in eval mode, with the weights for inference (the averages of EMA, Average, Lookahead).
 
-        Weights, modes and the course of training are as before afterwards.
+        Weights and modes are restored afterwards, and training is not affected.
 
         Args:
-            x: as the model takes it.
-            at: for a `NetworkArray`: which networks.
+            x: inputs of the model.
+            at: for a `NetworkArray`: the networks to evaluate.
 
         Raises:
-            ArgumentError: `at` for another model.
+            ArgumentError: `at` is passed for another model.
         """
         training = [module for module in self.model.modules() if module.training]
         self.model.eval()
@@ -220,7 +220,7 @@ class Trainer:
 
     # Logs ----------------------------------------------------------------------------------
     def log(self, **values: float) -> None:
-        """Write numbers of your own for TensorBoard, at the present step: `trainer.log(psnr=31.4)`."""
+        """Write your own numbers for TensorBoard, at the current step: `trainer.log(psnr=31.4)`."""
         self._board.add(self.step, **values)
 
     def _log_step(self, losses: torch.Tensor) -> None:
@@ -232,12 +232,12 @@ class Trainer:
         self._board.add(self.step, **values)
 
     def close(self) -> None:
-        """Write what is left of the logs."""
+        """Write pending logs."""
         self._board.close()
 
     # Checkpoints ---------------------------------------------------------------------------
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resumed run needs: model, optimizer, count of steps, and random generators.
+        """Return everything that a resumed run needs: model, optimizer, number of steps, and random generators.
 
         The generators are the global ones of torch (CUDA's too), numpy and Python.
 
@@ -255,10 +255,10 @@ class Trainer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up a state, with the random generators.
+        """Restore a state, including the random generators.
 
         Raises:
-            CheckpointError: it is of another model or optimizer.
+            CheckpointError: the state belongs to another model or optimizer.
         """
         if state.get("format") != _FORMAT:
             rows = [("expected", repr(_FORMAT)), ("got", repr(state.get("format")))]
@@ -286,25 +286,25 @@ class Trainer:
         raise ArgumentError(refusal(words, rows, remedy))
 
     def save(self, path: str | Path, extra: Mapping[str, Any] | None = None) -> None:
-        """Write a checkpoint, from which a run goes on bit for bit (on the CPU; CUDA leaves orders of sums to chance).
+        """Write a checkpoint. On the CPU a run continues from it bitwise the same; on CUDA sums have no fixed order.
 
-        Where processes share the model's parameters all of them call this, and the first writes the whole.
+        If processes share the model's parameters, all of them must call this; the first one writes the whole.
 
         Args:
-            path: a safetensors file, replaced at once.
-            extra: what else belongs to the run, such as the state of a generator of yours: a nest of dicts, lists,
-                tensors, numbers and texts.
+            path: a safetensors file, replaced atomically.
+            extra: other state of the run, such as that of your own generator: a nest of dicts, lists,
+                tensors, numbers and strings.
 
         Raises:
-            InputError: it cannot be written.
+            InputError: the file cannot be written.
         """
         write_checkpoint(path, {"trainer": self.state_dict(), "extra": dict(extra or {})})
 
     def load(self, path: str | Path) -> dict[str, Any]:
-        """Take up a checkpoint that `save` wrote; returns its `extra`.
+        """Restore a checkpoint that `save` wrote; returns its `extra`.
 
         Raises:
-            CheckpointError: it is missing, broken, or of another model or optimizer.
+            CheckpointError: the file is missing, broken, or belongs to another model or optimizer.
         """
         state = read_checkpoint(path)
         self.load_state_dict(state.get("trainer", {}))
@@ -320,7 +320,7 @@ def _optimizer(
     if isinstance(model, NetworkArray):
         try:
             return RowOptimizer(model, section)
-        except ConfigError:  # it works for all networks at once only; what is wrong with it is reported below
+        except ConfigError:  # the optimizer does not work by rows; other mistakes are reported below
             return make_optimizer(model, section)
     return make_optimizer(model, section)
 

@@ -10,13 +10,13 @@ from torch import Tensor
 
 
 class Composited(NamedTuple):
-    """What is seen along rays.
+    """The result of compositing along rays.
 
     Attributes:
-        colour: (n, c), the background behind what is left included.
-        opacity: (n), how much of the background is hidden.
+        colour: (n, c), including the background.
+        opacity: (n), the part of the background that is hidden.
         depth: (n), the sum of weight times t, which is not divided by the opacity.
-        weights: (s), or (n, k) in the dense form: what each sample adds to its ray.
+        weights: (s), or (n, k) in the dense form: the weight of each sample in its ray's colour.
 
     Example:
         >>> half = torch.full((1, 2), 2.0).log()

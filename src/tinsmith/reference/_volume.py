@@ -14,12 +14,12 @@ MOST_SAMPLES = 65536
 
 
 class Rendered(NamedTuple):
-    """What rays through a volume or a field see.
+    """The result of rendering a volume or a field along rays.
 
     Attributes:
-        colour: (n, 3), or (n, c) of a field with c channels: light that reaches the eye, the background's included.
+        colour: (n, 3), or (n, c) for a field with c channels: the light that reaches the eye, including the background.
         opacity: (n), the part of the background that is hidden, 0 to 1. Rays that miss have 0.
-        depth: (n), sum of weight t over the samples: not divided by opacity, and t counts in lengths of `directions`.
+        depth: (n), sum of weight t over the samples, not divided by opacity; t is in units of `directions`.
 
     Example:
         >>> fog = torch.tensor([[1.0, 0.5, 0.0, 2.0]])  # of one colour, whatever the value
@@ -39,11 +39,11 @@ class Shading(NamedTuple):
 
     Attributes:
         light: the direction towards a light far away, of any length; None for a light at the eye.
-        ambient: of the table's colour, what is seen without light, and where the volume is even.
-        diffuse: of the table's colour, what is seen where a surface faces the light.
-        specular: of white, what a surface adds that mirrors the light into the eye.
+        ambient: the part of the table's colour that is seen without light, and where the volume is uniform.
+        diffuse: the part of the table's colour that is seen where a surface faces the light.
+        specular: the white light that a surface adds where it reflects the light into the eye.
         shininess: exponent of that highlight, 1 or more.
-        softness: how steep a volume is at which half of a surface is seen: in values over the box's longest side.
+        softness: the slope of the volume at which a surface is half visible, in values per longest side of the box.
 
     Example:
         >>> lamp = ts.render.Shading(light=(0.0, 0.0, 1.0), specular=0.5)

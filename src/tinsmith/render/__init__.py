@@ -1,8 +1,8 @@
 """Differentiable rendering: rays, marching, compositing, direct volume rendering.
 
-The axes, everywhere: n rays, s samples in all, c channels. Samples lie packed, those of a ray beside each other, and
-`rays[n, 2]` (int32) tells for each ray where its samples start and how many there are. Directions need not be of
-length one: t counts in units of a direction's length.
+The axes are the same everywhere: n rays, s samples in all, c channels. Samples are packed: those of a ray are next to
+each other, and `rays[n, 2]` (int32) holds the start and the count of each ray's samples. Directions need not have
+length 1: t is in units of a direction's length.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ class AlphaWeights(NamedTuple):
     """What `weights_from_alphas` returns.
 
     Attributes:
-        weights: as the alphas.
-        transmittance: as the alphas, what shines through to each sample.
+        weights: shaped like the alphas.
+        transmittance: shaped like the alphas: the part of the light that reaches each sample.
 
     Example:
         >>> ts.render.weights_from_alphas(torch.tensor([[0.5, 0.5]])).transmittance
@@ -28,27 +28,27 @@ class AlphaWeights(NamedTuple):
 
 
 def weights_from_alphas(alphas: Tensor, rays: Tensor | None = None, *, engine: str | None = None) -> AlphaWeights:
-    """Weights and transmittance of samples along rays, from their alphas.
+    """Compute weights and transmittance of the samples along rays from their alphas.
 
-    With i the samples of a ray, front to back:
+    For the samples i of a ray, front to back:
 
         T_i = product over j < i of (1 - alpha_j)
         weight_i = T_i alpha_i
 
-    `accumulate` sums colours with these weights. Where densities are known, `composite` does all of it at once.
+    `accumulate` sums colours with these weights. For densities, `composite` does all of it at once.
 
     Args:
-        alphas: (s), or dense (n, k), between 0 and 1. Differentiable, twice in plain calls; through alphas of 1 too.
-        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one. None for the
+        alphas: (s), or dense (n, k), between 0 and 1. Differentiable, twice in plain calls, also at alphas of 1.
+        rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap. None for the
             dense form.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        `AlphaWeights(weights, transmittance)`, both as the alphas; 0 for samples that no ray names.
+        `AlphaWeights(weights, transmittance)`, both shaped like the alphas; 0 for samples that belong to no ray.
 
     Raises:
         ArgumentError: an argument is not a tensor.
-        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (checked on the CPU only).
+        ShapeError: tensors do not fit each other, or `rays` points outside the samples (checked on the CPU only).
         DtypeError: `alphas` is neither float32 nor float64.
 
     Example:

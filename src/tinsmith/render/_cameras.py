@@ -17,7 +17,7 @@ _FORWARD = {"opencv": 1, "opengl": -1}
 
 
 class Rays(NamedTuple):
-    """Where rays begin and go.
+    """Origins and directions of rays.
 
     Attributes:
         origins: (n, 3), in world units.
@@ -44,32 +44,32 @@ def pinhole_rays(
     normalise: bool = True,
     engine: str | None = None,
 ) -> Rays:
-    """Rays of pinhole cameras through places in their images.
+    """Compute rays of pinhole cameras through points of their images.
 
-    With a camera's pose (R | o), focal lengths fx and fy, middle (cx, cy) and skew, for the place (u, v):
+    With a camera's pose (R | o), focal lengths fx and fy, principal point (cx, cy) and skew, for the point (u, v):
 
         y = (v - cy) / fy,   x = (u - cx - skew y) / fx
         direction = R (x, y, 1)           "opencv": the camera looks along +z, y is down in the image
         direction = R (x, -y, -1)         "opengl", Blender: it looks along -z, y is up
 
     Args:
-        poses: (k, 4, 4), (k, 3, 4), or without k for one camera; camera to world. Differentiable.
+        poses: (k, 4, 4), (k, 3, 4), or without k for one camera: camera to world. Differentiable.
         intrinsics: (k, 3, 3), or (3, 3) for all cameras: rows (fx, skew, cx), (0, fy, cy), (0, 0, 1); the zeros and the
             last row are not read. Pixels. Differentiable.
         pixels: (n, 2), columns u and rows v; the middle of the first pixel is (0.5, 0.5). Differentiable.
-        cameras: (n), which camera each ray is of, int32 or int64; may be left out where there is one.
+        cameras: (n), the camera of each ray, int32 or int64; may be left out if there is one camera.
         convention: "opencv" or "opengl".
-        normalise: give directions of length one; else a direction reaches to the depth of one.
-        engine: "taichi" or "quadrants"; None for one that runs there.
+        normalise: return directions of length 1; otherwise their component along the camera's axis is 1.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        Origins (n, 3) and directions (n, 3). On CUDA the rays of a camera index out of range are NaN.
+        Origins (n, 3) and directions (n, 3). On CUDA the rays of an out-of-range camera index are NaN.
 
     Raises:
         ShapeError: a tensor has another shape.
         DtypeError: `cameras` does not hold integers, or the others are neither float32 nor float64.
-        ArgumentError: an unknown convention; there are several cameras, and `cameras` is left out; on the CPU, one of
-            `cameras` is none of them.
+        ArgumentError: an unknown convention; `cameras` is missing and there are several cameras; on the CPU, an
+            out-of-range index in `cameras`.
 
     Example:
         >>> intrinsics = torch.tensor([[50.0, 0, 32], [0, 50, 32], [0, 0, 1]])
@@ -94,7 +94,7 @@ def image_rays(
     normalise: bool = True,
     engine: str | None = None,
 ) -> Rays:
-    """Rays through the middles of all pixels of a camera's image.
+    """Compute rays through the centres of all pixels of a camera's image.
 
     Args:
         pose: (4, 4) or (3, 4), camera to world. Differentiable.
@@ -102,8 +102,8 @@ def image_rays(
         width: of the image, pixels.
         height: of the image, pixels.
         convention: "opencv" or "opengl", as the other arguments: see `pinhole_rays`.
-        normalise: give directions of length one.
-        engine: "taichi" or "quadrants"; None for one that runs there.
+        normalise: return directions of length 1.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         Origins (height, width, 3) and directions (height, width, 3).

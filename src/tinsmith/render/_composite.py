@@ -35,9 +35,9 @@ def composite(
     threshold: float = 0.0,
     engine: str | None = None,
 ) -> Composited:
-    """What is seen along rays through samples that emit and absorb light.
+    """Composite samples that emit and absorb light into a colour, an opacity and a depth for each ray.
 
-    With i the samples of a ray, front to back, and T_i what shines through to sample i:
+    For the samples i of a ray, front to back, with T_i the transmittance of sample i:
 
         alpha_i = 1 - exp(-density_i step_i)
         T_i = product over j < i of (1 - alpha_j)
@@ -46,29 +46,29 @@ def composite(
         opacity = sum of weight_i
         depth = sum of weight_i t_i
 
-    Samples are packed, those of a ray beside each other and `rays` telling where; or dense, with as many on each ray.
-    Differentiable in all floating tensors, twice too; where a ray ends is not differentiated. Nothing is
-    kept for the gradient but arguments and outputs.
+    Samples are packed, those of a ray next to each other, with `rays`; or dense, with the same number on each ray.
+    Differentiable in all floating tensors, twice as well; where a ray ends is not differentiated. Only arguments and
+    outputs are saved for the backward pass.
 
     Args:
         densities: (s), or dense (n, k), per unit of length, not negative.
-        colours: (s, c) or (n, k, c), any number of channels: features too.
-        t: as densities; where the samples are along their ray.
-        steps: as densities; how long they are.
-        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one. None for the
+        colours: (s, c) or (n, k, c), any number of channels, such as features.
+        t: shaped like `densities`; positions of the samples along their ray.
+        steps: shaped like `densities`; lengths of the samples.
+        rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap. None for the
             dense form.
-        background: (c) or (n, c), what is seen behind all samples; None for nothing, 0.
-        threshold: a ray ends once less than this shines through: later samples have weight 0, and gradient 0.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        background: (c) or (n, c), the colour behind all samples; None for 0.
+        threshold: a ray ends once its transmittance is below this: later samples have weight 0 and gradient 0.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and as densities. A ray without a sample has
-        opacity and depth 0, and the background's colour. The depth is not divided by the opacity. Samples that no ray
-        names have weight 0.
+        `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and the shape of the densities. A ray without
+        samples has opacity 0, depth 0 and the background's colour. The depth is not divided by the opacity. Samples
+        that belong to no ray have weight 0.
 
     Raises:
         ArgumentError: an argument is not a tensor.
-        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (checked on the CPU only).
+        ShapeError: tensors do not fit each other, or `rays` points outside the samples (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
     Example:
@@ -92,9 +92,9 @@ def composite_alphas(
     threshold: float = 0.0,
     engine: str | None = None,
 ) -> Composited:
-    """What is seen along rays through samples that are given by alphas instead of densities.
+    """Composite samples with alphas, instead of densities, into a colour, an opacity and a depth for each ray.
 
-    With i the samples of a ray, front to back, and T_i what shines through to sample i:
+    For the samples i of a ray, front to back, with T_i the transmittance of sample i:
 
         T_i = product over j < i of (1 - alpha_j)
         weight_i = T_i alpha_i                  0 where T_i < threshold
@@ -102,27 +102,27 @@ def composite_alphas(
         opacity = sum of weight_i
         depth = sum of weight_i t_i
 
-    That is nerfacc's `rendering` with a `rgb_alpha_fn`, but that its depth is divided by the opacity there. Samples
-    are packed or dense, as in `composite`. Differentiable in all floating tensors, twice too, and through alphas of
-    0 and 1; where a ray ends is not differentiated.
+    This is nerfacc's `rendering` with `rgb_alpha_fn`, except that nerfacc divides the depth by the opacity. Samples are
+    packed or dense, as in `composite`. Differentiable in all floating tensors, twice as well, and at alphas of 0 and 1;
+    where a ray ends is not differentiated.
 
     Args:
         alphas: (s), or dense (n, k), between 0 and 1.
-        colours: (s, c) or (n, k, c), any number of channels: features too.
-        t: as alphas; where the samples are along their ray.
-        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one. None for the
+        colours: (s, c) or (n, k, c), any number of channels, such as features.
+        t: shaped like `alphas`; positions of the samples along their ray.
+        rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap. None for the
             dense form.
-        background: (c) or (n, c), what is seen behind all samples; None for nothing, 0.
-        threshold: a ray ends once less than this shines through: later samples have weight 0, and gradient 0.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        background: (c) or (n, c), the colour behind all samples; None for 0.
+        threshold: a ray ends once its transmittance is below this: later samples have weight 0 and gradient 0.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and as alphas. A ray without a sample has
-        opacity and depth 0, and the background's colour. Samples that no ray names have weight 0.
+        `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and the shape of the alphas. A ray without
+        samples has opacity 0, depth 0 and the background's colour. Samples that belong to no ray have weight 0.
 
     Raises:
         ArgumentError: an argument is not a tensor.
-        ShapeError: tensors do not fit each other, or `rays` points outside of the samples (checked on the CPU only).
+        ShapeError: tensors do not fit each other, or `rays` points outside the samples (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
     Example:

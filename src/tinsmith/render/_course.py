@@ -1,6 +1,6 @@
-"""Courses: where rays may be sampled, checked and read once, and the samples that are found on them.
+"""Courses: where rays may be sampled, with arguments checked once; and the samples found along them.
 
-`march` follows a course once; `render_in_rounds` takes a few samples at a time from it.
+`march` samples a course once; `render_in_rounds` takes a few samples at a time.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from ._ops import get_op, register_maker
 from ._rule import steady
 
 Jitter = Tensor | torch.Generator | bool | None
-"""How offsets are drawn: not at all, evenly for each ray, or as they are given."""
+"""How offsets are chosen: none, drawn uniformly for each ray, or given."""
 _MOST = 2**31 - 1
 _LOWEST = -torch.finfo(torch.float32).max
 
 
 class Course(NamedTuple):
-    """Rays, and where on them samples may be.
+    """Rays, and the ranges in which they may be sampled.
 
     Attributes:
         origins: (n, 3).
         directions: (n, 3).
-        offsets: (n), where in its interval each of a ray's samples is.
-        ranges: (n, 2), from where to where a ray is looked at.
-        cells: the box, words and resolution of what is occupied.
+        offsets: (n), the relative position of each ray's samples in their intervals.
+        ranges: (n, 2), start and end of the sampled part of each ray.
+        cells: box, words and resolution of the occupied cells.
         numbers: step, cone angle, log(1 + cone angle), longest step.
-        engine: that marches.
+        engine: the engine that marches.
     """
 
     origins: Tensor

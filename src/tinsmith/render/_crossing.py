@@ -16,10 +16,10 @@ from ._ops import get_op, register_maker
 
 
 class Crossing(NamedTuple):
-    """Where rays are in a box.
+    """The intervals of rays in a box.
 
     Attributes:
-        t_near: (n), where each enters; at least `near`.
+        t_near: (n), where each ray enters; at least `near`.
         t_far: (n), where it leaves; at most `far`.
         hit: (n), bool.
 
@@ -46,27 +46,27 @@ def ray_aabb_intersect(
 ) -> Crossing:
     """Where rays enter and leave a box whose faces are parallel to the axes.
 
-    With l and u the lower and upper corner, for each axis in which the direction d is not zero:
+    With l and u the lower and upper corner, over the axes along which the direction d is not zero:
 
-        t_near = max(near, min((l - o) / d, (u - o) / d) of all axes)
-        t_far = min(far, max((l - o) / d, (u - o) / d) of all axes)
+        t_near = max(near, min((l - o) / d, (u - o) / d) over the axes)
+        t_far = min(far, max((l - o) / d, (u - o) / d) over the axes)
 
-    A ray hits where t_near <= t_far, and where it lies between the faces that it is parallel to. The box is closed:
-    what touches a corner or runs within a face hits. A ray that begins inside enters at `near`.
+    A ray hits if t_near <= t_far and it lies between the faces that it is parallel to. The box is closed:
+    a ray that touches a corner or runs within a face hits. A ray that starts inside enters at `near`.
 
     Args:
         origins: (n, 3). Differentiable where the ray hits.
-        directions: (n, 3), of any length; t counts in it. Differentiable where the ray hits.
+        directions: (n, 3), of any length; t is in units of it. Differentiable where the ray hits.
         aabb: (6), lower corner x, y, z and upper corner x, y, z. A tensor is differentiable.
-        near: what lies before does not count.
-        far: what lies behind does not count.
-        engine: "taichi" or "quadrants"; None for one that runs there.
+        near: the smallest t that counts.
+        far: the largest t that counts.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        t_near (n), t_far (n) and hit (n), bool. Of a ray that misses, t_near = t_far = far, with gradient 0.
+        t_near (n), t_far (n) and hit (n), bool. For a ray that misses, t_near = t_far = far, with gradient 0.
 
     Raises:
-        ShapeError: a tensor has another shape, or the box's corners are not a lower and an upper one.
+        ShapeError: a tensor has another shape, or a lower corner is above the upper one.
         ArgumentError: far is before near.
 
     Example:

@@ -37,16 +37,16 @@ class _TruncatedExp(torch.autograd.Function):
 
 
 def trunc_exp(x: Tensor) -> Tensor:
-    """exp(x), whose gradient is clamped: the activation of densities in instant-ngp.
+    """exp(x) with a clamped gradient: the activation of densities in instant-ngp.
 
         y = exp(x)
         dy/dx is taken to be exp(min(x, 15))
 
     Args:
-        x: of any shape and floating dtype. Differentiable by that rule.
+        x: of any shape and floating dtype. Differentiable, by this rule.
 
     Returns:
-        As `x`. The value is not clamped.
+        Shaped like `x`. The value is not clamped.
 
     Example:
         >>> x = torch.tensor([0.0, 20.0], requires_grad=True)
@@ -79,7 +79,7 @@ def contract(x: Tensor) -> Tensor:
         x: (..., d), positions in units of the inner ball's radius. Differentiable.
 
     Returns:
-        As `x`, with |y| < 2 but for rounding.
+        Shaped like `x`, with |y| < 2 up to rounding.
 
     Raises:
         ShapeError: `x` has no dims.
@@ -96,7 +96,7 @@ def contract(x: Tensor) -> Tensor:
 
 
 def uncontract(y: Tensor) -> Tensor:
-    """Undo `contract`.
+    """Invert `contract`.
 
         x = y                            where |y| <= 1
         x = y / (|y| (2 - |y|))          elsewhere
@@ -105,7 +105,7 @@ def uncontract(y: Tensor) -> Tensor:
         y: (..., d), within the ball of radius 2. Differentiable.
 
     Returns:
-        As `y`. On the sphere |y| = 2 it is infinite; beyond it, NaN.
+        Shaped like `y`. On the sphere |y| = 2 the result is infinite; beyond it, NaN.
 
     Raises:
         ShapeError: `y` has no dims.

@@ -1,4 +1,4 @@
-"""Marching: where rays are sampled, and the samples' places. `OccupancyGrid` or a box says what is occupied."""
+"""Marching: samples along rays, and their positions. An `OccupancyGrid` or a box says what is occupied."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from ._segments import exclusive_prod
 
 @dataclass(frozen=True)
 class Samples:
-    """Where rays are sampled, packed: those of a ray beside each other, in order.
+    """Samples along rays, packed: those of a ray next to each other, in order.
 
     Attributes:
-        rays: (n, 2), int32, where a ray's samples start and how many they are.
+        rays: (n, 2), int32, the start and the count of each ray's samples.
         ray_index: (s), int32, the ray of each sample.
-        t: (s), where along the ray.
-        steps: (s), the length of the interval that a sample stands for, in units of the ray's direction as t.
-        total: (), int64, how many there are before they are cut to the capacity, and after invisible ones are dropped.
-        engine: what computes places; None for one that runs there.
+        t: (s), positions along the ray.
+        steps: (s), length of the interval that each sample stands for, in units of the ray's direction, as t.
+        total: (), int64, number of samples after invisible ones are dropped, before they are cut to the capacity.
+        engine: what computes positions; None for a running engine, else Taichi.
 
     Example:
         >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
@@ -49,26 +49,26 @@ class Samples:
     engine: str | None = None
 
     def positions(self, origins: Tensor, directions: Tensor) -> Tensor:
-        """Places of the samples: position = origin + t direction.
+        """Positions of the samples: origin + t direction.
 
         Args:
             origins: (n, 3) of the rays. Differentiable.
             directions: (n, 3) of the rays. Differentiable, as is `t`.
 
         Returns:
-            (s, 3). What no ray names is zero.
+            (s, 3). Zeros for samples that belong to no ray.
         """
         places: Op = get_op("positions", self.engine, origins)
         return places(origins, directions, self.t, self.rays)
 
     def directions(self, directions: Tensor) -> Tensor:
-        """The direction of each sample's ray, as it is given.
+        """The direction of each sample's ray, not normalised.
 
         Args:
             directions: (n, 3) of the rays. Differentiable.
 
         Returns:
-            (s, 3). What no ray names is zero.
+            (s, 3). Zeros for samples that belong to no ray.
         """
         spread: Op = get_op("directions", self.engine, directions)
         return spread(directions, self.rays, s=self.t.shape[0])
@@ -94,48 +94,48 @@ def march(
     alpha_thre: float = 0.0,
     engine: str | None = None,
 ) -> Samples:
-    """Sample rays where a grid is occupied.
+    """Sample rays in the occupied cells of a grid.
 
-    From e[0], where a ray enters the grid's outermost box, and the scene's box (or `near`, if that is later), with the
-    ray's offset u:
+    Intervals start at e[0], where a ray enters both the grid's outermost box and the scene's box (or at `near`, if that
+    is later). With the ray's offset u:
 
         d[k] = min(max(step, cone_angle e[k]), max_step),   e[k + 1] = e[k] + d[k],   t[k] = e[k] + u d[k]
 
-    and of these samples those stay that are before the ray's end and in occupied cells: empty ones are skipped quickly,
-    and where the others are does not depend on what was skipped. With u drawn evenly from [0, 1), a sum of
-    f(t) d over the samples is right on average: its mean is the integral. Without jitter u = 1/2, the middle.
+    Only samples before the ray's end and in occupied cells are returned. Empty cells are skipped quickly, and skipping
+    does not move the other samples. With u drawn uniformly from [0, 1), a sum of f(t) d over the samples is an unbiased
+    estimate of the integral. Without jitter u = 1/2, the middle.
 
-    Given `sigma_fn` or `alpha_fn`, samples that contribute next to nothing are dropped, before colours and gradients
-    are computed for them. With alpha_i = 1 - exp(-sigma_i d_i), those of a ray stay for which
+    With `sigma_fn` or `alpha_fn`, samples that contribute almost nothing are dropped before colours and gradients are
+    computed for them. With alpha_i = 1 - exp(-sigma_i d_i), the samples of a ray are kept for which
 
         T_i = product over j < i of (1 - alpha_j) >= early_stop_eps   and   alpha_i >= alpha_thre
 
-    Nothing here is differentiated; `Samples.positions` is.
+    The result is not differentiable; `Samples.positions` is.
 
     Args:
         origins: (n, 3).
-        directions: (n, 3), of any length; t counts in it. A ray whose direction is zero has no samples.
+        directions: (n, 3), of any length; t is in units of it. A ray whose direction is zero has no samples.
         grid: an `OccupancyGrid`, or a box (6), lower and upper corner, that is occupied everywhere.
-        step: the least distance between samples, in units of a direction's length.
-        near: what lies before does not count: a number, or (n), one a ray.
-        far: what lies behind does not count: a number, or (n), one a ray.
-        scene_box: (6), lower and upper corner: what lies outside does not count. None for all of the grid. It need not
-            be one of the grid's boxes; where it reaches beyond them there is no sample.
+        step: the smallest distance between samples, in units of a direction's length.
+        near: where rays start to be sampled: a number, or (n), one for each ray.
+        far: where rays stop being sampled: a number, or (n), one for each ray.
+        scene_box: (6), lower and upper corner: only what is inside is sampled. None for the whole grid. It need not be
+            one of the grid's boxes; the part that reaches beyond them has no samples.
         jitter: None; True or a generator, to draw an offset for each ray; or offsets (n) in [0, 1).
-        max_steps: samples a ray at most; the first ones stay.
-        cone_angle: how the distance between samples grows with t; 0 for even ones.
-        max_step: the longest distance between samples, not below `step`: a cone grows up to there.
-        capacity: give arrays of that length, without a round trip to the host: rays are cut where they are full
-            (`Samples.total` tells how many samples there were), and what is left over is zero and named by no ray.
-            None gives arrays that fit, which takes one round trip on CUDA.
-        sigma_fn: samples to their densities (s) or (s, 1); called once, without gradients.
-        alpha_fn: samples to their alphas (s) or (s, 1), instead of `sigma_fn`.
-        early_stop_eps: the least transmittance in front of a sample that stays.
-        alpha_thre: the least alpha of a sample that stays.
-        engine: "taichi" or "quadrants"; None for one that runs there.
+        max_steps: maximum number of samples per ray; the first ones are kept.
+        cone_angle: growth of the distance between samples with t; 0 for even spacing.
+        max_step: the largest distance between samples, at least `step`; a cone grows up to it.
+        capacity: length of the returned arrays, which avoids a round trip to the host: samples beyond it are cut
+            (`Samples.total` tells how many samples there were); unused entries are zero and belong to no ray. None
+            returns arrays that fit, which takes one round trip on CUDA.
+        sigma_fn: maps samples to densities (s) or (s, 1); called once, without gradients.
+        alpha_fn: maps samples to alphas (s) or (s, 1), instead of `sigma_fn`.
+        early_stop_eps: the smallest transmittance of a sample that is kept.
+        alpha_thre: the smallest alpha of a sample that is kept.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Raises:
-        ArgumentError: a number is out of range; `sigma_fn` comes with `alpha_fn`, or one of them with `capacity`.
+        ArgumentError: a number is out of range; `sigma_fn` is passed with `alpha_fn`, or one of them with `capacity`.
         ShapeError: a tensor has another shape, or `scene_box` is not a box; there are 2^31 samples or more.
 
     Example:

@@ -1,4 +1,4 @@
-"""OccupancyGrid: which parts of space are worth a sample, learned from a field while it trains."""
+"""OccupancyGrid: the cells of space that need samples, updated from a field while it trains."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _KIND = "tinsmith occupancy grid"
 
 
 class OccupancyGrid(nn.Module):
-    """Cells of a box, each with a density and whether it is occupied. All are at the beginning.
+    """A grid of cells, each with a density and an occupied flag. All cells are occupied at first.
 
-    Level l covers the box scaled by 2^l about its middle, with as many cells; where levels overlap, the finest counts.
-    It has buffers and no parameters, so that it moves with its module and is part of its `state_dict`. As nerfacc's
-    `OccGridEstimator` it is brought up to date every so many steps (16, say):
+    Level l covers the box scaled by 2^l about its centre, with the same number of cells; where levels overlap, the
+    finest counts. The grid has buffers and no parameters, so it moves with its module and is part of its `state_dict`.
+    Like nerfacc's `OccGridEstimator` it is updated every few steps (16, for example):
 
         if step % 16 == 0:
             grid.update(lambda positions: field.density(positions), step=step)
@@ -35,14 +35,14 @@ class OccupancyGrid(nn.Module):
     Args:
         aabb: (6), lower corner x, y, z and upper corner x, y, z of the finest level, in world units.
         resolution: cells along each axis, or (x, y, z).
-        levels: boxes, each twice as large as the one before.
-        decay: what a cell keeps of its density when it is looked at again.
-        threshold: what a cell's density has to exceed, in whatever `update` is given; see `binarise`.
-        engine: "taichi" or "quadrants"; None for one that runs there.
+        levels: number of nested boxes, each twice as large as the one before.
+        decay: the factor that a cell's density is multiplied with when the cell is sampled again.
+        threshold: the density above which a cell is occupied, in the unit of `update`; see `binarise`.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Attributes:
         aabb: (6), float32.
-        density: (levels, x, y, z), float32: the largest density that was seen in a cell lately; -1 in a cell that
+        density: (levels, x, y, z), float32: the decayed maximum of the densities sampled in each cell; -1 in cells that
             `mark_invisible_cells` has marked.
         bits: int64, what `march` reads: a word for each block of 4 x 4 x 4 cells; see `occupied`.
 
@@ -88,7 +88,7 @@ class OccupancyGrid(nn.Module):
     # What is occupied ---------------------------------------------------------------------
     @property
     def occupied(self) -> Tensor:
-        """(levels, x, y, z), bool: a copy. Assign one to say yourself what is occupied."""
+        """(levels, x, y, z), bool: a copy. Assign a tensor to set the occupied cells."""
         return _unpack_bits(self.bits, self.resolution)
 
     @occupied.setter
@@ -101,7 +101,7 @@ class OccupancyGrid(nn.Module):
 
     @property
     def share(self) -> float:
-        """The part of the cells that is occupied, of all levels together."""
+        """The fraction of occupied cells, over all levels."""
         return float(self.occupied.float().mean())
 
     # What no camera sees ------------------------------------------------------------------
@@ -116,17 +116,17 @@ class OccupancyGrid(nn.Module):
         near: float = 0.0,
         convention: str = "opencv",
     ) -> None:
-        """Mark the cells that no camera sees: they are empty, and `update` neither asks for them nor fills them.
+        """Mark the cells that no camera sees: they are empty, and `update` skips them.
 
-        A cell is seen if the ball around it reaches into the frustum of a camera; so none that is seen in part is
+        A cell is seen if the ball around it reaches into the frustum of a camera, so no cell that is partly seen is
         marked. Marks of an earlier call are replaced: cells that are seen now are occupied until the next `update`.
 
         Args:
-            poses: (k, 4, 4), (k, 3, 4), or without k for one camera; camera to world, rotations and translations.
+            poses: (k, 4, 4), (k, 3, 4), or without k for one camera: camera to world, rotations and translations.
             intrinsics: (k, 3, 3), or (3, 3) for all cameras, in pixels; see `pinhole_rays`.
             width: of the images, pixels.
             height: of the images, pixels.
-            near: the least depth at which a camera sees, in world units.
+            near: the smallest depth that a camera sees, in world units.
             convention: "opencv" or "opengl".
 
         Raises:
@@ -153,7 +153,7 @@ class OccupancyGrid(nn.Module):
             self.bits[level] = _pack_bits(((occupied | was_marked) & seen)[None])[0]
             self.density[level] = torch.where(seen, self.density[level].clamp(min=0), -1.0)
 
-    # Bringing it up to date ---------------------------------------------------------------
+    # Updating ----------------------------------------------------------------------------
     @torch.no_grad()
     def update(
         self,
@@ -165,25 +165,24 @@ class OccupancyGrid(nn.Module):
         generator: torch.Generator | None = None,
         chunk: int = 2**18,
     ) -> None:
-        """Look at cells again, each at a random place in it, and say again which are occupied.
+        """Sample the density in cells, at a random position in each, and update which cells are occupied.
 
-        A cell that is looked at gets max(decay * its density, the density there); afterwards `binarise` is called.
-        Before step `warmup` all cells are looked at; from then on of each level `fraction` of the cells, drawn at
-        random, and as many of the occupied ones (all, if there are fewer). Cells that `mark_invisible_cells` has marked
-        are left out.
+        A sampled cell gets max(decay * its density, the density there); then `binarise` is called. Before step
+        `warmup` all cells are sampled; after that, in each level, a random `fraction` of the cells, and the same number
+        of occupied ones (all, if there are fewer). Cells that `mark_invisible_cells` has marked are left out.
 
         Args:
-            density_fn: positions (m, 3) to densities (m) or (m, 1), not negative, or to densities times the length
-                of a step, as nerfacc has it: that is what `threshold` is in then.
-            step: of training.
-            warmup: the first step that looks at some cells only.
-            fraction: of the cells.
-            generator: to draw with, on the grid's device.
-            chunk: positions to ask for at a time, which bounds the memory.
+            density_fn: maps positions (m, 3) to densities (m) or (m, 1), not negative; or to densities times the
+                length of a step, as in nerfacc: `threshold` then has this unit.
+            step: the training step.
+            warmup: the first step that samples only some cells.
+            fraction: of the cells that are sampled after `warmup`.
+            generator: the random generator, on the grid's device.
+            chunk: number of positions per call of `density_fn`, which bounds the memory.
 
         Raises:
-            ShapeError: `density_fn` gives another shape.
-            ArgumentError: `density_fn` gives a NaN, or `fraction` or `chunk` is out of range.
+            ShapeError: `density_fn` returns another shape.
+            ArgumentError: `density_fn` returns a NaN, or `fraction` or `chunk` is out of range.
         """
         _refuse_outside("fraction", fraction, 0.0, 1.0)
         _refuse_outside("chunk", chunk, 1, float("inf"))
@@ -193,11 +192,11 @@ class OccupancyGrid(nn.Module):
         self.binarise()
 
     def decay_(self) -> None:
-        """Let all densities decay once, also where `update` has not looked. Needs `binarise` to show."""
+        """Multiply all densities by `decay`, also in cells that `update` skips. Call `binarise` afterwards."""
         self.density = torch.where(self.density < 0, self.density, self.decay * self.density)
 
     def binarise(self) -> None:
-        """Say again which cells are occupied: whose density exceeds min(mean of all visible cells, `threshold`)."""
+        """Update which cells are occupied: those with a density above min(mean of all visible cells, `threshold`)."""
         visible = (self.density >= 0).sum().clamp(min=1)
         bound = (self.density.clamp(min=0).sum() / visible).clamp(max=self.threshold).view(1)
         words: Op = get_op("occupied_bits", self.engine, self.density)
@@ -248,7 +247,7 @@ class OccupancyGrid(nn.Module):
 
     # Files --------------------------------------------------------------------------------
     def save(self, path: str | Path) -> None:
-        """Write it to a safetensors file: its settings, densities and bits.
+        """Write the grid to a safetensors file: its settings, densities and bits.
 
         Raises:
             InputError: the file cannot be written.
@@ -261,7 +260,7 @@ class OccupancyGrid(nn.Module):
         """Read a grid that `save` wrote, on the CPU.
 
         Raises:
-            CheckpointError: it is not there, is broken, or something else wrote it.
+            CheckpointError: the file is missing, broken, or not written by `save`.
         """
         read = read_checkpoint(path)
         if read.get("kind") != _KIND:

@@ -1,4 +1,4 @@
-"""Packed samples: those of a ray lie beside each other, and `rays` says where. What is checked of them, and `pack`."""
+"""Packed samples, where those of a ray are next to each other: checks of their `rays`, and `pack`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ _WHOLE = (torch.int32, torch.int64, torch.int16, torch.int8, torch.uint8)
 
 
 def pack(ray_index: Tensor, n_rays: int) -> Tensor:
-    """Where the samples of each ray are, from the ray of each sample.
+    """Compute the start and the count of each ray's samples from the ray of each sample.
 
     Args:
-        ray_index: (s), integers from 0 to n_rays - 1, which do not fall. That is checked on the CPU alone: on a GPU
-            it would cost a wait.
-        n_rays: how many rays there are, those without a sample included.
+        ray_index: (s), integers from 0 to n_rays - 1, which never decrease. Checked on the CPU only: on a GPU the check
+            would be a synchronization.
+        n_rays: the number of rays, including those without samples.
 
     Returns:
-        (n_rays, 2), int32: where a ray's samples start, and how many it has. Not differentiable.
+        (n_rays, 2), int32: the start and the count of each ray's samples. Not differentiable.
 
     Raises:
-        ArgumentError, DtypeError, ShapeError: `ray_index` is not such a tensor.
+        ArgumentError, DtypeError, ShapeError: `ray_index` is not a tensor like this.
 
     Example:
         >>> ts.render.pack(torch.tensor([0, 0, 2]), 3)
@@ -61,7 +61,7 @@ def check_rays(function: str, rays: Tensor, size: int) -> Tensor:
         if low < 0 or (high > size and bool(((starts + counts > size) & (counts > 0)).any())):
             rows = [("samples", str(size)), ("start, count", f"the smallest is {low}, the last sample {high - 1}")]
             remedy = "A row of `rays` is start, count; `pack` makes it from the ray of each sample."
-            raise ShapeError(refusal(f"`rays` of `{function}` points outside of the samples.", rows, remedy))
+            raise ShapeError(refusal(f"`rays` of `{function}` points outside the samples.", rows, remedy))
     return rays.to(torch.int32)
 
 

@@ -1,4 +1,4 @@
-"""What keeps a radiance field tidy: penalties on the weights and opacities along rays."""
+"""Regularization of radiance fields: penalties on the weights and opacities along rays."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _FAINTEST = 1e-10
 
 
 def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """How far the weights of each ray are spread: the distortion of mip-NeRF 360 (Barron et al. 2022, equation 15).
+    """Spread of the weights along each ray: the distortion loss of mip-NeRF 360 (Barron et al. 2022, equation 15).
 
         loss = sum over i, j of weight_i weight_j |t_i - t_j| + 1/3 sum of weight_i^2 step_i
 
-    It draws what a ray meets together, against fog and floaters. Computed in linear time.
+    It concentrates the weights of a ray, and so removes fog and floaters. Computed in linear time.
 
     Args:
-        weights: (s), as `composite` gives them. Differentiable, as t and the steps are, and twice in plain calls.
-        t: (s), middles of the samples, ascending along a ray.
-        steps: (s), their lengths.
-        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        weights: (s), from `composite`. Differentiable, as are t and the steps; twice in plain calls.
+        t: (s), midpoints of the samples, ascending along a ray.
+        steps: (s), lengths of the samples.
+        rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        (n), 0 for a ray without a sample, in the unit of t.
+        (n), 0 for a ray without samples, in the unit of t.
 
     Raises:
         ArgumentError: an argument is not a tensor.
-        ShapeError: they do not fit each other, or `rays` points outside of the samples (checked on the CPU only).
+        ShapeError: they do not fit each other, or `rays` points outside the samples (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
     Example:
@@ -53,14 +53,14 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, 
 def opacity_penalty(opacity: Tensor) -> Tensor:
     """-o log o for the opacity o of each ray: low where it is 0 or 1, against half-transparent surfaces.
 
-    As the trainers of ngp_pl and taichi-nerfs have it. Where o is below 1e-10, the logarithm is that of 1e-10, so that
-    the gradient of an empty ray is finite.
+    The same as in the trainers of ngp_pl and taichi-nerfs. Where o is below 1e-10, the logarithm is that of 1e-10, so
+    that the gradient of an empty ray is finite.
 
     Args:
-        opacity: of any shape, as `composite` gives it. Differentiable.
+        opacity: of any shape, from `composite`. Differentiable.
 
     Returns:
-        As the opacity.
+        Shaped like the opacity.
 
     Example:
         >>> ts.render.opacity_penalty(torch.tensor([0.25, 0.5]))
@@ -70,22 +70,22 @@ def opacity_penalty(opacity: Tensor) -> Tensor:
 
 
 def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, engine: str | None = None) -> Tensor:
-    """Entropy of where along each ray its light comes from: that of InfoNeRF (Kim et al. 2022, equation 5).
+    """Entropy of the distribution of weights along each ray, as in InfoNeRF (Kim et al. 2022, equation 5).
 
         p_i = weight_i / sum of the ray's weights
         penalty = -sum of p_i log p_i
 
-    Low where a ray meets one surface. InfoNeRF divides alphas by their sum; with weights what is hidden does not count.
+    Low where a ray meets one surface. InfoNeRF divides alphas by their sum; with weights, hidden samples do not count.
     Where p is below 1e-10, the logarithm is that of 1e-10.
 
     Args:
-        weights: (s), not negative, as `composite` gives them. Differentiable, twice in plain calls.
-        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one.
-        faintest: a ray whose weights add up to this or less has penalty 0: there is nothing to place.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        weights: (s), not negative, from `composite`. Differentiable, twice in plain calls.
+        rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap.
+        faintest: a ray whose weights sum to this or less has penalty 0.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        (n), in nats. What it raises: as `distortion_loss`.
+        (n), in nats. Raises the same errors as `distortion_loss`.
 
     Example:
         >>> ts.render.entropy_penalty(torch.tensor([0.25, 0.25]), torch.tensor([[0, 2]]))

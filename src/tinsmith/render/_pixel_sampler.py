@@ -1,4 +1,4 @@
-"""Pixels drawn at random from pictures, with the rays through them: what a radiance field is trained on."""
+"""Pixels drawn at random from pictures, with the rays through them, to train a radiance field."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ._cameras import Rays, as_batch, pinhole_rays
 
 
 class PixelSamples(NamedTuple):
-    """Pixels of pictures, and the rays through their middles.
+    """Pixels of pictures, and the rays through their centres.
 
     Attributes:
         rays: `Rays`, origins and directions (n, 3).
-        values: (n, c), what the pictures have there, in their dtype.
-        cameras: (n), int64, which picture each is of.
+        values: (n, c), the values of the pixels, in the dtype of the pictures.
+        cameras: (n), int64, the picture of each pixel.
 
     Example:
         >>> sampler = ts.render.PixelSampler(torch.zeros(2, 4, 6, 3), torch.eye(4).expand(2, 4, 4), torch.eye(3))
@@ -32,17 +32,17 @@ class PixelSamples(NamedTuple):
 
 
 class PixelSampler:
-    """Pictures and their cameras on one device, to draw pixels from.
+    """Draws pixels from pictures with known cameras, all on one device.
 
     Args:
         pictures: (k, height, width, c), of any dtype.
-        poses: (k, 4, 4) or (k, 3, 4), camera to world, float32 or float64 as the intrinsics. Differentiable.
+        poses: (k, 4, 4) or (k, 3, 4), camera to world, float32 or float64, like the intrinsics. Differentiable.
         intrinsics: (k, 3, 3), or (3, 3) for all cameras, in pixels. Differentiable.
         convention: "opencv" or "opengl": see `pinhole_rays`.
-        engine: "taichi" or "quadrants"; None for one that runs there.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Raises:
-        ShapeError: there are not as many pictures as cameras, or a tensor has other dims.
+        ShapeError: the numbers of pictures and cameras differ, or a tensor has other dims.
 
     Example:
         >>> pictures = torch.arange(6.0).view(1, 2, 3, 1)
@@ -69,15 +69,15 @@ class PixelSampler:
         self.pictures, self.convention, self.engine = pictures, convention, engine
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> PixelSamples:
-        """n pixels, each as likely as any other of any picture, with replacement.
+        """Draw n pixels uniformly from all pictures, with replacement.
 
         Args:
-            n: how many.
-            generator: on any device; the numbers are drawn there. None for torch's own on the CPU, so that a seed
-                gives the same pixels on all devices.
+            n: the number of pixels.
+            generator: on any device; the numbers are drawn there. None for torch's own generator on the CPU, so that a
+                seed gives the same pixels on all devices.
 
         Raises:
-            ArgumentError: there is no pixel to draw from.
+            ArgumentError: the pictures have no pixels.
         """
         if not self.pictures.shape[:3].numel():
             rows = [("pictures", str(tuple(self.pictures.shape)))]
@@ -87,7 +87,7 @@ class PixelSampler:
         return self.pick(*(torch.randint(size, (n,), generator=generator, device=device) for size in sizes))
 
     def pick(self, cameras: Tensor, rows: Tensor, columns: Tensor) -> PixelSamples:
-        """The pixels in these rows and columns of these pictures: three of (n), integers on any device."""
+        """Return the pixels at given rows and columns of given pictures: each (n), integers on any device."""
         cameras, rows, columns = (index.to(self.pictures.device) for index in (cameras, rows, columns))
         pixels = torch.stack([columns, rows], 1).to(self.poses.dtype) + 0.5
         camera = (self.poses, self.intrinsics, pixels, cameras)

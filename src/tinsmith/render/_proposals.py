@@ -1,4 +1,4 @@
-"""Proposals: cheap fields that say where along rays an expensive field is asked, and learn from its weights."""
+"""Proposals: cheap fields that place the samples of an expensive field along rays, and learn from its weights."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _SPACINGS = ("uniform", "lindisp")
 
 @dataclass(frozen=True)
 class ProposalSamples:
-    """Where rays are sampled, as many times each, and what the proposals said.
+    """Samples along rays, the same number on each, and the results of the proposals.
 
     Attributes:
-        edges: (n, m + 1), in units of a ray's direction, from near to far.
-        shares: (n, m + 1), the same edges from 0 to 1.
-        levels: of each proposal, its edges from 0 to 1 and its weight before each of them, both (n, k + 1). The weights
-            carry the proposal's gradient.
-        engine: what computes losses; None for one that runs there.
+        edges: (n, m + 1), edges of the intervals in units of a ray's direction, from near to far.
+        shares: (n, m + 1), the same edges, mapped to 0 to 1.
+        levels: for each proposal, its edges from 0 to 1 and its cumulative weight before each edge, both (n, k + 1).
+            The weights carry the proposal's gradient.
+        engine: what computes losses; None for a running engine, else Taichi.
 
     Example:
         >>> def even(starts, ends):
@@ -41,7 +41,7 @@ class ProposalSamples:
 
     @property
     def t(self) -> Tensor:
-        """(n, m), the middles of the intervals: with `steps` what `composite` takes in the dense form."""
+        """(n, m), midpoints of the intervals: with `steps`, what `composite` takes in the dense form."""
         return (self.edges[:, 1:] + self.edges[:, :-1]) / 2
 
     @property
@@ -50,17 +50,17 @@ class ProposalSamples:
         return self.edges.diff()
 
     def loss(self, weights: Tensor) -> Tensor:
-        """The `proposal_loss` of all levels, added up: what to train the proposals by.
+        """The sum of `proposal_loss` over all levels, to train the proposals with.
 
         Args:
-            weights: (n, m), those of these samples, as `composite` gives them. Not differentiated: gradients go to the
-                proposals alone. What is left of a ray's light counts to the last interval, as in nerfacc.
+            weights: (n, m), those of these samples, from `composite`. Not differentiated: gradients go to the proposals
+                only. The remaining transmittance of a ray is added to its last interval, as in nerfacc.
 
         Returns:
             (n).
 
         Raises:
-            ShapeError: there are not as many weights as samples.
+            ShapeError: the numbers of weights and samples differ.
         """
         expected = (self.edges.shape[0], self.edges.shape[1] - 1)
         if tuple(weights.shape) != expected:
@@ -83,35 +83,36 @@ def sample_proposals(
     jitter: Jitter = None,
     engine: str | None = None,
 ) -> ProposalSamples:
-    """Sample rays where proposals say that there is something: mip-NeRF 360's hierarchy, nerfacc's `PropNetEstimator`.
+    """Sample rays hierarchically, guided by proposals: mip-NeRF 360, nerfacc's `PropNetEstimator`.
 
-    A ray is cut into intervals, even in s from 0 to 1. The first proposal gives each a density, `importance_sampling`
-    makes new intervals of the weights that follow, for the next proposal, and so on; the last ones are returned.
+    A ray is divided into intervals that are equal in s, from 0 to 1. The first proposal gives each interval a density;
+    `importance_sampling` makes new intervals from the resulting weights, for the next proposal, and so on. The last
+    intervals are returned.
 
         t = (1 - s) near + s far                    "uniform"
-        1 / t = (1 - s) / near + s / far            "lindisp": as many samples before a distance as behind it
+        1 / t = (1 - s) / near + s / far            "lindisp": uniform in 1 / t
 
-    Gradients reach the proposals through `ProposalSamples.loss`, if they are enabled here; call it under
+    Gradients reach the proposals through `ProposalSamples.loss`, if they are enabled during this call; use
     `torch.no_grad()` in steps that do not train proposals.
 
     Args:
-        proposals: each takes starts and ends (n, k) of intervals along rays, in units of their directions, to
-            densities (n, k), not negative.
-        proposal_samples: how many intervals each proposal is asked for.
-        n_samples: how many intervals there are in the end.
-        n_rays: n.
+        proposals: each maps starts and ends (n, k) of intervals along rays, in units of their directions, to densities
+            (n, k), not negative.
+        proposal_samples: the number of intervals of each proposal.
+        n_samples: the number of intervals that are returned.
+        n_rays: the number of rays, n.
         near: where rays begin: a number, or (n). Positive with "lindisp".
         far: where they end.
         spacing: "uniform" or "lindisp".
         jitter: None; True or a generator, to draw an offset for each ray and level; or offsets (n) in [0, 1).
-        engine: "taichi" or "quadrants"; None for one that runs there.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        `ProposalSamples`, float32 on the CPU, or as `near` or `far` if one is a tensor.
+        `ProposalSamples`, float32 on the CPU, or with dtype and device of `near` or `far` if one is a tensor.
 
     Raises:
-        ArgumentError: an unknown spacing, or other numbers of proposals and of their samples.
-        ShapeError: a proposal gives another shape.
+        ArgumentError: an unknown spacing, or `proposals` and `proposal_samples` differ in length.
+        ShapeError: a proposal returns another shape.
 
     Example:
         >>> def wall(starts, ends):

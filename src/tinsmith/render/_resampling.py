@@ -1,4 +1,4 @@
-"""Resampling: intervals where the weight of a ray is, and how well a proposal foretells them."""
+"""Resampling: intervals where the weight of a ray is, and a loss for proposals that bound the weight."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from ._rule import steady
 
 
 class Neighbours(NamedTuple):
-    """The edges around values, as int64 indices.
+    """Indices of the edges around each value, int64.
 
     Attributes:
-        left: as the values.
-        right: as the values.
+        left: shaped like the values.
+        right: shaped like the values.
 
     Example:
         >>> edges = torch.tensor([[0.0, 1.0, 2.0]])
@@ -35,13 +35,13 @@ class Neighbours(NamedTuple):
 
 
 class Intervals(NamedTuple):
-    """Intervals along rays that follow each other, and a sample in each.
+    """Consecutive intervals along rays, and a sample in each.
 
     Attributes:
-        edges: (n, m + 1), or packed (e), one more a ray than intervals.
+        edges: (n, m + 1), or packed (e): per ray, one more than it has intervals.
         t: (n, m), or packed (s), the samples.
-        edge_rays: (n, 2), int32, where a ray's edges start, and how many it has; None in the dense form.
-        rays: (n, 2), int32, where a ray's samples start, and how many it has; None in the dense form.
+        edge_rays: (n, 2), int32, the start and the count of each ray's edges; None in the dense form.
+        rays: (n, 2), int32, the start and the count of each ray's samples; None in the dense form.
 
     Example:
         >>> intervals = ts.render.importance_sampling(torch.tensor([[0.0, 1.0]]), torch.tensor([[0.0, 1.0]]), 4)
@@ -63,24 +63,24 @@ def searchsorted(
     *,
     engine: str | None = None,
 ) -> Neighbours:
-    """Between which edges of its ray each value lies: edges[left] <= value < edges[right].
+    """Find the edges of its ray between which each value lies: edges[left] <= value < edges[right].
 
-    As nerfacc's function of this name. Of a value before all edges of its ray, left and right are the first edge; of a
-    value behind them, or on the last, they are the last two.
+    Same as nerfacc's function of this name. For a value before all edges of its ray, left and right are the first edge;
+    for a value after all edges, or on the last one, they are the last two.
 
     Args:
-        edges: (n, k), or packed (e); those of a ray ascend.
+        edges: (n, k), or packed (e); ascending along each ray.
         values: (n, m), or packed (v), in any order.
-        rays: (n, 2), integers: where a ray's edges start, and how many it has. None for the dense form.
-        value_rays: (n, 2), the same of the values; no two rays share one. Both are given, or neither.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        rays: (n, 2), integers: the start and the count of each ray's edges. None for the dense form.
+        value_rays: (n, 2), the same for the values; rows must not overlap. Both are passed, or neither.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         `Neighbours(left, right)`: indices into a ray's row, or into the packed edges; -1 where a ray has no edges, and
-        0 for values that no ray names.
+        0 for values that belong to no ray.
 
     Raises:
-        ArgumentError: something is not a tensor, or `rays` comes without `value_rays`.
+        ArgumentError: an argument is not a tensor, or `rays` is passed without `value_rays`.
         ShapeError: tensors do not fit each other, or rays point outside of them (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
@@ -106,33 +106,33 @@ def importance_sampling(
     jitter: Jitter = None,
     engine: str | None = None,
 ) -> Intervals:
-    """New intervals of rays, short where the weight is: inverse transform sampling of a piecewise even distribution.
+    """Sample new intervals of rays by inverse transform sampling of a piecewise uniform distribution.
 
-    As nerfacc's function of this name. With c(t) the weight before t, linear between edges, m new intervals and the
-    ray's offset u:
+    Same as nerfacc's function of this name. With c(t) the cumulative weight, linear between edges, for m new intervals
+    and the ray's offset u:
 
         c(t_i) = c_first + (i + u) (c_last - c_first) / m        samples, i = 0 to m - 1
-        edges = middles between samples; the first and the last as far from theirs, and within the old ones
+        edges = midpoints of the samples; the first and the last mirrored at their sample, within the old edges
 
-    A ray whose weight is 0 is sampled evenly. A single interval is all that the ray had. Not differentiated: where
-    samples lie is taken as given, as in mip-NeRF 360.
+    A ray with weight 0 is sampled evenly. A single interval is the whole ray. Not differentiated: positions of samples
+    are constants, as in mip-NeRF 360.
 
     Args:
-        edges: (n, k), or packed (e); those of a ray ascend.
-        cdfs: as edges, the weight before each edge: it does not fall, and may end below 1.
-        n_intervals: how many intervals each ray gets; a number, or integers (n), one a ray. The latter gives packed
-            intervals, and takes a round trip to the host on CUDA.
-        rays: (n, 2), integers: where a ray's edges start, and how many it has. None for the dense form.
-        jitter: None for the middle of each share of the weight; True or a generator, to draw an offset u for each ray;
-            or offsets (n) in [0, 1). It is what nerfacc calls stratified.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        edges: (n, k), or packed (e); ascending along each ray.
+        cdfs: shaped like edges, the cumulative weight before each edge: never decreasing; it may end below 1.
+        n_intervals: the number of intervals of each ray; an integer, or integers (n), one for each ray. The latter
+            returns packed intervals, and takes a round trip to the host on CUDA.
+        rays: (n, 2), integers: the start and the count of each ray's edges. None for the dense form.
+        jitter: None for the middle of each part of the weight; True or a generator, to draw an offset u for each ray;
+            or offsets (n) in [0, 1). nerfacc calls this stratified.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        `Intervals(edges, t, edge_rays, rays)`, dense for one number of intervals, packed for one a ray. A ray without
-        edges has zeros.
+        `Intervals(edges, t, edge_rays, rays)`, dense if `n_intervals` is a number, packed otherwise. Zeros for a ray
+        without edges.
 
     Raises:
-        ArgumentError: something is not a tensor, or there is to be no interval.
+        ArgumentError: an argument is not a tensor, or `n_intervals` is 0.
         ShapeError: tensors do not fit each other, or rays point outside of them (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
@@ -166,30 +166,30 @@ def proposal_loss(
     *,
     engine: str | None = None,
 ) -> Tensor:
-    """How far the weights of intervals exceed what a proposal has there: mip-NeRF 360, equations 12 and 13.
+    """Loss for weights of intervals that exceed the bound of a proposal: mip-NeRF 360, equations 12 and 13.
 
         weight_i = cdf_(i + 1) - cdf_i
         bound_i = sum of the proposal's weights over its intervals that overlap interval i
         loss = sum over i of max(0, weight_i - bound_i)^2 / (weight_i + 1e-7)
 
-    It draws a proposal up to where the weight is, and not down elsewhere. The paper stops its gradient at the weights:
-    pass `cdfs.detach()`. nerfacc takes the mean over intervals instead of the sum.
+    It raises a proposal where the weight is, and does not lower it elsewhere. The paper stops the gradient at the
+    weights: pass `cdfs.detach()`. nerfacc takes the mean over intervals instead of the sum.
 
     Args:
-        edges: (n, k), or packed (e), in any unit that the proposal shares; those of a ray ascend.
-        cdfs: as edges, the weight before each edge. Differentiable, twice too.
-        proposal_edges: (n, j), or packed. They cover the same stretch of the ray.
-        proposal_cdfs: as the proposal's edges. Differentiable, twice too.
-        rays: (n, 2), integers: where a ray's edges start, and how many it has; no two rays share one. None for the
+        edges: (n, k), or packed (e), ascending along each ray, in the unit of the proposal's edges.
+        cdfs: shaped like edges, the cumulative weight before each edge. Differentiable, twice as well.
+        proposal_edges: (n, j), or packed. They cover the same part of the ray.
+        proposal_cdfs: shaped like the proposal's edges. Differentiable, twice as well.
+        rays: (n, 2), integers: the start and the count of each ray's edges; rows must not overlap. None for the
             dense form.
-        proposal_rays: (n, 2), the same of the proposal. Both are given, or neither.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        proposal_rays: (n, 2), the same for the proposal. Both are passed, or neither.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        (n), 0 for a ray without intervals. Where a ray ends and what overlaps is not differentiated.
+        (n), 0 for a ray without intervals. Which intervals overlap is not differentiated.
 
     Raises:
-        ArgumentError: something is not a tensor, or `rays` comes without `proposal_rays`.
+        ArgumentError: an argument is not a tensor, or `rays` is passed without `proposal_rays`.
         ShapeError: tensors do not fit each other, or rays point outside of them (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 

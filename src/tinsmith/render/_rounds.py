@@ -1,4 +1,4 @@
-"""Rendering in rounds, without gradients: rays through which nothing shines any more are asked for no more samples."""
+"""Rendering in rounds, without gradients: rays whose transmittance is used up get no more samples."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ._rule import steady
 from ._segments import accumulate
 
 Field = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-"""Positions (s, 3) and directions (s, 3) to densities (s) or (s, 1) and colours (s, c)."""
+"""Maps positions (s, 3) and directions (s, 3) to densities (s) or (s, 1) and colours (s, c)."""
 _MOST_A_ROUND = 64
-"""Samples of a ray: with more of them, most would lie behind where it ends."""
+"""Samples of a ray in a round: with more, most would lie behind the end of the ray."""
 
 
 @torch.no_grad()
@@ -46,47 +46,48 @@ def render_in_rounds(
     round_samples: int = 8,
     engine: str | None = None,
 ) -> Rendered:
-    """What rays see of a field, without gradients: a few samples of each ray at a time, as long as it is alive.
+    """Render a field along rays without gradients, a few samples of each ray at a time until the ray ends.
 
-    In a round each ray that is alive is given its next samples, the field is asked what is there, and the samples are
-    composited onto what the ray has seen before. A ray is alive while `threshold` or more of its light is left, and
-    while the grid has samples for it. The fewer are alive, the more samples each is given: of n rays of which m are
-    alive, max(round_samples, min(n / m, 64)).
+    In each round, every ray that is alive gets its next samples, the field is evaluated there, and the samples are
+    composited onto the result so far. A ray is alive while its transmittance is at least `threshold` and the grid has
+    samples for it. The fewer rays are alive, the more samples each one gets: with m of n rays alive,
+    max(round_samples, min(n / m, 64)).
 
-    The result is that of one pass, but for the order in which sums are added up:
+    The result is that of one pass, up to the order of summation:
 
         samples = march(origins, directions, grid, step=step, ...)
         densities, colours = field(samples.positions(origins, directions), samples.directions(directions))
         composite(densities, colours, samples.t, samples.steps, samples.rays, threshold=threshold, ...)
 
-    It pays where rays end early, at surfaces, and the field is dear: it is not asked about what lies behind. A round
-    costs some launches, and on CUDA a round trip to the host; in fog, or for a cheap field, one pass is faster.
+    It is faster where rays end early, at surfaces, and the field is expensive, since the field is not evaluated behind
+    the ends. A round costs some launches, and on CUDA a round trip to the host; in fog, or for a cheap field, one pass
+    is faster.
 
     Args:
         origins: (n, 3).
-        directions: (n, 3), of any length; t counts in it.
+        directions: (n, 3), of any length; t is in units of it.
         grid: an `OccupancyGrid`, or a box (6), lower and upper corner, that is occupied everywhere.
-        field: positions (s, 3) and directions (s, 3) of samples to densities (s) or (s, 1), per unit of length, not
-            negative, and colours (s, c), any number of channels. Called once a round.
-        step: the least distance between samples, in units of a direction's length; all as `march` has it.
-        near: what lies before does not count: a number, or (n), one a ray.
-        far: what lies behind does not count: a number, or (n), one a ray.
-        scene_box: (6), what lies outside does not count; None for all of the grid.
+        field: maps positions (s, 3) and directions (s, 3) of samples to densities (s) or (s, 1), per unit of length,
+            not negative, and colours (s, c), any number of channels. Called once per round.
+        step: the smallest distance between samples, in units of a direction's length, as in `march`.
+        near: where rays start to be sampled: a number, or (n), one for each ray.
+        far: where rays stop being sampled: a number, or (n), one for each ray.
+        scene_box: (6), only what is inside is sampled; None for the whole grid.
         jitter: None; True or a generator, to draw an offset for each ray; or offsets (n) in [0, 1).
-        max_steps: samples a ray at most, of all rounds together.
-        cone_angle: how the distance between samples grows with t; 0 for even ones.
-        max_step: the longest distance between samples.
-        background: (c) or (n, c), what is seen behind all samples; None for nothing, 0.
-        threshold: a ray ends once less than this shines through.
-        round_samples: of each ray in a round, at least.
-        engine: "taichi" or "quadrants"; None for one that runs there.
+        max_steps: maximum number of samples per ray, in all rounds together.
+        cone_angle: growth of the distance between samples with t; 0 for even spacing.
+        max_step: the largest distance between samples.
+        background: (c) or (n, c), the colour behind all samples; None for 0.
+        threshold: a ray ends once its transmittance is below this.
+        round_samples: the minimum number of samples of each ray in a round.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         `Rendered(colour, opacity, depth)`: (n, c), (n) and (n). The depth is not divided by the opacity.
 
     Raises:
         ArgumentError: a number is out of range.
-        ShapeError: a tensor has another shape, `field` gives another one, or a box is none.
+        ShapeError: a tensor or a result of `field` has another shape, or a box is invalid.
 
     Example:
         >>> def fog(positions, directions):
@@ -106,7 +107,7 @@ def render_in_rounds(
     alive = torch.arange(count, device=origins.device)
     begin = torch.zeros(count, dtype=torch.int32, device=origins.device)
     taken, is_first = 0, True
-    # The first round goes to the field even without a ray: only it knows how many channels there are.
+    # The first round calls the field even without rays: only the field knows the number of channels.
     while is_first or (len(alive) and taken < max_steps):
         most = min(max(round_samples, min(count // max(len(alive), 1), _MOST_A_ROUND)), max_steps - taken)
         batch = find_samples(course, most, begin=begin)
@@ -119,7 +120,7 @@ def render_in_rounds(
 
 
 class _Seen:
-    """What all rays have seen so far. `sums` (n, c + 1): colours and depth; `left` (n): of their light."""
+    """The result so far. `sums` (n, c + 1): colours and depth; `left` (n): transmittance of each ray."""
 
     def __init__(self, origins: Tensor, threshold: float, engine: str | None) -> None:
         self.left = torch.ones_like(origins[:, 0])
@@ -127,7 +128,7 @@ class _Seen:
         self.threshold, self.engine = threshold, engine
 
     def add(self, samples: Samples, alive: Tensor, field: Field, origins: Tensor, directions: Tensor) -> Tensor:
-        """Composite samples of the rays `alive` (m), whose origins and directions come too; what is left of them."""
+        """Composite samples of the rays `alive` (m), with their origins and directions. Returns their transmittance."""
         densities, colours = field(samples.positions(origins, directions), samples.directions(directions))
         densities, colours = _check_shapes(densities, colours, samples.t)
         shadows: Op = get_op("continued_weights", self.engine, densities)

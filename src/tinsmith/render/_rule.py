@@ -1,7 +1,7 @@
 """Rules: an op, with ops for its gradients that are faster than generated ones.
 
-In plain calls a Function runs them, each only where it is wanted; they are ops, so that second derivatives come of
-themselves. Under `torch.func`, forward mode and `torch.compile` one op stands alone.
+In plain calls a Function runs them, each only if its gradient is needed; they are ops, so second derivatives need no
+further code. Under `torch.func`, forward mode and `torch.compile` only the op itself is used.
 """
 
 from __future__ import annotations

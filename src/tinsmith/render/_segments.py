@@ -17,9 +17,9 @@ from ._rule import Asked, Rule, run, steady
 
 
 def inclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Sums of the values of a ray's samples up to each, itself included.
+    """Inclusive prefix sums of the values of each ray's samples.
 
-    y_i = sum over j <= i of values_j. Arguments and what it raises: as `exclusive_prod`.
+    y_i = sum over j <= i of values_j. Arguments and errors as in `exclusive_prod`.
 
     Example:
         >>> ts.render.inclusive_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
@@ -29,9 +29,9 @@ def inclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) ->
 
 
 def exclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Sums of the values of a ray's samples before each.
+    """Exclusive prefix sums of the values of each ray's samples.
 
-    y_i = sum over j < i of values_j. Arguments and what it raises: as `exclusive_prod`.
+    y_i = sum over j < i of values_j. Arguments and errors as in `exclusive_prod`.
 
     Example:
         >>> ts.render.exclusive_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
@@ -41,9 +41,9 @@ def exclusive_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) ->
 
 
 def inclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Products of the values of a ray's samples up to each, itself included.
+    """Inclusive prefix products of the values of each ray's samples.
 
-    y_i = product over j <= i of values_j. Arguments and what it raises: as `exclusive_prod`.
+    y_i = product over j <= i of values_j. Arguments and errors as in `exclusive_prod`.
 
     Example:
         >>> ts.render.inclusive_prod(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1]]))
@@ -53,21 +53,21 @@ def inclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -
 
 
 def exclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Products of the values of a ray's samples before each.
+    """Exclusive prefix products of the values of each ray's samples.
 
     y_i = product over j < i of values_j
 
     Args:
-        values: (s) or (s, c). Differentiable, twice in plain calls; products with zeros too.
-        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        values: (s) or (s, c). Differentiable, twice in plain calls, also for products with zeros.
+        rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        As the values; 0 for samples that no ray names.
+        Shaped like the values; 0 for samples that belong to no ray.
 
     Raises:
         ArgumentError: an argument is not a tensor.
-        ShapeError: they have other dims, or `rays` points outside of the samples (checked on the CPU only).
+        ShapeError: a tensor has other dims, or `rays` points outside the samples (checked on the CPU only).
         DtypeError: the values are neither float32 nor float64, or `rays` are not integers.
 
     Example:
@@ -80,7 +80,7 @@ def exclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -
 def segment_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
     """Sums of the values of each ray's samples.
 
-    Arguments and what it raises: as `exclusive_prod`. Returns (n) or (n, c), 0 for a ray without a sample.
+    Arguments and errors as in `exclusive_prod`. Returns (n) or (n, c), 0 for a ray without samples.
 
     Example:
         >>> ts.render.segment_sum(torch.tensor([2.0, 3.0, 4.0]), torch.tensor([[0, 2], [2, 1], [3, 0]]))
@@ -92,18 +92,18 @@ def segment_sum(values: Tensor, rays: Tensor, *, engine: str | None = None) -> T
 
 
 def accumulate(weights: Tensor, values: Tensor, rays: Tensor, *, engine: str | None = None) -> Tensor:
-    """Sums of weights times values over each ray's samples: what `composite` does with colours, for anything else.
+    """Sum weights times values over each ray's samples, as `composite` does with colours.
 
     y_n = sum over the samples i of ray n of weights_i values_i
 
     Args:
         weights: (s). Differentiable.
         values: (s, c), any number of columns. Differentiable.
-        rays: (n, 2), integers: where a ray's samples start, and how many it has; no two rays share one.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        (n, c), 0 for a ray without a sample. What it raises: as `exclusive_prod`.
+        (n, c), 0 for a ray without samples. Raises the same errors as `exclusive_prod`.
 
     Example:
         >>> ts.render.accumulate(torch.tensor([0.5, 2.0]), torch.tensor([[2.0], [3.0]]), torch.tensor([[0, 2]]))

@@ -1,4 +1,4 @@
-"""Similarity of pictures: SSIM, and the loss that splatting is trained with."""
+"""Similarity of pictures: SSIM, and the loss of Gaussian splatting."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def ssim(images: Tensor, targets: Tensor, *, data_range: float = 1.0) -> Tensor:
 
         (2 m_x m_y + C1) (2 s_xy + C2) / ((m_x^2 + m_y^2 + C1) (s_x^2 + s_y^2 + C2))
 
-    with means m, variances s^2 and covariance s_xy under a Gaussian window of 11 x 11 pixels, of sigma 1.5, that lies
-    wholly within the image; C1 = (0.01 data_range)^2, C2 = (0.03 data_range)^2. The mean is over all places of the
+    with means m, variances s^2 and covariance s_xy under a Gaussian window of 11 x 11 pixels with sigma 1.5 that lies
+    within the image; C1 = (0.01 data_range)^2, C2 = (0.03 data_range)^2. The mean is over all places of the
     window and over channels. It is scikit-image's `structural_similarity` with `gaussian_weights=True`,
     `use_sample_covariance=False`.
 
     Args:
-        images: (..., H, W, C), of any number of channels, H and W 11 or more. Differentiable.
+        images: (..., H, W, C), any number of channels, H and W at least 11. Differentiable.
         targets: the same. Differentiable.
-        data_range: the largest value that there can be, less the smallest.
+        data_range: the largest possible value minus the smallest.
 
     Returns:
-        (...), at most 1: of images that are equal.
+        (...), at most 1, which equal images have.
 
     Raises:
         ArgumentError: `data_range` is not above 0.
@@ -58,17 +58,17 @@ def ssim(images: Tensor, targets: Tensor, *, data_range: float = 1.0) -> Tensor:
 
 
 def l1_ssim_loss(images: Tensor, targets: Tensor, *, ssim_weight: float = 0.2) -> Tensor:
-    """The loss of 3-D Gaussian splatting: absolute differences, and how unlike the structure is.
+    """The loss of 3-D Gaussian splatting: absolute differences and structural dissimilarity.
 
         loss = (1 - ssim_weight) mean |image - target| + ssim_weight (1 - mean SSIM)
 
     Args:
-        images: (..., H, W, C), values from 0 to 1, H and W 11 or more. Differentiable.
+        images: (..., H, W, C), values from 0 to 1, H and W at least 11. Differentiable.
         targets: the same. Differentiable.
-        ssim_weight: from 0 to 1; 0.2 is that of Kerbl et al. (2023). At 0 no SSIM is computed.
+        ssim_weight: from 0 to 1; Kerbl et al. (2023) use 0.2. At 0 no SSIM is computed.
 
     Returns:
-        The loss, without axes.
+        The loss, a 0-d tensor.
 
     Raises:
         ArgumentError: `ssim_weight` is not from 0 to 1.

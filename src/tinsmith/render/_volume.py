@@ -45,51 +45,51 @@ def volume_render(
     threshold: float = 0.0,
     engine: str | None = None,
 ) -> Rendered:
-    """Emission and absorption along rays through a volume, coloured by a transfer function.
+    """Render a volume with emission and absorption along rays, coloured by a transfer function.
 
-    The box is cut into x by y by z equal cells, and `volume[i, j, k]` is the value at the *middle* of cell (i, j, k).
-    Between middles values are trilinear, and within half a cell of the box's faces they are those of the nearest
-    middles: `torch.nn.functional.grid_sample(align_corners=False, padding_mode="border")`. A value from 0 to 1 is
-    looked up in the table, linear between its rows; values outside take the first or the last.
+    The box is divided into x by y by z equal cells; `volume[i, j, k]` is the value at the *centre* of cell (i, j, k).
+    Between centres, values are interpolated trilinearly; within half a cell of the box's faces they are those of the
+    nearest centres: `torch.nn.functional.grid_sample(align_corners=False, padding_mode="border")`. A value from 0 to 1
+    is looked up in the table, linearly between its rows; other values take the first or the last row.
 
-    A ray's stretch in the box, from t_near (0 if it starts inside) to t_far, is cut into n = ceil(length / step) equal
-    samples, 65,536 at most. With l the length of one, and each sample's colour and density:
+    The part of a ray in the box, from t_near (0 if it starts inside) to t_far, is divided into n = ceil(length / step)
+    equal samples, at most 65,536. With l the length of a sample, and its colour and density:
 
         alpha = 1 - exp(-density l)
-        weight = alpha (1 - opacity so far)                     0 from where that is below `threshold`
+        weight = alpha (1 - opacity so far)                     0 once 1 - opacity is below `threshold`
         colour = sum of weight colour + (1 - opacity) background
         opacity = sum of weight,  depth = sum of weight t
 
     `tinsmith.reference.volume_render` has all formulas, those of shading too, and is the reference.
 
     Args:
-        volume: (x, y, z), float32 or float64. Values; the table is for those from 0 to 1.
-        table: (k, 4), rows of red, green, blue and density, which is per length and not negative.
+        volume: (x, y, z), float32 or float64: values, which the table maps from 0 to 1.
+        table: (k, 4), rows of red, green, blue and density, per unit of length, not negative.
         origins: (..., 3), where rays start.
-        directions: (..., 3), where they go, of any length; t counts in it.
+        directions: (..., 3), of any length; t is in units of it.
         aabb: (6), the box: min x, y, z, max x, y, z.
-        step: the longest sample, in the lengths that positions are in.
-        jitter: where in its samples a ray looks: offsets (...) in [0, 1), True or a generator to draw them, None for
-            the middle.
-        shading: light on the surfaces in the volume; None for the table's colours as they are.
-        background: (3) or (..., 3), behind the volume; None for black.
-        threshold: a ray ends when less than this is left of its light.
-        engine: "taichi" or "quadrants"; None for one that runs there.
+        step: the largest length of a sample, in the unit of positions.
+        jitter: where a ray is evaluated within its samples: offsets (...) in [0, 1), True or a generator to draw them,
+            None for the middle.
+        shading: light on the surfaces in the volume; None for the table's colours without shading.
+        background: (3) or (..., 3), the colour behind the volume; None for black.
+        threshold: a ray ends when its transmittance is below this.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         colour (..., 3), opacity (...) and depth (...): see `Rendered`. Rays that miss have the background's colour,
         opacity 0 and depth 0.
 
-    Differentiable in volume, table, origins, directions, background, aabb and offsets; shading, step and threshold are
-    numbers. How many samples a ray has, and where it ends, is not differentiated. On the CPU the gradient in a volume
-    of up to 32 MB is added up in the same order every time, whatever the number of threads; that in a larger one, and
-    all on a GPU, in any order, so that bits differ from run to run.
+    Differentiable in volume, table, origins, directions, background, aabb and offsets, not in shading, step and
+    threshold. The number of samples of a ray, and its end, are not differentiated. On the CPU the gradient in a volume
+    of up to 32 MB is summed in a fixed order, for any number of threads. For larger volumes, and for all gradients on
+    a GPU, the order is not fixed, so the last bits differ from run to run.
 
     Raises:
-        ShapeError: tensors that do not fit each other.
+        ShapeError: tensors do not fit each other.
         DtypeError: they are not all float32 or all float64.
-        DeviceError: they lie on different devices.
-        ArgumentError: a step, a threshold, a box or shading that cannot be.
+        DeviceError: they are on different devices.
+        ArgumentError: an invalid step, threshold, box or shading.
 
     Example:
         >>> volume, table = torch.rand(16, 16, 16), torch.rand(8, 4)

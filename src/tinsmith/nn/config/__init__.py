@@ -1,9 +1,9 @@
-"""Config: the configuration language of tiny-cuda-nn, read and settled before anything is built.
+"""Config: the configuration language of tiny-cuda-nn, read and resolved before anything is built.
 
-`read` turns a file, a text or a mapping into plain values; `resolved` holds them against the table
-of components and returns a `Section` in which nothing is left to guess: canonical names, every
-default, numbers that are in range. What is misspelt, out of range, or would do nothing here is
-refused with `ConfigError`; tiny-cuda-nn itself reads past what it does not know.
+`read` turns a file, a string or a mapping into plain values; `resolve_section` checks them against the table of
+components and returns a `Section` with canonical names, every default, and numbers that are in range. A name that is
+misspelt, a value out of range, or a key without effect here raises `ConfigError`; tiny-cuda-nn ignores what it does not
+know.
 """
 
 from __future__ import annotations

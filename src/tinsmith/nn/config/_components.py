@@ -1,8 +1,8 @@
 """The components that a configuration can name: tables of facts, no work.
 
-Names, keys and defaults are tiny-cuda-nn's (DOCUMENTATION.md, and what its source adds): a file that
-it reads is read here. Where ranges differ ours are wider: any width of a FullyFusedMLP, any number
-of bins of a OneBlob. What it reads and we cannot do is a row too, with the reason (`only`).
+Names, keys and defaults are tiny-cuda-nn's (DOCUMENTATION.md and its source), so its files can be read here. Some
+ranges are wider: any width of a FullyFusedMLP, any number of bins of a OneBlob. Options that it supports and we do not
+have a row too, with the reason (`only`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ Options = dict[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Component:
-    """What can stand behind an `otype`.
+    """A component that an `otype` can name.
 
     Attributes:
         otype: its canonical name.
         keys: its options.
         aliases: other names of it, each with the defaults that the name changes.
         nests: whether it wraps "one" component (an Adam when left out), joins "many", or "none".
-        settle: completes options that depend on each other, given also which of them were passed; raises Misfit.
-        expands: for a name that only abbreviates: the configuration that it stands for.
+        settle: completes options that depend on each other; it is also told which were passed; raises Misfit.
+        expands: for an abbreviation: the configuration that it stands for.
     """
 
     otype: str
@@ -43,10 +43,10 @@ class Catalog:
     """All components of a kind.
 
     Attributes:
-        default: the `otype` that is meant where none is named.
+        default: the `otype` if none is named.
         components: what there is.
         share: options of a component that is one of many in a Composite.
-        elsewhere: keys that belong elsewhere or do nothing here, and what to tell who writes them.
+        elsewhere: keys that belong elsewhere or have no effect here, each with a hint for the message.
     """
 
     default: str
@@ -56,7 +56,7 @@ class Catalog:
 
 
 class Misfit(Unfit):
-    """Two options that cannot both be: the key to blame, and why."""
+    """Two options that exclude each other: the key to change, and the reason."""
 
     def __init__(self, key: str, words: str) -> None:
         super().__init__(words)
@@ -92,7 +92,7 @@ def _nrc(options: Options) -> Options:  # the encoding of Neural Radiance Cachin
     }
 
 
-_MOST_LEVELS = 128  # as there
+_MOST_LEVELS = 128  # as in tiny-cuda-nn
 _N_FREQUENCIES = Key("n_frequencies", Count(), 12)
 _GRID_KEYS = (
     Key("type", Choice(("Hash", "Dense", "Tiled"), {"Tile": "Tiled"}), "Hash"),

@@ -1,7 +1,7 @@
 """Keys: the values that an option may have. The tables in `_components` consist of these.
 
-A kind takes the value that was passed and returns the one to keep, or raises `Unfit` with nothing but the
-words for what it wants; where the value stands is added by `_resolve`.
+A kind takes the value that was passed and returns the one to keep, or raises `Unfit` with only the
+description of valid values; `_resolve` adds the place of the value.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Any, Protocol
 
 
 class Unfit(Exception):
-    """The value does not fit: what would."""
+    """The value is invalid; the message describes valid ones."""
 
 
 class Kind(Protocol):
     """What values an option may have."""
 
     def validate(self, value: Any) -> Any:
-        """The value to keep; raises Unfit, which says what is expected, if it is none of this kind."""
+        """The value to keep; raises Unfit, which describes valid values, for any other."""
         ...
 
 
@@ -114,9 +114,9 @@ class Key:
     Attributes:
         name: as the file writes it.
         kind: what its value may be.
-        default: what it is when left out. None: nothing, or what the component's `settle` computes.
-        also: other names that it has.
-        only: why no value but the default is supported here; "" where all can.
+        default: its value if left out. None: nothing, or what the component's `settle` computes.
+        also: its other names.
+        only: why only the default is supported here; "" if all values are.
     """
 
     name: str

@@ -22,16 +22,16 @@ _TRAILING_COMMAS = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 
 
 def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration as plain values: from a JSON file, a JSON text, or a mapping (copied).
+    """Read a configuration as plain values, from a JSON file, a JSON string, or a mapping (copied).
 
     JSON may have `//` and `/* */` comments and trailing commas.
 
     Args:
-        source: a path; or the text itself, which begins with `{`; or a mapping.
+        source: a path; or the JSON itself, which begins with `{`; or a mapping.
 
     Raises:
         InputError: the file cannot be read.
-        ConfigError: it is not a JSON object, or one that names a key twice.
+        ConfigError: the text is not a JSON object, or a key occurs twice.
 
     Example:
         >>> ts.nn.read('{"n_bins": 16, /* a power of two */ }')

@@ -1,4 +1,4 @@
-"""A section: one component of a configuration, settled. What `resolved` returns and builders take."""
+"""A section: one resolved component of a configuration. `resolve_section` returns it, and builders take it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-    """One component with nothing left to guess.
+    """One component of a configuration, with all options resolved.
 
     Attributes:
         otype: its canonical name, in its own spelling: `"Grid"` also where the file says `hashgrid`.
@@ -31,7 +31,7 @@ class Section:
     where: str = dataclasses.field(default="", compare=False, repr=False)
 
     def config(self) -> dict[str, Any]:
-        """The section as a configuration again, every default written out: `resolved` of it equals this section.
+        """The section as a configuration again, with all defaults: resolving it gives an equal section.
 
         Example:
             >>> from tinsmith.nn.config import resolve_section

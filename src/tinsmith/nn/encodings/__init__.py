@@ -1,7 +1,7 @@
-"""Encodings: what a network is given instead of bare positions, in tiny-cuda-nn's configuration language.
+"""Encodings of positions for networks, in tiny-cuda-nn's configuration language.
 
-`Encoding` is the module. What is inside it is an `Encoder`, which has no state of its own: a function of
-positions and of a flat tensor of parameters, for whoever keeps the parameters elsewhere (an array of networks,
+`Encoding` is the module. It contains an `Encoder`, which has no state of its own: a function of
+positions and of a flat tensor of parameters, for code that keeps the parameters elsewhere (an array of networks,
 or a network and its encoding in one tensor).
 """
 

@@ -20,10 +20,10 @@ def encoder(section: Section, n_input_dims: int) -> Encoder:
 
     Args:
         section: of `config.resolve_section("encoding", ...)`.
-        n_input_dims: numbers in a position.
+        n_input_dims: number of input dims, the coordinates of a position.
 
     Raises:
-        ConfigError: the encoding is none of so many dims, or its table has too many numbers for 32 bits.
+        ConfigError: the encoding does not support this number of dims, or its table is too large for 32 bits.
 
     Example:
         >>> from tinsmith.nn.config import resolve_section

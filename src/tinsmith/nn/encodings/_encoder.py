@@ -1,7 +1,7 @@
 """Encoder: the contract of all encodings, one file a family.
 
-An encoder is a function of positions and parameters, without state: what is fixed by the configuration it
-knows, the parameters it is given. So it can be copied, pickled and shared.
+An encoder is a function of positions and parameters, without state: it holds what the configuration fixes, and
+takes the parameters as an argument. So it can be copied, pickled and shared.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ class Encoder(ABC):
     """An encoding as a function.
 
     Attributes:
-        n_input_dims: numbers it takes, a position.
-        n_output_dims: numbers it gives for that.
+        n_input_dims: number of input dims, the coordinates of a position.
+        n_output_dims: number of output dims.
         n_params: length of the flat tensor of its parameters, 0 for most.
     """
 
@@ -33,5 +33,5 @@ class Encoder(ABC):
         """(n, n_input_dims) to (n, n_output_dims), of one dtype with `params` (n_params): float32 or float64."""
 
     def initial_params(self, draw: torch.Generator) -> Tensor:
-        """(n_params), float32 on the CPU: where training starts."""
+        """(n_params), float32 on the CPU: the initial parameters."""
         return torch.empty(0, dtype=torch.float32)

@@ -17,32 +17,32 @@ from ._encoder import FLOATS
 
 
 class Encoding(torch.nn.Module):
-    """An input encoding, by its tiny-cuda-nn configuration.
+    """An input encoding, described by a tiny-cuda-nn configuration.
 
     Otypes: Composite, Empty, Frequency, Grid (HashGrid, DenseGrid, TiledGrid), Identity, NRC (OneBlobFrequency),
-    OneBlob, SphericalHarmonics, TriangleWave; formulas stand with their twins in `tinsmith.reference`.
+    OneBlob, SphericalHarmonics, TriangleWave; the formulas are in `tinsmith.reference`.
 
     Args:
-        n_input_dims: numbers in a position.
-        encoding_config: the configuration, as a mapping, a JSON text or a path; None: all defaults.
-        seed: of the initial parameters.
-        dtype: of the parameters, the computation and the result: float32, the default, or float64. `.double()`
+        n_input_dims: number of input dims, the coordinates of a position.
+        encoding_config: the configuration, as a mapping, a JSON string or a path; None: all defaults.
+        seed: seed of the initial parameters.
+        dtype: dtype of the parameters, the computation and the result: float32, the default, or float64. `.double()`
             and `.float()` change it.
-        engine: "taichi" or "quadrants"; None for one that runs already, or else Taichi, which is then started.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi, which is then started.
 
     Attributes:
-        n_input_dims, n_output_dims: numbers in a position, before and after encoding.
-        params: all parameters, flat, laid out as tiny-cuda-nn's: a grid's table, a row for each slot, and nothing for
-            the other encodings.
+        n_input_dims, n_output_dims: number of dims of a position before and after encoding.
+        params: all parameters, flat, in tiny-cuda-nn's layout: a grid's table, a row for each slot; empty for the
+            other encodings.
 
     The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
-    (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes; which cell
+    (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes. Which cell
     of a grid a position is in is not differentiated.
 
     Raises:
-        ConfigError: a configuration with names, values or sizes that do not fit.
-        DtypeError: another `dtype`, or module dtype.
-        ShapeError: an input with another number of dims.
+        ConfigError: a name, value or size in the configuration is invalid.
+        DtypeError: `dtype`, or the module's dtype, is neither float32 nor float64.
+        ShapeError: the input has another number of dims.
 
     Example:
         >>> encoding = ts.nn.Encoding(2, {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 12})

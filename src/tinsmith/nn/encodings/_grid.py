@@ -1,8 +1,8 @@
 """Grid: features at several resolutions, interpolated. Its gradients are kernels of their own.
 
-In plain calls a Function runs them, each only where it is wanted: most who train a grid want no gradient in the
-positions, which is half of the work. They are ops, so that second derivatives come of themselves. Under `torch.func`,
-forward mode and `torch.compile` the op of the values stands alone, with its generated derivatives: those add to the
+In plain calls a Function runs them, each only if its gradient is needed: training a grid mostly needs no gradient in
+the positions, which is half of the work. They are ops, so second derivatives need no further code. Under `torch.func`,
+forward mode and `torch.compile` only the op of the values is used, with its generated derivatives: those add to the
 table atomically, which is slower on the CPU.
 """
 

@@ -1,4 +1,4 @@
-"""Losses by the names of tiny-cuda-nn, with its definitions and its gradients."""
+"""tiny-cuda-nn's losses by name, with its definitions and its gradients."""
 
 from __future__ import annotations
 

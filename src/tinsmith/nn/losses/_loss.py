@@ -14,9 +14,9 @@ from ._terms import TERMS
 
 
 class Loss(torch.nn.Module):
-    """A loss by the name of its `otype`, in any case; as tiny-cuda-nn defines it.
+    """A loss as tiny-cuda-nn defines it, by the name of its `otype` in upper or lower case.
 
-    With p the prediction, t the target, q the density that the data was drawn with, over n elements:
+    With prediction p, target t, and the density q that the data was drawn with, over n elements:
 
         loss = sum(term(p, t) / q) / n
 
@@ -28,13 +28,13 @@ class Loss(torch.nn.Module):
         CrossEntropy         -t * log(p)                  Variance      t**2 / p - t**2 / q
 
     Gradients are tiny-cuda-nn's: the p in the denominator of RelativeL1, RelativeL2, RelativeL2Luminance
-    and SMAPE counts as a constant. (Where p == t, |p - t| has slope 0 here and the sign of the zero there.)
+    and SMAPE is held constant. (Where p == t, |p - t| has slope 0 here, and the sign of the zero in tiny-cuda-nn.)
 
     Args:
         otype: the name. "RelativeL2" is tiny-cuda-nn's default.
 
     Raises:
-        ConfigError: there is no such loss.
+        ConfigError: the name is unknown.
 
     Example:
         >>> ts.nn.Loss("L2")(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0])).item()
@@ -53,15 +53,15 @@ class Loss(torch.nn.Module):
         *,
         n_elements: int | None = None,
     ) -> torch.Tensor:
-        """The loss, of no dims.
+        """Compute the loss, a 0-d tensor.
 
         Args:
             prediction: (..., channel). Differentiable.
-            target: like the prediction. Differentiable.
+            target: shaped like the prediction. Differentiable.
             data_pdf: the density that each element was drawn with, in a shape that broadcasts to the
                 target's; importance sampling divides by it. None: 1 everywhere. Differentiable.
-            n_elements: what to divide by, instead of the prediction's number of elements. For an array of
-                networks: the elements of one, for a loss (and gradients) that their number does not dilute.
+            n_elements: the divisor, instead of the prediction's number of elements. For an array of networks, pass
+                the elements of one, so that the loss and gradients do not depend on the number of networks.
 
         Raises:
             ShapeError: the shapes do not fit, or RelativeL2Luminance has fewer than three channels.
@@ -74,7 +74,7 @@ class Loss(torch.nn.Module):
         return values.sum() / (prediction.numel() if n_elements is None else n_elements)
 
     def of_each(self, prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The loss of each network of an array, by itself: (network, ..., channel) twice to (network)."""
+        """Compute the loss of each network of an array: from (network, ..., channel), twice, to (network)."""
         pdf = prediction.new_ones(())
         self._check(prediction, target, pdf)
         return TERMS[self.otype](prediction, target, pdf).flatten(1).mean(1)
@@ -99,13 +99,13 @@ class Loss(torch.nn.Module):
 
 
 def make_loss(config: Section | Mapping[str, Any] | str | Path | None = None) -> Loss:
-    """The loss that a configuration describes, such as `{"otype": "RelativeL2"}`.
+    """Create the loss that a configuration describes, such as `{"otype": "RelativeL2"}`.
 
     Args:
         config: the loss's part of a configuration, or its `Section`; None for the default, RelativeL2.
 
     Raises:
-        ConfigError: the loss is unknown, or has further keys: no loss has any.
+        ConfigError: the loss is unknown, or the configuration has other keys: losses have none.
 
     Example:
         >>> ts.nn.make_loss({"otype": "L2"})

@@ -1,10 +1,10 @@
-"""Terms: what each loss adds up, element by element. A loss is a row of `TERMS`.
+"""Terms: the summands of each loss, element by element. A loss is a row of `TERMS`.
 
 A term takes the prediction p, the target t and the density q that the data was drawn
 with, and gives the element's value before it is divided by that density and by the number of elements.
 
-What a relative loss divides by is held constant in the backward pass (`_held`): tiny-cuda-nn defines
-its gradients so. To lower the loss by a larger denominator is a way that nobody wants taken.
+The denominator of a relative loss is held constant in the backward pass (`_held`), as in tiny-cuda-nn: otherwise the
+loss could be lowered by increasing the denominator.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 
 EPSILON = 1e-2
-"""What keeps relative losses finite where there is nothing to be relative to."""
+"""Keeps relative losses finite where the prediction or target is 0."""
 
 LUMINANCE = (0.299, 0.587, 0.114)
 """The weights of red, green and blue."""

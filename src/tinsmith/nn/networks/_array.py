@@ -33,28 +33,28 @@ DTYPES = (torch.float32, torch.float64)
 
 
 class NetworkArray(torch.nn.Module):
-    """An independent network for each cell of a grid: thousands train at once, or a few of them.
+    """An independent network for each cell of a grid: all of them train at once, or only some.
 
     Args:
-        grid_shape: cells along each axis of the grid, such as `(8, 8)`; or their number.
+        grid_shape: number of cells along each axis of the grid, such as `(8, 8)`; or the number of cells.
         n_input_dims: the number of inputs of each network.
-        n_output_dims: the number of its outputs.
+        n_output_dims: the number of outputs of each network.
         network_config: the network's part of a tiny-cuda-nn configuration: `activation`, `output_activation`,
             `n_neurons`, `n_hidden_layers`.
-        encoding_config: the encoding's part, for an encoding before each network. One that learns (a grid) is each
-            network's own. None: none.
-        biases: whether layers have biases, which start at zero. tiny-cuda-nn's have none.
-        seed: of the initial weights (Xavier uniform, SIREN's for sines), a different draw for each network.
+        encoding_config: the encoding's part, for an encoding before each network. If it has parameters (a grid), each
+            network has its own. None: no encoding.
+        biases: whether layers have biases, which start at zero. tiny-cuda-nn's layers have none.
+        seed: seed of the initial weights (Xavier uniform, SIREN's for sines), drawn independently for each network.
         dtype: torch.float32 or torch.float64; torch's default if None.
-        engine: "taichi", "quadrants", or None for one that runs.
-        way: "fused" runs the kernels of `kernels.forward_networks`, "matrices" torch's batched matrix products, which
-            can be differentiated twice; "auto" takes what was measured to be faster: the kernels on the CPU, but
-            under the transforms of `torch.func` matrices, which have every derivative.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        way: "fused" runs the kernels of `kernels.forward_networks`; "matrices" runs torch's batched matrix products,
+            which can be differentiated twice; "auto" uses what was measured to be faster: the kernels on the CPU, but
+            matrices under the transforms of `torch.func`, since they have every derivative.
 
     Attributes:
-        params: Parameter [cell, row, width], of all networks; `layers()` shows what is where.
-        encoding: what encodes, or None. What it learns is `encoding.params`, [cell, number].
-        owners: which process has which networks, after `shard`; None where this one has all.
+        params: Parameter [cell, row, width], of all networks; `layers()` returns views of its parts.
+        encoding: the encoding, or None. Its parameters are `encoding.params`, [cell, number].
+        owners: the distribution of networks over processes after `shard`; None if this process has all.
 
     Raises:
         ConfigError: the configuration has an unknown key or value.
@@ -98,28 +98,28 @@ class NetworkArray(torch.nn.Module):
 
     @property
     def cells(self) -> int:
-        """How many networks there are."""
+        """The number of networks."""
         return math.prod(self.grid_shape)
 
     @property
     def layout(self) -> Layout:
-        """The layout of `params`, in their present dtype: `.double()` changes it."""
+        """The layout of `params` in the current dtype, which `.double()` changes."""
         return self._layouts[_known_dtype(self.params.dtype)]
 
     @property
     def own_cells(self) -> range:
-        """The networks that this process has: all, unless `shard` was called."""
+        """The networks of this process: all, unless `shard` was called."""
         return range(self.cells) if self.owners is None else self.owners.own
 
     def layers(self) -> list[tuple[torch.Tensor, torch.Tensor | None]]:
-        """Weights [cell, in, out] and biases [cell, 1, out] (None without) of each layer: views of `params`.
+        """Return weights [cell, in, out] and biases [cell, 1, out] (or None) of each layer: views of `params`.
 
-        Of the networks that this process has.
+        After `shard`, only those of this process's networks.
         """
         return self.layout.layers(own_rows(self.params))
 
     def shard(self, mesh: DeviceMesh) -> NetworkArray:
-        """Shard the networks over processes, each of which has and trains its own. Changes the array.
+        """Shard the networks over processes, each of which trains its own. Changes the array.
 
         The parameters become DTensors, sharded by ranges of cells (`own_cells`), with the first process's values.
         Each process then passes samples of its own cells to `forward` and `loss`, and scattered points of any cells
@@ -152,14 +152,14 @@ class NetworkArray(torch.nn.Module):
 
     # Choosing networks ---------------------------------------------------------------------
     def rows(self, at: At) -> torch.Tensor | None:
-        """The cells that `at` names, as rows of what this process has of `params`: [k] int64; None for all.
+        """Convert `at` to rows of this process's part of `params`: [k] int64; None for all.
 
         Args:
-            at: a boolean mask of the grid's shape; or indices: [k] of cells counted along the last axis first, or
-                [k, axis] of places in the grid, or such a tuple as `numpy.nonzero` gives, indices along each axis.
+            at: a boolean mask of the grid's shape; or indices [k] of cells, in row-major order; or positions [k, axis]
+                in the grid; or a tuple of indices along each axis, as `numpy.nonzero` returns.
 
         Raises:
-            ArgumentError: it is neither, or outside the grid, or names a cell twice, or one of another process.
+            ArgumentError: `at` is none of these, is outside the grid, or contains a cell twice or of another process.
         """
         if at is None:
             return None
@@ -167,14 +167,14 @@ class NetworkArray(torch.nn.Module):
         return cells if self.owners is None else self.owners.own_rows(cells)
 
     def part(self, at: At) -> NetworkArray:
-        """Some of the networks as an array of their own, with a copy of their parameters: [k] is its grid.
+        """Copy some of the networks, with their parameters, into an array with the grid shape [k].
 
-        To train a few at the cost of a few: train the part, or hand its gradient to `RowOptimizer.step`.
+        To train a few networks at their own cost, train the part, or pass its gradient to `RowOptimizer.step`.
         """
         rows = self.rows(at)
         params = own_rows(self.params.detach())
         chosen = params if rows is None else params[rows]
-        # Without `__init__`, which would draw parameters that nobody wants.
+        # Without `__init__`, which would draw parameters that are not used.
         array = NetworkArray.__new__(NetworkArray)
         torch.nn.Module.__init__(array)
         array.grid_shape, array.config, array.engine, array.way = (len(chosen),), self.config, self.engine, self.way
@@ -186,18 +186,18 @@ class NetworkArray(torch.nn.Module):
 
     # Running -------------------------------------------------------------------------------
     def forward(self, x: torch.Tensor, at: At = None) -> torch.Tensor:
-        """Outputs of each network for its own samples.
+        """Evaluate each network on its own samples.
 
         Args:
-            x: [*grid, batch, n_input_dims]; with `at`, [k, batch, n_input_dims] for the k cells that it names; so
-                too after `shard`, for the process's own cells. Differentiable.
-            at: which networks, see `rows`; the others are not evaluated. All, if None.
+            x: [*grid, batch, n_input_dims]; with `at`, [k, batch, n_input_dims] for the k selected cells; after
+                `shard`, the same for the process's own cells. Differentiable.
+            at: the networks to evaluate, see `rows`; None for all.
 
         Returns:
             [*grid, batch, n_output_dims], or [k, batch, n_output_dims].
 
         Raises:
-            ShapeError, DtypeError, ArgumentError: what does not fit.
+            ShapeError, DtypeError, ArgumentError: an argument does not fit.
         """
         params, grid = self._select_params(at)
         flat = self._encode(self._flat("x", x, grid, self.n_input_dims), at)
@@ -209,19 +209,19 @@ class NetworkArray(torch.nn.Module):
         return y.reshape(*grid, flat.shape[1], self.n_output_dims)
 
     def loss(self, x: torch.Tensor, target: torch.Tensor, otype: str = "L2", at: At = None) -> torch.Tensor:
-        """Each network's loss, with its gradient computed in the same pass: faster than `forward` and a loss.
+        """Compute each network's loss and, in the same pass, its gradient: faster than `forward` and a loss.
 
         Args:
             x: as for `forward`.
             target: [*grid, batch, n_output_dims], or [k, batch, n_output_dims].
             otype: a loss of `nn.losses`.
-            at: which networks.
+            at: the networks to evaluate; None for all.
 
         Returns:
-            [*grid] or [k] (with `at`, and after `shard`): means over a network's samples and outputs.
-            `.sum().backward()` trains each network as if it were alone. Differentiable in `params`; also in `x`,
-            `target` and what an encoding learns, but then, as for RelativeL2Luminance and Variance and under
-            `torch.compile`, it is `forward` and a loss, one after the other.
+            [*grid], or [k] with `at` and after `shard`: means over a network's samples and outputs. `.sum().backward()`
+            trains each network independently. Differentiable in `params`; also in `x`, `target` and the parameters of
+            an encoding, but then, as for RelativeL2Luminance and Variance and under `torch.compile`, it runs `forward`
+            and then a loss.
         """
         params, grid = self._select_params(at)
         flat = self._flat("x", x, grid, self.n_input_dims)
@@ -241,20 +241,20 @@ class NetworkArray(torch.nn.Module):
         return losses.reshape(grid) if len(grid) > 1 else losses  # views cost a small step some percent
 
     def route_points(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
-        """Outputs of scattered points, each by the network of its cell, back in the points' order.
+        """Evaluate scattered points, each with the network of its cell. Outputs have the order of the points.
 
         Args:
             points: [point, n_input_dims]. Differentiable.
-            cells: [point], which network each goes to: cells counted along the grid's last axis first.
+            cells: [point], the cell of each point, in row-major order of the grid.
 
         Returns:
             [point, n_output_dims].
 
-        After `shard`, all processes call this, each with points of its own, as many as it has; and if one goes
-        backward through it, all do.
+        After `shard`, all processes must call this, each with any number of points of its own; if one runs a backward
+        pass through it, all must.
 
         Raises:
-            ShapeError, DtypeError, ArgumentError: what does not fit, or a cell outside the grid.
+            ShapeError, DtypeError, ArgumentError: an argument does not fit, or a cell is outside the grid.
         """
         self._check_points(points, cells)
         if self.owners is None:
@@ -277,13 +277,13 @@ class NetworkArray(torch.nn.Module):
         return _matrices.route_points(self.layout, params, points, rows)
 
     def _is_fused(self, x: torch.Tensor) -> bool:
-        """Whether the kernels run: on the CPU. benchmarks/networks.py measures where they win."""
+        """Whether to run the kernels: on the CPU. benchmarks/networks.py measures where they are faster."""
         if self.layout.shape.hidden == 0 or x.numel() == 0:
             return False
         return self.way == "fused" or (self.way == "auto" and x.device.type == "cpu" and not self._is_transformed())
 
     def _is_transformed(self) -> bool:
-        """Whether derivatives may be asked for that the kernels have not: of forward mode, of nested transforms."""
+        """Whether derivatives may be needed that the kernels lack: in forward mode and nested transforms."""
         return not torch.compiler.is_compiling() and is_transformed()
 
     def _select_params(self, at: At) -> tuple[torch.Tensor, tuple[int, ...]]:

@@ -1,4 +1,4 @@
-"""The encoding before an array's networks: one for all, or with parameters of each network's own."""
+"""The encoding before an array's networks: one for all, or with separate parameters for each network."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class CellEncoding(torch.nn.Module):
 
     def part(self, rows: torch.Tensor | None) -> CellEncoding:
         """Those of some cells, with a copy of their parameters."""
-        # Without `__init__`, which would draw parameters that nobody wants.
+        # Without `__init__`, which would draw parameters that are not used.
         encoding = CellEncoding.__new__(CellEncoding)
         torch.nn.Module.__init__(encoding)
         encoding.section, encoding.encoder, encoding.engine = self.section, self.encoder, self.engine

@@ -1,7 +1,7 @@
 """Network and NetworkWithInputEncoding: tiny-cuda-nn's modules, by its configurations, in plain torch.
 
-One network has no shape that a kernel could be faster in than torch's matrix products are; only the encoding runs
-kernels. So every derivative is there, and `torch.compile` sees through. Arrays of networks: `_array`.
+For a single network no kernel is faster than torch's matrix products, so only the encoding runs kernels. Every
+derivative is available, and `torch.compile` sees the network's operations. Arrays of networks: `_array`.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ ConfigLike = Section | Mapping[str, Any] | str | Path | None
 
 
 class NetworkWithInputEncoding(torch.nn.Module):
-    """An input encoding followed by a small network without biases, by their tiny-cuda-nn configurations.
+    """An input encoding and a small network without biases, described by tiny-cuda-nn configurations.
 
-    With e the encoding, W the matrices and f the activations:   y = f_out(W_n f(... W_2 f(W_1 e(x))))
+    With encoding e, matrices W and activations f:   y = f_out(W_n f(... W_2 f(W_1 e(x))))
 
-    Networks: FullyFusedMLP and CutlassMLP (MLP) compute the same; any `n_neurons`. Activations: None, ReLU, LeakyReLU,
+    Networks: FullyFusedMLP and CutlassMLP (MLP), equal here; any `n_neurons`. Activations: None, ReLU, LeakyReLU,
     SiLU, Exponential, Sine, Sigmoid, Squareplus, Softplus, Tanh; formulas in `tinsmith.reference.activation`.
 
     Args:
-        n_input_dims: numbers in a position.
-        n_output_dims: numbers in an output.
+        n_input_dims: number of input dims, the coordinates of a position.
+        n_output_dims: number of output dims.
         encoding_config: see `Encoding`. None: all defaults.
-        network_config: the configuration, as a mapping, a JSON text or a path; None: all defaults.
-        seed: of the initial parameters.
-        dtype: of the parameters, the computation and the result: float32, the default, or float64. `.double()`
+        network_config: the configuration, as a mapping, a JSON string or a path; None: all defaults.
+        seed: seed of the initial parameters.
+        dtype: dtype of the parameters, the computation and the result: float32, the default, or float64. `.double()`
             and `.float()` change it.
-        engine: what the encoding runs on: "taichi" or "quadrants"; None for one that runs already, or else Taichi.
-        alignment: 1, or 16 for parameters laid out exactly as tiny-cuda-nn lays them out: what its module saved as
-            `state_dict` this one loads. There, widths are filled up to multiples of 16; what it fills
-            the network's input up with is ones, so that such a network has a bias in its first layer in effect.
+        engine: what the encoding runs on: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        alignment: 1, or 16 for exactly tiny-cuda-nn's layout of parameters, so that this module loads a `state_dict`
+            that its module saved. tiny-cuda-nn pads widths to multiples of 16; it pads the network's input with ones,
+            so such a network in effect has a bias in its first layer.
 
     Attributes:
-        n_input_dims, n_output_dims: as given.
-        native_output_dims: rows of the last matrix: `n_output_dims`, filled up to a multiple of `alignment`.
+        n_input_dims, n_output_dims: as passed.
+        native_output_dims: rows of the last matrix: `n_output_dims`, padded to a multiple of `alignment`.
         params: all parameters, flat: the network's matrices in order, each [out, in] row by row, then the encoding's.
-        matrix_shapes: (out, in) of the matrices that `params` begins with. The optimizers of this library treat
-            these and what follows, the table of a grid, differently, as tiny-cuda-nn does.
+        matrix_shapes: (out, in) of the matrices at the start of `params`. The optimizers of this library treat the
+            matrices and the rest, the table of a grid, differently, as tiny-cuda-nn does.
 
     The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
     (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes.
 
     Raises:
-        ConfigError: a configuration with names, values or sizes that do not fit.
-        ArgumentError: an invalid number of dims or alignment.
-        DtypeError: another `dtype`, or module dtype; a complex input.
-        ShapeError: an input with another number of dims.
+        ConfigError: a name, value or size in the configuration is invalid.
+        ArgumentError: a number of dims or the alignment is invalid.
+        DtypeError: `dtype`, or the module's dtype, is neither float32 nor float64; a complex input.
+        ShapeError: the input has another number of dims.
 
     Example:
         >>> encoding = {"otype": "HashGrid", "n_levels": 4, "log2_hashmap_size": 12}
@@ -89,7 +89,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
         self.seed, self.engine, self.alignment = seed, engine, alignment
         self.encoding_section = resolve_section("encoding", encoding_config)
         self.network_section = resolve_section("network", network_config)
-        with torch.device("cpu"):  # it computes sizes; what it keeps it brings to where its input is
+        with torch.device("cpu"):  # computes sizes; tensors move to the device of the input later
             self.encoder = encoder(self.encoding_section, n_input_dims)
         columns: Columns = [None] * self.encoder.n_output_dims
         if alignment > 1:
@@ -128,27 +128,27 @@ class NetworkWithInputEncoding(torch.nn.Module):
 
 
 class Network(torch.nn.Module):
-    """A small network without biases, by its tiny-cuda-nn configuration.
+    """A small network without biases, described by a tiny-cuda-nn configuration.
 
-    With W the matrices and f the activations:   y = f_out(W_n f(... W_2 f(W_1 x)))
+    With matrices W and activations f:   y = f_out(W_n f(... W_2 f(W_1 x)))
 
-    FullyFusedMLP and CutlassMLP (MLP) compute the same; any `n_neurons`. Activations: None, ReLU, LeakyReLU, SiLU,
+    FullyFusedMLP and CutlassMLP (MLP) are equal here; any `n_neurons`. Activations: None, ReLU, LeakyReLU, SiLU,
     Exponential, Sine, Sigmoid, Squareplus, Softplus, Tanh; formulas in `tinsmith.reference.activation`.
 
     Args:
-        n_input_dims: numbers in an input.
-        n_output_dims: numbers in an output.
-        network_config: the configuration, as a mapping, a JSON text or a path; None: all defaults.
-        seed: of the initial weights: Xavier's, or SIREN's where the activation is Sine.
-        dtype: of the weights, the computation and the result: float32, the default, or float64. `.double()`
+        n_input_dims: number of input dims.
+        n_output_dims: number of output dims.
+        network_config: the configuration, as a mapping, a JSON string or a path; None: all defaults.
+        seed: seed of the initial weights: Xavier's, or SIREN's if the activation is Sine.
+        dtype: dtype of the weights, the computation and the result: float32, the default, or float64. `.double()`
             and `.float()` change it.
-        alignment: 1, or 16 for weights laid out exactly as tiny-cuda-nn lays them out: what its module saved as
-            `state_dict` this one loads. There, widths are filled up to multiples of 16, the input with
-            ones, so that such a network has a bias in its first layer in effect.
+        alignment: 1, or 16 for exactly tiny-cuda-nn's layout of weights, so that this module loads a `state_dict` that
+            its module saved. tiny-cuda-nn pads widths to multiples of 16; it pads the input with ones, so such a
+            network in effect has a bias in its first layer.
 
     Attributes:
-        n_input_dims, n_output_dims: as given.
-        native_output_dims: rows of the last matrix: `n_output_dims`, filled up to a multiple of `alignment`.
+        n_input_dims, n_output_dims: as passed.
+        native_output_dims: rows of the last matrix: `n_output_dims`, padded to a multiple of `alignment`.
         params: all weights, flat: the matrices in order, each [out, in] row by row.
         matrix_shapes: (out, in) of these.
 
@@ -156,10 +156,10 @@ class Network(torch.nn.Module):
     (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes.
 
     Raises:
-        ConfigError: a configuration with names or values that do not fit.
-        ArgumentError: an invalid number of dims or alignment.
-        DtypeError: another `dtype`, or module dtype; a complex input.
-        ShapeError: an input with another number of dims.
+        ConfigError: a name or value in the configuration is invalid.
+        ArgumentError: a number of dims or the alignment is invalid.
+        DtypeError: `dtype`, or the module's dtype, is neither float32 nor float64; a complex input.
+        ShapeError: the input has another number of dims.
 
     Example:
         >>> network = ts.nn.Network(3, 1, {"otype": "FullyFusedMLP", "n_neurons": 16, "n_hidden_layers": 2})

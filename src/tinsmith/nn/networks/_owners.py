@@ -1,4 +1,4 @@
-"""Owners: which process has which networks of an array, and points sent to the processes that have theirs."""
+"""Owners: the distribution of an array's networks over processes, and the routing of points to their networks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Run = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True)
 class Owners:
-    """The networks of an array, shared out in runs: the first process has the first, as `torch.chunk` splits.
+    """The networks of an array, distributed in contiguous ranges, as `torch.chunk` splits.
 
     Attributes:
         mesh: the processes, along one dim.
@@ -66,9 +66,9 @@ class Owners:
         return cells - self.own.start
 
     def route(self, points: torch.Tensor, cells: torch.Tensor, run: Run) -> torch.Tensor:
-        """Outputs of points by networks of any process: each point goes to its network's, its output comes back.
+        """Evaluate points with networks of any process: each point is sent to its network's process, its output back.
 
-        All processes call this, with any numbers of points, and all go backward through what it returns.
+        All processes must call this, with any number of points, and all must run the backward pass of the result.
         """
         owner = cells // self._each
         order = torch.argsort(owner, stable=True)

@@ -1,4 +1,4 @@
-"""From ordinary torch modules to an array of networks, and back."""
+"""Converts ordinary torch modules to an array of networks, and back."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _KNOWN: tuple[tuple[type[nn.Module], str], ...] = (
 
 
 class Activation(nn.Module):
-    """An activation by tiny-cuda-nn's name (in upper or lower case), as a module of torch.
+    """An activation as a torch module, by tiny-cuda-nn's name in upper or lower case.
 
     Raises:
-        ConfigError: there is no such activation.
+        ConfigError: the name is unknown.
 
     Example:
         >>> ts.nn.Activation("Squareplus")(torch.zeros(1))
@@ -40,7 +40,7 @@ class Activation(nn.Module):
         self.name: str = resolve_section("network", {"activation": name}).options["activation"]
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Applied to each element."""
+        """Apply the activation to each element."""
         return apply(self.name, x)
 
     def extra_repr(self) -> str:
@@ -49,15 +49,15 @@ class Activation(nn.Module):
 
 
 def stack(networks: Iterable[nn.Sequential], grid_shape: int | Sequence[int] | None = None) -> NetworkArray:
-    """An array of networks with the weights of ordinary ones.
+    """Create an array of networks from ordinary networks, with copies of their weights.
 
     Args:
-        networks: `nn.Sequential` of `nn.Linear` and activations in turn, all of one shape, with one activation in all
-            hidden layers and hidden layers of one width. The last may have an activation too.
-        grid_shape: of the array, in the order of `networks`; their number if None.
+        networks: each an `nn.Sequential` of alternating `nn.Linear` and activations, all of the same shape, with one
+            activation for all hidden layers and hidden layers of equal width. An activation may follow the last layer.
+        grid_shape: grid of the array, in the order of `networks`; None for one axis.
 
     Raises:
-        ArgumentError: they are not like that, or not as many as the grid has cells; the network and layer are named.
+        ArgumentError: a network has another form, or their number is not that of the cells; names network and layer.
 
     Example:
         >>> from torch import nn
@@ -84,7 +84,7 @@ def stack(networks: Iterable[nn.Sequential], grid_shape: int | Sequence[int] | N
 
 
 def unstack(array: NetworkArray) -> list[nn.Sequential]:
-    """The networks of an array as ordinary torch modules, with copies of their weights.
+    """Convert the networks of an array to ordinary torch modules, with copies of their weights.
 
     Raises:
         ArgumentError: the array has an encoding, which is not a layer of a Sequential.

@@ -1,10 +1,10 @@
 """Optimizers from tiny-cuda-nn's configurations, and updates of a few rows only.
 
-`make_optimizer` builds what a configuration describes out of torch.optim (Adam, SGD) and
-pytorch_optimizer (Novograd, Shampoo, Lookahead), wrapped as often as it says; what comes out is a
-`torch.optim.Optimizer`. `use_averages` swaps in the weights meant for inference. `RowOptimizer` updates
-those networks of an array that were trained, and leaves the others and their state as they were. `SelectiveAdam` does
-so for rows of plain parameters; `replace_parameter` follows a parameter whose rows come and go.
+`make_optimizer` builds what a configuration describes from torch.optim (Adam, SGD) and pytorch_optimizer (Novograd,
+Shampoo, Lookahead), in the wrappers that it lists; the result is a `torch.optim.Optimizer`. `use_averages` swaps in the
+weights for inference. `RowOptimizer` updates the trained networks of an array, and leaves the others and their state
+unchanged. `SelectiveAdam` does the same for rows of plain parameters; `replace_parameter` replaces a parameter whose
+number of rows changes.
 """
 
 from __future__ import annotations

@@ -10,13 +10,13 @@ import torch
 
 
 class Adam(torch.optim.Adam):
-    """torch.optim.Adam, fused, with the epsilon of the paper's note: added before the second moment is debiased.
+    """torch.optim.Adam, fused, with epsilon as in the paper's note: added before the second moment is debiased.
 
     With g the gradient, and m and v its debiased moments, after t steps:
 
         w := w - lr * m / (sqrt(v) + epsilon / sqrt(1 - beta2**t))
 
-    The parameters of a group are taken to be stepped together: t is the group's.
+    The parameters of a group are stepped together: t is counted per group.
 
     Args:
         groups: groups of parameters, each with its `lr` and `weight_decay` (added to the gradient).
@@ -25,7 +25,7 @@ class Adam(torch.optim.Adam):
     """
 
     def __init__(self, groups: Iterable[dict[str, Any]], betas: tuple[float, float], epsilon: float) -> None:
-        epsilon = epsilon or torch.finfo(torch.float32).tiny  # 0 / 0, of what no gradient met yet, would be no number
+        epsilon = epsilon or torch.finfo(torch.float32).tiny  # avoids 0 / 0 for entries without any gradient so far
         super().__init__(groups, betas=betas, eps=epsilon, fused=True)
         for group in self.param_groups:
             group["epsilon"], group["step"] = epsilon, 0

@@ -1,4 +1,4 @@
-"""Average: the mean of the last weights, beside the training."""
+"""Average: the mean of the weights of the last steps, for inference."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ._wrapper import Wrapper, parameters_of, weights_of
 class Average(Wrapper):
     """Keeps the weights of the last `n_samples` steps (that many times their memory); their mean is for inference.
 
-    While there were fewer steps it is the mean of those. (tiny-cuda-nn counts the missing ones as zeros.)
-    torch's AveragedModel cannot forget, so this is no AveragedModel.
+    With fewer steps so far, it is the mean of those. (tiny-cuda-nn counts the missing ones as zeros.)
+    It is not an AveragedModel of torch, which cannot drop old weights.
     """
 
     def __init__(self, nested: torch.optim.Optimizer, n_samples: int) -> None:

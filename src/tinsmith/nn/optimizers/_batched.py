@@ -1,4 +1,4 @@
-"""Batched: one step of the nested optimizer for several of its own, on the gradients' mean."""
+"""Batched: one step of the nested optimizer for several steps, on the mean of their gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._wrapper import Wrapper, parameters_of
 class Batched(Wrapper):
     """Collects the gradients of `multiplier` steps and then steps the nested optimizer on their mean.
 
-    The gradients are to be cleared between steps, as always.
+    Clear the gradients between steps, as always.
     """
 
     def __init__(self, nested: torch.optim.Optimizer, multiplier: int) -> None:

@@ -1,4 +1,4 @@
-"""Composite: several optimizers, each with parameters of its own, as one."""
+"""Composite: several optimizers, each with its own parameters, as one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from ._wrapper import Wrapper
 
 
 class Composite(Wrapper):
-    """Steps all its parts. Its groups are theirs, in order; for the state of a parameter ask the part."""
+    """Steps all its parts. Its groups are theirs, in order; the state of a parameter is in its part."""
 
     def _step(self) -> None:
         for part in self.parts:

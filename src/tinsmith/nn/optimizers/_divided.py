@@ -1,4 +1,4 @@
-"""Divided: an optimizer over the pieces of flat parameters, in which matrices and tables stand one behind the other.
+"""Divided: an optimizer over the pieces of flat parameters, which hold matrices and tables one after the other.
 
 A configuration's optimizer treats matrices and tables differently, and Shampoo and Novograd each matrix by itself;
 torch's optimizers know whole parameters only. The pieces are leaves in the parameter's memory: nothing is copied.

@@ -1,4 +1,4 @@
-"""EMA: an exponential moving average of the weights, beside the training."""
+"""EMA: an exponential moving average of the weights, for inference."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 class EMA(Wrapper):
-    """Keeps an exponential moving average of the weights, debiased: after one step it is the weights themselves.
+    """Keeps a debiased exponential moving average of the weights: after one step it equals the weights.
 
         average := (sum over steps s of decay**(t - s) * w_s) / (sum over s of decay**(t - s))
 
-    It does not feed back into the training. With `full_precision` the average of float16 and bfloat16 weights is
+    It does not affect training. With `full_precision` the average of float16 and bfloat16 weights is
     kept in float32; else in their own dtype. `torch.optim.swa_utils.AveragedModel` keeps it.
     """
 

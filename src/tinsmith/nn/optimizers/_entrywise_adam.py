@@ -1,4 +1,4 @@
-"""Adam with all of tiny-cuda-nn's extras, entry by entry: for what torch.optim has no Adam for."""
+"""Adam with all of tiny-cuda-nn's extras, entry by entry, where torch.optim's Adam lacks an option."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CHUNK = 1 << 17
 
 @dataclasses.dataclass(frozen=True)
 class Extras:
-    """What torch's Adam does not have, in tiny-cuda-nn's names."""
+    """Options that torch's Adam lacks, with tiny-cuda-nn's names."""
 
     relative_decay: float = 0.0
     absolute_decay: float = 0.0
@@ -42,12 +42,12 @@ class EntrywiseAdam(torch.optim.Optimizer):
         w := clip(w - r * (relative_decay * w + absolute_decay * sign(w))
                     - clamp(r / (sqrt(v) + epsilon), bounds) * m, clipping_magnitude)
 
-    The bounds are those of AdaBound, 0.1 -+ 0.1 / ((1 - beta2) * T) for the T-th step in all (the lower one
-    counts from 1), where `adabound` is set. A magnitude of 0 clips nothing.
+    With `adabound`, the bounds are those of AdaBound, 0.1 -+ 0.1 / ((1 - beta2) * T) in step T (the lower bound
+    counts steps from 1). A magnitude of 0 clips nothing.
 
-    With `skip_zero_grad` an entry whose gradient is 0 is passed over, its moments and its t as they are: most of
-    a hash table is not met by a batch. torch.optim.SparseAdam does so too, but counts t for the whole tensor: the
-    first update of an entry met late would be three times too large.
+    With `skip_zero_grad` an entry whose gradient is 0 is skipped, and its moments and its t do not change: a batch uses
+    a small part of a hash table. torch.optim.SparseAdam skips too, but counts t for the whole tensor: the first update
+    of an entry that is used late would be three times too large.
 
     Args:
         groups: groups of parameters, each with its `lr` and `weight_decay` (the l2_reg of the formula).
@@ -81,7 +81,7 @@ class EntrywiseAdam(torch.optim.Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As of any Optimizer. (torch's makes floats of the parameter's dtype of all state: of half precision.)"""
+        """As for any Optimizer. (torch's own casts all state to the parameter's dtype, which may be half precision.)"""
         super().load_state_dict(state_dict)
         for i, parameter in enumerate(p for group in self.param_groups for p in group["params"]):
             for name, saved in state_dict["state"].get(i, {}).items():

@@ -1,7 +1,7 @@
 """ExponentialDecay: a learning rate that falls in steps.
 
-torch's schedulers warn when the optimizer that they know was not stepped before them; within `Batched` it
-mostly was not. And they set the learning rate; here it is multiplied, so that what a user set stays.
+torch's schedulers warn if their optimizer was not stepped before them, which is the normal case within `Batched`. They
+also set the learning rate; here it is multiplied, so a rate that the user sets is kept.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Gradients: the one file here that touches a parameter's `.grad`, for an optimizer has to."""
+"""Gradients: the only file in this folder that touches a parameter's `.grad`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import torch
 
 
 def gradient(parameter: torch.Tensor) -> torch.Tensor | None:
-    """What backward left there."""
+    """The gradient that the backward pass left."""
     return parameter.grad
 
 
 def clear(parameters: Sequence[torch.Tensor], set_to_none: bool) -> None:
-    """Takes the gradients away, or makes them 0."""
+    """Set the gradients to None, or to 0."""
     for parameter in parameters:
         if set_to_none:
             parameter.grad = None
@@ -24,7 +24,7 @@ def clear(parameters: Sequence[torch.Tensor], set_to_none: bool) -> None:
 
 @contextlib.contextmanager
 def lend_gradients(parameters: Sequence[torch.Tensor], gradients: Sequence[torch.Tensor | None]) -> Iterator[None]:
-    """Within, these gradients stand in for the parameters' own, and may be overwritten."""
+    """Within, these gradients replace the parameters' own, and may be overwritten."""
     own = [parameter.grad for parameter in parameters]
     _put(parameters, gradients)
     try:

@@ -1,4 +1,4 @@
-"""pytorch_optimizer: fetched when a configuration names what only it has, never at import."""
+"""pytorch_optimizer: imported when a configuration needs it, never at import of this library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ._wrapper import Wrapper, parameters_of
 
 
 def from_library(section: Section, name: str) -> Any:
-    """A class of pytorch_optimizer; ConfigError with the way to install it where it is missing."""
+    """A class of pytorch_optimizer; ConfigError, with how to install it, if it is missing."""
     try:
         library = importlib.import_module("pytorch_optimizer")
     except ImportError as error:
@@ -31,7 +31,7 @@ def cannot_be_pickled(optimizer: torch.optim.Optimizer) -> str:
 
 
 class Borrowed(Wrapper):
-    """An optimizer of the library, given gradients that it may overwrite, and decays as tiny-cuda-nn has them.
+    """An optimizer of the library, with gradients that it may overwrite, and tiny-cuda-nn's decays.
 
     With w the weights and r their learning rate before the step:
 

@@ -12,14 +12,14 @@ from ._wrapper import Wrapper, check_saved_by, parameters_of
 
 
 class Lookahead(Wrapper):
-    """Every `n_steps` steps, goes back from where the nested optimizer is to `alpha` of the way; that is for inference.
+    """Every `n_steps` steps, sets the weights to `alpha` of the way since the last time; these are for inference.
 
-    The library counts steps in the groups, which a Lookahead within shares: here each counts its own.
+    The library counts steps in the groups, which a nested Lookahead shares; here each counts its own steps.
 
     Args:
         nested: what takes the steps.
         library: pytorch_optimizer's Lookahead around it.
-        alpha: how much of the way; 1 too, which the library refuses to be made with.
+        alpha: the part of the way; 1 is allowed, which the library's constructor refuses.
         n_steps: how often.
     """
 
@@ -45,11 +45,11 @@ class Lookahead(Wrapper):
         return [self._library.state[parameter]["slow_params"] for parameter in parameters_of(self)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resumed run needs to go on bit for bit."""
+        """Return everything that a resumed run needs to continue bitwise the same."""
         return {"wrapper": type(self).__name__, "library": self._library.state_dict(), "steps": self._steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the state of a run with the same configuration and parameters."""
+        """Restore the state of a run with the same configuration and parameters."""
         check_saved_by(type(self).__name__, state_dict)
         self._library.load_state_dict(state_dict["library"])
         self._steps = state_dict["steps"]

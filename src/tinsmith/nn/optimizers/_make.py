@@ -27,27 +27,27 @@ from ._slots import Params, Slot, slots
 def make_optimizer(
     params: Params, config: Section | Mapping[str, Any] | str | Path | None = None
 ) -> torch.optim.Optimizer:
-    """The optimizer that a configuration describes, over these parameters.
+    """Create the optimizer that a configuration describes, for these parameters.
 
     Adam and SGD are torch's, fused; Novograd, Shampoo and Lookahead come from pytorch_optimizer
-    (`pip install 'tinsmith[nn]'`), whose Shampoo takes L and R from the gradient, whatever `cg_on_momentum` says. Adam
-    with extras that torch's does not have, and Adam on what is not a matrix (where by default it passes over entries
-    whose gradient is 0), follows tiny-cuda-nn's formula entry by entry.
+    (`pip install 'tinsmith[nn]'`), whose Shampoo computes L and R from the gradient, whatever `cg_on_momentum` is.
+    Adam with options that torch's lacks, and Adam on parameters other than matrices (where by default it skips entries
+    whose gradient is 0), follow tiny-cuda-nn's formula entry by entry.
 
     Args:
-        params: a module; or tensors; or groups such as `{"params": [...], "matrix": False}`. Whether a
-            parameter is a matrix of a network (not the table of an encoding) is said by `matrix`, by a module's
-            attribute `holds_matrices`, or else by having two dims or more. A module with one flat parameter has
-            `matrix_shapes`: of the matrices that this begins with. Each of these is then optimized by itself.
+        params: a module; or tensors; or groups such as `{"params": [...], "matrix": False}`. Whether a parameter is a
+            matrix of a network (and not the table of an encoding) is given by `matrix`, by a module's attribute
+            `holds_matrices`, or else by having at least two dims. A module with one flat parameter has `matrix_shapes`,
+            the shapes of the matrices at its start. Each of these is optimized separately.
         config: the optimizer's part of a configuration, or its `Section`; None for an Adam with all defaults.
-            In a Composite, `n_params_to_optimize` counts numbers in the parameters' order, and each part
-            begins and ends with a parameter; one part may leave it out and takes what the others leave.
+            In a Composite, `n_params_to_optimize` counts elements in the parameters' order, and each part
+            starts and ends with a whole parameter; one part may leave it out and gets the remaining ones.
 
     Returns:
-        An Optimizer; see `use_averages` for the weights of EMA, Average and Lookahead.
+        An Optimizer; for the weights of EMA, Average and Lookahead see `use_averages`.
 
     Raises:
-        ConfigError: the configuration is not understood, asks for what is not there, or does not fit the parameters.
+        ConfigError: the configuration is invalid, needs a missing package, or does not fit the parameters.
         ArgumentError: there are no parameters.
 
     Example:

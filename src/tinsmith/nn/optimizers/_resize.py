@@ -1,7 +1,7 @@
 """Parameters that gain and lose rows: the optimizer and its state are moved to the new parameter.
 
-Splatting adds and removes Gaussians while it trains. torch's optimizers know parameters by identity, so a parameter of
-another size has to take the old one's place in the groups, and its moments the place of the old ones.
+Splatting adds and removes Gaussians during training. torch's optimizers identify parameters by object, so a parameter
+of another size has to replace the old one in the groups, and its moments the old moments.
 """
 
 from __future__ import annotations

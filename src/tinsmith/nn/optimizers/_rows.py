@@ -1,8 +1,8 @@
-"""Updates of a few rows: an optimizer of parameters that stack many networks, for some of them at a time.
+"""Updates of some rows: an optimizer for parameters that stack many networks, some of which are stepped at a time.
 
-The optimizers of torch know no rows. So the rows of parameters, gradients and state are gathered into small
-tensors, a real optimizer takes its step on these, and they are put back: it costs what these rows cost. What
-a row's step depends on besides is how many it has had: rows of one count go together.
+torch's optimizers do not support rows. So the rows of parameters, gradients and state are gathered into small tensors,
+an ordinary optimizer takes its step on these, and they are written back: the cost is that of these rows. A row's step
+also depends on its number of steps, so rows with equal counts are stepped together.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _WEIGH_WHOLE_PARAMETERS = ("Adafactor", "LBFGS", "Muon")
 
 
 class RowOptimizer:
-    """An optimizer for parameters whose first axis is rows (networks of an array) that train independently.
+    """An optimizer for parameters whose rows (networks of an array) train independently.
 
-    `step(rows)` is to those rows what a step of an optimizer of their own would be, with their own moments and
-    their own count of steps; all other rows, and their state, stay as they are, bit for bit. With no rows named
-    and all of one count it is the plain optimizer, with nothing gathered.
+    `step(rows)` updates these rows as an optimizer of their own would, with their own moments and their own count of
+    steps; all other rows, and their state, stay bitwise the same. Without `rows`, and if all rows have the same count,
+    it is the plain optimizer, without gathering.
 
-    What works is an optimizer whose update of an entry depends on that entry alone. From a configuration: Adam,
-    SGD, and Composites of them, whose `n_params_to_optimize` count the numbers of one row; around them
-    ExponentialDecay and EMA, which go by each row's own steps (the learning rates in `param_groups` are those
-    before the decay). Of torch's: most, not Adafactor, Muon or LBFGS.
+    An optimizer works if its update of an entry depends on that entry only. From a configuration: Adam, SGD, and
+    Composites of them, whose `n_params_to_optimize` count the elements of one row; around them ExponentialDecay and
+    EMA, which use each row's own steps (the learning rates in `param_groups` are those before the decay). From torch:
+    most, but not Adafactor, Muon or LBFGS.
 
     Args:
         params: as for `make_optimizer`; each (rows, ...), with the same number of rows.
@@ -86,29 +86,29 @@ class RowOptimizer:
 
     @property
     def parameters(self) -> list[torch.Tensor]:
-        """What is optimized, in the order in which `step` takes gradients."""
+        """The optimized parameters, in the order in which `step` takes gradients."""
         return list(self._given)
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """The groups, with the learning rates, of all rows; set there, they hold from the next step on."""
+        """The groups with the learning rates, for all rows; changes apply from the next step on."""
         return [group for part in self._parts for group in part.param_groups]
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Clears the gradients, of all rows."""
+        """Clear the gradients of all rows."""
         clear(self._given, set_to_none)
 
     @torch.no_grad()
     def step(self, rows: Rows = None, gradients: Sequence[torch.Tensor | None] | None = None) -> None:
-        """One step of these rows.
+        """Step these rows.
 
         Args:
             rows: a boolean mask (row), or indices without repetition; None for all.
-            gradients: for each parameter (k, ...), of these k rows in their order, or None for no step. Left out,
-                the gradients are what backward left: of full size.
+            gradients: for each parameter (k, ...), the gradient of these k rows in their order, or None for no step.
+                Without it, the parameters' `.grad` of all rows is used.
 
         Raises:
-            ArgumentError: a row is named twice, or there are not as many gradients as parameters.
+            ArgumentError: a row occurs twice, or the numbers of gradients and parameters differ.
             ShapeError: a row index is out of range, or the mask or a gradient has another size.
         """
         index = None if rows is None else _index(rows, len(self.counts))
@@ -176,7 +176,7 @@ class RowOptimizer:
         return 1.0 if self._wrapping is None else self._wrapping.rate(count)
 
     def use_averages(self) -> contextlib.AbstractContextManager[None]:
-        """Within, the parameters hold the averages of EMA, if the configuration has one; then their own again."""
+        """Within, the parameters hold the averages of EMA, if there are any; afterwards their own values."""
         if self._averages is None:
             return swap_parameters(self._parameters, self._parameters)
         return swap_parameters(self._parameters, self._averages.weights(self._parameters, self.counts))
@@ -200,7 +200,7 @@ class RowOptimizer:
                 raise ShapeError(refusal(f"gradients[{i}] does not fit {k} rows.", rows, remedy))
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resumed run needs to go on bit for bit.
+        """Return everything that a resumed run needs to continue bitwise the same.
 
         Tensors by rows are shared among processes as the parameters are.
         """
@@ -223,10 +223,10 @@ class RowOptimizer:
         return own_rows(tensor).detach()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the state of a run with the same configuration and parameters.
+        """Restore the state of a run with the same configuration and parameters.
 
         Raises:
-            CheckpointError: it was saved for another number of rows, or by another optimizer.
+            CheckpointError: the state was saved for another number of rows, or by another optimizer.
         """
         saved, parts = state_dict.get("counts"), state_dict.get("parts", ())
         count = len(self._given[0])

@@ -14,7 +14,7 @@ from ._gradients import gradient
 class SelectiveAdam(torch.optim.Optimizer):
     """Adam that updates the visible rows of its parameters, and leaves the others and their moments as they are.
 
-    With g the gradient of a row, and t how many steps this row was visible in, this one included:
+    With g the gradient of a row, and t the number of steps in which the row was visible, including this one:
 
         m := beta1 * m + (1 - beta1) * g
         v := beta2 * v + (1 - beta2) * g**2
@@ -24,10 +24,10 @@ class SelectiveAdam(torch.optim.Optimizer):
     debias the moments: its first steps are up to 1 / sqrt(1 - beta2) times smaller or larger.)
 
     Args:
-        params: parameters, or groups of them with `lr` and the like; each (rows, ...), all with the same rows.
+        params: parameters, or groups with `lr` and other options; each (rows, ...), all with the same number of rows.
         eps: added to the denominator.
         betas: of the two moments.
-        lr: learning rate of groups that have none of their own.
+        lr: learning rate of groups without their own.
 
     Example:
         >>> weights = torch.nn.Parameter(torch.zeros(3, 2))
@@ -57,11 +57,11 @@ class SelectiveAdam(torch.optim.Optimizer):
         """One step.
 
         Args:
-            visibility: (rows), of bools or of numbers that are 0 where a row is not visible; None for all rows.
-            closure: if given, is called first; its value is returned.
+            visibility: (rows), bools, or numbers that are 0 for rows that are not visible; None for all rows.
+            closure: called first, if passed; its value is returned.
 
         Raises:
-            ShapeError: a parameter has other rows than `visibility`. No parameter was changed.
+            ShapeError: a parameter and `visibility` differ in the number of rows. No parameter is changed.
         """
         loss = None
         if closure is not None:
@@ -79,7 +79,7 @@ class SelectiveAdam(torch.optim.Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As of any Optimizer. (torch's makes floats of the counts of steps.)"""
+        """As for any Optimizer. (torch's own casts the counts of steps to floats.)"""
         super().load_state_dict(state_dict)
         for state in self.state.values():
             state["steps"] = state["steps"].to(torch.int64)

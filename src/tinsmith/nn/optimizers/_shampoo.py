@@ -53,7 +53,7 @@ class Shampoo(Borrowed):
         return {**saved, "parts": [{**library, "state": {i: _flat(s) for i, s in library["state"].items()}}]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the state of a run with the same configuration and parameters."""
+        """Restore the state of a run with the same configuration and parameters."""
         (library,) = state_dict["parts"]
         super().load_state_dict({**state_dict, "parts": [{**library, "state": {}}]})
         parameters = parameters_of(self)

@@ -61,7 +61,7 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
         return vars(self)  # torch's own keeps groups and state only
 
     def weights(self) -> list[torch.Tensor]:
-        """The weights meant for inference, in the order of the parameters."""
+        """The weights for inference, in the order of the parameters."""
         return [weight for part in self.parts for weight in weights_of(part)]
 
     def use_averages(self) -> contextlib.AbstractContextManager[None]:
@@ -74,7 +74,7 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
         return self.use_averages()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resumed run needs to go on bit for bit."""
+        """Return everything that a resumed run needs to continue bitwise the same."""
         return {
             "wrapper": type(self).__name__,
             "parts": [part.state_dict() for part in self.parts],
@@ -83,7 +83,7 @@ class Wrapper(torch.optim.Optimizer, abc.ABC):
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Take up the state of a run with the same configuration and parameters.
+        """Restore the state of a run with the same configuration and parameters.
 
         Raises:
             CheckpointError: it was saved by another optimizer.
@@ -125,11 +125,11 @@ class AveragingOptimizer(Protocol):
 
 
 def use_averages(optimizer: torch.optim.Optimizer | AveragingOptimizer) -> contextlib.AbstractContextManager[None]:
-    """Within, the parameters hold the weights meant for inference; afterwards their own again.
+    """Within, the parameters hold the weights for inference; afterwards their own values.
 
-    These are the averages of EMA and Average and the slow weights of Lookahead, however deeply wrapped, also of a
-    `RowOptimizer`. Of other optimizers, torch's too, they are the parameters as they are: nothing is copied.
-    Do not step within.
+    These are the averages of EMA and Average and the slow weights of Lookahead, at any nesting depth, and also those of
+    a `RowOptimizer`. For other optimizers, including torch's, the parameters stay as they are: nothing is copied. Do
+    not step the optimizer within.
 
     Example:
         >>> w = torch.nn.Parameter(torch.zeros(2, 2))

@@ -1,7 +1,7 @@
 """Gaussian splatting: 3-D Gaussians to images, differentiable, with the interface of gsplat 1.5.
 
-The axes, everywhere: N Gaussians, C cameras, D channels, H x W pixels; `...` are batches of scenes. Packed tensors have
-nnz rows, one for each Gaussian that a camera sees. Poses are world to camera, OpenCV's: x right, y down, z ahead.
+The axes are the same everywhere: N Gaussians, C cameras, D channels, H x W pixels; `...` are batches of scenes. Packed
+tensors have nnz rows, one for each Gaussian that a camera sees. Poses are world to camera: x right, y down, z ahead.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ def accumulate(
     *,
     engine: str | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Blend given pairs of a pixel and a Gaussian, in their order.
+    """Blend given pairs of a pixel and a Gaussian, in the given order.
 
-    The formulas are those of `rasterize_to_pixels`, but every pair counts: no alpha is too small, no pixel ends early.
+    The formulas are those of `rasterize_to_pixels`, but every pair counts: small alphas are kept, no pixel ends early.
 
     Args:
         means2d: (..., N, 2), pixels. Differentiable.
@@ -41,7 +41,7 @@ def accumulate(
         image_ids: (M), integers. Pairs are sorted by image and pixel, those of a pixel front to back.
         image_width: pixels.
         image_height: pixels.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         Colors (..., image_height, image_width, D) and alphas (..., image_height, image_width, 1).

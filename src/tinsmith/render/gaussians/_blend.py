@@ -37,15 +37,15 @@ def rasterize_to_pixels(
 ) -> tuple[Tensor, Tensor]:
     """Blend projected Gaussians, front to back, in the order of tile lists.
 
-    With i the Gaussians of a pixel's tile, nearest first, and d from the Gaussian's centre to the pixel's:
+    For the Gaussians i of a pixel's tile, nearest first, with d from the Gaussian's centre to the pixel's:
 
         alpha_i = min(0.999, opacity_i exp(-d^T conic_i d / 2))      left out where it is below 1 / 255
-        through_i = product over j < i of (1 - alpha_j)
-        color = sum of through_i alpha_i color_i + (1 - alpha) background
-        alpha = sum of through_i alpha_i
+        T_i = product over j < i of (1 - alpha_j)
+        color = sum of T_i alpha_i color_i + (1 - alpha) background
+        alpha = sum of T_i alpha_i
 
-    A pixel ends before the Gaussian that would reduce its transmittance to 1e-4 or less. Where alphas are cut off, and
-    where a pixel ends, is not differentiated: `docs/reference/conventions.md`.
+    A pixel ends before the Gaussian that would reduce its transmittance to 1e-4 or less. Alpha thresholds and where a
+    pixel ends are not differentiated: `docs/reference/conventions.md`.
 
     Args:
         means2d: (..., N, 2), or (nnz, 2) with `packed`; pixels. Differentiable.
@@ -57,12 +57,12 @@ def rasterize_to_pixels(
         tile_size: side of a tile, pixels.
         isect_offsets: (..., tile_height, tile_width), from `isect_offset_encode`.
         flatten_ids: (n_isects), from `isect_tiles`.
-        backgrounds: (..., D), what is seen behind all Gaussians; None for 0. Differentiable.
-        masks: (..., tile_height, tile_width), bool; a tile where it is False shows the background alone.
+        backgrounds: (..., D), the colour behind all Gaussians; None for 0. Differentiable.
+        masks: (..., tile_height, tile_width), bool; a tile where it is False shows only the background.
         packed: tensors have a row for each visible Gaussian.
-        absgrad: the backward pass sets `means2d.absgrad`: as the gradient, with the absolute value of what each pixel
-            adds to it.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        absgrad: the backward pass sets `means2d.absgrad`: the gradient with the absolute value of each pixel's
+            contribution.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         Colors (..., image_height, image_width, D) and alphas (..., image_height, image_width, 1).

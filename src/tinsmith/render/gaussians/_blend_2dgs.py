@@ -49,16 +49,16 @@ def rasterize_to_pixels_2dgs(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Blend projected surfels, front to back, in the order of tile lists.
 
-    A pixel's ray meets the plane of surfel i at (u, v), in standard deviations; d is from the surfel's centre to the
-    pixel's, and z_i its last channel, which is a depth:
+    A pixel's ray meets the plane of surfel i at (u, v), in standard deviations; d goes from the surfel's centre to the
+    pixel's, and z_i is the surfel's last channel, a depth:
 
         alpha_i = min(0.999, opacity_i exp(-min(u^2 + v^2, 2 d^2) / 2))      left out where it is below 1 / 255
         weight_i = alpha_i product over j < i of (1 - alpha_j)
         color = sum of weight_i color_i + (1 - alpha) background,   normal = sum of weight_i normal_i
         distort = 2 sum over j < i of weight_i weight_j (z_i - z_j)
-        median = z of the last surfel before which more than half shines through
+        median = z of the last surfel whose transmittance is above one half
 
-    Where a pixel ends, and what is not differentiated, is as in `rasterize_to_pixels`.
+    Pixels end, and are differentiated, as in `rasterize_to_pixels`.
 
     Args:
         means2d: (..., N, 2), or (nnz, 2) with `packed`; pixels. Differentiable.
@@ -66,26 +66,26 @@ def rasterize_to_pixels_2dgs(
         colors: (..., N, D) or (nnz, D). Differentiable.
         opacities: (..., N) or (nnz). Differentiable.
         normals: (..., N, 3) or (nnz, 3). Differentiable.
-        densify: as means2d, or None: it changes nothing, and gets as gradient that of the third column of the
-            transform, times the depth: the signal by which strategies densify.
+        densify: shaped like means2d, or None. It does not affect the result; its gradient is that of the third column
+            of the transform times the depth, the signal that strategies use for densification.
         image_width: pixels.
         image_height: pixels.
         tile_size: side of a tile, pixels.
         isect_offsets: (..., tile_height, tile_width), from `isect_offset_encode`.
         flatten_ids: (n_isects), from `isect_tiles`.
         backgrounds: (..., D); None for 0. Differentiable.
-        masks: (..., tile_height, tile_width), bool; a tile where it is False shows the background alone.
+        masks: (..., tile_height, tile_width), bool; a tile where it is False shows only the background.
         packed: tensors have a row for each visible surfel.
-        absgrad: is refused; `densify` has what strategies for surfels take.
+        absgrad: not supported, raises an error; strategies for surfels use the gradient of `densify`.
         distloss: compute the distortion, which is 0 otherwise.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        Colors (..., image_height, image_width, D), alphas (..., 1), normals (..., 3) before the camera, distortion
+        Colors (..., image_height, image_width, D), alphas (..., 1), normals (..., 3) in camera space, distortion
         (..., 1), median depth (..., 1).
 
     Raises:
-        ArgumentError: `absgrad` is asked for.
+        ArgumentError: `absgrad` is True.
         ShapeError: tensors do not fit each other.
 
     Example:

@@ -1,4 +1,4 @@
-"""What arguments of these functions are refused, and the ops that they share."""
+"""Checks of the arguments of these functions, and the ops that they share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RenderMode = Literal["RGB", "D", "ED", "RGB+D", "RGB+ED"]
 
 
 def require_choice(function: str, name: str, given: object, choices: Any) -> None:
-    """Refuses what is not one of the literals of a type."""
+    """Refuse what is not one of the literals of a type."""
     known = get_args(choices)
     if given not in known:
         close = nearest(str(given), known)
@@ -27,7 +27,7 @@ def require_choice(function: str, name: str, given: object, choices: Any) -> Non
 
 
 def require_positive(function: str, **sizes: object) -> None:
-    """Refuses sizes that are not integers above 0."""
+    """Refuse sizes that are not integers above 0."""
     for name, given in sizes.items():
         if not isinstance(given, int) or given < 1:
             rows = [("got", repr(given)), ("expected", "a whole number above 0")]
@@ -35,14 +35,14 @@ def require_positive(function: str, **sizes: object) -> None:
 
 
 def require_shape(function: str, name: str, given: Tensor, axes: str, expected: Sequence[int]) -> None:
-    """Refuses a tensor of another shape."""
+    """Refuse a tensor of another shape."""
     if tuple(given.shape) != tuple(expected):
         rows = [("got", str(tuple(given.shape))), ("expected", f"{axes} = {tuple(expected)}")]
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))
 
 
 def require_last(function: str, name: str, given: Tensor, axes: str, last: Sequence[int]) -> None:
-    """Refuses a tensor whose last sizes are others."""
+    """Refuse a tensor whose last sizes are others."""
     if given.ndim < len(last) or tuple(given.shape[given.ndim - len(last) :]) != tuple(last):
         rows = [("got", str(tuple(given.shape))), ("expected", axes)]
         raise ShapeError(refusal(f"`{name}` of `{function}` does not fit.", rows, "See its docstring for the axes."))

@@ -26,7 +26,7 @@ def quat_scale_to_covar_preci(
     *,
     engine: str | None = None,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Covariance and precision matrices of Gaussians, from rotations and scales.
+    """Compute covariance and precision matrices of Gaussians from rotations and scales.
 
     With R the rotation of the normalised quaternion and S the diagonal of scales:
 
@@ -36,10 +36,10 @@ def quat_scale_to_covar_preci(
     Args:
         quats: (..., 4), w x y z, of any length but 0. Differentiable.
         scales: (..., 3), standard deviations along the Gaussian's axes. Differentiable.
-        compute_covar: return covariances, else None.
-        compute_preci: return precisions, else None.
-        triu: give upper triangles (xx, xy, xz, yy, yz, zz) instead of matrices.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        compute_covar: whether to return covariances; None is returned otherwise.
+        compute_preci: whether to return precisions; None is returned otherwise.
+        triu: return upper triangles (xx, xy, xz, yy, yz, zz) instead of matrices.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         Both, (..., 3, 3), or (..., 6) with `triu`.

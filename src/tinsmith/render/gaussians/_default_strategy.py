@@ -19,38 +19,38 @@ _SHRINK = 1.6  # a split Gaussian's parts have scales so many times smaller: the
 
 @dataclass
 class DefaultStrategy:
-    """Adaptive density control: Gaussians are cloned and split where gradients are high, pruned where they are faint.
+    """Adaptive density control: clones and splits Gaussians with high gradients, prunes faint ones.
 
-    It is that of Kerbl et al., 3D Gaussian Splatting for Real-Time Radiance Field Rendering (2023), with the options,
+    The strategy of Kerbl et al., 3D Gaussian Splatting for Real-Time Radiance Field Rendering (2023), with the options,
     names and defaults of gsplat 1.5. Every `refine_every` steps between `refine_start_iter` and `refine_stop_iter`,
-    with g the mean norm of a Gaussian's gradient in the image, in units of half its sides, since the last time:
+    with g the mean norm of a Gaussian's gradient in the image since the last refinement, in units of half its sides:
 
     - g > grow_grad2d, its largest scale at most grow_scale3d * scene_scale: it is cloned;
-    - g > grow_grad2d, larger: it is split into two, drawn from it, with scales 1.6 times smaller;
+    - g > grow_grad2d, larger: it is split into two, at positions drawn from it, with scales 1.6 times smaller;
     - opacity < prune_opa, or (once step > reset_every) a scale > prune_scale3d * scene_scale: it is removed.
 
-    Every `reset_every` steps opacities above 2 prune_opa are set to this. Survivors keep their moments in the
-    optimizers; new Gaussians begin without.
+    Every `reset_every` steps, opacities above 2 prune_opa are set to 2 prune_opa. Gaussians that remain keep their
+    moments in the optimizers; new ones start without moments.
 
     Attributes:
-        prune_opa: opacities below are pruned.
-        grow_grad2d: gradients above grow. With `absgrad` 0.0008 is a good value.
+        prune_opa: Gaussians with an opacity below this are pruned.
+        grow_grad2d: Gaussians with a gradient above this are cloned or split. With `absgrad` 0.0008 is a good value.
         grow_scale3d: times the scene's scale: smaller Gaussians are cloned, larger ones split.
         grow_scale2d: radii, in parts of the image's longer side, above which Gaussians are split.
         prune_scale3d: times the scene's scale: larger Gaussians are pruned.
         prune_scale2d: radii, in parts of the image's longer side, above which Gaussians are pruned.
-        refine_scale2d_stop_iter: radii count before this step only; 0: never.
+        refine_scale2d_stop_iter: radii are used before this step only; 0: never.
         refine_start_iter: no refinement up to this step.
         refine_stop_iter: no refinement from this step on.
         reset_every: steps between resets of the opacities.
         refine_every: steps between refinements.
         pause_refine_after_reset: steps after a reset without refinement.
-        absgrad: go by absolute gradients (AbsGS, Ye et al. 2024); render with `absgrad=True`.
-        revised_opacity: a split Gaussian's parts have opacity 1 - sqrt(1 - o), so that two of them are as opaque as it
-            was (Rota Bulò et al. 2024).
-        verbose: print what was changed.
-        key_for_gradient: the entry of `info` whose gradient counts.
-        generator: of the places that split Gaussians are drawn at; None for torch's own. New in tinsmith.
+        absgrad: use absolute gradients (AbsGS, Ye et al. 2024); render with `absgrad=True`.
+        revised_opacity: give the parts of a split Gaussian the opacity 1 - sqrt(1 - o), so that together they are as
+            opaque as it was (Rota Bulò et al. 2024).
+        verbose: print the changes.
+        key_for_gradient: the entry of `info` whose gradient is used.
+        generator: draws the positions of split Gaussians; None for torch's default. Not in gsplat.
 
     Example:
         >>> params = {
@@ -92,10 +92,10 @@ class DefaultStrategy:
     generator: torch.Generator | None = None
 
     def initialize_state(self, scene_scale: float = 1.0) -> dict[str, Any]:
-        """The counts that the other methods keep between steps.
+        """Return the state that the other methods keep between steps.
 
         Args:
-            scene_scale: how large the scene is, in the units of the means: half of its side, say.
+            scene_scale: the size of the scene in the units of the means, for example half of its side.
         """
         state: dict[str, Any] = {"grad2d": None, "count": None, "scene_scale": scene_scale}
         if self.refine_scale2d_stop_iter > 0:
@@ -103,7 +103,7 @@ class DefaultStrategy:
         return state
 
     def check_sanity(self, params: Params, optimizers: Optimizers) -> None:
-        """See that parameters and optimizers are as the other methods need them.
+        """Check that the other methods can work with the parameters and optimizers.
 
         Args:
             params: by name: "means" (N, 3), "scales" (N, 3) logarithms, "quats" (N, 4), "opacities" (N) or (N, 1)
@@ -111,7 +111,7 @@ class DefaultStrategy:
             optimizers: one for each parameter that requires a gradient, by its name.
 
         Raises:
-            ArgumentError, ShapeError: they are not.
+            ArgumentError, ShapeError: they cannot.
         """
         check_params("DefaultStrategy", params, optimizers)
 
@@ -123,10 +123,10 @@ class DefaultStrategy:
         step: int,
         info: Mapping[str, Any],
     ) -> None:
-        """To be called before `loss.backward()`: has the gradient in the image kept.
+        """Call before `loss.backward()`: retains the gradient in the image.
 
         Raises:
-            ArgumentError: `info` is not what `rasterization` gave.
+            ArgumentError: `info` is not from `rasterization`.
         """
         _require_info(info, (self.key_for_gradient,))
         info[self.key_for_gradient].retain_grad()
@@ -140,18 +140,18 @@ class DefaultStrategy:
         info: Mapping[str, Any],
         packed: bool = False,
     ) -> None:
-        """To be called after `loss.backward()`: counts, and where it is time refines and resets.
+        """Call after `loss.backward()`: accumulates gradients, and refines and resets when due.
 
         Args:
-            params: as for `check_sanity`; parameters are replaced by others of another size.
-            optimizers: as for `check_sanity`; they follow.
-            state: what `initialize_state` gave.
-            step: the number of the step, from 0.
-            info: what `rasterization` gave, after the backward pass.
-            packed: whether it was rendered with `packed=True`.
+            params: as for `check_sanity`; parameters are replaced by ones of another size.
+            optimizers: as for `check_sanity`; updated to the new parameters.
+            state: from `initialize_state`.
+            step: the index of the step, from 0.
+            info: from `rasterization`, after the backward pass.
+            packed: whether the image was rendered with `packed=True`.
 
         Raises:
-            ArgumentError: `info` is not what `rasterization` gave, or there is no gradient in it.
+            ArgumentError: `info` is not from `rasterization`, or it has no gradient.
         """
         if step >= self.refine_stop_iter:
             return

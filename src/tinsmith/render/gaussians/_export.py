@@ -1,4 +1,4 @@
-"""export_splats: gsplat's function of this name, for scripts that call it."""
+"""export_splats: the function of this name from gsplat, for scripts that call it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def export_splats(
     format: Format = "ply",  # noqa: A002  # gsplat's name
     save_to: str | Path | None = None,
 ) -> bytes:
-    """Gaussians as the bytes of a PLY, without those that are not finite: gsplat's function of this name.
+    """Return finite Gaussians as the bytes of a PLY: gsplat's function of this name.
 
-    gsplat's compressed formats are not written. `save_ply` refuses what is not finite, and writes normals too, as this
-    does and gsplat does not.
+    Gaussians with values that are not finite are left out; `save_ply` raises an error for them. Normals are written, as
+    by `save_ply` and not by gsplat. gsplat's compressed formats are not supported.
 
     Args:
         means: (N, 3).
@@ -36,13 +36,13 @@ def export_splats(
         sh0: (N, 1, 3).
         shN: (N, K, 3).
         format: "ply".
-        save_to: path of a file to write too.
+        save_to: path of a file to write as well.
 
     Returns:
         The file's bytes.
 
     Raises:
-        ArgumentError: another format.
+        ArgumentError: the format is not "ply".
         ShapeError: the tensors do not fit each other.
         InputError: the file cannot be written.
 

@@ -1,4 +1,4 @@
-"""What rasterizations of Gaussians and of surfels share: colors of pairs, modes, the dict of what was on the way."""
+"""Parts that the rasterizations of Gaussians and surfels share: colors of pairs, modes, intermediate results."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Modes:
 
 
 def check_colors(function: str, scene: Scene, colors: Tensor, sh_degree: int | None) -> None:
-    """Refuses colors that are neither each Gaussian's nor each camera's and Gaussian's."""
+    """Refuse colors that are neither each Gaussian's nor each camera's and Gaussian's."""
     if sh_degree is not None:
         require_degree(function, "sh_degree", sh_degree, colors)
     batch, n, c = scene.shapes
@@ -108,7 +108,7 @@ def meta_of(
     tile_size: int,
     engine: str | None,
 ) -> dict[str, Any]:
-    """What users may want to know, tile lists included. `others` have a row for each pair."""
+    """The dict of intermediate results, including tile lists. `others` have a row for each pair."""
     batch, n, c = scene.shapes
     n_images = len(scene.viewmats)
     tile_width, tile_height = -(-how.width // tile_size), -(-how.height // tile_size)

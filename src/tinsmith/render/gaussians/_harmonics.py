@@ -25,21 +25,21 @@ def spherical_harmonics(
     *,
     engine: str | None = None,
 ) -> Tensor:
-    """Colors seen along directions, from coefficients of real spherical harmonics.
+    """Evaluate colors along directions from coefficients of real spherical harmonics.
 
-    With y the harmonics of the normalised direction, of `reference.spherical_harmonics`:
+    With y the harmonics of the normalised direction, as in `reference.spherical_harmonics`:
 
         color_c = sum over k < (degrees_to_use + 1)^2 of y_k coeffs_kc
 
     Args:
-        degrees_to_use: 0 to 4; later coefficients are not read.
+        degrees_to_use: 0 to 4; coefficients of higher degrees are not read.
         dirs: (..., 3), of any length but 0. Differentiable.
         coeffs: (..., k, c), at least (degrees_to_use + 1)^2 of them; c is 3 for colors. Differentiable.
-        masks: (...), bool; where it is False the color is 0, and nothing gets a gradient.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        masks: (...), bool; where it is False the color and the gradients are 0.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
-        (..., c). `rasterization` adds 0.5 and cuts off what is negative.
+        (..., c). `rasterization` adds 0.5 and clamps negative values to 0.
 
     Raises:
         ArgumentError: the degree is not one of 0 to 4.
@@ -76,7 +76,7 @@ def evaluate(
 
 
 def require_degree(function: str, name: str, degree: object, coefficients: Tensor) -> None:
-    """Refuses a degree without kernel, or without coefficients."""
+    """Refuse a degree without kernel, or without coefficients."""
     if not isinstance(degree, int) or not 0 <= degree <= MOST_DEGREE:
         rows = [("got", repr(degree)), ("expected", f"0 to {MOST_DEGREE}")]
         raise ArgumentError(refusal(f"`{name}` of `{function}` does not fit.", rows, "Use a lower degree."))

@@ -27,27 +27,27 @@ _NOISE_STEEPNESS, _NOISE_OPACITY = 100.0, 0.005  # noise fades out above this op
 
 @dataclass
 class MCMCStrategy:
-    """Dead Gaussians are relocated to where live ones are, their number grows to a cap, and means take noise.
+    """Relocates dead Gaussians to live ones, adds Gaussians up to a maximum, and adds noise to the means.
 
-    It is that of Kheradmand et al., 3D Gaussian Splatting as Markov Chain Monte Carlo (2024), with the options, names
+    The strategy of Kheradmand et al., 3D Gaussian Splatting as Markov Chain Monte Carlo (2024), with the options, names
     and defaults of gsplat 1.5. Every `refine_every` steps between `refine_start_iter` and `refine_stop_iter`,
-    Gaussians with opacity of at most `min_opacity` take the place of others, drawn by opacity, and 5 % are added in
-    the same way, up to `cap_max`. A Gaussian that n take the place of is changed so that they look like it
+    Gaussians with an opacity of at most `min_opacity` are moved onto others, drawn by opacity, and 5 % are added in
+    the same way, up to `cap_max`. A Gaussian that n others are moved onto is changed so that together they look like it
     (`compute_relocation`). In each step, with covariance S, opacity o and e standard normal:
 
         mean := mean + lr noise_lr sigmoid(-100 (o - 0.005)) S e
 
-    The paper's losses on opacities and scales are yours to add: `0.01 * opacity.mean() + 0.01 * scale.mean()`.
+    Add the paper's losses on opacities and scales to your own: `0.01 * opacity.mean() + 0.01 * scale.mean()`.
 
     Attributes:
         cap_max: the largest number of Gaussians.
-        noise_lr: how strong noise is.
+        noise_lr: the strength of the noise.
         refine_start_iter: no relocation up to this step.
         refine_stop_iter: no relocation from this step on.
         refine_every: steps between relocations.
-        min_opacity: a Gaussian that is not above is dead.
-        verbose: print what was changed.
-        generator: of what is drawn; None for torch's own. New in tinsmith.
+        min_opacity: Gaussians with at most this opacity are dead.
+        verbose: print the changes.
+        generator: the random generator; None for torch's default. Not in gsplat.
 
     Example:
         >>> params = {
@@ -75,14 +75,14 @@ class MCMCStrategy:
     generator: torch.Generator | None = None
 
     def initialize_state(self) -> dict[str, Any]:
-        """What the other methods keep between steps: nothing, but they take it."""
+        """Return the state between steps, which is empty for this strategy."""
         return {}
 
     def check_sanity(self, params: Params, optimizers: Optimizers) -> None:
-        """See that parameters and optimizers are as the other methods need them: see `DefaultStrategy`.
+        """Check that the other methods can work with the parameters and optimizers: see `DefaultStrategy`.
 
         Raises:
-            ArgumentError, ShapeError: they are not.
+            ArgumentError, ShapeError: they cannot.
         """
         check_params("MCMCStrategy", params, optimizers)
 
@@ -94,7 +94,7 @@ class MCMCStrategy:
         step: int,
         info: Mapping[str, Any],
     ) -> None:
-        """Does nothing: it is there so that strategies can take each other's place."""
+        """Do nothing. It exists so that strategies are interchangeable."""
 
     def step_post_backward(
         self,
@@ -105,14 +105,14 @@ class MCMCStrategy:
         info: Mapping[str, Any],
         lr: float,
     ) -> None:
-        """To be called after `loss.backward()`, and after the optimizers' steps.
+        """Call after `loss.backward()` and after the optimizers' steps.
 
         Args:
             params: as for `check_sanity`; parameters are replaced by larger ones.
-            optimizers: as for `check_sanity`; they follow.
-            state: what `initialize_state` gave.
-            step: the number of the step, from 0.
-            info: what `rasterization` gave; it is not read.
+            optimizers: as for `check_sanity`; updated to the new parameters.
+            state: from `initialize_state`.
+            step: the index of the step, from 0.
+            info: from `rasterization`; it is not read.
             lr: the learning rate of the means in this step.
         """
         if self.refine_start_iter < step < self.refine_stop_iter and step % self.refine_every == 0:
@@ -149,7 +149,7 @@ class MCMCStrategy:
         return added
 
     def _thin_out(self, params: Params, optimizers: Optimizers, drawn: Tensor) -> None:
-        """Make the drawn Gaussians such that they and their copies look as they did alone."""
+        """Change the drawn Gaussians so that they and their copies look as before."""
         rows, copies = drawn.unique(return_counts=True)
         opacities, scales = compute_relocation(
             params["opacities"][rows].flatten().sigmoid(),

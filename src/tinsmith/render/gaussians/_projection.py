@@ -129,7 +129,7 @@ def fully_fused_projection(
 ) -> tuple[Tensor | None, ...]:
     """Project Gaussians to images.
 
-    With t = R mean + translation the Gaussian's centre before the camera, and J the derivative of the camera's
+    With t = R mean + translation the Gaussian's centre in camera space, and J the derivative of the camera's
     projection there:
 
         mean2d = projection of t,   depth = t_z
@@ -137,35 +137,35 @@ def fully_fused_projection(
         compensation = sqrt(max(0, det cov / det (cov + eps2d I)))
         radius = ceil(min(3.33, sqrt(2 log(255 opacity))) sqrt of the diagonal of (cov + eps2d I))
 
-    A Gaussian is not seen, with radius 0, where its depth is not from near_plane to far_plane, where no pixel of the
-    image is within its radius, where no radius is above radius_clip, and where its opacity is below 1 / 255. What is
-    discrete is not differentiated.
+    A Gaussian is not visible, with radius 0, if its depth is outside near_plane to far_plane, if no pixel of the image
+    is within its radius, if no radius is above radius_clip, or if its opacity is below 1 / 255. Discrete results are
+    not differentiated.
 
     Args:
         means: (..., N, 3), in the world. Differentiable.
-        covars: (..., N, 6), upper triangles; None where `quats` and `scales` are given. Differentiable.
+        covars: (..., N, 6), upper triangles; None if `quats` and `scales` are passed. Differentiable.
         quats: (..., N, 4), w x y z. Differentiable.
         scales: (..., N, 3). Differentiable.
         viewmats: (..., C, 4, 4), world to camera. Differentiable.
-        Ks: (..., C, 3, 3), pixels; the skew is not read. Differentiable, which gsplat's is not.
+        Ks: (..., C, 3, 3), pixels; the skew is not read. Differentiable, unlike gsplat's.
         width: of the image, pixels.
         height: of the image, pixels.
         eps2d: added to the variances in the image, pixels squared.
-        near_plane: the least visible depth.
+        near_plane: the smallest visible depth.
         far_plane: the largest visible depth.
         radius_clip: pixels.
-        packed: give a row for each Gaussian that a camera sees, instead of one for each pair of them.
+        packed: return a row for each visible pair of a camera and a Gaussian, instead of one for each pair.
         sparse_grad: gradients of means and of covars, or quats and scales, are sparse tensors. Needs `packed`, and no
             batch dims.
-        calc_compensations: give compensations, and take them into account in the radii.
+        calc_compensations: return compensations, and use them for the radii.
         camera_model: "pinhole", "ortho" or "fisheye" (equidistant).
-        opacities: (..., N); for the radii only, and not differentiable. None takes 3.33 standard deviations.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        opacities: (..., N), for the radii only; not differentiable. None for radii of 3.33 standard deviations.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         radii (..., C, N, 2) int32, means2d (..., C, N, 2), depths (..., C, N), conics (..., C, N, 3), compensations
         (..., C, N) or None; all are 0 where the radius is. With `packed` batch_ids, camera_ids and gaussian_ids (nnz)
-        int64 come first, and (nnz) stands for (..., C, N).
+        int64 come first, and (nnz) replaces (..., C, N).
 
     Raises:
         ArgumentError: an option does not fit.

@@ -47,10 +47,10 @@ def fully_fused_projection_2dgs(
 ) -> tuple[Tensor, ...]:
     """Project surfels, which are flat Gaussians, to images of pinhole cameras.
 
-    A surfel's point (u, v) is at mean + u scale_0 axis_0 + v scale_1 axis_1, in the world. A ray transform takes
+    The point (u, v) of a surfel is at mean + u scale_0 axis_0 + v scale_1 axis_1, in the world. A ray transform maps
     (u, v, 1) to homogeneous pixels (x w, y w, w). The ellipse u^2 + v^2 = 1 has its centre at `means2d`, and radii are
-    3.33 times the half sides of its box, 0.01 pixels at least, rounded up. What is not seen is as in
-    `fully_fused_projection`, but that depths lie between the planes, and that opacities have no part in it.
+    3.33 times the half sides of its box, at least 0.01 pixels, rounded up. Visibility is as in
+    `fully_fused_projection`, except that depths must lie strictly between the planes and opacities are not used.
 
     Args:
         means: (..., N, 3), in the world. Differentiable.
@@ -61,17 +61,17 @@ def fully_fused_projection_2dgs(
         width: of the image, pixels.
         height: of the image, pixels.
         eps2d: has no effect, as in gsplat.
-        near_plane: the least visible depth.
+        near_plane: the smallest visible depth.
         far_plane: the largest visible depth.
         radius_clip: pixels.
-        packed: give a row for each surfel that a camera sees.
+        packed: return a row for each visible pair of a camera and a surfel.
         sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`, and no batch dims.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         radii (..., C, N, 2) int32, means2d (..., C, N, 2), depths (..., C, N), ray transforms (..., C, N, 3, 3) and
-        normals (..., C, N, 3) before the camera, turned to it; all are 0 where the radius is. With `packed` batch_ids,
-        camera_ids and gaussian_ids (nnz) int64 come first, and (nnz) stands for (..., C, N).
+        normals (..., C, N, 3) in camera space, facing the camera; all are 0 where the radius is 0. With `packed`
+        batch_ids, camera_ids and gaussian_ids (nnz) int64 come first, and (nnz) replaces (..., C, N).
 
     Raises:
         ArgumentError: an option does not fit.

@@ -45,7 +45,7 @@ def rasterization(
     covars: Tensor | None = None,
     engine: str | None = None,
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-    """Images of 3-D Gaussians, seen by several cameras at once.
+    """Render images of 3-D Gaussians for several cameras at once.
 
     `fully_fused_projection` projects them, `isect_tiles` sorts them, `rasterize_to_pixels` blends them: see these for
     the formulas. Gradients are generated from the kernels.
@@ -61,22 +61,22 @@ def rasterization(
         Ks: (..., C, 3, 3), intrinsics in pixels; the skew is not read. Differentiable.
         width: of the images, pixels.
         height: of the images, pixels.
-        near_plane: the least visible depth.
+        near_plane: the smallest visible depth.
         far_plane: the largest visible depth.
         radius_clip: Gaussians without a radius above this, in pixels, are not visible.
         eps2d: added to the variances in the image, pixels squared.
         sh_degree: 0 to 4: colors are max(0, 0.5 + spherical harmonics of the direction from the camera).
-        packed: keep visible pairs of a camera and a Gaussian only: less memory where a camera sees a part of them.
+        packed: keep only visible pairs of a camera and a Gaussian, to save memory if each camera sees a part.
         tile_size: side of a tile, pixels; 16 is the fastest on CPUs.
-        backgrounds: (..., C, D), what is seen behind all Gaussians; None for 0. Differentiable.
-        render_mode: "RGB" for colors; "D" for depths, the sum of weight times depth; "ED" for expected ones, that over
-            alpha; "RGB+D", "RGB+ED" for both, the depth last and without a background.
+        backgrounds: (..., C, D), the colour behind all Gaussians; None for 0. Differentiable.
+        render_mode: "RGB" for colors; "D" for depths, the sum of weight times depth; "ED" for expected depths, this sum
+            divided by alpha; "RGB+D", "RGB+ED" for both, the depth last and without a background.
         sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`, and no `covars`.
         absgrad: the backward pass sets `meta["means2d"].absgrad`: see `rasterize_to_pixels`.
         rasterize_mode: "antialiased" multiplies opacities by the compensation, "classic" does not.
         camera_model: "pinhole", "ortho" or "fisheye" (equidistant).
         covars: (..., N, 3, 3), symmetric, in place of `quats` and `scales`; the upper triangle is read. Differentiable.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         Images (..., C, height, width, X), with X channels by `render_mode`; alphas (..., C, height, width, 1); and

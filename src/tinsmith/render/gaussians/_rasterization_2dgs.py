@@ -17,17 +17,17 @@ from ._projection_2dgs import project_surfels
 
 
 class RasterizedSurfels(NamedTuple):
-    """What `rasterization_2dgs` gives, in gsplat's order.
+    """The result of `rasterization_2dgs`, in gsplat's order.
 
     Attributes:
         colors: (..., C, height, width, X).
         alphas: (..., C, height, width, 1).
-        normals: (..., C, height, width, 3), in the world, towards the camera; sums by weights, not of length one.
+        normals: (..., C, height, width, 3), in the world, towards the camera; weighted sums, not of length 1.
         surface_normals: (..., C, height, width, 3), in the world, of the surface that the depth describes; 0 along the
-            border. None where no depth is rendered beside colors.
+            border. None if no depth is rendered besides colors.
         distortion: (..., C, height, width, 1).
         median: (..., C, height, width, 1), median depths.
-        meta: what was on the way.
+        meta: intermediate results.
 
     Example:
         >>> means, quats = torch.tensor([[0.0, 0.0, 2.0]]), torch.tensor([[1.0, 0.0, 0.0, 0.0]])
@@ -72,7 +72,7 @@ def rasterization_2dgs(
     depth_mode: DepthMode = "expected",
     engine: str | None = None,
 ) -> RasterizedSurfels:
-    """Images of surfels, which are flat Gaussians, with normals, distortion and median depths: 2-D Gaussian splatting.
+    """Render surfels (flat Gaussians) with normals, distortion and median depths: 2-D Gaussian splatting.
 
     `fully_fused_projection_2dgs` projects them, `isect_tiles` sorts them, `rasterize_to_pixels_2dgs` blends them: see
     these for the formulas.
@@ -87,20 +87,20 @@ def rasterization_2dgs(
         Ks: (..., C, 3, 3), pixels. Differentiable.
         width: of the images, pixels.
         height: of the images, pixels.
-        near_plane: the least visible depth.
+        near_plane: the smallest visible depth.
         far_plane: the largest visible depth.
-        radius_clip: surfels without a radius above this, in pixels, are not seen.
+        radius_clip: surfels without a radius above this, in pixels, are not visible.
         eps2d: has no effect, as in gsplat.
         sh_degree: as in `rasterization`.
-        packed: keep visible pairs of a camera and a surfel only.
+        packed: keep only visible pairs of a camera and a surfel.
         tile_size: side of a tile, pixels.
         backgrounds: (..., C, D). Differentiable.
         render_mode: as in `rasterization`.
         sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`.
-        absgrad: is refused; `meta["gradient_2dgs"]` has what strategies for surfels take.
+        absgrad: not supported, raises an error; strategies for surfels use `meta["gradient_2dgs"]`.
         distloss: compute the distortion of depths, which is 0 otherwise.
-        depth_mode: "expected" takes the surface of normals from the rendered depth, "median" from the median one.
-        engine: "taichi" or "quadrants"; None for one that runs, or else Taichi.
+        depth_mode: surface normals come from the rendered depth ("expected") or from the median depth ("median").
+        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         `RasterizedSurfels(colors, alphas, normals, surface_normals, distortion, median, meta)`. The dict is that of

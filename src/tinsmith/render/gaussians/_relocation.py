@@ -15,23 +15,23 @@ _MOST_COPIES = 51  # gsplat's number; more copies of one Gaussian are treated as
 def compute_relocation(
     opacities: Tensor, scales: Tensor, ratios: Tensor, *, min_opacity: float = 0.005
 ) -> tuple[Tensor, Tensor]:
-    """The opacity and scales of each of n Gaussians in one place that together look like one.
+    """Compute opacities and scales of n Gaussians at one position that together look like one.
 
     Equation 9 of Kheradmand et al., 3D Gaussian Splatting as Markov Chain Monte Carlo (2024): along a line through its
-    centre, a Gaussian of standard deviation s and opacity o has as much alpha as the n that take its place,
+    centre, a Gaussian of standard deviation s and opacity o has as much alpha as the n that replace it,
 
         integral of o exp(-x^2 / 2 s^2) dx = integral of 1 - (1 - p exp(-x^2 / 2 r^2))^n dx
         p = 1 - (1 - o)^(1 / n)
         r = s o / sum over k = 1 .. n of binomial(n, k) (-1)^(k - 1) p^k / sqrt(k)
 
-    The sum is the paper's double sum over i and k, with the one over i done: that of binomial(i - 1, k - 1) is
-    binomial(n, k). It is computed in float64, for its terms alternate.
+    The sum is the paper's double sum over i and k, with the sum over i evaluated: that of binomial(i - 1, k - 1) is
+    binomial(n, k). It is computed in float64, since its terms alternate in sign.
 
     Args:
-        opacities: (N), 0 to 1. Not differentiable, as nothing here is.
+        opacities: (N), 0 to 1. No argument is differentiable.
         scales: (N, 3).
-        ratios: (N), how many there will be of each, 1 to 51; larger ones count as 51.
-        min_opacity: the least that p is, before the scales are computed.
+        ratios: (N), the number of copies of each, 1 to 51; larger numbers count as 51.
+        min_opacity: lower bound of p, applied before the scales are computed.
 
     Returns:
         The new opacities (N) and scales (N, 3).

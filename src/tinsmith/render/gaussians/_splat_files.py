@@ -6,7 +6,7 @@ a Gaussian, all properties float32, little-endian,
     x y z  nx ny nz  f_dc_0..2  f_rest_0..3K-1  opacity  scale_0..2  rot_0..3
 
 with opacities as logits, scales as logarithms, rotations w x y z, and f_rest channel by channel: all K coefficients of
-red, then green, then blue. The normals are 0, and read by nobody.
+red, then green, then blue. The normals are 0; no program reads them.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _TYPES = {
 
 
 def save_ply(path: str | Path, splats: Mapping[str, Tensor]) -> None:
-    """Write Gaussians as other viewers and trainers open them.
+    """Write Gaussians to a PLY file that other viewers and trainers read.
 
     Args:
-        path: of the file, which is replaced.
+        path: the file, which is replaced.
         splats: "means" (N, 3), "scales" (N, 3) logarithms, "quats" (N, 4) w x y z, "opacities" (N) logits, "sh0"
             (N, 1, 3) and "shN" (N, K, 3), K = 0, 3, 8, 15 or 24, coefficients of spherical harmonics; "shN" may be
-            left out. float32: others are rounded to it. Values that are not finite are refused.
+            left out. Stored in float32. Values that are not finite raise an error.
 
     Raises:
         ArgumentError: a tensor is missing or unknown, or not finite.
@@ -96,13 +96,13 @@ def ply_bytes(held: Mapping[str, Tensor]) -> bytes:
 
 
 def load_ply(path: str | Path) -> dict[str, Tensor]:
-    """Read Gaussians from a PLY of the layout that `save_ply` writes; further properties and elements are passed over.
+    """Read Gaussians from a PLY with the layout of `save_ply`; other properties and elements are ignored.
 
     Args:
-        path: of a binary little-endian PLY.
+        path: a binary little-endian PLY file.
 
     Returns:
-        What `save_ply` takes, float32, on the CPU; "shN" has K = 0 where the file has no f_rest.
+        Tensors as for `save_ply`, float32, on the CPU; "shN" has K = 0 where the file has no f_rest.
 
     Raises:
         InputError: the file is missing, broken, of another kind, or lacks a property.
@@ -143,10 +143,10 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
 
 
 def save_splats(path: str | Path, splats: Mapping[str, Tensor]) -> None:
-    """Write Gaussians as a safetensors file: faster to read than PLY, with any dtype, exactly.
+    """Write Gaussians to a safetensors file: exact, with any dtype, and faster to read than PLY.
 
     Args:
-        path: of the file, which is replaced.
+        path: the file, which is replaced.
         splats: as for `save_ply`, of any floating dtype.
 
     Raises:
@@ -171,7 +171,7 @@ def load_splats(path: str | Path) -> dict[str, Tensor]:
     """Read Gaussians from a safetensors file.
 
     Args:
-        path: of a file that `save_splats` wrote.
+        path: a file that `save_splats` wrote.
 
     Returns:
         What was saved, on the CPU.

@@ -34,17 +34,17 @@ _MAGNITUDE = (1 << 9) - 1
 def save_spz(
     path: str | Path, splats: Mapping[str, Tensor], *, antialiased: bool = False, sh_bits: tuple[int, int] = (5, 4)
 ) -> None:
-    """Write Gaussians as an SPZ file, version 3: about a tenth of a PLY, and rounded.
+    """Write Gaussians to an SPZ file, version 3: about a tenth of the size of a PLY, and rounded.
 
     Precision: positions to 1 / 8192 (less exact where one is beyond 2047), opacities to 1 / 510 after the
     sigmoid, logarithms of scales to 1 / 32 and from -10 to 5.9, parts of the rotation to 1 / 1445, colors at degree 0
     to 1 / 77 and from -3.3 to 3.3, other harmonics from -1 to 0.99.
 
     Args:
-        path: of the file, which is replaced.
+        path: the file, which is replaced.
         splats: as for `save_ply`; x right, y down, z ahead, as `rasterization` has them.
-        antialiased: note that they were trained with `rasterize_mode="antialiased"`.
-        sh_bits: bits of coefficients of degree 1, and of higher ones; 1 to 8. Fewer compress better.
+        antialiased: mark the Gaussians as trained with `rasterize_mode="antialiased"`.
+        sh_bits: bits of coefficients of degree 1 and of higher degrees, 1 to 8. Fewer bits compress better.
 
     Raises:
         ArgumentError: a tensor is missing or unknown, or not finite; a position is beyond 8 million.
@@ -88,13 +88,13 @@ def save_spz(
 
 
 def load_spz(path: str | Path) -> dict[str, Tensor]:
-    """Read Gaussians from an SPZ file of version 2 or 3, of any program.
+    """Read Gaussians from an SPZ file of version 2 or 3, written by any program.
 
     Args:
-        path: of the file.
+        path: the file.
 
     Returns:
-        What `save_spz` takes, float32, on the CPU; quaternions have length 1, and opacities are finite.
+        Tensors as for `save_spz`, float32, on the CPU; quaternions have length 1, and opacities are finite.
 
     Raises:
         InputError: the file is missing, broken or of another version, or has extensions.

@@ -35,10 +35,10 @@ def isect_tiles(
     *,
     engine: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Pairs of a tile and a Gaussian whose box reaches into it.
+    """Find all pairs of a tile and a Gaussian whose box overlaps it.
 
-    The box is means2d - radii to means2d + radii. Pairs come sorted by image, then by tile, then by depth in float32;
-    Gaussians of one depth come in the order that they are given.
+    The box is means2d - radii to means2d + radii. Pairs are sorted by image, then by tile, then by depth in float32;
+    Gaussians of equal depth keep their order.
 
     Args:
         means2d: (..., N, 2), or (nnz, 2) with `packed`; pixels.
@@ -47,17 +47,17 @@ def isect_tiles(
         tile_size: side of a tile, pixels.
         tile_width: tiles in a row.
         tile_height: rows of tiles.
-        sort: sort the pairs; else those of a Gaussian lie beside each other.
-        segmented: has no effect; gsplat chooses another algorithm by it, with the same result.
+        sort: sort the pairs; otherwise those of a Gaussian are next to each other.
+        segmented: has no effect; in gsplat it selects another algorithm with the same result.
         packed: tensors have a row for each visible Gaussian.
-        n_images: how many images there are; needed with `packed`.
-        image_ids: (nnz), integers, which image each is in; needed with `packed`.
+        n_images: the number of images; needed with `packed`.
+        image_ids: (nnz), integers, the image of each Gaussian; needed with `packed`.
         gaussian_ids: has no effect, as in gsplat.
-        engine: "taichi" or "quadrants", which sorts on the CPU; None for one that runs, or else Taichi.
+        engine: what sorts on the CPU: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
         tiles_per_gauss (..., N) or (nnz), int32; isect_ids (n_isects), int64, the keys: image, tile, and 32 bits of the
-        depth; flatten_ids (n_isects), int32, which Gaussian among all images, or among nnz. Not differentiable.
+        depth; flatten_ids (n_isects), int32, index of the Gaussian among all images, or among nnz. Not differentiable.
 
     Raises:
         ArgumentError: `packed` without `n_images` or `image_ids`, or more tiles than 31 bits count.
@@ -96,16 +96,16 @@ def isect_tiles(
 
 @torch.no_grad()
 def isect_offset_encode(isect_ids: Tensor, n_images: int, tile_width: int, tile_height: int) -> Tensor:
-    """Where the pairs of each tile begin.
+    """Compute the index at which the pairs of each tile begin.
 
     Args:
         isect_ids: (n_isects), sorted, from `isect_tiles`.
-        n_images: how many images there are.
+        n_images: the number of images.
         tile_width: tiles in a row.
         tile_height: rows of tiles.
 
     Returns:
-        (n_images, tile_height, tile_width), int32. Those of a tile end where those of the next begin.
+        (n_images, tile_height, tile_width), int32. The pairs of a tile end where those of the next begin.
 
     Example:
         >>> means2d, radii = torch.tensor([[16.0, 8.0], [4.0, 4.0]]), torch.tensor([[5, 5], [3, 3]])
@@ -144,8 +144,8 @@ def _require_bits(function: str, n_images: int, n_tiles: int) -> None:
         raise ArgumentError(refusal(f"`{function}` has more tiles than keys count.", rows, "Render fewer at once."))
 
 
-# These lists are the most memory that a step with many Gaussians holds at once. So they are int32, their parts go as
-# soon as they were used, and what can be computed in place is.
+# These lists are the largest memory that a step with many Gaussians holds at once. So they are int32, parts are freed
+# as soon as they were used, and results are computed in place where possible.
 
 
 def _boxes(means2d: Tensor, radii: Tensor, tile_size: int, tile_width: int, tile_height: int) -> tuple[Tensor, Tensor]:
