@@ -1,6 +1,6 @@
 """Config: the TINSMITH_* environment variables, read once into a frozen value.
 
-A misspelt setting is refused, never silently the default. The environment is read at the first
+A misspelt setting is an error, never silently the default. The environment is read at the first
 `config()`, not at import, so that a bad setting breaks a call that can explain it and not
 `import tinsmith`. To add a setting, add a field: its variable is TINSMITH_ and the name in capitals.
 """
@@ -21,18 +21,18 @@ _BOOLEANS = {"0": False, "false": False, "off": False, "no": False, "1": True, "
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Every setting, with its default.
+    """All settings, with their defaults.
 
     Attributes:
-        serial_below: operations of a launch (loads, stores, arithmetic; a function counts 10) under which the serial
-            twin of a kernel runs first on the CPU, because waking the thread pool costs more than the work. 0: never.
-        tape_limit: bytes of tape above which a generated gradient keeps checkpoints alone, and computes again what
-            lies between them. 0: always.
-        poison: fill buffers whose content must not be read with NaN or extreme integers, so that
-            a test sees it when they are.
-        check_bounds: every op raises BoundsError where an index leaves an array, as with
-            `check_bounds=True`; ordinary launches do not look.
-        plan_cache: how many plans (one per combination of ranks and dtypes) an op keeps.
+        serial_below: number of operations of a launch (loads, stores, arithmetic; a function counts 10) below which a
+            kernel first runs on one thread of the CPU, since waking the thread pool costs more than the work. 0: never.
+        tape_limit: bytes of tape above which a generated gradient keeps only checkpoints, and recomputes the values
+            between them. 0: always.
+        poison: fill buffers that must not be read with NaN or extreme integers, so that a test detects it when they
+            are read.
+        check_bounds: every op raises BoundsError if an index is outside its array, as with `check_bounds=True`;
+            ordinary launches do not check.
+        plan_cache: number of plans (one per combination of ranks and dtypes) that an op keeps.
     """
 
     serial_below: int = dataclasses.field(default=262144, metadata={"least": 0, "about": "operations; 0 for never"})
@@ -44,18 +44,18 @@ class Config:
     plan_cache: int = dataclasses.field(default=1024, metadata={"least": 1, "about": "plans kept by an op"})
 
     def is_serial(self, elements: int) -> bool:
-        """Whether work on so many elements goes on one thread, where its operations are not counted."""
+        """Whether work on this number of elements runs on one thread, if its operations are not counted."""
         return OPERATIONS_PER_ELEMENT * elements < self.serial_below
 
 
 OPERATIONS_PER_ELEMENT = 4
-"""What work on an element of an array counts as, where the operations of a kernel are not counted."""
+"""Operations per element of an array, for kernels whose operations are not counted."""
 
 _FIELDS = {_PREFIX + field.name.upper(): field for field in dataclasses.fields(Config)}
 
 
 def read_config(environ: Mapping[str, str]) -> Config:
-    """The settings that an environment holds; ConfigError for a name or value that is not one."""
+    """Read the settings of an environment; ConfigError for an unknown name or an invalid value."""
     given = {name: text for name, text in environ.items() if name.startswith(_PREFIX)}
     for name in given:
         if name not in _FIELDS:

@@ -1,4 +1,4 @@
-"""Errors: everything tinsmith refuses with, and how a refusal is laid out.
+"""Errors: the exceptions of tinsmith, and the layout of their messages.
 
     TinsmithError
     ├── SpecError         ValueError     a spec that does not parse, or does not match its kernel
@@ -17,9 +17,9 @@
     ├── CheckError        AssertionError a kernel or gradient that a check found wrong
     └── CheckpointError   ValueError     a checkpoint broken, or made by something else
 
-Every leaf is also the builtin that a caller would expect, so `except ValueError` keeps working
-for those who never heard of us. Which check raises what is decided where the check stands; here
-are only the names and the one layout that all messages share (`refusal`).
+Every class is also the builtin exception that a caller would expect, so `except ValueError` keeps working for code that
+does not know tinsmith. Each check decides what it raises; this file only defines the classes and the layout that all
+messages share (`refusal`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TinsmithError(Exception):
     """The base class of all errors of tinsmith.
 
     Attributes:
-        is_internal: it is a bug of tinsmith, to be reported, and not a mistake of the caller.
+        is_internal: whether the error is a bug of tinsmith, to be reported, and not a mistake of the caller.
     """
 
     is_internal: bool = False
@@ -45,7 +45,7 @@ class SpecError(TinsmithError, ValueError):
 
 
 class ArgumentError(TinsmithError, TypeError):
-    """A call with the wrong number, names or kinds of arguments, or with an unsupported tensor."""
+    """A call has the wrong number, names or kinds of arguments, or an unsupported tensor."""
 
 
 class ShapeError(TinsmithError, ValueError):
@@ -68,7 +68,7 @@ class BoundsError(TinsmithError, IndexError):
     """A launch with `check_bounds=True` used an index outside an array.
 
     Attributes:
-        path, line: of the index, in the kernel's source.
+        path, line: the place of the index in the kernel's source.
     """
 
     def __init__(self, words: str, path: str = "", line: int = 0) -> None:
@@ -77,19 +77,19 @@ class BoundsError(TinsmithError, IndexError):
 
 
 class RegistrationError(TinsmithError, RuntimeError):
-    """A layer (Tin, EmptyTin, Tube) whose parts are missing, doubled, unknown, or registered too late."""
+    """Parts of a layer (Tin, EmptyTin, Tube) are missing, duplicated, unknown, or registered too late."""
 
 
 class EngineError(TinsmithError, RuntimeError):
-    """An engine is missing, not started, started for another device, or changed by a release."""
+    """An engine is missing, not started, started for another device, or incompatible in this release."""
 
 
 class GradientError(TinsmithError, RuntimeError):
-    """A derivative that is not available, refused rather than silently wrong."""
+    """A derivative is not available. The error is raised instead of returning a wrong one silently."""
 
 
 class GraphError(TinsmithError, RuntimeError):
-    """A compiled or exported graph calls an op that does not exist in this process, or that was edited since."""
+    """A compiled or exported graph calls an op that does not exist in this process, or that was edited later."""
 
 
 class ConfigError(TinsmithError, ValueError):
@@ -97,7 +97,7 @@ class ConfigError(TinsmithError, ValueError):
 
 
 class InputError(TinsmithError, ValueError):
-    """A file that a command was given cannot be read, or its output cannot be written."""
+    """An input file of a command cannot be read, or its output cannot be written."""
 
 
 class CheckError(TinsmithError, AssertionError):
@@ -109,7 +109,7 @@ class CheckpointError(TinsmithError, ValueError):
 
 
 def refusal(headline: str, rows: Iterable[tuple[str, ...]] = (), remedy: str = "") -> str:
-    """The words of a refusal: what does not fit, the facts in aligned columns, the way out.
+    """Format an error message: what does not fit, the facts in aligned columns, the remedy.
 
     Args:
         headline: one sentence naming the argument and the op.
@@ -136,7 +136,7 @@ def refusal(headline: str, rows: Iterable[tuple[str, ...]] = (), remedy: str = "
 
 
 def internal_error(kind: Callable[[str], Error], headline: str, rows: Iterable[tuple[str, ...]] = ()) -> Error:
-    """An error that a caller can do nothing about but report it.
+    """Create an error that a caller can only report.
 
     Example:
         >>> internal_error(GradientError, "the tape of op `f` is too short").is_internal
@@ -148,7 +148,7 @@ def internal_error(kind: Callable[[str], Error], headline: str, rows: Iterable[t
 
 
 def sentence(words: str) -> str:
-    """The words as a sentence: a capital letter first, a full stop at the end."""
+    """Format words as a sentence: a capital letter first, a full stop at the end."""
     return f"{words[0].upper()}{words[1:]}."
 
 
@@ -170,7 +170,7 @@ def point_at(text: str, column: int) -> list[tuple[str, str]]:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """The known word that `word` probably was meant to be, or "" when none is close.
+    """Find the known word that `word` is probably a misspelling of; "" if none is close.
 
     Example:
         >>> nearest("flot", ["float", "int"])

@@ -1,4 +1,4 @@
-"""Making ops: of one kernel, with a decorator, and of several."""
+"""Makes ops: from one kernel, with a decorator, and from several."""
 
 from __future__ import annotations
 
@@ -31,36 +31,35 @@ def op(
     returns: type[Result] | None = None,
     deterministic: bool = False,
 ) -> Callable[[Any], Op[Result]]:
-    """Make an engine kernel an ordinary, differentiable torch operation. A decorator.
+    """Make a kernel an ordinary, differentiable torch operation. A decorator.
 
     Args:
         spec: the arrays that the kernel reads and writes, with their dims: `"x[n], k[m] -> y[n - m + 1]"`. A value that
-            the kernel returns is an output too, by a name that no parameter has: `"x[n] -> loss[]"`.
-        scratch: arrays that the kernel uses in between, in the same language.
-        init: `{"y": "empty"}` skips zeroing the memory of an output, of scratch, or, by `"grad_x"`, of a gradient that
-            a hand-written `backward` fills. Scratch that is a `"workspace"` is also separate for each launch: a
+            the kernel returns is also an output, under a name that no parameter has: `"x[n] -> loss[]"`.
+        scratch: arrays for intermediate values, in the language of the spec.
+        init: `{"y": "empty"}` does not zero the memory of an output, of scratch, or, with `"grad_x"`, of a gradient
+            that a hand-written `backward` fills. Scratch that is a `"workspace"` is also separate for each launch: a
             hand-written `backward` gets other memory, without the kernel's values.
-        adjoint: where the gradient comes from: `"auto"` uses `backward`, else an adjoint generated from the kernel's
-            source where that is possible, else the engine's reverse mode; `"source"` and `"engine"` force one.
+        adjoint: where the gradient comes from: `"auto"` uses `backward` if passed, else an adjoint generated from the
+            kernel's source if possible, else the engine's reverse mode; `"source"` and `"engine"` force one.
         backward: a hand-written gradient kernel.
-        engine: run the kernel on another engine than the one it was written for.
-        trust_engine: use the engine's own gradient, where no other is used, also for kernels that it is known to
-            get wrong.
-        check_bounds: raise BoundsError where an index leaves an array, in the forward pass, in a generated or
-            hand-written backward pass, and in batches. An ordinary launch does not check: it reads or overwrites other
-            memory. For debugging: launches are slower, and a call waits for them. `TINSMITH_CHECK_BOUNDS=1` sets it
-            for every op.
+        engine: the engine to run the kernel on; None for the one that it was written for.
+        trust_engine: if the engine's own gradient is used, use it also for kernels that it is known to get wrong.
+        check_bounds: raise BoundsError if an index is outside its array, in the forward pass, in a generated or
+            hand-written backward pass, and in batches. Without it, a launch reads or overwrites other memory. For
+            debugging: launches are slower, and each call waits for its launches. `TINSMITH_CHECK_BOUNDS=1` sets it for
+            every op.
         half: how to treat float16 and bfloat16 tensors for arrays that the kernel annotates as float32: `"compute"` in
             float32, as for arrays without annotation, or `"refuse"`.
-        name: for messages; by default the kernel's.
-        order: of a call's arguments: `"kernel"` for that of its parameters, `"spec"` for the spec's inputs, then the
-            other arguments. Results are always in the spec's order. The default is the kernel's order, with a warning
-            where inputs and outputs of the same names (`v` and `v_new`) and dims are in different orders.
-        returns: for an op with several outputs, a `NamedTuple` class with their names as its fields, which calls
-            return. Without it type checkers take the result of a call for a tensor.
-        deterministic: give bitwise the same results in each run, forward and backward, also for higher derivatives:
-            kernels with atomics whose order affects the last digits run on one thread. Refused where that is
-            impossible: for the engine's own gradient, and on GPUs for such kernels.
+        name: the name in messages; the kernel's name by default.
+        order: order of a call's arguments: `"kernel"` for that of its parameters, `"spec"` for the spec's inputs, then
+            the other arguments. Results are always in the spec's order. The default is the kernel's order, with a
+            warning if inputs and outputs with matching names (`v` and `v_new`) and dims are in different orders.
+        returns: for an op with several outputs, a `NamedTuple` class with their names as fields. Calls return it.
+            Without it, type checkers assume that a call returns a tensor.
+        deterministic: return bitwise the same results in each run, forward and backward, also for higher derivatives:
+            kernels with atomics whose order affects the last digits run on one thread. An error where this is
+            impossible: for the engine's own gradient, and for such kernels on GPUs.
 
     Raises:
         SpecError: the spec does not parse, or does not fit the kernel's parameters.
@@ -122,16 +121,16 @@ def chain(
     returns: type[Result] | None = None,
     deterministic: bool = False,
 ) -> Op[Result]:
-    """One op out of several kernels that run in order, and in reverse in the backward pass.
+    """Make one op from several kernels, which run in order, and in reverse order in the backward pass.
 
     Arrays are linked by parameter name: a kernel reads what an earlier one wrote to the array of that name. A kernel
-    that is listed twice runs twice, on the same arrays: the second launch goes on from what the first one left.
-    Where it would only compute the same again, as `[step, step]` of a `step(x, y)` that reads `x` and overwrites `y`,
-    the chain is refused. The other arguments are those of `op`.
+    that is listed twice runs twice on the same arrays: the second launch continues from the results of the first. If it
+    could only repeat the same computation, as in `[step, step]` for a `step(x, y)` that reads `x` and overwrites `y`,
+    `chain` raises an error. The other arguments are those of `op`.
 
     Raises:
-        KernelError: a kernel is listed again and would compute the same again.
-        ArgumentError: an op is listed that is a chain itself, or has a hand-written gradient.
+        KernelError: a kernel is listed twice and would repeat the same computation.
+        ArgumentError: a listed op is itself a chain, or has a hand-written gradient.
 
     Example:
         >>> @ti.kernel

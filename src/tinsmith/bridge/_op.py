@@ -36,18 +36,18 @@ _DEFAULTS = OpOptions()
 
 
 Result = TypeVar("Result", default=torch.Tensor)
-"""What a call gives: a tensor, or the named tuple that `returns=` says."""
+"""What a call returns: a tensor, or the named tuple of `returns=`."""
 
 
 Prepared = Callable[[Mapping[str, torch.Tensor]], Sequence[torch.Tensor]]
-"""Calls of an op with numbers that stay, as a function of its tensors by name."""
+"""Calls of an op with fixed numbers, as a function of its tensors by name."""
 
 
 class Op(OpDescription, Generic[Result]):
     """A differentiable operation made from one or several kernels.
 
-    Call it with the kernels' parameters, outputs and scratch left out, by position or by
-    name; dims that nothing else fixes by keyword. Returns a tensor, or a named tuple of
+    Call it with the kernels' parameters, without outputs and scratch, by position or by
+    name, and with dims that no input fixes by keyword. Returns a tensor, or a named tuple of
     several. Made by `tinsmith.op` and `tinsmith.chain`, whose arguments are the options.
 
     Example:
@@ -86,9 +86,9 @@ class Op(OpDescription, Generic[Result]):
     def backward(self, kernel: Any) -> Any:
         """Use `kernel` as the hand-written gradient kernel. A decorator.
 
-        Its parameters are found by name: those of the forward kernel, and `grad_<name>` for an
-        output's incoming or an input's outgoing gradient, which starts at zero. (An op whose `init` says otherwise of
-        a gradient is given the kernel as it is made, as `backward=`.)
+        Its parameters are matched by name: those of the forward kernel, and `grad_<name>` for the incoming gradient of
+        an output or the outgoing gradient of an input, which starts at zero. (If the op's `init` says otherwise for a
+        gradient, pass the kernel as `backward=` when the op is made.)
 
         Example:
             >>> @ts.op("x[n] -> y[n]")
@@ -166,7 +166,7 @@ class Op(OpDescription, Generic[Result]):
         return self._call_checked(arguments, named)
 
     def _call_checked(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """A call that nothing is known of yet."""
+        """A call that has to be checked."""
         try:
             bound = self._bind(arguments, named)
             updates = self._updates
@@ -177,9 +177,9 @@ class Op(OpDescription, Generic[Result]):
             raise
 
     def prepare(self, numbers: Mapping[str, Any]) -> Prepared | None:
-        """Calls with the same numbers, which are checked once; None where each call has a number of its own.
+        """Prepare calls that share their numbers, which are checked once; None if each call has its own numbers.
 
-        A simulation's op has an argument for each launch: to check thousands of them takes as long as to launch them.
+        A simulation's op has an argument for each launch: checking thousands of them takes as long as launching them.
         """
         if self._seeded is not None or self._structs or self._updates is not None or self._signature.templates:
             return None
@@ -192,7 +192,7 @@ class Op(OpDescription, Generic[Result]):
         return call
 
     def _run_traced(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
-        """A call that a compiler reads instead of running it."""
+        """A call that a compiler traces."""
         self._core.settle()
         bound = autocast(self._core.signature, bound)
         check_tensors(self._core.signature, bound.tensors)
@@ -247,7 +247,7 @@ class Op(OpDescription, Generic[Result]):
             raise ArgumentError(refusal(words, remedy="Use torch.export.export, or torch.compile."))
 
     def _wrap(self, outputs: Any) -> Any:
-        """Outputs as a caller gets them: one alone, or a named tuple."""
+        """Outputs as a caller gets them: a tensor, or a named tuple."""
         if isinstance(outputs, torch.Tensor):
             return outputs
         return outputs[0] if len(outputs) == 1 else self._result(*outputs)
@@ -255,9 +255,9 @@ class Op(OpDescription, Generic[Result]):
     # Related ops ------------------------------------------------------------------------------
     @property
     def functional(self) -> Op[Any]:
-        """The same op without `inout`: it changes no argument, and returns new values first, as `state_after`.
+        """The same op without `inout`: it changes no argument and returns the new values first, as `state_after`.
 
-        An op that updates nothing is its own.
+        For an op without `inout` arguments it is the op itself.
 
         Example:
             >>> @ts.op("inout state[n] ->")
@@ -277,9 +277,9 @@ class Op(OpDescription, Generic[Result]):
 
     @constant_when_traced
     def scan_operator(self) -> str | None:
-        """Name of the torch operator of scans over this op; None where a graph cannot hold one.
+        """Name of the torch operator of scans over this op; None if a graph cannot contain one.
 
-        A graph passes neither values that the kernels read besides their arguments, nor a seed.
+        A graph can pass neither a seed nor values that the kernels read besides their arguments.
         """
         if self._seeded is not None or self._core.has_state:
             return None

@@ -1,4 +1,4 @@
-"""What an op tells about itself: its spec and arguments, where its gradient comes from, its findings."""
+"""Descriptions of an op: its spec and arguments, where its gradient comes from, its findings."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class OpDescription:
 
     @property
     def spec(self) -> Spec:
-        """The spec, parsed; `str` of it gives the text back."""
+        """The parsed spec; `str` returns its text."""
         return self._spec
 
     @property
@@ -56,11 +56,11 @@ class OpDescription:
 
     @property
     def operator(self) -> Any:
-        """The op as a torch operator, `torch.ops.tinsmith.<name>_<digest>`: what graphs have in a call's place.
+        """The op as a torch operator, `torch.ops.tinsmith.<name>_<digest>`: the node of a call in graphs.
 
-        The digest is over everything that the op's compiled forms depend on: the source of its kernels and of all that
-        they call, its spec and options, and the versions of its engine and of this library. The same content is the
-        same operator, in every process.
+        The digest covers everything that the op's compiled forms depend on: the source of its kernels and of the
+        functions that they call, its spec and options, and the versions of its engine and of this library. Ops with the
+        same content have the same operator, in every process.
 
         Example:
             >>> @ts.op("x[n] -> y[n]")
@@ -78,12 +78,12 @@ class OpDescription:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """Names of what a call takes, in order; sizes that a call gives by keyword are not among them."""
+        """Names of a call's arguments, in order, without sizes that are passed by keyword."""
         return self._structs.order
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Names of what a call returns, in order."""
+        """Names of a call's results, in order."""
         return tuple(self._result_names)
 
     @property
@@ -99,7 +99,7 @@ class OpDescription:
 
     @property
     def examples(self) -> dict[str, Callable[[], Any]]:
-        """What `example` registered, by name: what `tinsmith check --run` and pytest run the op on."""
+        """Functions that `example` registered, by name; `tinsmith check --run` and pytest check the op on them."""
         return self._examples
 
     @property
@@ -109,19 +109,19 @@ class OpDescription:
 
     @property
     def draws_anew(self) -> bool:
-        """Whether its kernels draw random numbers of the engine, which no second run can draw again."""
+        """Whether its kernels draw random numbers of the engine, which a second run cannot reproduce."""
         return self._seeded is None and has_draws(self._core.signature)
 
     def lint(self) -> list[Finding]:
-        """What is wrong with the kernels, found in their source: see `tinsmith.lint`."""
+        """Findings in the source of the kernels: see `tinsmith.lint`."""
         return lint_kernels(self._kernels, self.spec)
 
     def check(self, *inputs: Any, **named: Any) -> Any:
-        """Lint, sanitizer and gradient check of a call, as one report: see `tinsmith.check`."""
+        """Run lint, sanitizer and gradient check of a call; returns one report: see `tinsmith.check`."""
         return checking(self, *inputs, **named)
 
     def explain(self) -> str:
-        """What the op does with its arrays, where its gradient comes from, what is saved, and what was compiled."""
+        """Describe the op's arrays, the origin of its gradient, what is saved, and what was compiled."""
         return explain(self._core)
 
     def __repr__(self) -> str:
@@ -129,7 +129,7 @@ class OpDescription:
         return f"<tinsmith op `{self.name}`: {self.spec}, on {self.engine}, gradient from {origin}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """HTML for notebooks."""
         rows = {"spec": str(self.spec), "arguments": ", ".join(self.arguments), "results": ", ".join(self.results)}
         rows |= {"engine": self.engine, "gradient from": self._core.reverse.name}
         cells = "".join(f"<tr><th>{name}</th><td><code>{escape(text)}</code></td></tr>" for name, text in rows.items())

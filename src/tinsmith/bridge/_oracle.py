@@ -1,4 +1,4 @@
-"""Oracle: what an op gives and what its gradient is, by running its kernels number by number in float64.
+"""Oracle: results and gradient of an op, by interpreting its kernels number by number in float64.
 
 The kernels are interpreted and torch's autograd follows every number, so nothing here depends on how an engine
 compiles or differentiates, nor on the passes that make gradient kernels. Slow, for small sizes.
@@ -35,9 +35,9 @@ class Answer:
     """The result of the oracle for one call of an op.
 
     Attributes:
-        outputs: by name; floats in float64, others in the op's own dtype.
-        gradients: by name, in float64, of floating inputs (as the call gave them) and of floating scalar
-            arguments; empty where no cotangents were given.
+        outputs: outputs by name; floats in float64, others in the op's dtype.
+        gradients: gradients by name, in float64, of floating inputs (in the shape of the call) and of floating scalar
+            arguments; empty if no cotangents were passed.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")
@@ -55,28 +55,27 @@ class Answer:
 
 
 def oracle(op: Op, *inputs: Any, cotangents: Cotangents | None = None, **named: Any) -> Answer:
-    """Outputs and exact gradient of an op, by interpreting its kernels in float64.
+    """Compute outputs and exact gradient of an op by interpreting its kernels in float64.
 
     With outputs y = op(x):   gradients[x] = sum over y of cotangents[y] * dy/dx
 
-    All kernels of a chain are run, in order; a batch sample by sample; fields that a kernel reads have
-    the values that they have now. Outputs start at zero. At kinks and singular points derivatives are torch's: none
-    where `norm` is 0, half for each of two equal operands of `max`, and 0 for `max(x, 0.0)` at 0.
-    About 10 us for each operation.
+    All kernels of a chain run in order, a batch sample by sample, and fields have their current values. Outputs start
+    at zero. Derivatives at kinks and singular points are torch's: 0 where `norm` is 0, half for each of two equal
+    operands of `max`, and 0 for `max(x, 0.0)` at 0. Each operation takes about 10 us.
 
     Args:
-        op: made by `tinsmith.op` or `tinsmith.chain`. A `backward=` that it has is not used.
-        inputs: what the op is called with. They are not changed, and no graph is kept.
+        op: made by `tinsmith.op` or `tinsmith.chain`. Its `backward=` is not used.
+        inputs: the arguments of a call. They are not changed, and no graph is kept.
         cotangents: incoming gradients of outputs, shaped like them: one tensor for an op with one output; a mapping
-            by name, or a sequence with None for those without. Outputs that are left out get none.
-        named: inputs by name, and dims that nothing else fixes.
+            by name, or a sequence with None for outputs without. Missing outputs have no cotangent.
+        named: inputs by name, and dims that no input fixes.
 
     Returns:
-        `.outputs` and `.gradients`, tensors by name, where the inputs are.
+        An `Answer` with `.outputs` and `.gradients`, tensors by name on the device of the inputs.
 
     Raises:
-        ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does; cotangents that do not fit.
-        KernelError: a kernel uses what tinsmith cannot follow, an index outside an array, or divides an integer by 0.
+        ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does, and for invalid cotangents.
+        KernelError: a kernel uses an unsupported construct or an index outside an array, or divides an integer by 0.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")

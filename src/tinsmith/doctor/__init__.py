@@ -1,4 +1,4 @@
-"""The doctor: what is wrong with a kernel or its gradient, from its source, from a run, and from its derivatives."""
+"""Checks of a kernel and its gradient: static analysis, an interpreted run, and a comparison of derivatives."""
 
 from .. import _offers
 from ..linter import RULES, Finding, lint_file

@@ -1,4 +1,4 @@
-"""Check: everything that tinsmith can say of one op on given inputs, as a report."""
+"""Check: all checks of one op on given inputs, as a report."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ def check(op: FunctionType, *inputs: Any, **named: Any) -> ScanCheck: ...
 def check(op: Op | Examinable | FunctionType, *inputs: Any, **named: Any) -> Report | ScanCheck:
     """Lint the kernels of an op or a layer, run them in the sanitizer, and compare its gradient with the true one.
 
-    A part that could not run is a finding of rule TS002 and severity "error": what was not checked does not pass. The
-    gradient check runs compiled kernels, so it is left out where the sanitizer found an index outside its array, or an
-    output that is not written. What only concerns the engine's own reverse mode is put `aside`, unless the op uses it.
+    A part that could not run is a finding of rule TS002 and severity "error", so an incomplete check does not pass. The
+    gradient check runs compiled kernels, so it is skipped if the sanitizer found an index outside its array or an
+    output that is not written. Findings that only concern the engine's own reverse mode are put into `aside`, unless
+    the op uses it.
 
     Args:
-        op: made by `tinsmith.op` or `tinsmith.chain`; or a layer. Or `tinsmith.scan` itself: see `scan.check`.
-        inputs: the arguments of a call: small ones, since the sanitizer interprets. They are not changed.
-        named: inputs by name, and dims that nothing else fixes.
+        op: an op of `tinsmith.op` or `tinsmith.chain`; or a layer; or `tinsmith.scan` itself: see `scan.check`.
+        inputs: the arguments of a call; small ones, since the sanitizer interprets the kernels. They are not changed.
+        named: inputs by name, and dims that no input fixes.
 
     Returns:
         A `Report`: `.ok`, `.verdict`, `.findings`, `.gradient`, `.html()`, `.raise_if_failed()`; print it to read it.
@@ -59,9 +60,9 @@ def check(op: Op | Examinable | FunctionType, *inputs: Any, **named: Any) -> Rep
 
 
 def check_example(op: Op, example: str) -> Report:
-    """`check` on the inputs that one of `op.examples` gives, on the CPU unless somebody started the engine elsewhere.
+    """Run `check` on the inputs of one of `op.examples`, on the CPU unless the engine was started on another device.
 
-    That the example fails, or gives inputs that do not fit, is a finding.
+    An example that fails, or returns inputs that do not fit, is a finding.
     """
     label = f"{op.name}({example})"
     try:
@@ -76,7 +77,7 @@ def check_example(op: Op, example: str) -> Report:
 
 
 def check_file(path: Path) -> Report:
-    """Lint every kernel in a Python file, which is not run; that it cannot be read or parsed is a finding."""
+    """Lint every kernel in a Python file without running it. A file that cannot be read or parsed is a finding."""
     path = path.resolve()  # as kernels that were imported name it
     contents = FileContents(0, ())
     try:
@@ -97,7 +98,7 @@ def check_file(path: Path) -> Report:
 
 
 def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:
-    """`check`, with what the report calls the op; None for its own name."""
+    """Run `check`; `label` is the op's name in the report, None for its own."""
     call = examine_call(op, inputs, named, "ts.check")
     label = call.name if label is None else label
     title = f"{call.kind} `{label}`"
@@ -133,12 +134,12 @@ def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str
 
 
 def _uses_engine(call: Examination) -> bool:
-    """Whether an op's gradient is by the engine's own reverse mode."""
+    """Whether an op's gradient comes from the engine's own reverse mode."""
     return call.origin(frozenset(call.differentiable)) == "engine"
 
 
 def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
-    """The finding that stands for something that raised. It has all of a refusal of ours, else the first line."""
+    """A finding for an exception: with the whole message of our own errors, and the first line of others."""
     text = str(error).strip() or "it gave no reason"
     words = "; ".join(
         map(_single_spaced, text.splitlines() if isinstance(error, TinsmithError) else [text.split("\n")[0]])
@@ -157,7 +158,7 @@ def _kernels(op: Op) -> tuple[Any, ...]:
 
 
 def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
-    """What lint suspects and a run saw, once: as lint has it, unless the run knows that it is worse."""
+    """Drop findings that lint and the run share: lint's are kept, unless the run's are more severe."""
 
     def drop_repeated(findings: list[Finding], others: list[Finding], *, is_first: bool) -> list[Finding]:
         severities = {(one.rule, one.path, one.line): SEVERITIES.index(one.severity) for one in others}
@@ -165,16 +166,16 @@ def _worse(linted: list[Finding], seen: list[Finding]) -> list[Finding]:
         return [one for one, at in places if at is None or SEVERITIES.index(one.severity) < at + is_first]
 
     narrow = {(one.path, one.line) for one in seen if one.rule == "TS609"}
-    # Of a literal that rounds, the run says by what.
+    # For a literal that rounds, the run's finding names the value that is rounded.
     linted = [one for one in linted if one.rule != "TS305" or (one.path, one.line) not in narrow]
-    # Of an index outside, the run names iteration and shape.
+    # For an index outside its array, the run's finding names iteration and shape.
     outside = {(one.path, one.line, one.column) for one in seen if one.rule == "TS604"}
     linted = [one for one in linted if one.rule != "TS109" or (one.path, one.line, one.column) not in outside]
     return drop_repeated(linted, seen, is_first=True) + drop_repeated(seen, linted, is_first=False)
 
 
 def _left_out(title: str, harmful: Finding) -> Finding:
-    """A hint: what keeps the gradient check from running is itself an error."""
+    """A hint; the finding that prevents the gradient check is itself an error."""
     words = f"gradient check of {title} was left out: {HAZARDS[harmful.rule]}"
     return Finding("TS002", "info", harmful.path, harmful.line, harmful.column, words)
 

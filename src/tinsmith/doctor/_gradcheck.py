@@ -1,7 +1,7 @@
-"""Gradcheck: an op's gradient against the oracle's and against central differences, element by element.
+"""Gradcheck: compares an op's gradient with the oracle's and with central differences, element by element.
 
-Three witnesses that know nothing of each other: the op's own backward pass; torch's autograd through the interpreted
-kernel; values of the op beside the point. Where two agree, the third is to blame.
+The three derivatives are independent: the op's own backward pass; torch's autograd through the interpreted kernel;
+differences of the op's values at nearby points. If two agree, the third is wrong.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from .gradients import (
 from .sanitize import DryRun, describe_lines, dry_run
 
 LARGE = 4096
-"""Elements of all inputs together beyond which random directions stand for them."""
+"""Inputs with more elements in all are checked along random directions."""
 SECONDS = 30.0
-"""Time for differences beyond which random directions stand for elements."""
+"""If differences for all elements would take longer, random directions are used."""
 
 
 def gradcheck(
@@ -64,39 +64,41 @@ def gradcheck(
 ) -> Gradcheck:
     """Compare an op's gradient with the oracle's and with central differences, element by element.
 
-    All three are had in float64 where the op takes it and its kernels round nothing to less; else the op is judged
-    in its own precision, and differences are those of its interpreted kernels. Inputs with more than 4096 elements in
-    all are checked along random directions; so is what would take longer than half a minute. What the interpreter
-    cannot run, or not in 400,000 operations, is checked without the oracle; the result says so.
+    All three are computed in float64 if the op accepts it and its kernels round nothing to a narrower type. Otherwise
+    the op is checked in its own precision, and differences are those of its interpreted kernels. Inputs with more than
+    4096 elements in all are checked along random directions, and so is a check that would take longer than half a
+    minute. If the interpreter cannot run a kernel within 400,000 operations, the check runs without the oracle, and the
+    result says so.
 
-    The kernels are interpreted once before anything is launched: where that run leaves an array, divides an integer by
-    zero, reads what nothing wrote or does not end, nothing is launched, and the verdict is "not compared".
+    The kernels are interpreted once before anything is launched. If that run uses an index outside an array, divides an
+    integer by zero, reads an element that was never written or does not end, nothing is launched, and the verdict is
+    "not compared".
 
-    An op that is alone against the other two is wrong (TS701). At a kink (`max` of equal numbers) any number between
-    the two slopes is a derivative; there, and where there is none, TS702 says which was chosen.
+    An op whose gradient differs from the other two is wrong (TS701). At a kink (`max` of equal numbers) any number
+    between the two slopes is a derivative; there, and where no derivative exists, TS702 says which was chosen.
 
     Args:
-        op: made by `tinsmith.op` or `tinsmith.chain`. A `backward=` by hand is what is judged, where it has one.
-            Or a layer: one that runs on tensors is judged as the op that it is. Of one on fields the engine's own
-            reverse mode is judged, against the oracle where its kernels could be an op; fields are left as they are.
-        inputs: what the op is called with. They are not changed; integers are not differentiated.
-        cotangents: incoming gradients of outputs, as of `oracle`; random ones, always the same, where none are given.
-        adjoint: "engine" judges the engine's own reverse mode instead, also where an op would refuse it; "source" the
-            generated gradient. A gradient that is not available is a finding (TS703).
-        eps: the step of differences, for numbers up to 1, in proportion for greater ones. 1e-6; in float32 5e-3.
-        rtol: how far apart two derivatives may be, relative to the greater one. 1e-6 between op and oracle and 1e-4
-            beside differences in float64; 1e-2 in single precision.
-        atol: the same relative to the greatest derivative by that input: 1e-8, 1e-6, and 1e-3.
-        projections: how many random directions are taken.
+        op: an op of `tinsmith.op` or `tinsmith.chain`; its `backward=` is checked if it has one. Or a layer: one that
+            runs on tensors is checked as the op that it is. For one on fields the gradient that it uses is checked,
+            against the oracle if its kernels could be an op; the contents of fields are preserved.
+        inputs: the arguments of a call. They are not changed; integers are not differentiated.
+        cotangents: incoming gradients of outputs, as for `oracle`; by default random ones, always the same.
+        adjoint: "engine" checks the engine's own reverse mode instead, even if the op would refuse it; "source" checks
+            the generated gradient. A gradient that is not available is a finding (TS703).
+        eps: step of the differences for numbers up to 1, in proportion for larger ones. 1e-6; in float32 5e-3.
+        rtol: tolerance relative to the larger of two derivatives. In float64 1e-6 between op and oracle and 1e-4 for
+            differences; 1e-2 in single precision.
+        atol: tolerance relative to the largest derivative by that input: 1e-8, 1e-6, and 1e-3.
+        projections: number of random directions.
         modes: also compare batches (`vmap(grad)`, `*b`, `jacrev`), forward mode (`jvp`) and second derivatives with
             single backward passes.
-        named: inputs by name, and dims that nothing else fixes.
+        named: inputs by name, and dims that no input fixes.
 
     Returns:
-        `.ok`, `.findings`, `.inputs`, `.errors` (for heat maps), `.notes`; its text is for people.
+        A `Gradcheck`: `.ok`, `.findings`, `.inputs`, `.errors` (for heat maps), `.notes`; print it to read it.
 
     Raises:
-        ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does; cotangents that do not fit.
+        ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does, and for invalid cotangents.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")
@@ -115,7 +117,7 @@ def gradcheck(
           second derivatives  right
     """
     with same_numbers():
-        plain = examine_call(op, inputs, named, "ts.gradcheck")  # refuses what a call does
+        plain = examine_call(op, inputs, named, "ts.gradcheck")  # raises the errors of a call
     with same_numbers():
         call = plain.with_adjoint(adjoint)
     with same_numbers():
@@ -203,7 +205,7 @@ class _Check:
         return replace(self._build_result(tuple(compared)), modes=modes)
 
     def _modes(self, compared: list[InputDerivatives], values: Tensors, cotangents: Tensors) -> tuple[Mode, ...]:
-        """The other ways to differentiate, held against the backward pass, where that is right."""
+        """Compare the other ways to differentiate with the backward pass, if that is right."""
         reasons = {
             "the gradient is wrong already": any(one.severity == "error" for one in self.findings),
             "nothing was tested": all(one.why_untested for one in compared),
@@ -217,7 +219,7 @@ class _Check:
         return Modes(self.call, values, cotangents, self.exact, self.is_double).compare()
 
     def _describe_untested(self, compared: list[InputDerivatives], values: Tensors, cotangents: Tensors) -> None:
-        """Say which derivatives are all 0, with inputs at which they are not, and which lines never ran."""
+        """Report inputs whose derivatives are all 0, with inputs at which they are not, and lines that never ran."""
         zeros = [one.name for one in compared if one.is_zero]
         if zeros:
             dtypes = {name: one.dtype for name, one in self.given.inputs.items()}
@@ -242,7 +244,7 @@ class _Check:
         return self._build_result(was_refused=True)
 
     def _guarded_hazards(self, values: Tensors) -> list[Finding]:
-        """Indices outside that the interpreter did not see: it was stopped, or knows no hand-written gradient."""
+        """Find indices outside arrays that the interpreter missed: it was stopped, or the gradient is hand-written."""
         try:
             function = of_op(self.call.with_bounds_checked())
             with torch.no_grad():
@@ -257,7 +259,7 @@ class _Check:
         return []
 
     def _not_compared(self, seen: DryRun) -> Gradcheck:
-        """Nothing was launched: say why, as an error."""
+        """Report, as an error, why nothing was launched."""
         path, line = self.call.starts[0]
         endless = Finding("TS002", "error", path, line, 0, f"the gradient check was left out: {seen.obstacle}")
         self.findings += seen.hazards or [endless]
@@ -284,7 +286,7 @@ class _Check:
         return {}, None
 
     def _compare_values(self, mine: Tensors, theirs: Tensors, tolerances: tuple[float, float], form: str) -> None:
-        """Say where the op's own values cannot be relied on."""
+        """Report values of the op that are not reproducible."""
         place = values_that_differ(mine, theirs, tolerances[not self.is_double])
         if place is None:
             return
@@ -302,7 +304,7 @@ class _Check:
         interpreted: tuple[Function, Tensors, float] | None,
         taken: float,
     ) -> tuple[Steps, float]:
-        """What differences are taken of, and the seconds of a run."""
+        """The function to take differences of, and the seconds of one run."""
         if self.is_double or interpreted is None:
             kind = "f64" if self.is_double else "f32"
             precision = 4 * torch.finfo(torch.float64 if self.is_double else torch.float32).eps

@@ -17,18 +17,18 @@ Verdict = Literal["right", "wrong", "refused", "not compared", "not tested", "no
 
 @dataclass(frozen=True, repr=False)
 class Gradcheck:
-    """The result of a gradient check. `print` it to read it.
+    """The result of a gradient check. Print it to read it.
 
     Attributes:
-        name: of the op or the layer; `kind` says which of the two it is.
-        origin: where its gradient comes from.
+        name: name of the op or layer; `kind` says which it is.
+        origin: where the gradient comes from.
         ok: whether there is no finding of severity "error", and the check could launch the op.
         findings: mistakes, each with its rule and line.
         inputs: for each differentiable input, the gradients of the op and the oracle, and differences.
-        notes: how it was checked, and what was left out.
-        was_refused: whether there is no gradient, also where a comment suppresses the finding.
+        notes: how the gradient was checked, and what was skipped.
+        was_refused: whether there is no gradient, even if a comment suppresses the finding.
         modes: the other ways to differentiate (batches, forward mode, second derivatives), each with its verdict.
-        obstacle: why nothing was compared, also where a comment suppresses the finding; empty otherwise.
+        obstacle: why nothing was compared, even if a comment suppresses the finding; empty otherwise.
 
     Example:
         >>> @ts.op("x[n] -> y[n]")
@@ -57,7 +57,7 @@ class Gradcheck:
 
     @property
     def verdict(self) -> Verdict:
-        """In a word or a few; "right" only where derivatives were compared.
+        """The result in a few words; "right" only if derivatives were compared.
 
         "refused": there is no gradient to compare, so `.ok` is false, but no call gives a wrong one. "not compared":
         launching the kernel on these inputs would be dangerous or meaningless. "not tested": all derivatives are 0 at
@@ -75,13 +75,13 @@ class Gradcheck:
 
     @property
     def errors(self) -> dict[str, np.ndarray]:
-        """By input, the error of each element against the oracle, or against differences where there is no oracle."""
+        """By input, the error of each element relative to the oracle, or to differences without an oracle."""
         pairs = ((one.name, one.op, one.reference) for one in self.inputs)
         return {name: (op - true).abs().cpu().numpy() for name, op, true in pairs if true is not None}
 
     @property
     def summary(self) -> str:
-        """Its text without the findings."""
+        """The text of the result without its findings."""
         origin = (
             f", {self.origin}" if self.inputs or self.was_refused else ""
         )  # an origin only matters if there is a gradient
@@ -106,7 +106,7 @@ class Gradcheck:
         return f"<tinsmith gradient check of {self.kind} `{self.name}`: {self.verdict}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """HTML for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
-"""Heat: pictures of where a gradient is wrong, as PNG in text, for pages that stand alone.
+"""Heat maps: pictures of the errors of a gradient, as PNG in text, for self-contained pages.
 
-Errors are relative to the greatest derivative, and all pictures have one logarithmic scale: rounding looks pale in each
+Errors are relative to the largest derivative, and all pictures have one logarithmic scale: rounding looks pale in all
 of them, a wrong element dark.
 """
 

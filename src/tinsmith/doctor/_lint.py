@@ -1,4 +1,4 @@
-"""Lint of what a user holds in his hands: a kernel, an op, or a layer."""
+"""Lint of an object: a kernel, an op, or a layer."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..linter import Finding, lint_kernels
 
 
 def lint(subject: Any) -> list[Finding]:
-    """What is wrong with a kernel, found in its source: nothing is run or compiled.
+    """Find mistakes in a kernel from its source: nothing is run or compiled.
 
-    Engine functions that it calls are checked too. Lines that end in `# tinsmith: ignore[TS101]` are not reported.
+    Engine functions that it calls are checked as well. Lines that end in `# tinsmith: ignore[TS101]` are not reported.
 
     Args:
-        subject: a kernel of Taichi or Quadrants, also a bound method of a data-oriented object; an op; or a layer.
+        subject: a kernel of Taichi or Quadrants, or a bound method of a data-oriented object; an op; or a layer.
 
     Returns:
-        findings by file and line. "error": wrong in any case; "warning": right by tinsmith's gradient, wrong
-        by the engine's own, which the message names; "info": hints.
+        Findings, sorted by file and line. "error": wrong with any gradient; "warning": right with tinsmith's gradient,
+        wrong with the engine's own, which the message names; "info": hints.
 
     Raises:
-        ArgumentError: it is none of these.
+        ArgumentError: `subject` is none of these.
         KernelError: its source cannot be found.
 
     Example:

@@ -1,4 +1,4 @@
-"""Page: a report for browsers, in one file that needs no other: source with findings at their lines, heat maps."""
+"""Page: a report for browsers in one self-contained file: source with findings at their lines, heat maps."""
 
 from __future__ import annotations
 

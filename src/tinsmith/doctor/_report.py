@@ -1,6 +1,6 @@
 """Report: the result of checking an op, or files.
 
-What is in it was found elsewhere, by `lint`, `sanitize` and `gradcheck`; how it looks is decided in `_terminal`
+Its findings come from `lint`, `sanitize` and `gradcheck`; it is formatted by `_terminal`
 (a page for terminals), `_page` (one for browsers) and `_records` (files for machines).
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 NOT_LOOKED_AT = frozenset({"TS001", "TS002"})
-"""Rules that stand for what could not be looked at."""
+"""Rules for what could not be checked."""
 
 _NOUNS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "hint"}
 
@@ -33,13 +33,13 @@ class Report:
 
     Attributes:
         name: what was checked: "op `conv`", "3 files".
-        findings: those that are shown, by file and line.
-        gradients: results of gradient checks; by the op's name, and its example's where one was run.
+        findings: the findings that are shown, sorted by file and line.
+        gradients: results of gradient checks, by the name of the op, with the example's name if one was run.
         looked: the parts that ran: "lint", "sanitizer", "gradient check".
-        places: (file, line) of kernels, so that a page shows kernels without findings too.
+        places: (file, line) of kernels, so that a page also shows kernels without findings.
         aside: findings about the engine's own reverse mode, which the op does not use; one line counts them.
-        kernels: how many kernels were read in files; None where no file was read.
-        without_examples: names of ops in those files that have no example, so that they are not run.
+        kernels: number of kernels read in files; None if no file was read.
+        without_examples: names of ops in those files without an example, which are not run.
 
     Example:
         >>> report = ts.Report("op `conv`", [ts.Finding("TS301", "error", "conv.py", 3, 1, "0.5 is cut to 0")])
@@ -63,12 +63,12 @@ class Report:
 
     @property
     def gradient(self) -> Gradcheck | None:
-        """The result of the gradient check; None where there was none, the first where there were several."""
+        """The result of the gradient check; None without one, the first of several."""
         return next(iter(self.gradients.values()), None)
 
     @property
     def was_complete(self) -> bool:
-        """Whether all parts of the check could run."""
+        """Whether all parts of the check ran."""
         return not any(one.rule in NOT_LOOKED_AT for one in self.of("error"))
 
     @property
@@ -94,14 +94,14 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """The numbers in words: "2 errors, 1 hint"."""
+        """The numbers of findings in words: "2 errors, 1 hint"."""
         counts = Counter(one.severity for one in self.findings)
         words = [_format_count(counts[severity], _NOUNS[severity]) for severity in SEVERITIES if counts[severity]]
         return ", ".join(words) or "nothing found"
 
     @property
     def coverage(self) -> str:
-        """What was read, in words: "2 kernels read. 1 op has no example, ..."; "" where no file was read."""
+        """The coverage in words: "2 kernels read. 1 op has no example, ..."; "" if no file was read."""
         if self.kernels is None:
             return ""
         words = f"{_format_count(self.kernels, 'kernel')} read." if self.kernels else "No kernel was found."
@@ -121,7 +121,7 @@ class Report:
         return replace(self, findings=self.of(*kept), aside=self.aside if "warning" in kept else ())
 
     def raise_if_failed(self) -> None:
-        """Raise CheckError, with the errors and the gradient check's own words, unless `.ok`."""
+        """Raise CheckError with the errors and the result of the gradient check, unless `.ok`."""
         __tracebackhide__ = True
         if self.ok:
             return
@@ -130,7 +130,7 @@ class Report:
         raise CheckError("\n\n".join(parts))
 
     def html(self, path: str | Path | None = None) -> str:
-        """One self-contained page: the source with its findings, heat maps of gradient errors. Written where asked."""
+        """Return one self-contained page: source with findings, heat maps of errors. Also written to `path`."""
         require_packages("the page of a report", "apps", "rich", "matplotlib")
         from ._page import page
 
@@ -143,7 +143,7 @@ class Report:
         return f"<tinsmith report of {self.name}: {self.verdict}, {self.summary}>"
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """HTML for notebooks."""
         return f"<pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
@@ -158,9 +158,9 @@ class Report:
 
 
 def join_reports(name: str, reports: Iterable[Report]) -> Report:
-    """Several reports as one. What two say of one place by the same rule is kept once, as the first has it.
+    """Join several reports. Findings of the same rule at the same place are kept once, as the first report has them.
 
-    Files may use kernels in other ways than an op does, so findings that were put aside are shown again.
+    Files may use kernels in other ways than an op, so findings that were put aside are shown again.
     """
     reports = list(reports)
     findings: dict[tuple[object, ...], list[Finding]] = {}

@@ -1,4 +1,4 @@
-"""Starting an engine so that it matches torch."""
+"""Starts an engine with settings that match torch."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
 
     Args:
         arch: "cpu", "cuda", or "auto": CUDA if torch has it, else the CPU.
-        engine: "taichi", "quadrants", or "auto": every engine imported so far, else Taichi.
-        options: passed to the engine's own `init`. A dtype of one engine stands for the dtype of that name in the
-            others that are started. Unless given, floats default to torch's default dtype and the CPU
-            uses as many threads as torch; Quadrants gets its gradient stack.
+        engine: "taichi", "quadrants", or "auto": all engines imported so far, else Taichi.
+        options: options of the engine's own `init`. A dtype of one engine is converted to the dtype of that name in the
+            other. By default, floats have torch's default dtype, the CPU uses as many threads as torch, and Quadrants
+            gets its gradient stack.
 
     Raises:
         ArgumentError: an option that the engine does not have, or a default dtype that is not the engine's.
-        EngineError: the engine is not installed, the arch is not one that torch has, or an engine has no
-            value of the name that an option's has in another.
+        EngineError: the engine is not installed, torch does not have the arch, or an engine lacks the value of an option
+            that was passed as a value of the other engine.
 
     Example:
         >>> ts.init("cpu", engine="taichi")
@@ -44,7 +44,7 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
     for one, own in zip(engines, translated, strict=True):
         try:
             one.start(device, **own)
-        except KeyError as cause:  # what both engines raise for an option that they lack
+        except KeyError as cause:  # both engines raise this for an option that they lack
             odd = next((key for key in own if key not in _list_options(one)), None)
             if odd is None:
                 raise
@@ -53,7 +53,7 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
 
 
 def _list_options(engine: Engine) -> list[str]:
-    """Options of an engine's `init`, but for those that it keeps outside of its configuration."""
+    """Options of an engine's `init`, except those that it keeps outside its configuration."""
     own = [name for name in inspect.signature(engine.lang.init).parameters if not name.startswith("_")]
     return [*own, *(name for name in dir(engine.lang.lang.impl.default_cfg()) if not name.startswith("_"))]
 
@@ -65,7 +65,7 @@ def _unknown_option(engine: Engine, name: str) -> str:
 
 
 def _of_engine(engine: Engine, option: str, value: Any) -> Any:
-    """An option's value as an engine knows it: of a value of another engine, its own of the same name."""
+    """Convert an option's value of another engine to this engine's value of the same name."""
     if option in ("default_fp", "default_ip") and (isinstance(value, str | torch.dtype) or value in (int, float)):
         words = f"ts.init wants a dtype of {engine.name} for `{option}`"
         name = getattr(value, "__name__", str(value)).removeprefix("torch.")
@@ -87,7 +87,7 @@ def _of_engine(engine: Engine, option: str, value: Any) -> Any:
 
 
 def init_quietly(arch: str, engine: str) -> None:
-    """Start an engine without its greetings: it is tinsmith that wanted it, not its user."""
+    """Start an engine without its greetings, since tinsmith starts it and not the user."""
     os.environ.setdefault(f"ENABLE_{engine.upper()}_HEADER_PRINT", "False")
     _ = get(engine).lang  # imported with the real stdout: Taichi logs a complaint when it finds another
     with contextlib.redirect_stdout(io.StringIO()):
@@ -113,8 +113,8 @@ _LEFT: list[Any] = []
 def init_in_fork(name: str) -> None:
     """Start an engine again on the CPU, with the settings that it has, in a process that was forked.
 
-    An engine compiles with threads of its own, which a fork leaves behind: the child would wait for them for ever. What
-    it held is never touched again, for its end would wait for them too; fields are lost.
+    An engine compiles with its own threads, which a fork does not copy: the child would wait for them forever. The old
+    state is never touched again, since freeing it would wait for them too; fields are lost.
     """
     engine = get(name)
     runtime, config = engine.lang.lang.impl.get_runtime(), engine.lang.lang.impl.current_cfg()

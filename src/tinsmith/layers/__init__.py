@@ -1,4 +1,4 @@
-"""Layers: kernels as torch modules, Stannum's Tin, EmptyTin and Tube among them."""
+"""Layers: torch modules around kernels, among them Stannum's Tin, EmptyTin and Tube."""
 
 from .fields import FieldManager
 from .rollout import Rollout, rollout

@@ -1,4 +1,4 @@
-"""Finding: one thing that is wrong, or may be, with a kernel, and where."""
+"""Finding: one actual or possible mistake in a kernel, and its place."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong with a kernel.
+    """One actual or possible mistake in a kernel.
 
     Attributes:
-        rule: its id, "TS101"; what it means is in `RULES`.
-        severity: "error": wrong in any case; "warning": right by tinsmith's adjoint, wrong by an engine's
+        rule: id of the rule, such as "TS101"; `RULES` describes it.
+        severity: "error": wrong with any gradient; "warning": right with tinsmith's gradient, wrong with an engine's
             own reverse mode, which the message names; "info": a hint.
         path: the file.
         line: counted from 1.
-        column: counted from 1; 0 where only the line is known, in JSON too. Text and SARIF then show no column.
-        message: what goes wrong, in one sentence, with numbers where there are any.
-        remedy: what to write instead; "" where there is nothing to do.
-        follows: path, line and column of the finding that this one follows from; None where it stands for itself.
-        engines: names of the engines whose own reverse mode alone it is about; an op does not use that unless
-            `adjoint="engine"` is given. None where it is about the kernel itself.
+        column: counted from 1; 0 if only the line is known, also in JSON. Text and SARIF then show no column.
+        message: what goes wrong, in one sentence, with numbers if there are any.
+        remedy: what to write instead; "" if there is no remedy.
+        follows: path, line and column of the finding that this one is a consequence of; None if there is none.
+        engines: names of the engines, if the finding only concerns their own reverse mode, which an op does not use
+            unless `adjoint="engine"` is passed. Empty if it concerns the kernel itself.
 
     Example:
         >>> message = "`count` is an integer: 0.5 is cut to 0"

@@ -1,4 +1,4 @@
-"""For tests of kernels: an assertion; and what `pytest --tinsmith-check` runs."""
+"""For tests of kernels: an assertion, and the plugin of `pytest --tinsmith-check`."""
 
 from ._assertion import assert_differentiable
 

@@ -1,4 +1,4 @@
-"""The assertion for tests of one's own."""
+"""The assertion for users' tests."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ..doctor import Report, check
 def assert_differentiable(op: Op | Examinable, *inputs: Any, **named: Any) -> Report:
     """Assert that the kernels of an op or a layer have no errors on these inputs, and that its gradient is right.
 
-    Runs `tinsmith.check`; warnings and hints do not fail.
+    Runs `tinsmith.check`; warnings and hints do not raise.
 
     Args:
-        op: made by `tinsmith.op` or `tinsmith.chain`; or a layer.
-        inputs: the arguments of a call: small ones. They are not changed.
-        named: inputs by name, and dims that nothing else fixes.
+        op: an op of `tinsmith.op` or `tinsmith.chain`; or a layer.
+        inputs: the arguments of a call; small ones. They are not changed.
+        named: inputs by name, and dims that no input fixes.
 
     Returns:
         The report, for further assertions: `assert not report.findings`.
 
     Raises:
-        CheckError: an AssertionError that says what is wrong, and where; or that there is nothing to differentiate, or
-            that nothing was tested since all derivatives are 0 at these inputs.
+        CheckError: an AssertionError that says what is wrong and where; also if there is nothing to differentiate, or
+            if all derivatives are 0 at these inputs, so that nothing was tested.
         ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does.
 
     Example:

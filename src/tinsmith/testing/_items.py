@@ -1,6 +1,6 @@
-"""Items: what `pytest --tinsmith-check` collects: files that have kernels, and examples of the ops in test modules.
+"""Items that `pytest --tinsmith-check` collects: files with kernels, and examples of the ops in test modules.
 
-Only imported once the flag is given: src/pytest_tinsmith.py is what pytest loads every time.
+Imported only with the flag; pytest always loads src/pytest_tinsmith.py.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ _KERNEL = re.compile(rb"^[ \t]*@.*\bkernel\b|\.kernel\(", re.MULTILINE)
 
 
 class Checks:
-    """The plugin that stands behind the flag."""
+    """The plugin that the flag registers."""
 
     def __init__(self) -> None:
         self._seen: list[Op] = []
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-        """A file of Python that may hold kernels, whether it is one of tests or not."""
+        """Collect a Python file that may contain kernels, whether it is a test file or not."""
         if file_path.suffix == ".py" and _KERNEL.search(file_path.read_bytes()):
             return KernelFile.from_parent(parent, path=file_path)
         return None
 
     def pytest_pycollect_makeitem(self, collector: Any, name: str, obj: object) -> list[pytest.Item] | None:
-        """The examples of an op, once, whatever the number of names and modules that it is found in."""
+        """Collect the examples of an op once, even if it has several names or is in several modules."""
         new = [op for op in ops_of(obj) if op.examples and not any(op is one for one in self._seen)]
         self._seen += new
         items: list[pytest.Item] = [
@@ -61,7 +61,7 @@ class _CheckItem(pytest.Item):
 
     @abstractmethod
     def examine(self) -> Report:
-        """What there is to say."""
+        """Run the check."""
 
     def runtest(self) -> None:
         report = self.examine()

@@ -49,58 +49,57 @@ def scan(
     offload: bool = False,
     check_finite: bool = False,
 ) -> tuple[Any, Any]:
-    """Run a step thousands of times, as one differentiable operation whose memory is bounded.
+    """Run a step thousands of times, as one differentiable operation with bounded memory.
 
         for t in range(length):
             state, outputs[t] = step(state, inputs[t], *parameters)
 
-    The backward pass computes the states in between again, from those that are kept. The initial state, the inputs
-    and the parameters have gradients, which are bitwise the same for every choice of kept states.
+    The backward pass recomputes the states that are not kept from those that are. The initial state, the inputs and the
+    parameters have gradients, which are bitwise the same for every choice of kept states.
 
     How `step` is called:
 
     - **A Python function** is called as `step(state, inputs, *parameters)` and returns `(state, outputs)`, as in
-      `jax.lax.scan`. The state has the user's structure: a tensor, or tuples, lists and dicts of tensors. `inputs` are
-      those of one step, None where there are none; `outputs` may be None. `parameters` that are a dict are passed by
-      name. So is a `torch.nn.Module` that is not a layer of this library.
+      `jax.lax.scan`. The state may be a tensor, or nested tuples, lists and dicts of tensors. `inputs` are those of one
+      step, or None without inputs; `outputs` may be None. If `parameters` is a dict, they are passed by name. A
+      `torch.nn.Module` that is not a layer of this library is called in the same way.
     - **An op, a chain or a layer** is called with the state, the inputs and the parameters as its arguments, in the
-      order of `op.arguments`. What is given as a dict is passed by name, and the others fill the arguments that are
-      left. The first results are the next state, in the order of the arguments; the others are outputs. Arguments
-      that an op updates (`inout`) belong to the state, and their new values are the next state. Nothing of the
-      caller's is changed.
+      order of `op.arguments`. Dicts are passed by name, and the others fill the remaining arguments. The first results
+      are the next state, in the order of the arguments; the others are outputs. Arguments that an op updates (`inout`)
+      belong to the state, and their new values are the next state. The caller's tensors are not changed.
 
     Args:
         step: an op, a chain, a layer, or a Python function.
         state: the initial state. Floats are differentiable.
         inputs: tensors with time as their first dim, a row for each step. Differentiable.
-        length: how many steps; left out, it is that of the inputs.
+        length: the number of steps; by default that of the inputs.
         parameters: arguments that are the same in all steps: a tensor, or a tuple or dict of tensors, and of numbers.
             Tensors are differentiable; their gradient is summed over the steps.
-        keep: which states are returned: the `"last"`, `"all"`, or an integer k for every k-th.
-        checkpoint: which states the backward pass finds: `"all"`, every k-th, or `"auto"`: all if they fit into
+        keep: which states to return: the `"last"`, `"all"`, or every k-th for an integer k.
+        checkpoint: which states to keep for the backward pass: `"all"`, every k-th, or `"auto"`: all if they fit into
             `memory`, else as many as fit, chosen so that the fewest steps are run again.
-        memory: for the states that are kept, `"2GB"`, `"100MiB"` or bytes; 1 GB by default. Only for `"auto"`.
-        unroll: how many steps of a Python function the backward pass records at once. More of them take more memory
+        memory: limit for the kept states, `"2GB"`, `"100MiB"` or bytes; 1 GB by default. Only for `"auto"`.
+        unroll: number of steps of a Python function that the backward pass records at once. More steps take more memory
             and less time.
-        offload: keep the states of a scan on a GPU in pinned host memory; `memory` is then of the host. No effect on a
+        offload: keep the states of a scan on a GPU in pinned host memory, which `memory` then limits. No effect on a
             CPU.
-        check_finite: check the results of each step, and raise CheckError with the step that first made
+        check_finite: check the results of each step, and raise CheckError with the first step that produces
             infinities or NaN.
 
     Returns:
         The state and the outputs. The state has the structure of the initial one, with time as the first dim of its
         tensors unless `keep` is `"last"`; row `i` is the state after `i + 1` steps (after `(i + 1) * keep`). Outputs
-        have time as their first dim; None where the step has none. Of an op one output is a tensor, several are a dict.
+        have time as their first dim; None if the step has none. One output of an op is a tensor, several are a dict.
 
     Raises:
-        ArgumentError: the arguments do not fit the step, or the step returns another structure than it was given.
+        ArgumentError: the arguments do not fit the step, or the step returns a state with another structure.
         DtypeError: a step changes the shape or dtype of its state, or inputs have different lengths.
-        GradientError: a step uses a tensor that needs a gradient, is not an argument, and was not used in step 0.
-        CheckError: with `check_finite`, a step made numbers that are not finite.
+        GradientError: a later step uses a tensor that needs a gradient, is not an argument, and is not used in step 0.
+        CheckError: with `check_finite`, a step produced infinities or NaN.
 
-    Tensors of a closure or a module that a Python function uses get their gradients too. Torch's random numbers and
-    its autocast are the same when a step is run again. Second derivatives, and Python functions under `torch.func` or
-    in forward mode, are those of the loop above, and take its memory.
+    Tensors of closures and modules that a Python function uses also get gradients. Torch's random numbers and autocast
+    are the same when a step is run again. Second derivatives, and Python functions under `torch.func` or in forward
+    mode, use the loop above, and its memory.
 
     Example:
         >>> @ts.op("x[n], v[n], stiffness[] -> x_next[n], v_next[n]")
@@ -128,7 +127,7 @@ def scan(
 def _run_traced(
     step: Any, state: Any, inputs: Any, length: int | None, parameters: Any, options: Options
 ) -> tuple[Any, Any]:
-    """A call that a compiler reads: by the operator of scans over an op, where there is one."""
+    """A call that a compiler traces: by the operator of scans over an op, if there is one."""
     transforms = transforms_in_graph()
     is_first = not transforms.tangents and max(transforms.batches, transforms.gradients) < 2
     name = (
@@ -137,7 +136,7 @@ def _run_traced(
         else None
     )
     if name is None:
-        # A compiler would write the steps out, one after the other, and take hours for a thousand of them.
+        # A compiler would unroll the steps, and take hours for a thousand of them.
         outside: Any = torch.compiler.disable(_run)
         return outside(step, state, inputs, length, parameters, options)
     begin, rows, others = (Given(*take_apart(one)) for one in (state, inputs, parameters))
@@ -163,7 +162,7 @@ def _run_traced(
 
 
 def _run(*arguments: Any) -> tuple[Any, Any]:
-    """A call that is run."""
+    """A call in eager mode."""
     job, given, tree = _prepare(*arguments)
     tensors = given.flat
     if not job.needs_gradient:
@@ -193,9 +192,9 @@ def explain(
     offload: bool = False,
     check_finite: bool = False,
 ) -> str:
-    """What a call of `scan` with these arguments keeps, and how many steps its backward pass runs again.
+    """Describe what a call of `scan` with these arguments keeps, and how many steps its backward pass runs again.
 
-    Nothing is run but the first step, to see what it returns.
+    Only the first step is run, to learn what it returns.
 
     Example:
         >>> def decay(x, _):
@@ -224,7 +223,7 @@ def explain(
 
 
 def check(*arguments: Any, **named: Any) -> Any:
-    """Compare a scan's gradient with differences, and say how it grows: see `tinsmith.doctor.scans`."""
+    """Compare a scan's gradient with finite differences and measure its growth: see `tinsmith.doctor.scans`."""
     return checking_scan(*arguments, **named)
 
 
@@ -233,7 +232,7 @@ for _name, _function in (("explain", explain), ("check", check)):
 
 
 def _prepare(step: Any, state: Any, inputs: Any, length: int | None, parameters: Any, options: Options) -> Prepared:
-    """Check a call, and look at what its first step makes."""
+    """Check a call, and run its first step to learn what it returns."""
     begin, rows, others = (Given(*take_apart(one)) for one in (state, inputs, parameters))
     check_tensors(begin, rows)
     count = length_of(length, rows)

@@ -1,7 +1,7 @@
-"""Sanitize: interpret an op's kernels once, forwards and in reverse, and say what went wrong.
+"""Sanitize: interprets an op's kernels once, forwards and in reverse, and reports what goes wrong.
 
-Floats are rounded as the compiled kernel rounds them: an overflow of single precision is a fact of the kernel, and in
-float64 it would not be seen. The gradient is that of the same numbers.
+Floats are rounded as in the compiled kernel: an overflow of single precision belongs to the kernel, and would not be
+seen in float64. The gradient is computed from the same numbers.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from ._promises import find_broken_promises
 
 
 def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
-    """Interpret the kernels of an op or a layer at small size, and report what goes wrong in the run.
+    """Interpret the kernels of an op or a layer on small inputs, and report what goes wrong in the run.
 
-    Found, each once for its line and array, with its iteration and the number of repetitions: races of parallel
-    iterations (TS601), reads of elements that nothing wrote (TS602), values overwritten after they were read (TS603),
-    indices outside an array or negative (TS604), integers that overflow (TS605), NaN and infinity with the operation
-    where they first appear, in values and in the gradient (TS606), integers divided by zero (TS607), fractions that are
-    lost where no cast is written (TS301), float64 that is rounded to float32 (TS609), elements that nothing writes of
-    outputs that `init` leaves empty (TS610), numbers that are not what the spec promises (TS611). What cannot be
-    interpreted is a finding too (TS608): no findings means that the whole op was run and nothing was seen, but for
-    lines that end in `# tinsmith: ignore[TS601]`.
+    It finds races of parallel iterations (TS601), reads of elements that were never written (TS602), values overwritten
+    after they were read (TS603), indices outside an array or negative (TS604), integer overflows (TS605), NaN and
+    infinity with the operation where they first appear, in values and in the gradient (TS606), integer divisions by
+    zero (TS607), fractions that are lost without a cast in the source (TS301), float64 that is rounded to float32
+    (TS609), unwritten elements of outputs that `init` leaves empty (TS610), and inputs that break a promise of the spec
+    (TS611). Each is reported once per line and array, with its iteration and the number of repetitions. A construct
+    that cannot be interpreted is a finding too (TS608), so no findings means that the whole op was run without a
+    problem, except on lines that end in `# tinsmith: ignore[TS601]`.
 
     Nothing is compiled or launched, so a wrong index does no harm; it is skipped (0 is read), and the run goes on.
-    The findings hold for these inputs. A batch is run sample by sample, a chain kernel by kernel.
+    The findings apply to these inputs. A batch is run sample by sample, a chain kernel by kernel.
 
     Args:
-        op: made by `tinsmith.op` or `tinsmith.chain`; or a layer.
-        inputs: the arguments of a call: a few elements per dim are enough. They are not changed.
-        named: inputs by name, and dims that nothing else fixes.
+        op: an op of `tinsmith.op` or `tinsmith.chain`; or a layer.
+        inputs: the arguments of a call; a few elements per dim are enough. They are not changed.
+        named: inputs by name, and dims that no input fixes.
 
     Returns:
-        Findings, in the order of the file; none for a clean run.
+        Findings, sorted by file and line; an empty list for a clean run.
 
     Raises:
         ArgumentError, ShapeError, DtypeError, DeviceError: as a call of the op does.

@@ -1,4 +1,4 @@
-"""The check of a scan: its gradient against central differences after ever more steps, and its growth."""
+"""The check of a scan: its gradient against central differences after increasing numbers of steps, and its growth."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def check_scan(
     horizons: Sequence[int] | None = None,
     **options: Any,
 ) -> ScanCheck:
-    """Compare a scan's gradient with central differences after 1, 2, 4, ... steps, and say how it grows.
+    """Compare a scan's gradient with central differences after 1, 2, 4, ... steps, and measure its growth.
 
-    Each horizon is one random direction of all floats at once: state, inputs, parameters. In float64 where the step
-    takes it. Where a simulation is chaotic, differences of distant states say nothing, and such a horizon is "unclear".
-    The growth is the length of the gradient by the state before each step, of the loss after the last one.
+    Each horizon uses one random direction in all floats at once: state, inputs, parameters; in float64 if the step
+    supports it. In a chaotic simulation, differences of distant states carry no information; such a horizon is
+    "unclear". The growth is the norm of the gradient of the loss after the last step by the state before each step.
 
     Args:
-        step: as of `scan`.
-        state: the initial state, as of `scan`. Nothing is changed.
-        inputs: as of `scan`.
-        length: as of `scan`.
-        parameters: as of `scan`.
-        loss: of `(state, outputs)` as the scan returns them, a number; left out, a random sum of the last state.
-        horizons: after how many steps to compare; left out, powers of two and the length.
+        step: as for `scan`.
+        state: the initial state, as for `scan`. It is not changed.
+        inputs: as for `scan`.
+        length: as for `scan`.
+        parameters: as for `scan`.
+        loss: maps `(state, outputs)`, as the scan returns them, to a number; by default a random sum of the last state.
+        horizons: numbers of steps to compare after; by default powers of two and the length.
         options: `checkpoint`, `memory` and `unroll` of `scan`.
 
     Returns:

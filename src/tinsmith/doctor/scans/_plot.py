@@ -1,4 +1,4 @@
-"""A figure of a scan's gradient: how it grows, and how right it is."""
+"""A figure of a scan's gradient: its growth and its errors."""
 
 from __future__ import annotations
 

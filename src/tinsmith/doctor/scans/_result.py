@@ -13,7 +13,7 @@ from typing_extensions import deprecated
 from ..._errors import CheckError
 
 GROWTH = 1e6
-"""How many times the gradient at the end a gradient is when it is said to explode."""
+"""A gradient explodes if its norm is this many times the norm at the end."""
 
 
 Verdict = Literal["right", "at a kink", "wrong", "unclear", "not finite"]
@@ -23,13 +23,13 @@ class Horizon(NamedTuple):
     """The derivative of a loss after some steps, along one random direction.
 
     Attributes:
-        steps: how many.
+        steps: the number of steps.
         gradient: the derivative by the scan's gradient.
         difference: by central differences of the scan's values.
-        noise: how far rounding, and what is not linear, may have moved the difference.
+        noise: estimated error of the difference from rounding and curvature.
         scale: the size of derivatives along such directions.
-        verdict: "unclear" where the differences say nothing: their noise is as large as the derivative; "at a kink"
-            where the gradient is one of two slopes, and right a little beside.
+        verdict: "unclear" if the noise of the differences is as large as the derivative; "at a kink" if the gradient is
+            one of two slopes, and right at nearby points.
     """
 
     steps: int
@@ -56,11 +56,11 @@ class ScanCheck:
     """The result of checking a scan. Print it, `plot` it, or call `raise_if_failed()`.
 
     Attributes:
-        name: the step's.
-        horizons: the gradient against differences, after ever more steps.
-        sizes: how long the gradient by the state is: `sizes[t]` before step `t`, the last one after the last step.
-        notes: how it was checked.
-        origin: what made the first number that is not finite, where there is one.
+        name: the name of the step.
+        horizons: gradient and differences after increasing numbers of steps.
+        sizes: norms of the gradient by the state: `sizes[t]` before step `t`, the last one after the last step.
+        notes: how the scan was checked.
+        origin: what produced the first number that is not finite, if there is one.
 
     Example:
         >>> def grow(x, _):
@@ -84,26 +84,26 @@ class ScanCheck:
 
     @property
     def reference(self) -> float:
-        """How long the gradient is where it begins: after the last step whose state the loss depends on."""
+        """The norm of the gradient where it starts: after the last step whose state the loss depends on."""
         there = self.sizes[self.sizes.isfinite() & (self.sizes > 0)]
         return there[-1].item() if len(there) else 0.0
 
     @property
     def explodes_at(self) -> int | None:
-        """The step before which the gradient is a million times as long as it begins. None if it stays below."""
+        """The step before which the norm is a million times `reference`. None if it stays below."""
         beyond = (self.sizes > GROWTH * self.reference).nonzero()
         return int(beyond[-1]) if len(beyond) else None
 
     @property
     def vanishes_at(self) -> int | None:
-        """The step before which it is less than a millionth as long. None if it stays above."""
+        """The step before which the norm is less than a millionth of `reference`. None if it stays above."""
         end = int((self.sizes == self.reference).nonzero()[-1]) if self.reference else 0
         below = (self.sizes[:end] < self.reference / GROWTH).nonzero()
         return int(below[-1]) if len(below) else None
 
     @property
     def not_finite_at(self) -> int | None:
-        """The last step before which it is infinite or NaN."""
+        """The last step before which the gradient is infinite or NaN."""
         odd = (~self.sizes.isfinite()).nonzero()
         return int(odd[-1]) if len(odd) else None
 
@@ -114,7 +114,7 @@ class ScanCheck:
 
     @property
     def verdict(self) -> Literal["right", "wrong", "not finite", "explodes", "unclear"]:
-        """In a word. "explodes": right, but too long to learn from; "unclear": no horizon could be compared."""
+        """The result. "explodes": right, but too large to train with; "unclear": no horizon was comparable."""
         verdicts = [one.verdict for one in self.horizons]
         if "wrong" in verdicts:
             return "wrong"
@@ -125,15 +125,15 @@ class ScanCheck:
         return "right" if {"right", "at a kink"} & {*verdicts} else "unclear"
 
     def raise_if_failed(self) -> None:
-        """Raise CheckError with the whole text, unless `.ok`."""
+        """Raise CheckError with the printed result, unless `.ok`."""
         __tracebackhide__ = True
         if not self.ok:
             raise CheckError(str(self))
 
     def plot(self, path: str | Path | None = None) -> Any:
-        """A figure of matplotlib: how long the gradient is before each step, and how right it is by horizon.
+        """Plot with matplotlib the norm of the gradient before each step, and its error by horizon.
 
-        It is written to `path` where one is given.
+        Returns the figure, which is also written to `path` if passed.
         """
         from ._plot import plot  # needs matplotlib
 

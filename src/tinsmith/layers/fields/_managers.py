@@ -1,4 +1,4 @@
-"""Field managers: a user's own way to lay a Tube's field out, and to fill and read it."""
+"""Field managers: custom layouts of a Tube's fields, with custom methods to fill and read them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import torch
 
 
 class FieldManager(ABC):
-    """Lays out the field behind a tensor of a `Tube`: in blocks, sparse nodes, or any layout that suits the kernel.
+    """Defines the layout of the field behind a tensor of a `Tube`: blocks, sparse nodes, or any other.
 
-    The field need not have the tensor's shape: this class maps elements to it. Where it has,
-    a plain function with the arguments of `construct_field` works as well.
+    The field need not have the tensor's shape: this class maps its elements. If the shapes are the same, a plain
+    function with the arguments of `construct_field` works as well.
 
-    A backward pass calls `from_tensor` again, with the tensor of the call, before it moves gradients. So the state of a
-    manager, and the content of its field, are those of that call. A dense field's gradient is generated from the
-    kernels' source; a sparse one's is the engine's own.
+    A backward pass calls `from_tensor` again with the tensor of the call before it moves gradients, so the state of the
+    manager and the content of its field are those of the call. The gradient of a dense field is generated from the
+    kernels' source; that of a sparse field is the engine's own.
 
     Example:
         >>> class Blocks(ts.FieldManager):
@@ -45,21 +45,21 @@ class FieldManager(ABC):
 
     @abstractmethod
     def construct_field(self, fields_builder: Any, concrete_tensor_shape: tuple[int, ...], needs_grad: bool) -> Any:
-        """Make a field for a tensor of that shape, batch left out, and place it in `fields_builder`. Return it.
+        """Create a field for a tensor of that shape, place it in `fields_builder`, and return it.
 
         Args:
-            fields_builder: an `ti.FieldsBuilder` that is not finalized.
-            concrete_tensor_shape: the tensor's shape.
-            needs_grad: whether its gradient must be placed too.
+            fields_builder: a `ti.FieldsBuilder` that is not finalized.
+            concrete_tensor_shape: the tensor's shape without the batch dim.
+            needs_grad: whether to place its gradient as well.
         """
 
     @abstractmethod
     def to_tensor(self, field: Any) -> torch.Tensor:
-        """The field's content as a tensor of the shape that it was made for."""
+        """Return the field's content as a tensor of the shape that it was created for."""
 
     @abstractmethod
     def grad_to_tensor(self, grad_field: Any) -> torch.Tensor:
-        """The same of its gradient field."""
+        """Return the content of its gradient field as such a tensor."""
 
     @abstractmethod
     def from_tensor(self, field: Any, tensor: torch.Tensor) -> None:

@@ -251,7 +251,7 @@ class ArrayProgram:
         known = {one.facts.key: tensor for one, tensor in pairs}
         return [made[key] if (key := one.facts.key) in made else known[key].clone() for one in self._roles.outputs]
 
-    # Looking ----------------------------------------------------------------------------------
+    # Inspection -------------------------------------------------------------------------------
     def refusal(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> NotCovered | None:
         """Why no gradient by these filled fields is generated; None where one is."""
         keys = frozenset(one.facts.key for one in active)

@@ -151,7 +151,7 @@ class OnFields:
         remedy = "Rewrite that; or say adjoint='engine', if the engine's is what you want."
         warn(refusal(words, _rows(reason), remedy))
 
-    # Looking ----------------------------------------------------------------------------------
+    # Inspection -------------------------------------------------------------------------------
     def note_set(self, one: LayerField) -> None:
         """A field was set from outside."""
         if "program" in vars(self):

@@ -45,27 +45,27 @@ MOST_PROGRAMS = 8
 
 
 def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named) -> Rollout:
-    """Make a differentiable function of tensors from a Python loop over kernels that work on fields.
+    """Turn a Python loop over kernels that work on fields into a differentiable function of tensors.
 
-    Each call of it fills the input fields, runs the kernels that `forward` calls, and returns the content of the output
-    fields. Gradients are generated from the kernels' source, and use the values of the call, also where
-    kernels overwrite fields. Afterwards fields have the values that `forward` itself would have left in them.
+    Each call of this function fills the input fields, runs the kernels that `forward` calls, and returns the content of
+    the output fields. Gradients are generated from the kernels' source and use the values of the call, even if kernels
+    overwrite fields. After a call, fields have the values that `forward` itself would leave in them.
 
     Args:
-        forward: calls kernels and writes fields from Python, but reads none. It is called without arguments, once in
-            each call; its own return value is ignored.
+        forward: calls kernels, and may write fields from Python but not read them. It is called without arguments, once
+            in each call; its return value is ignored.
         inputs: fields by the names of the function's arguments. `(x, 0)` is the part `x[0, ...]`.
-        outputs: fields by the names of its results; `(x, -1)` is the last `x[t, ...]`. One that kernels only add to
+        outputs: fields by the names of its results; `(x, -1)` is the last `x[t, ...]`. A field that kernels only add to
             starts at zero, as the loss of a tape does; fields that are not inputs start with what they hold.
 
     Returns:
-        A function of tensors in the order of `inputs`, or by name. It returns one tensor, or a named tuple.
+        A function of tensors, in the order of `inputs` or by name. It returns a tensor, or a named tuple.
 
     Raises:
-        RegistrationError: `inputs` or `outputs` is empty, or they belong to several engines.
+        RegistrationError: `inputs` or `outputs` is empty, or the fields belong to several engines.
 
-    A call raises GradientError where no gradient can be generated, and KernelError where `forward` reads a field from
-    Python, calls a kernel that returns something, or uses a sparse field.
+    A call raises GradientError if no gradient can be generated, and KernelError if `forward` reads a field from
+    Python, calls a kernel that returns a value, or uses a sparse field.
 
     Example:
         >>> x, speed, loss = ti.field(ti.f32, (9, 4)), ti.field(ti.f32, ()), ti.field(ti.f32, ())

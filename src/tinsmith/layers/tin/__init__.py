@@ -1,4 +1,4 @@
-"""Tin and EmptyTin: modules whose kernels name their fields themselves."""
+"""Tin and EmptyTin: modules whose kernels refer to fields."""
 
 from ._empty_tin import EmptyTin
 from ._marks import input, kernel, output, weight  # noqa: A004  # read as `ts.input`

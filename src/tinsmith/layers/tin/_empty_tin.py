@@ -1,7 +1,7 @@
-"""EmptyTin: a torch module around kernels that work on fields of their own.
+"""EmptyTin: a torch module around kernels that use fields.
 
-Registration is Stannum's, and more; running is the business of `fields`. What a module adds is
-torch's side of it: weights as parameters, checkpoints, copies.
+Registration is as in Stannum, with more options; `fields` runs the kernels. This file adds torch's
+side: weights as parameters, checkpoints, copies.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ FieldLike = Any
 
 
 class EmptyTin(FieldState, Examinable):
-    """Kernels that refer to fields themselves, as a differentiable torch module.
+    """A differentiable torch module around kernels that refer to fields.
 
-    Register fields and kernels, call `finish`, then call it with one tensor for each input field.
+    Register fields and kernels, call `finish`, then call the module with one tensor for each input field.
     Kernels run in the order of their registration, and reversed in the backward pass.
 
     Args:
-        device: of the tensors; None for that of the engine.
-        auto_clear_grad: whether gradients of internal fields start each backward pass at zero. Otherwise
-            they add up in the fields. Weights' gradients add up in `Parameter.grad` either way.
-        save: whether a call saves the values that the engine's own backward pass reads, so that the layer may be
-            called again before it. A generated backward pass always has them saved.
-        on_tensors: run the kernels on the tensors themselves, as an op, and not on the fields: nothing is
-            copied, batches take one launch, and the graph of `torch.compile` does not break. Fields that are not
-            inputs, weights or outputs are still read. What the kernels write begins each call with
-            the content of its field, unless it is cleared, and is never written back into the field.
+        device: device of the tensors; None for that of the engine.
+        auto_clear_grad: whether gradients of internal fields start each backward pass at zero. Otherwise they
+            accumulate in the fields. Weights' gradients accumulate in `Parameter.grad` either way.
+        save: whether a call saves the values that the engine's own backward pass reads, so that the layer may be called
+            again before the backward pass. For a generated backward pass they are always saved.
+        on_tensors: run the kernels on the tensors themselves, as an op, instead of on the fields: nothing is copied,
+            batches take one launch, and graphs of `torch.compile` do not break. Fields that are not inputs, weights or
+            outputs are still read. An array that the kernels write starts each call with the content of its field,
+            unless it is cleared, and is never written back into the field.
         adjoint: where the gradient comes from: "source", generated from the kernels' source; "engine", the engine's
-            own reverse mode; "auto" uses the first where it can be generated.
+            own reverse mode; "auto" uses the first if it can be generated.
 
     Example:
         >>> x, y = (ti.field(ti.f32, 64, needs_grad=True) for _ in range(2))
@@ -107,15 +107,15 @@ class EmptyTin(FieldState, Examinable):
         *,
         batched: bool = False,
     ) -> EmptyTin:
-        """A field that is filled from the next argument of a call. Returns self.
+        """Register a field that is filled from the next argument of a call. Returns self.
 
         Args:
             field: of shape S. A field of n-vectors takes a tensor of S + (n,), of n x m matrices S + (n, m).
-            name: for messages; "input_field_0", "input_field_1", ... otherwise.
-            needs_grad: whether its gradient is asked for; None reads it off the field.
-            complex_dtype: the tensor is complex; the field holds 2-vectors, or is a scalar field whose last dim is 2.
-            batched: the tensor may have batch dims before the field's: one launch runs them all. The kernels then
-                run on the tensors themselves (`on_tensors`), and every output is batched too.
+            name: name in messages; by default "input_field_0", "input_field_1", ...
+            needs_grad: whether the input is differentiable; None for whether the field has a gradient.
+            complex_dtype: whether the tensor is complex; the field then has 2-vectors, or a last dim of size 2.
+            batched: whether the tensor may have batch dims before the field's; one launch runs the whole batch. The
+                kernels then run on the tensors themselves (`on_tensors`), and every output is batched too.
         """
         name = name if name is not None else f"input_field_{len(self._inputs)}"
         self._inputs.append(replace(self._place(field, name, needs_grad, complex_dtype), is_batched=batched))
@@ -131,15 +131,15 @@ class EmptyTin(FieldState, Examinable):
         *,
         clear: bool | None = None,
     ) -> EmptyTin:
-        """A field that the next result of a call is read from. Returns self. Other arguments: `register_input_field`.
+        """Register a field that the next result of a call is read from. Returns self.
 
         Args:
-            field: its content is the result.
-            name: for messages; "output_field_0", "output_field_1", ... otherwise.
+            field: the field; its content is the result.
+            name: name in messages; by default "output_field_0", "output_field_1", ...
             needs_grad: whether the result has a gradient.
             complex_dtype: whether the result is complex.
-            clear: True starts each call at zero, False with the content of the field, set from Python or left by the
-                call before. None clears a field that kernels only add to (`y[i] += ...`).
+            clear: True starts each call at zero, False with the content of the field, as set from Python or left by the
+                previous call. None clears a field that kernels only add to (`y[i] += ...`).
         """
         name = name if name is not None else f"output_field_{len(self._outputs)}"
         self._outputs.append(replace(self._place(field, name, needs_grad, complex_dtype), clears=clear))
@@ -156,20 +156,20 @@ class EmptyTin(FieldState, Examinable):
         persistent: bool = True,
         clear: bool | None = None,
     ) -> EmptyTin:
-        """A field between kernels, or one with weights that torch does not train. Returns self.
+        """Register a field for values between kernels, or for weights that torch does not train. Returns self.
 
-        Its gradient stays in the field's own gradient, `field.grad`.
+        Its gradient is left in `field.grad`.
 
         Args:
             field: as in `register_input_field`, and so are `needs_grad` and `complex_dtype`.
             needs_grad: whether it gets a gradient.
-            name: to set it by, and in checkpoints; "0", "1", ... otherwise.
-            value: its first content.
+            name: name for `set_internal_field` and in checkpoints; by default "0", "1", ...
+            value: its initial content.
             complex_dtype: whether it is set from complex tensors.
             persistent: whether checkpoints contain it. Pass False for fields that only pass values between kernels;
                 a layer whose internal fields are all of that kind can be deep-copied.
-            clear: True starts each call at zero, False with the content of the field. So does None, with a warning
-                where kernels only add to the field, so that its sum would grow from call to call.
+            clear: True starts each call at zero, False with the content of the field. None is the same as False, with a
+                warning if kernels only add to the field, so that its sum would grow from call to call.
         """
         one = replace(self._place(field, self._internal_name(name), needs_grad, complex_dtype), clears=clear)
         self._internals[one.name] = one
@@ -186,16 +186,16 @@ class EmptyTin(FieldState, Examinable):
         value: torch.Tensor | None = None,
         complex_dtype: bool = False,
     ) -> EmptyTin:
-        """A field whose content is a `torch.nn.Parameter` of this module. Returns self.
+        """Register a field whose content is a `torch.nn.Parameter` of this module. Returns self.
 
         The parameter starts as `value`, or with the content of the field. Each call copies the parameter into the
         field. It requires a gradient if the field does.
 
         Args:
             field: as in `register_input_field`, and so are `needs_grad` and `complex_dtype`.
-            needs_grad: whether the parameter requires a gradient; None reads it off the field.
-            name: the parameter's; "0", "1", ... otherwise.
-            value: its first content.
+            needs_grad: whether the parameter requires a gradient; None for whether the field has one.
+            name: name of the parameter; by default "0", "1", ...
+            value: its initial content.
             complex_dtype: whether the parameter is complex.
         """
         one = self._place(field, self._internal_name(name), needs_grad, complex_dtype)
@@ -208,17 +208,17 @@ class EmptyTin(FieldState, Examinable):
         return self
 
     def register_kernel(self, kernel: Any, *kernel_args: Any, kernel_name: str | None = None) -> EmptyTin:
-        """The next kernel to run, with its arguments. Returns self."""
+        """Register the next kernel to run, with its arguments. Returns self."""
         self._check_open()
         self._kernels.add(kernel, kernel_args, kernel_name, self._label)
         return self
 
     def finish(self) -> EmptyTin:
-        """Close the registration. Returns self.
+        """Finish the registration. Returns self.
 
         Raises:
             RegistrationError: no input field, no output field, or no kernel was registered.
-            KernelError, GradientError: the kernels cannot run on tensors, where they are to.
+            KernelError, GradientError: the kernels cannot run on tensors, and `on_tensors` or `batched` is set.
         """
         needed = (("input field", self._inputs), ("output field", self._outputs), ("kernel", self._kernels))
         for what, registered in needed:
@@ -239,12 +239,12 @@ class EmptyTin(FieldState, Examinable):
         check_once(self._outputs, "an output", self._label)
         self.finished = True
         if self._kernels.are_complete:
-            self._make_program()  # refused now, where it is registered, rather than at a call
+            self._make_program()  # raises errors here, at the registration, and not at a call
         return self
 
     # Setting ------------------------------------------------------------------------------
     def set_internal_field(self, field_name: str | int, tensor: torch.Tensor) -> None:
-        """Fill an internal or weight field, by name or by number."""
+        """Set the content of an internal or weight field, by name or by number."""
         self._check_finished("set_internal_field")
         name = str(field_name)
         known = {**self._internals, **self._weights}
@@ -258,7 +258,7 @@ class EmptyTin(FieldState, Examinable):
                 self.get_parameter(name).copy_(read(known[name], self._label))
 
     def write_weights(self) -> None:
-        """Write the weights' parameters into their fields: for kernels and code outside of this layer.
+        """Write the weights' parameters into their fields, for kernels and code outside of this layer.
 
         Calls, optimizer steps and `load_state_dict` do this automatically; call it after changing a parameter by hand.
         """
@@ -266,16 +266,16 @@ class EmptyTin(FieldState, Examinable):
             fill(one, getattr(self, name), self._label)  # no parameter, where it is parametrized or pruned
 
     def set_kernel_args(self, kernel: Any, *kernel_args: Any) -> None:
-        """Change a kernel's arguments. Calls made before keep theirs in their backward pass.
+        """Change a kernel's arguments. Earlier calls keep their arguments in their backward pass.
 
-        `set_kernel_args(kernel_or_name, *args)`; or `set_kernel_args(*args)` where there is one kernel.
+        `set_kernel_args(kernel_or_name, *args)`; or `set_kernel_args(*args)` if there is one kernel.
         """
         if self._kernels.change(kernel, kernel_args, self._label):
             self._program = None  # other fields, perhaps
 
     # Running ------------------------------------------------------------------------------
     def forward(self, *input_tensors: torch.Tensor) -> Any:
-        """Takes one tensor for each input field, in order. Returns a tensor, or a tuple for several output fields."""
+        """Run the kernels. Takes a tensor for each input field, in order; returns a tensor, or a tuple for several."""
         self._check_finished("a call")
         if torch.compiler.is_compiling() and not self._on_tensors:
             return break_graph(self._compute)(*input_tensors)
@@ -320,7 +320,7 @@ class EmptyTin(FieldState, Examinable):
         return self._program
 
     def explain(self) -> str:
-        """How it runs: on fields or on tensors, what is saved for the backward pass, what an op of it would do."""
+        """Describe how the layer runs: on fields or tensors, what is saved for the backward pass, and its op."""
         self._check_finished("explain")
         program = self._program or self._make_program()
         return f"{self._label} runs {program.explain()}"

@@ -98,7 +98,7 @@ def kernel(marked: Any = None, *, order: int = 0) -> Any:
 
     Args:
         marked: the kernel.
-        order: kernels of a lower order run first; those of the same in the order of their definition.
+        order: kernels with a lower order run first; those with the same order run in the order of their definition.
 
     Example:
         >>> @ti.data_oriented

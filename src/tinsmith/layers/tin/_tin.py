@@ -13,14 +13,14 @@ from ._marks import register_by_marks
 
 
 class Tin(EmptyTin):
-    """A data-oriented object's kernels, as a differentiable torch module.
+    """A differentiable torch module around a data-oriented object's kernels.
 
-    Like `EmptyTin`; kernels may be registered by name too. A class that marks its fields and
+    Like `EmptyTin`, but kernels may also be registered by name. A class that marks its fields and
     kernels (`ts.input`, `ts.output`, `ts.weight`, `ts.kernel`) needs no registration.
 
     Args:
-        data_oriented: an object of a class under `@ti.data_oriented`.
-        device: as for `EmptyTin`; so are `auto_clear_grad`, `save`, `on_tensors`
+        data_oriented: an object of a class with the decorator `@ti.data_oriented`.
+        device: as for `EmptyTin`, like `auto_clear_grad`, `save`, `on_tensors`
             and `adjoint`.
 
     Raises:
@@ -82,7 +82,7 @@ class Tin(EmptyTin):
         return f"Tin({type(self.data_oriented).__name__})" if "data_oriented" in vars(self) else "Tin"
 
     def register_kernel(self, kernel: Any, *kernel_args: Any, kernel_name: str | None = None) -> EmptyTin:
-        """The next kernel to run, itself or the name of the object's method. Returns self."""
+        """Register the next kernel to run: the kernel, or the name of the object's method. Returns self."""
         if isinstance(kernel, str):
             kernel_name = kernel if kernel_name is None else kernel_name
             attribute = getattr(self.data_oriented, kernel, None)

@@ -1,4 +1,4 @@
-"""Tube: a module whose kernels are given tensors of any shape, by name."""
+"""Tube: a module around kernels on tensors of any shape, linked by name."""
 
 from ._dims import AnyDim, BatchDim, DimensionCalculator, DimID, DimOption, MatchDim
 from ._tube import Tube

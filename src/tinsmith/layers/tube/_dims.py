@@ -5,8 +5,8 @@
     BatchDim         the first dim, over which one call runs a whole batch
     MatchDim("n")    a dim as large as every other MatchDim("n")
 
-Values only: which of them a registration may use is checked in `_parts`, which sizes they have
-in a call is found in `_shapes`.
+Values only: `_parts` checks which of them a registration may use; `_shapes` finds their sizes
+in a call.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Batch:
 class MatchDim:
     """A dim that has the same size wherever its id is used.
 
-    An input says how large it is; outputs and intermediates then may use it.
+    Inputs determine the size; outputs and intermediate fields may use the id.
 
     Args:
         dim_id: a string or an integer.
 
     Raises:
-        ArgumentError: the id is something else.
+        ArgumentError: the id is neither a string nor an integer.
 
     Example:
         >>> ts.MatchDim("n") == ts.MatchDim("n"), ts.MatchDim("n") == ts.MatchDim("m")
@@ -74,7 +74,7 @@ BatchDim = Batch()
 """The first dim: the kernels do not see it, one launch runs over it."""
 
 DimOption: TypeAlias = int | Anything | Batch | MatchDim
-"""Everything that a dim may be registered as."""
+"""Anything that a dim may be registered as."""
 
 
 class DimensionCalculator(ABC):
@@ -97,13 +97,13 @@ class DimensionCalculator(ABC):
         input_dimensions: dict[str, tuple[DimOption, ...]],
         input_tensor_shapes: dict[str, tuple[int, ...]],
     ) -> tuple[DimOption, ...]:
-        """The dims of one output or intermediate field in one call.
+        """Compute the dims of one output or intermediate field in one call.
 
         Args:
             field_name: its name.
             input_dimensions: the dims that each input was registered with.
-            input_tensor_shapes: the shape of each input in this call, batch included.
+            input_tensor_shapes: the shape of each input in this call, including the batch.
 
         Returns:
-            Sizes; BatchDim (or None) first where there is a batch; MatchDims of inputs.
+            Sizes; MatchDims of inputs; BatchDim (or None) first if there is a batch.
         """

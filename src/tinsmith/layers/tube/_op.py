@@ -81,7 +81,7 @@ class TensorProgram:
         self._ops: dict[tuple[int, ...], Op] = {}
         self._take(blueprint)
         if not blueprint.calculated_parts:
-            self._op(())  # refused now, where it is registered, rather than at a call
+            self._op(())  # raises errors here, at the registration, and not at a call
 
     def _take(self, blueprint: Blueprint) -> None:
         blueprint.settle()

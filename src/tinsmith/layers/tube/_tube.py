@@ -1,7 +1,7 @@
 """Tube: kernels on tensors of any shape, registered by name. Stannum's interface.
 
-This file has the registration and the public face of a Tube. What was registered is a
-`Blueprint`; how it runs is a `Program`, made at `finish()`.
+This file has the registration and the public interface of a Tube. The registered parts are a
+`Blueprint`; a `Program`, made by `finish()`, runs them.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ Dims = Sequence[DimOption]
 
 
 class Tube(torch.nn.Module, Examinable):
-    """A differentiable module of kernels whose arrays are tensors of varying shape.
+    """A differentiable module around kernels on tensors of varying shape.
 
-    Register tensors, fields between kernels, and kernels; then `finish()`; then call it with the
-    inputs in the order of their registration. It returns the output, or a named tuple of several.
-    Kernels written with `ti.template()` arrays run on the tensors' own memory: nothing is copied, and no
-    new shape compiles anything. `explain()` says where that is not so.
+    Register tensors, fields between kernels, and kernels; call `finish()`; then call the module with the
+    inputs in the order of their registration. It returns the output, or a named tuple of several outputs.
+    Kernels with `ti.template()` arrays run on the tensors' own memory: nothing is copied, and a new shape
+    compiles nothing. `explain()` describes exceptions.
 
     Args:
-        device: where its tensors must be; None for wherever they are, all on one device.
-        persistent_field: whether fields, where there are any, live until the backward pass.
-        enable_backward: False refuses inputs that require a gradient.
+        device: device of the tensors; None for any, the same for all tensors.
+        persistent_field: whether fields, if there are any, live until the backward pass.
+        enable_backward: False raises an error for inputs that require a gradient.
         adjoint: where the gradient comes from: "source", generated from the kernels' source; "engine", the engine's
-            own reverse mode; "auto" uses the first where it can be generated.
+            own reverse mode; "auto" uses the first if it can be generated.
 
     Example:
         >>> @ti.kernel
@@ -88,16 +88,16 @@ class Tube(torch.nn.Module, Examinable):
 
         Args:
             dims: each a size, `AnyDim`, `MatchDim(id)`, or `BatchDim` (only as the first).
-            dtype: tensors of another are converted, but floats never to integers. Kernels see a complex
+            dtype: tensors of other dtypes are converted, but floats never to integers. Kernels see a complex
                 tensor as an array of 2-vectors.
-            name: what kernels are registered with.
-            requires_grad: False for no gradient; None for as the tensor says.
-            field_manager: lays its field out in its own way.
+            name: the name to register kernels with.
+            requires_grad: False for no gradient; None for the tensor's own `requires_grad`.
+            field_manager: a `FieldManager` for the layout of its field.
 
         Raises:
-            RegistrationError: after `finish()`, or where the name is taken.
-            ShapeError: dims that are none.
-            DtypeError: a dtype that no kernel has.
+            RegistrationError: after `finish()`, or if the name is taken.
+            ShapeError: a dim is invalid.
+            DtypeError: kernels do not support the dtype.
         """
         return self._add(tensor_part("input tensor", dims, dtype, name, requires_grad, field_manager))
 
@@ -109,19 +109,19 @@ class Tube(torch.nn.Module, Examinable):
         requires_grad: bool,
         field_manager: Any = None,
     ) -> Tube:
-        """Register the next output of a call, which kernels find filled with zeros.
+        """Register the next output of a call. It starts at zero.
 
         Args:
-            dims_or_calc: as for an input but for AnyDim; or a `DimensionCalculator`, or a function of its
-                arguments, asked at each call.
+            dims_or_calc: as for an input, but not AnyDim; or a `DimensionCalculator`, or a function with its
+                arguments, called at each call.
             dtype: the result's dtype.
-            name: what kernels are registered with.
-            requires_grad: False makes a result without a gradient, through which nothing flows.
-            field_manager: lays its field out in its own way.
+            name: the name to register kernels with.
+            requires_grad: False for a result without a gradient, which passes none to the inputs.
+            field_manager: a `FieldManager` for the layout of its field.
 
         Raises:
             RegistrationError, ShapeError, DtypeError: as for an input.
-            GradientError: integers that are to have a gradient.
+            GradientError: `requires_grad` is True for integers.
         """
         return self._add(tensor_part("output tensor", dims_or_calc, dtype, name, requires_grad, field_manager))
 
@@ -133,14 +133,14 @@ class Tube(torch.nn.Module, Examinable):
         needs_grad: bool,
         field_manager: Any = None,
     ) -> Tube:
-        """Register what kernels keep between them; each call finds it filled with zeros.
+        """Register a field for values between kernels. It starts each call at zero.
 
         Args:
             dims_or_calc: as for an output.
-            ti_dtype: the engine's dtype, `ti.f32`, or torch's.
-            name: what kernels are registered with.
-            needs_grad: False lets no gradient flow through it.
-            field_manager: lays the field out in its own way.
+            ti_dtype: a dtype of the engine, such as `ti.f32`, or of torch.
+            name: the name to register kernels with.
+            needs_grad: False for no gradient through it.
+            field_manager: a `FieldManager` for the layout of the field.
 
         Raises:
             RegistrationError, ShapeError, DtypeError, GradientError: as for an output.
@@ -150,35 +150,35 @@ class Tube(torch.nn.Module, Examinable):
     def register_kernel(
         self, kernel: Any, tensor_names: Sequence[str], *extra_args: Any, name: str | None = None
     ) -> Tube:
-        """Register the next kernel: kernels run in order, and in reverse in the backward pass.
+        """Register the next kernel. Kernels run in order, and in reverse order in the backward pass.
 
         Args:
             kernel: a kernel of Taichi or Quadrants, free or bound to a data-oriented object.
             tensor_names: names of registered tensors, for the kernel's first parameters in their order.
-            extra_args: what its other parameters get.
-            name: another name than its own, as where one kernel is registered twice.
+            extra_args: arguments for its other parameters.
+            name: a name other than its own, for example if one kernel is registered twice.
 
         Raises:
-            RegistrationError: after `finish()`; no kernel; a name that is taken or not registered.
-            ArgumentError: a wrong number of arguments.
+            RegistrationError: after `finish()`; or for something that is not a kernel; or a name is taken or unknown.
+            ArgumentError: the number of arguments is wrong.
         """
         self._check_open(f"kernel `{name or getattr(kernel, '__name__', kernel)}`")
         self._blueprint = self._blueprint.with_kernel(kernel_part(kernel, tensor_names, extra_args, name))
         return self
 
     def set_kernel_extra_args(self, kernel: Any, *extra_args: Any) -> None:
-        """Give a kernel other extra arguments. A call made before keeps its own for its backward pass.
+        """Change a kernel's extra arguments. Earlier calls keep theirs in their backward pass.
 
-        `torch.compile` makes a new graph for each set of them: a number that changes at every step is better
-        an input with dims `()`, which a kernel may have for a plain number.
+        `torch.compile` makes a new graph for each set of arguments. A number that changes at every step is better
+        an input with dims `()`, which a kernel may take as a number.
 
         Args:
             kernel: the kernel, or the name that it was registered under.
-            extra_args: all of them.
+            extra_args: all extra arguments.
 
         Raises:
             RegistrationError: the kernel is not registered, or more than once.
-            ArgumentError: a wrong number of arguments.
+            ArgumentError: the number of arguments is wrong.
         """
         before, self._blueprint = self._blueprint, self._blueprint.with_extra(kernel, extra_args)
         if self._program is not None and self._blueprint.differs_in_numbers(before):
@@ -187,12 +187,12 @@ class Tube(torch.nn.Module, Examinable):
             self._settle()
 
     def finish(self) -> Tube:
-        """Close registration.
+        """Finish the registration.
 
         Raises:
             RegistrationError: no input, no output, no kernel, or an output that no kernel writes.
-            ShapeError: dims that do not go together.
-            KernelError: kernels that cannot be joined.
+            ShapeError: dims do not fit each other.
+            KernelError: the kernels cannot be combined.
         """
         if self._program is None:
             self._blueprint.check()
@@ -200,7 +200,7 @@ class Tube(torch.nn.Module, Examinable):
         return self
 
     def _settle(self) -> None:
-        """Decide how to run, and get ready. What is compiled already is kept where the way stays the same."""
+        """Choose how to run. Compiled kernels are kept if the choice stays the same."""
         reason = why_fields(self._blueprint)
         if self._program is not None and reason == self._reason:
             self._program = self._program.with_blueprint(self._blueprint)
@@ -226,18 +226,18 @@ class Tube(torch.nn.Module, Examinable):
             input_tensors: the inputs, in the order of their registration.
 
         Returns:
-            The output, or a named tuple of several.
+            The output, or a named tuple of several outputs.
 
         Raises:
             RegistrationError: before `finish()`.
-            ArgumentError, ShapeError, DtypeError, DeviceError, GradientError: tensors that do not fit.
+            ArgumentError, ShapeError, DtypeError, DeviceError, GradientError: tensors do not fit.
         """
         program = self._program
         if program is None:
             raise self._build_unfinished_error("called")
         return program(input_tensors)
 
-    # Looking ------------------------------------------------------------------------------
+    # Inspection ---------------------------------------------------------------------------
     def _examine(self, inputs: tuple[Any, ...], who: str) -> Examination:
         if self._program is None:
             raise self._build_unfinished_error(f"given to {who}")
@@ -247,14 +247,14 @@ class Tube(torch.nn.Module, Examinable):
         return lint_kernels(list(dict.fromkeys(part.kernel for part in self._blueprint.kernels)))
 
     def explain(self) -> str:
-        """How it runs: on tensors or on fields and why, what is done with each array, what was compiled."""
+        """Describe how the Tube runs: on tensors or on fields and why, the use of each array, what was compiled."""
         if self._program is None:
             raise self._build_unfinished_error("explained")
         way = f"on fields, because {self._reason}" if self._reason else "on the caller's tensors, without fields"
         return f"{self._blueprint.label} runs {way}\n\n{self._program.explain()}"
 
     def extra_repr(self) -> str:
-        """Inputs, outputs, fields and kernels, a line each."""
+        """Inputs, outputs, fields and kernels, one per line."""
         blueprint = self._blueprint
         shelves = {
             "input": blueprint.inputs,
@@ -271,7 +271,7 @@ class Tube(torch.nn.Module, Examinable):
 
     # Copying ------------------------------------------------------------------------------
     def __getstate__(self) -> dict[str, Any]:
-        """What was registered; how to run it is found again."""
+        """The registered parts; how to run them is chosen again after unpickling."""
         return self.__dict__ | {"_program": None, "_is_finished": self._program is not None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
