@@ -30,7 +30,7 @@ def test_two_iterations_write_one_element(lang):
     assert "`y[0]` is written on line" in race.message
     assert "in iteration i = 1" in race.message
     words = (
-        "in iteration i = 0 of one parallel loop: which one stays depends on the order of the iterations (once more)"
+        "in iteration i = 0 of one parallel loop: which value stays depends on the order of the iterations (once more)"
     )
     assert words in race.message
     assert "+=" in race.remedy
@@ -189,7 +189,7 @@ def test_an_element_is_read_that_nothing_wrote(lang):
     finding = seen(recurrence(lang), X).one("TS602", "here")
     assert finding.severity == "warning"
     assert (
-        "`y[0]` is read in iteration i = 1 before anything wrote it: it reads the zero that was there"
+        "`y[0]` is read in iteration i = 1 before it is written: the read returns zero"
         in finding.message
     )
     assert pointed(finding).startswith("y[i - 1]")
@@ -198,7 +198,7 @@ def test_an_element_is_read_that_nothing_wrote(lang):
 def test_memory_that_starts_as_anything(lang):
     finding = seen(recurrence(lang, init={"y": "empty"}), X).one("TS602", "here")
     assert finding.severity == "error"
-    assert '`y` starts as anything, since its `init` is "empty"' in finding.message
+    assert '`y` starts uninitialised, since its `init` is "empty"' in finding.message
     assert '"y" out of `init`' in finding.remedy
 
 
@@ -410,7 +410,7 @@ def test_an_output_that_starts_as_anything_is_written_in_part(lang):
     left = seen(ts.op("x[n] -> y[n]", init={"y": "empty"})(inner), X).one("TS610", "here")
     assert left.severity == "error" and pointed(left).startswith("y[i] = ")
     assert left.message == (
-        '2 elements of `y`, as `y[0]`, are never written, and `y` starts as anything, since its `init` is "empty"'
+        '2 elements of `y`, as `y[0]`, are never written, and `y` starts uninitialised, since its `init` is "empty"'
     )
     assert 'leave "y" out of `init`' in left.remedy
     assert seen(ts.op("x[n] -> y[n]")(inner), X) == []

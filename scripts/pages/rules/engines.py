@@ -1,4 +1,4 @@
-"""What engines' reverse modes do."""
+"""Rules about the engines' reverse modes."""
 
 from .row import Row
 
@@ -6,8 +6,8 @@ ROWS = (
     Row(
         "TS401",
         """
-        Both engines reverse every atomic as an addition: of a maximum each candidate gets the whole gradient, not
-        only the one that won. tinsmith gives it to who won, and shares it among those that tie, as torch.amax does.
+        Both engines reverse every atomic as an addition: each candidate of a maximum gets the whole gradient, not
+        only the largest. tinsmith gives it to the largest, and divides it among equal ones, as torch.amax does.
         """,
         """
         def k(x: A, y: A):
@@ -23,10 +23,10 @@ ROWS = (
     Row(
         "TS402",
         """
-        What an atomic gives back is the value before it, and in a parallel loop that depends on the order of the
-        iterations. An engine's reverse mode runs it again, and meets another value. Of floats no gradient can be right.
-        Integers, such as the index that a counter hands out, are kept by the forward pass of an op for its generated
-        gradient: for arrays that are known to hold integers the rule is about `adjoint="engine"` alone.
+        An atomic returns the value before the change, which in a parallel loop depends on the order of the
+        iterations. An engine's reverse mode runs it again and gets another value. For floats no gradient can be right.
+        Integers, such as an index from a counter, are saved by the forward pass of an op for its generated
+        gradient: for arrays that are known to hold integers, the rule only concerns `adjoint="engine"`.
         """,
         """
         def k(x: A, y: A):
@@ -43,8 +43,8 @@ ROWS = (
     Row(
         "TS403",
         """
-        The reverse kernel would draw another number than the forward kernel did; engines refuse, without a line. In
-        an op numbers follow `torch.manual_seed`, and the backward pass meets the same ones.
+        The reverse kernel would draw another number than the forward kernel; engines raise an error without a line. In
+        an op, numbers follow `torch.manual_seed`, and the backward pass draws the same ones.
         """,
         """
         def k(x: A, y: A):
@@ -56,14 +56,14 @@ ROWS = (
             for i in x:
                 y[i] = x[i] * noise[i]
         """,
-        words="For an engine's own reverse mode, hand the numbers in.",
+        words="For an engine's own reverse mode, pass the numbers as an input.",
     ),
     Row(
         "TS404",
         """
-        The derivatives of `exp`, `tanh` and `rsqrt` are written with their result. Taichi does not keep it for each
-        iteration: in a loop beside locals, loads of arrays with a gradient or additions to them, the last one's stands
-        for all. Attention and volume rendering are such loops.
+        The derivatives of `exp`, `tanh` and `rsqrt` are computed from their result. Taichi does not keep it for each
+        iteration: in a loop beside locals, loads of arrays with a gradient or additions to them, the last result is
+        used for all. Attention and volume rendering have such loops.
         """,
         """
         def k(x: A, y: A):
@@ -79,13 +79,13 @@ ROWS = (
                 for j in range(x.shape[0]):
                     y[i] += ti.exp(x[j])
         """,
-        words="For Taichi's own reverse mode, with nothing beside the loop: loads in a loop of their own.",
+        words="For Taichi's own reverse mode, put nothing beside the loop: loads go into their own loop.",
     ),
     Row(
         "TS405",
         """
         Taichi's reverse mode compares the operands of `min` and `max` as they are at the loop's end, so the
-        gradient goes to the wrong one: where the loop carries one, and where there is a load of an array with a
+        gradient goes to the wrong one: if the loop carries an operand, or if there is a load of an array with a
         gradient, or an addition to one, beside it.
         """,
         """
@@ -108,11 +108,11 @@ ROWS = (
     Row(
         "TS406",
         """
-        A vector that a loop makes out of itself has one place in Taichi's reverse mode, and the last iteration's
-        value in it. That is so in Taichi's own `kernel.grad()`. Where tinsmith takes a gradient from Taichi, it has
-        Taichi take vectors apart into numbers first, and that comes out right. Quadrants' own `kernel.grad()` is wrong
-        where such a vector is multiplied by a number (`v = v * v.norm()`), which lint does not tell; tinsmith has
-        Quadrants take vectors apart too.
+        A vector that a loop computes from itself has only one place in Taichi's reverse mode, with the last iteration's
+        value. That is so in Taichi's own `kernel.grad()`. If tinsmith uses Taichi's gradient, it makes
+        Taichi split vectors into numbers first, and the gradient is right. Quadrants' own `kernel.grad()` is wrong
+        if such a vector is multiplied by a number (`v = v * v.norm()`), which lint does not report; tinsmith makes
+        Quadrants split vectors as well.
         """,
         """
         def k(x: A, y: A):
@@ -133,7 +133,7 @@ ROWS = (
     Row(
         "TS407",
         """
-        Taichi has no derivative of `tan`, and a few functions more, and says so without a line. tinsmith has.
+        Taichi has no derivative of `tan` and a few other functions; its error names no line. tinsmith has them.
         """,
         """
         def k(x: A, y: A):
@@ -149,8 +149,8 @@ ROWS = (
     Row(
         "TS408",
         """
-        Who calls a kernel that returns a value gets a Python number: no gradient can come back through it. An op of it
-        has one: what is returned is an output, by a name in the spec that no parameter has.
+        A kernel that returns a value gives its caller a Python number, which has no gradient. An op of it
+        has one: the returned value is an output, under a name in the spec that no parameter has.
         """,
         """
         def k(x: A) -> ti.f32:
@@ -168,13 +168,13 @@ ROWS = (
                 s += x[i]
             return s
         """,
-        words="`loss` is what the kernel returns. `ts.op(...)` of a kernel that is defined elsewhere does as well.",
+        words="`loss` is the returned value. `ts.op(...)` of a kernel that is defined elsewhere works as well.",
     ),
     Row(
         "TS409",
         """
-        Globals and attributes are read when the kernel is compiled, and never again: a number that changes later
-        has no effect. An op looks at them in every call, and compiles again when they changed.
+        Globals and attributes are read when the kernel is compiled, and never again: a later change
+        has no effect. An op reads them in every call, and compiles again if they changed.
         """,
         """
         @ti.data_oriented
@@ -192,13 +192,13 @@ ROWS = (
             for i in x:
                 y[i] = x[i] * drag[0]
         """,
-        words="A number that changes, or learns, is an array.",
+        words="A number that changes, or is learned, is an array.",
     ),
     Row(
         "TS410",
         """
-        A float argument is a number to torch: it has no gradient. If it is to learn, list it in the spec as an
-        array without dims, `scale[]`, and hand in a 0-d tensor; the kernel stays as it is. A vector or a matrix is
+        A float argument is a Python number, which has no gradient. To learn it, list it in the spec as an
+        array without dims, `scale[]`, and pass a 0-d tensor; the kernel stays as it is. A vector or a matrix is
         listed with the dims of its type, `light[3]`.
         """,
         """
@@ -215,8 +215,8 @@ ROWS = (
     Row(
         "TS411",
         """
-        A local is made outside of an inner loop and used inside. Engines add what the loop sends back to it once,
-        that of the last iteration, instead of for each.
+        A local is computed outside an inner loop and used inside. Engines add only the gradient of the last iteration
+        to it, instead of that of each.
         """,
         """
         def k(x: A, y: A):
@@ -237,8 +237,8 @@ ROWS = (
         "TS412",
         """
         Beside the load of an array with a gradient, or an addition to one, Taichi's reverse mode runs an inner loop
-        forwards first, and does not keep which way its branches went: all iterations are reversed as the last one
-        was. The same holds for how often a loop inside ran.
+        forwards first, and does not record the branches taken: all iterations are reversed like the last
+        one. The same holds for the number of iterations of a loop inside.
         """,
         """
         def k(x: A, y: A, first: A):
@@ -255,6 +255,6 @@ ROWS = (
                 for j in range(x.shape[0]):
                     y[i] += ti.select(x[j] > 0.5, x[j] * x[j], 0.0)
         """,
-        words="For Taichi's own reverse mode, without a branch; or with what stands beside the loop in one of its own.",
+        words="For Taichi's own reverse mode, avoid the branch, or move the statements beside the loop to another loop.",
     ),
 )

@@ -6,8 +6,8 @@ ROWS = (
     Row(
         "TS201",
         """
-        Engines differentiate loops at a kernel's top level, or statements, but not both side by side: statements
-        beside the loops have no gradient, or the kernel is refused.
+        Engines differentiate either loops or statements at a kernel's top level, but not both: statements
+        beside loops have no gradient, or the kernel is refused.
         """,
         """
         def k(x: A, y: A):
@@ -25,7 +25,7 @@ ROWS = (
     Row(
         "TS202",
         """
-        Neither engine differentiates a `while`. tinsmith does: a counter keeps how often it ran.
+        Neither engine differentiates a `while`. tinsmith does, and counts its iterations.
         """,
         """
         def k(x: A, y: A):
@@ -45,8 +45,8 @@ ROWS = (
     Row(
         "TS203",
         """
-        Neither engine differentiates a loop that is left early; the refusal names no line. tinsmith's gradient goes
-        back from where the loop was left.
+        Neither engine differentiates a loop that ends early; the error names no line. tinsmith's gradient goes
+        back from where the loop ended.
         """,
         """
         def k(x: A, y: A):
@@ -66,14 +66,14 @@ ROWS = (
                     if on == 1:
                         y[i] += x[j]
         """,
-        words="For an engine's own reverse mode, a number that says whether the loop still counts.",
+        words="For an engine's own reverse mode, use a flag that says whether iterations still count.",
     ),
     Row(
         "TS204",
         """
-        To reverse a loop that carries a value Taichi keeps the value of each iteration on a stack of 32 entries.
-        The 33rd iteration writes outside, and the process dies, or the gradient is wrong. tinsmith's tape has
-        exactly the size it needs.
+        To reverse a loop that carries a value, Taichi keeps the value of each iteration on a stack of 32 entries.
+        The 33rd iteration writes outside the stack: the process crashes, or the gradient is wrong. tinsmith's tape has
+        exactly the size that it needs.
         """,
         """
         def k(x: A, y: A):

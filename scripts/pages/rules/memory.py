@@ -1,4 +1,4 @@
-"""Memory, told from the source."""
+"""Memory: rules that read the source."""
 
 from .row import Row
 
@@ -7,8 +7,8 @@ ROWS = (
         "TS101",
         """
         An engine's reverse mode reads arrays as they are *after* the forward pass. A value that was used and then
-        overwritten is gone: the derivative is taken at another number, with no error. tinsmith's gradient works on
-        a copy, and puts the values back step by step, so this costs memory and a little time.
+        overwritten is gone: the derivative is computed at another value, with no error. tinsmith's gradient works on
+        a copy and restores the values step by step, which costs memory and a little time.
         """,
         """
         def k(x: A, y: A):
@@ -22,7 +22,7 @@ ROWS = (
             for i in x:
                 y[i] = x[i] + start[i] * x[i]
         """,
-        words="Write each element once; read what was there before from another array.",
+        words="Write each element once; read the earlier value from another array.",
     ),
     Row(
         "TS102",
@@ -40,13 +40,13 @@ ROWS = (
             for i in y:
                 y[i] = ti.sin(x[i])
         """,
-        words="What is linear in the old value, `y[i] = 0.5 * y[i] + x[i]`, needs none of it, and is not named.",
+        words="A linear update, `y[i] = 0.5 * y[i] + x[i]`, does not need the old value and is not reported.",
     ),
     Row(
         "TS103",
         """
         The spec says that an array is an input, and the kernel writes it. torch does not know that, so a value that
-        autograd kept may change under it. Such an op is refused when it is made.
+        autograd saved may change unnoticed. Such an op raises an error when it is made.
         """,
         """
         @ts.op("x[n], w[n] -> y[n]")
@@ -64,12 +64,12 @@ ROWS = (
                 w[i] = 0.0
                 y[i] = x[i]
         """,
-        words="What the kernel writes is an output, or scratch.",
+        words="An array that the kernel writes is an output, or scratch.",
     ),
     Row(
         "TS104",
         """
-        Outputs start at zero, so a kernel that reads one first gets zeros, and with `init={...: "empty"}` whatever
+        Outputs start at zero, so a kernel that reads one first gets zeros, or with `init={...: "empty"}` whatever
         was in that memory. Most often the loops are in the wrong order.
         """,
         """
@@ -96,7 +96,7 @@ ROWS = (
     Row(
         "TS105",
         """
-        The outermost loop of a kernel runs in parallel. If its iterations store to one element, the last store wins,
+        The outermost loop of a kernel runs in parallel. If its iterations store to one element, the last store remains,
         in an order that changes from run to run. `y[None] = y[None] + x[i]` loses additions; `y[None] += x[i]` is
         atomic and does not.
         """,
@@ -114,8 +114,8 @@ ROWS = (
     Row(
         "TS106",
         """
-        An iteration reads an element that another one writes: it gets the old value or the new one, by chance. A
-        loop whose steps follow one another has to say so.
+        An iteration reads an element that another one writes: whether it gets the old or the new value depends on
+        timing. A loop whose iterations must run in order has to be marked as serial.
         """,
         """
         def k(x: A, y: A):
@@ -128,13 +128,13 @@ ROWS = (
                 for i in range(x.shape[0] - 1):
                     y[i + 1] = y[i] + x[i]
         """,
-        words="Below a loop of one trip the inner loop runs in its order. `ti.loop_config(serialize=True)` does too.",
+        words="A loop inside a loop of one iteration runs in order. So does one after `ti.loop_config(serialize=True)`.",
     ),
     Row(
         "TS107",
         """
-        The reverse kernel decides again which branch to take and which element to use, from what the array holds
-        at the end. If the kernel changed it, the reverse pass takes another path than the forward pass.
+        The reverse kernel decides again which branch to take and which element to use, from the final content of
+        the array. If the kernel changed it, the reverse pass takes another path than the forward pass.
         """,
         """
         def k(x: A, y: A):
@@ -152,8 +152,8 @@ ROWS = (
     Row(
         "TS108",
         """
-        No engine reverses the order of a kernel's outermost loop. With state that goes from one iteration to the
-        next, the gradient has to run backwards in time, and does not: wrong on both engines, with no error.
+        No engine reverses the order of a kernel's outermost loop. If state is carried from one iteration to the
+        next, the gradient has to run backwards, and does not: it is wrong on both engines, with no error.
         tinsmith's gradient runs backwards.
         """,
         """
@@ -168,15 +168,15 @@ ROWS = (
                 for i in range(x.shape[0] - 1):
                     y[i + 1] = 2.0 * y[i] + x[i]
         """,
-        words="For an engine's own reverse mode, the loop below one of one trip.",
+        words="For an engine's own reverse mode, put the loop into a loop of one iteration.",
     ),
     Row(
         "TS109",
         """
-        Engines do not check indices in an ordinary launch: what lies beside the array is read, or overwritten, and the
-        gradient adds to what lies beside the gradient. An index is named where its loop takes it outside whatever the
-        size of the array is. One that a branch guards, or that data decides, is left to the sanitizer (TS604) and to
-        `check_bounds=True`. A negative index does not count from the end as in Python.
+        Engines do not check indices in an ordinary launch: other memory is read or overwritten, and the gradient is
+        added to other memory. An index is reported if its loop takes it outside for every size of the array. An index
+        that a branch guards, or that depends on data, is left to the sanitizer (TS604) and to `check_bounds=True`. A
+        negative index does not count from the end as in Python.
         """,
         """
         def k(x: A, y: A):

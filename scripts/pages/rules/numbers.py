@@ -6,7 +6,7 @@ ROWS = (
     Row(
         "TS301",
         """
-        A kernel's variable has the type of its first value. `0` makes it an integer, and every float that is
+        A variable in a kernel has the type of its first value. `0` makes it an integer, and every float that is
         assigned later is truncated, in values and gradients.
         """,
         """
@@ -27,8 +27,8 @@ ROWS = (
     Row(
         "TS302",
         """
-        A cast to an integer has derivative 0 almost everywhere, so nothing flows through it. That is right, and
-        often not what was meant. An index computed from a float is not reported: an index cannot have a gradient.
+        A cast to an integer has derivative 0 almost everywhere, so no gradient passes through it. That is correct, but
+        often not intended. An index computed from a float is not reported: an index cannot have a gradient.
         """,
         """
         def k(x: A, y: A):
@@ -45,10 +45,10 @@ ROWS = (
     Row(
         "TS303",
         """
-        The derivative of a root at 0 is infinite, and 0 times infinity is NaN: one element at such a point spoils
-        the gradient of all. Beside `select` it does so even on the side that is not taken. Gradients that tinsmith
-        generates follow torch's [conventions](../conventions.md), by which no NaN comes from what was not taken or
-        has no incoming gradient; an engine's own reverse mode, which layers on fields have, gives NaN.
+        The derivative of a root at 0 is infinite, and 0 times infinity is NaN: one element at such a point makes
+        the gradient of every sum NaN. With `select` this happens even on the side that is not taken. Gradients that
+        tinsmith generates follow torch's [conventions](../conventions.md): a side that was not taken, or an element
+        without an incoming gradient, gives no NaN. An engine's own reverse mode does.
         """,
         """
         def k(x: A, y: A):
@@ -68,8 +68,8 @@ ROWS = (
     Row(
         "TS304",
         """
-        Half precision has 11 bits: 2048 + 1 is 2048. A sum of many small numbers stops growing, and a gradient that
-        is added up in half precision does too.
+        Half precision has 11 bits: 2048 + 1 is 2048. A sum of many small numbers stops growing, and so does a gradient
+        that is summed in half precision.
         """,
         """
         def k(x: A, y: ti.types.ndarray(dtype=ti.f16, ndim=1)):
@@ -85,7 +85,7 @@ ROWS = (
     Row(
         "TS305",
         """
-        A literal has the engine's default precision, float32 unless `init(default_fp=...)` says otherwise, and the
+        A literal has the engine's default precision, float32 unless `init(default_fp=...)` sets another, and the
         variable keeps it: a sum over float64 arrays loses half of its digits.
         """,
         """
@@ -110,9 +110,9 @@ ROWS = (
         "TS306",
         """
         Python, and both engines at run time, round `//` down: `-3 // 2` is -2, and `-3 % 2` is 1. Where an engine knows
-        both integers when it compiles, it rounds towards zero: -1 and -1. So an index that wraps around goes astray
-        when its offset becomes a known number. Ops, and layers without gradients of the engine's, follow Python's rule,
-        as far as tinsmith can follow the kernel; kernels that are called directly do not.
+        both integers at compile time, it rounds towards zero: -1 and -1. So an index that wraps around is wrong
+        if its offset is a known number. Ops, and layers whose gradient is not the engine's, follow Python's rule,
+        if tinsmith can analyse the kernel; kernels that are called directly do not.
         """,
         """
         def k(x: A, y: A):
@@ -126,6 +126,6 @@ ROWS = (
                 step = ti.static(3)
                 y[i] = x[i] * (-step // 2)
         """,
-        words="`ti.static` leaves the number, and the division, to Python.",
+        words="With `ti.static`, Python divides.",
     ),
 )

@@ -55,8 +55,8 @@ ROWS = (
     Row(
         "TS501",
         """
-        A parameter that nothing uses is most often one that was meant to be used. Of an op it has a gradient of
-        zeros.
+        An unused parameter is mostly one that should be used. In an op, its gradient is
+        zero.
         """,
         """
         def k(x: A, y: A, scale: ti.i32):
@@ -68,12 +68,12 @@ ROWS = (
             for i in x:
                 y[i] = x[i]
         """,
-        words="A name that begins with `_` says that it is meant.",
+        words="A name that begins with `_` marks it as intended.",
     ),
     Row(
         "TS502",
         """
-        Lint reads a kernel's text, and goes into the engine functions that it calls. Where it cannot follow what an
+        Lint reads a kernel's source, and that of the engine functions that it calls. If it cannot follow what an
         array is passed to, it cannot check what happens there, and reports that. The same holds for an imported
         function: it may use fields.
         """,
@@ -97,14 +97,14 @@ ROWS = (
             for i in x:
                 spread(y, x[i])
         """,
-        words="A function that stands where lint finds it is followed.",
+        words="A function in the same file is analysed.",
     ),
     Row(
         "TS503",
         """
-        A parameter hides the global of its name. Where every call gives it 0, most often the global was meant: the
-        kernel runs, and works with 0. Calls are those in the file; those of an op, which leave arguments out, are not
-        looked at.
+        A parameter hides the global of the same name. If every call passes 0, probably the global was meant: the
+        kernel runs, and uses 0. Only calls in the file are considered; calls of an op, which omit arguments, are not
+        considered.
         """,
         """
         dt = 0.01
@@ -136,8 +136,8 @@ ROWS = (
     Row(
         "TS504",
         """
-        `atomic_add(y, a) ** 2` adds `a`, squares what was there before, and drops that: the sum of squares that was
-        meant is a plain sum. Python raises no error.
+        `atomic_add(y, a) ** 2` adds `a`, squares the earlier value, and drops the square: the intended sum of squares
+        is a plain sum. Python raises no error.
         """,
         """
         def k(x: A, y: A):

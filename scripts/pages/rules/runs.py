@@ -1,4 +1,4 @@
-"""What the sanitizer and the gradient check see in a run."""
+"""Rules of the sanitizer and the gradient check."""
 
 from .row import Row
 
@@ -6,7 +6,7 @@ ROWS = (
     Row(
         "TS601",
         """
-        Two iterations of a parallel loop touch one element, and one of them writes it, other than by an atomic.
+        Two iterations of a parallel loop access one element, and one of them writes it without an atomic.
         The result depends on the order of the iterations. The sanitizer names the element, the iterations and the
         lines.
         """,
@@ -29,8 +29,8 @@ ROWS = (
     Row(
         "TS602",
         """
-        An element of an output is read before anything wrote it. It is zero by chance of how the op allocates; a
-        kernel of another caller, or `init`, finds something else there.
+        An element of an output is read before it is written. It is zero only because the op zeroes its memory; with
+        another caller, or `init`, it has another value.
         """,
         """
         @ts.op("x[n] -> y[n]")
@@ -77,8 +77,8 @@ ROWS = (
     Row(
         "TS604",
         """
-        Compiled kernels do not look whether an index lies in its array: they read other memory, and in the reverse
-        pass they write it. Negative indices do not count from the end.
+        Compiled kernels do not check whether an index is in its array: they read other memory, and in the reverse
+        pass they overwrite it. Negative indices do not count from the end.
         """,
         """
         @ts.op("x[n] -> y[n]")
@@ -99,8 +99,8 @@ ROWS = (
     Row(
         "TS605",
         """
-        An integer that does not fit its type wraps around, with no error. Indices of large arrays and products of
-        sizes are where it happens.
+        An integer that does not fit its type wraps around, with no error. This happens mostly to indices of large
+        arrays and products of sizes.
         """,
         """
         @ts.op("x[n], k[n]: i32 -> y[n]")
@@ -143,7 +143,7 @@ ROWS = (
     Row(
         "TS607",
         """
-        An integer divided by zero ends the process on one machine and gives any number on another.
+        An integer division by zero ends the process on one machine and gives an arbitrary number on another.
         """,
         """
         @ts.op("x[n], k[n]: i32 -> y[n]")
@@ -164,8 +164,8 @@ ROWS = (
     Row(
         "TS608",
         """
-        The sanitizer follows a kernel number by number, and knows what kernels usually do. What it does not know it
-        names, so that an empty list of findings means that all was seen.
+        The sanitizer interprets a kernel number by number, and supports the usual constructs. It reports unsupported
+        ones, so an empty list of findings means that the whole kernel was checked.
         """,
         """
         @ts.op("x[n] -> y[n]")
@@ -210,8 +210,8 @@ ROWS = (
     Row(
         "TS610",
         """
-        `init={"y": "empty"}` takes memory as it is. Where the kernel leaves an element out, the caller gets whatever
-        stood there: often zeros, which is why tests do not see it.
+        `init={"y": "empty"}` uses uninitialised memory. If the kernel does not write an element, the caller gets
+        whatever was there: often zeros, which is why tests miss it.
         """,
         """
         @ts.op("x[n] -> y[n]", init={"y": "empty"})
@@ -233,8 +233,8 @@ ROWS = (
         "TS611",
         """
         Where the spec says `unique idx[n]`, `segments rays[r, 2]`, `ranges tiles[t, 2]` or `offsets start[r]`, the
-        gradient adds without atomics. Numbers that are not so let two threads add to one element at once, and some of
-        it is lost: not in every run, and not on small inputs.
+        gradient adds without atomics. With numbers that break the promise, two threads add to one element at once,
+        and parts of the gradient are lost: not in every run, and not on small inputs.
         """,
         """
         @ts.op("x[n], unique idx[m]: i32 -> y[m]")
@@ -255,8 +255,8 @@ ROWS = (
     Row(
         "TS701",
         """
-        The op's gradient is not the true one, which is computed number by number in float64, and again by
-        differences. It is written by hand, or an engine's. The element that is furthest off is named.
+        The op's gradient differs from the exact one, which is computed number by number in float64, and from finite
+        differences. It is hand-written, or an engine's. The element with the largest error is reported.
         """,
         """
         @ts.op("x[n] -> y[n]")
@@ -292,8 +292,8 @@ ROWS = (
         "TS702",
         """
         Differences from the left and from the right do not agree: the inputs are at a kink or a jump. The gradient
-        is one of several that [conventions](../conventions.md) choose from; an optimizer may not mind, a comparison
-        with something else may.
+        is one of several that [conventions](../conventions.md) choose from. This matters little to an optimizer, but
+        may matter in a comparison.
         """,
         """
         @ts.op("x[n] -> y[n]")
@@ -314,7 +314,7 @@ ROWS = (
     Row(
         "TS703",
         """
-        The op refuses its gradient, for the reason in the message. A check reports it: such an op can only be
+        The op has no gradient, for the reason in the message. A check reports it, since such an op can only be
         used for inference.
         """,
         """
@@ -336,8 +336,8 @@ ROWS = (
     Row(
         "TS704",
         """
-        What the compiled op gives is not what its source says, or not the same in each call: random numbers, a
-        race, or a mistake of an engine.
+        The results of the compiled op differ from its source, or from call to call: random numbers, a
+        race, or a bug of an engine.
         """,
         """
         @ts.op("x[n] -> y[n]", adjoint="engine")
@@ -358,9 +358,9 @@ ROWS = (
     Row(
         "TS705",
         """
-        Zeros agree with zeros. Where the outputs do not move with an input, a point outside the picture, a branch that
-        is not taken, the check cannot judge the gradient: a lost one is 0 too. Where nothing else was compared either,
-        the verdict is `not tested`. The remedy is to use random inputs, where some were found for which it differs.
+        Zeros agree with zeros. If the outputs do not depend on an input (a point outside the picture, a branch that
+        is not taken), the check cannot judge the gradient, since a missing one is 0 too. If nothing else was compared,
+        the verdict is `not tested`. The remedy proposes random inputs with other derivatives, if any were found.
         """,
         """
         @ts.op("x[n] -> y[n]")

@@ -30,8 +30,8 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
 
     Raises:
         ArgumentError: an option that the engine does not have, or a default dtype that is not the engine's.
-        EngineError: the engine is not installed, torch does not have the arch, or an engine lacks the value of an option
-            that was passed as a value of the other engine.
+        EngineError: the engine is not installed, torch does not have the arch, or an engine lacks the value of an
+            option that was passed as a value of the other engine.
 
     Example:
         >>> ts.init("cpu", engine="taichi")
@@ -106,7 +106,7 @@ _SETTINGS = (
     "random_seed",
     "real_matrix_scalarize",
 )
-"""What a kernel or its gradient hangs on."""
+"""Options that a kernel or its gradient depends on."""
 _LEFT: list[Any] = []
 
 

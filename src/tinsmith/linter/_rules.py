@@ -14,27 +14,27 @@ class Rule(NamedTuple):
 
 
 _ALL = (
-    # What could not be looked at: a check that says nothing of it would be no check
+    # What could not be checked: without these rules a report would look clean
     Rule("TS001", "not-python", "a file that is not Python, or has a syntax error"),
     Rule("TS002", "not-run", "a file, an example or a part of the check that could not be run"),
     # Memory, from the source
     Rule("TS101", "value-overwritten", "a value is read, and overwritten later in the same launch"),
     Rule("TS102", "updated-in-place", "an array is changed in place from its own values"),
     Rule("TS103", "input-written", "an input of the op is written"),
-    Rule("TS104", "output-read-before-written", "an output is read before the kernel wrote it"),
+    Rule("TS104", "output-read-before-written", "an output is read before the kernel writes it"),
     Rule("TS105", "racing-stores", "parallel iterations store to one element without an atomic"),
     Rule("TS106", "racing-read", "a parallel iteration reads what another one writes"),
-    Rule("TS107", "steered-by-changed-value", "a value that the kernel changes steers control flow or an index"),
+    Rule("TS107", "steered-by-changed-value", "a value that the kernel changes decides control flow or an index"),
     Rule(
-        "TS108", "state-of-the-outermost-loop", "the outermost serial loop hands state from one iteration to the next"
+        "TS108", "state-of-the-outermost-loop", "the outermost serial loop carries state from one iteration to the next"
     ),
-    Rule("TS109", "index-certainly-outside", "an index that leaves its array whatever its size"),
+    Rule("TS109", "index-certainly-outside", "an index that is outside its array for every size"),
     # Control flow
-    Rule("TS201", "mixed-top-level", "statements stand beside loops at the kernel's top level"),
+    Rule("TS201", "mixed-top-level", "statements beside loops at the kernel's top level"),
     Rule("TS202", "while-loop", "a `while` in a differentiated kernel"),
     Rule("TS203", "early-exit", "`break` or `continue` in a differentiated kernel"),
     Rule(
-        "TS204", "deep-carrying-loop", "a loop carries locals through more iterations than an engine's gradient stack"
+        "TS204", "deep-carrying-loop", "a loop carries locals through more iterations than a gradient stack has entries"
     ),
     # Numbers
     Rule("TS301", "silent-truncation", "an integer variable is given a float, whose fraction is lost"),
@@ -45,9 +45,9 @@ _ALL = (
     Rule("TS304", "half-precision-sum", "many small numbers are added up in half precision"),
     Rule("TS305", "single-precision-literal", "a float literal makes a local less precise than the arrays are"),
     Rule("TS306", "known-division", "a division of a negative integer that is known when the kernel is compiled"),
-    # What engines' reverse modes do
+    # Mistakes of the engines' reverse modes
     Rule("TS401", "atomic-without-gradient", "an atomic other than an addition, whose gradient engines get wrong"),
-    Rule("TS402", "atomic-result", "what an atomic returned is used"),
+    Rule("TS402", "atomic-result", "the return value of an atomic is used"),
     Rule("TS403", "random-number", "a random number in a differentiated kernel"),
     Rule("TS404", "unkept-result", "exp, tanh or rsqrt in an inner loop, beside locals or loads outside it"),
     Rule("TS405", "unkept-operand", "min or max of a local that a loop carries, or in an inner loop beside loads"),
@@ -56,33 +56,33 @@ _ALL = (
     Rule("TS408", "kernel-returns", "a kernel that returns a value"),
     Rule("TS409", "baked-in-number", "a Python number that is compiled into the kernel as a constant"),
     Rule("TS410", "scalar-without-gradient", "a float argument that is a number, and so gets no gradient"),
-    Rule("TS411", "lost-iterations", "an inner loop uses a local from outside, whose gradient engines count once"),
+    Rule("TS411", "lost-iterations", "an inner loop uses a local from outside; engines add its gradient only once"),
     Rule("TS412", "unkept-decision", "a branch, or the bound of a loop, in an inner loop, beside loads outside it"),
     # Hygiene
     Rule("TS501", "unused-parameter", "a parameter that the kernel does not use"),
     Rule("TS502", "not-analysed", "something that tinsmith cannot analyse, so it is not checked"),
     Rule("TS503", "parameter-hides-global", "a parameter hides a number or field of the file, and is always given 0"),
-    Rule("TS504", "dropped-arithmetic", "arithmetic on what an atomic returned, whose result is not used"),
-    # The sanitizer: seen in a run
+    Rule("TS504", "dropped-arithmetic", "unused arithmetic on the return value of an atomic"),
+    # Found by the sanitizer in a run
     Rule("TS601", "race", "two parallel iterations touch one element, and one of them writes it"),
-    Rule("TS602", "read-of-nothing", "an element is read that nothing has written"),
+    Rule("TS602", "read-of-nothing", "an element is read before it is written"),
     Rule("TS603", "overwritten-after-read", "a value is overwritten after it was read"),
     Rule("TS604", "index-outside", "an index outside its array, or negative"),
     Rule("TS605", "integer-overflow", "an integer result that its type cannot hold"),
-    Rule("TS606", "not-finite", "a NaN or infinity first appears"),
+    Rule("TS606", "not-finite", "the operation in which a NaN or infinity first appears"),
     Rule("TS607", "division-by-zero", "an integer is divided by zero"),
     Rule("TS608", "not-interpreted", "something that the interpreter cannot run"),
     Rule("TS609", "narrow-local", "a local that begins as a literal, or a `vec3`, rounds float64 values to float32"),
-    Rule("TS610", "never-written", "an element of an output that starts as anything is never written"),
+    Rule("TS610", "never-written", "an element of an uninitialised output is never written"),
     Rule(
-        "TS611", "broken-promise", "an input's numbers are not what the spec says: not different, or segments that meet"
+        "TS611", "broken-promise", "an input breaks a promise of the spec: equal numbers, or segments that overlap"
     ),
     # The gradient check
-    Rule("TS701", "wrong-gradient", "the op's gradient is not the true one"),
+    Rule("TS701", "wrong-gradient", "the op's gradient is wrong"),
     Rule("TS702", "no-derivative", "the function has no derivative at this point"),
     Rule("TS703", "gradient-refused", "the op has no gradient, and raises an error that says why"),
-    Rule("TS704", "value-differs", "the op gives other values than its source says, or others at each call"),
-    Rule("TS705", "only-zeros", "every derivative by an input is 0, so that the gradient check had nothing to compare"),
+    Rule("TS704", "value-differs", "the op returns other values than its source says, or different ones in each call"),
+    Rule("TS705", "only-zeros", "every derivative by an input is 0, so the gradient check has nothing to compare"),
 )
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _ALL}

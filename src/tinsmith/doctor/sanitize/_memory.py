@@ -79,7 +79,7 @@ class Memory:
             first = (
                 f"{element} is" if len(missing) == 1 else f"{len(missing):,} elements of `{name}`, as {element}, are"
             )
-            what = f'{first} never written, and `{name}` starts as anything, since its `init` is "empty"'
+            what = f'{first} never written, and `{name}` starts uninitialised, since its `init` is "empty"'
             remedy = f'leave "{name}" out of `init`, so that it starts at zero; or write all of it'
             return Finding(
                 "TS610", "error", path, *self._columns.element(path, line, name, is_read=False), what, remedy
@@ -122,12 +122,12 @@ class Memory:
         def words() -> Finding:
             element, name = here.element(array, position), here.find_label(array)
             if is_empty:
-                what = f"{element} is read{here.inside(line)} before anything wrote it, and `{name}` starts as anything"
+                what = f"{element} is read{here.inside(line)} before it is written, and `{name}` starts uninitialised"
                 what += ', since its `init` is "empty"'
                 remedy = f'leave "{name}" out of `init`, so that it starts at zero; or write the element first'
             else:
                 what = (
-                    f"{element} is read{here.inside(line)} before anything wrote it: it reads the zero that was there"
+                    f"{element} is read{here.inside(line)} before it is written: the read returns zero"
                 )
                 remedy = ""
             place = self._columns.element(here.kernel.path, line, name, is_read=True if how == "read" else None)

@@ -95,7 +95,7 @@ class Numbers:
                 what += f"{index[axis]} is negative, which no engine takes for a place counted from the end"
             else:
                 what += f"the last index is {shape[axis] - 1}" if shape[axis] else "it has no element"
-            what += "; it is other memory that is " + ("read" if is_read else "overwritten")
+            what += "; other memory is " + ("read" if is_read else "overwritten")
             known = {"index": index, "variables": variables, "sizes": sizes, "is_read": is_read}
             place = self._columns.element(here.kernel.path, line, name, **known)
             bound = f"{name}.shape[{axis}]"

@@ -79,7 +79,7 @@ _RANK = {"write": 0, "read": 2}
 _DID = {"read": "read", "write": "written", "add": "added to"}
 _THEN = {
     "read": "whether the old or the new value is read depends on the order of the iterations",
-    "write": "which one stays depends on the order of the iterations",
+    "write": "which value stays depends on the order of the iterations",
     "atomic": "what is left depends on the order of the iterations",
     "same": "both write the same value, so it stays that; a gradient through it would be counted again",
 }

@@ -60,7 +60,7 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
         ...     for i in x:
         ...         y[i] = x[i + 1] - x[i]
         >>> ts.sanitize(slopes, torch.rand(4))[0].message
-        '`x[4]` is read in iteration i = 3, and `x` has the shape (4,): the last index is 3; it is other memory ...'
+        '`x[4]` is read in iteration i = 3, and `x` has the shape (4,): the last index is 3; other memory is read'
     """
     with torch.random.fork_rng(devices=[]):  # an op that draws numbers would take a seed from torch's generator
         call = examine_call(op, inputs, named, "ts.sanitize")

@@ -20,7 +20,7 @@ def mixed_top_level(subject: Subject) -> Iterator[Finding]:
     loops = [one for one in subject.tree.body if isinstance(one, ast.For | ast.While)]
     for one in subject.tree.body if loops else ():
         if _does_work(one, subject):
-            words = f"stands beside loops at the kernel's top level: {BOTH} do not differentiate such a kernel"
+            words = f"a statement beside loops at the kernel's top level: {BOTH} do not differentiate such a kernel"
             remedy = "for _ in range(1):  # around it, or a kernel of its own"
             yield subject.finding("TS201", "warning", one, words, remedy, ENGINES)
 
@@ -43,7 +43,7 @@ def early_ends(subject: Subject) -> Iterator[Finding]:
             yield subject.finding("TS202", "warning", one, words, remedy, ENGINES)
         elif isinstance(one, ast.Break | ast.Continue) and dynamic(spot.loops[-1:]):
             word = "break" if isinstance(one, ast.Break) else "continue"
-            words = f"`{word}`: {BOTH} refuse to differentiate a loop that has one"
+            words = f"`{word}`: {BOTH} refuse to differentiate a loop with `{word}`"
             yield subject.finding("TS203", "warning", one, words, "if ...:  # around what it skips", ENGINES)
 
 

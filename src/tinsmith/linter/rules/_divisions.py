@@ -22,8 +22,8 @@ def known_divisions(subject: Subject) -> Iterator[Finding]:
         for node in (*spot.expressions, *updates):
             if not known.misleads(node) or any(known.misleads(one) for one in walk(node) if one is not node):
                 continue
-            words = f"`{subject.text(node)}` is of integers that the engine knows when it compiles: there {BOTH} round "
-            words += "towards zero, where Python and the engines at run time round down"
+            words = f"`{subject.text(node)}` divides integers that are known at compile time: there {BOTH} round "
+            words += "towards zero, while Python and the engines at run time round down"
             local = known.locals_in(node)[0]
             remedy = f"{local} = {subject.module_name}.static({subject.text(known.values[local])})"
             yield subject.finding("TS306", "warning", node, words, remedy)

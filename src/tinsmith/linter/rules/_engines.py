@@ -39,7 +39,7 @@ def randoms(subject: Subject) -> Iterator[Finding]:
     """TS403."""
     for node in subject.source.nodes:
         if subject.resolve_builtin(node) in ("random", "randn") and subject.floats:
-            words = f"`{subject.text(node)}`: {BOTH} refuse to differentiate a kernel that draws"
+            words = f"`{subject.text(node)}`: {BOTH} refuse to differentiate a kernel that draws random numbers"
             yield subject.finding("TS403", "warning", node, words, "noise[i]  # an input, drawn by torch", ENGINES)
 
 
@@ -81,7 +81,7 @@ def find_returned_values(subject: Subject) -> Iterator[Finding]:
     is_output = subject.spec is not None and any(one.name not in known for one in subject.spec.outputs)
     for node in subject.source.nodes if subject.is_kernel and not is_output else ():
         if isinstance(node, ast.Return) and node.value is not None:
-            words = "the kernel returns a value: who calls it gets a Python number, which has no gradient"
+            words = "the kernel returns a value: a call gives a Python number, which has no gradient"
             yield subject.finding("TS408", "warning", node, words, '@ts.op("... -> out[]")  # the value is `out`')
 
 
@@ -111,5 +111,5 @@ def baked_in(subject: Subject) -> Iterator[Finding]:
         is_number = isinstance(node, ast.Attribute) and root(node) in subject.objects
         if is_number and id(node) not in called | inner and subject.text(node) not in seen:
             seen.add(subject.text(node))
-            words = f"`{subject.text(node)}` is a number of Python's: an engine keeps it from the first compilation"
+            words = f"`{subject.text(node)}` is a Python number: an engine keeps its value from the first compilation"
             yield subject.finding("TS409", "info", node, words, "an argument; `ts.op` compiles again where it changed")

@@ -44,7 +44,7 @@ def lost_iterations(subject: Subject) -> Iterator[Finding]:
                 seen.add((name, id(loop)))
                 who = " and ".join(map(str.capitalize, engines))
                 words = f"uses `{name}`, which is computed before the loop of line {loop.lineno}: {who} "
-                words += "count the gradient of one iteration of it alone"
+                words += "count the gradient of only one of its iterations"
                 remedy = f"{name} = ...  # inside that loop"
                 yield subject.finding("TS411", "warning", spot.statement, words, remedy, engines)
 

@@ -38,7 +38,7 @@ def _report_overwritten_read(subject: Subject, name: str, read: Access, change: 
     words = f"overwrites what line {line} read of `{label}`, and the gradient needs it"
     remedy = _WAYS_OUT.format(label)
     return _at(
-        subject, "TS101", change, f"{words}: {BOTH} differentiate with what is there in the end", remedy, ENGINES
+        subject, "TS101", change, f"{words}: {BOTH} differentiate with the final value", remedy, ENGINES
     )
 
 
@@ -73,7 +73,7 @@ def read_too_early(subject: Subject) -> Iterator[Finding]:
         for read in reads:
             earlier = [change for change in changes if change.order <= read.order or _shares_loop(change, read)]
             if not earlier or _scales_nothing(subject, roles, read, earlier):
-                words = f"`{name}` is an output, and is read before anything was written: zeros are what it finds"
+                words = f"`{name}` is an output, and is read before it is written: the read returns zeros"
                 yield _at(subject, "TS104", read, words, f"{name}[...] = ...  # first, or make it an input")
                 break
 
@@ -202,7 +202,7 @@ def _racing_pair(subject: Subject, name: str, roles: Roles) -> Finding | None:
             label, line = subject.label(name), other.node.lineno
             variable, count = step
             if other.kind == "read":
-                words = f"stores what another parallel iteration reads in line {line}: that of `{variable}` {count:+d}"
+                words = f"stores what the parallel iteration of `{variable}` {count:+d} reads in line {line}"
                 order = f"{subject.module_name}.loop_config(serialize=True)"
                 remedy = f"{order}  # before the loop, or an inner loop: for _ in range(1):"
                 return _at(subject, "TS106", change, f"{words}: {_BY_ORDER}", remedy)
@@ -258,8 +258,8 @@ def find_overwritten_conditions(subject: Subject) -> Iterator[Finding]:
                 if name in changed - seen:
                     seen.add(name)
                     words = f"`{subject.text(one)}` steers {what}, and the kernel changes `{subject.label(name)}`"
-                    message = f"{words}: {BOTH} look at it again in reverse, when it has changed"
-                    remedy = "keep it in an array that is not changed"
+                    message = f"{words}: {BOTH} evaluate it again in reverse, after the change"
+                    remedy = "keep it in an array that does not change"
                     yield subject.finding("TS107", "warning", one, message, remedy, ENGINES)
 
 

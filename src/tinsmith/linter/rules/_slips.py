@@ -67,7 +67,7 @@ def dropped_arithmetic(subject: Subject) -> Iterator[Finding]:
             for call, meant in _operands(spot.statement.value, subject):
                 words = f"what `{subject.resolve_builtin(call)}` returned is used in "
                 words += f"`{subject.text(spot.statement.value)}`, "
-                words += "whose result nobody takes: the parenthesis closes too early"
+                words += "whose result is not used: the parenthesis closes too early"
                 yield subject.finding("TS504", "error", call, words, meant)
 
 
