@@ -58,6 +58,26 @@ def test_what_taichi_gets_wrong_quadrants_gets_right(ti):
     cases.assert_same_values_and_gradients(waves, twin, (torch.rand(5, dtype=torch.float64),))
 
 
+def test_types_of_math_have_the_precision_of_the_engine_that_runs(engine_keeper):
+    """`ti.math.vec3` is of the default float of Taichi as it is started, here float32: Quadrants works in float64."""
+    engine_keeper.ensure("quadrants", Configuration(default_fp="f64"))
+    ti = engine_keeper.ensure("taichi", Configuration(default_fp="f32"))
+    tm = ti.math
+
+    @ts.op("x[n, 3] -> y[n]", engine="quadrants")
+    @ti.kernel
+    def volumes(x: ti.types.ndarray(), y: ti.types.ndarray()):
+        for i in y:
+            v = tm.vec3(x[i, 0], x[i, 1], x[i, 2])
+            m = tm.mat2(v.x, v.y, v.z, 0.3)
+            y[i] = v.dot(v) + v.x * v.y * v.z + m.determinant()
+
+    def twin(x):
+        return (x * x).sum(1) + x.prod(1) + 0.3 * x[:, 0] - x[:, 1] * x[:, 2]
+
+    cases.assert_same_values_and_gradients(volumes, twin, (torch.rand(5, 3, dtype=torch.float64),))
+
+
 def test_the_same_kernel_serves_both_engines_at_once(ti):
     @ti.kernel
     def cubed(x: ti.types.ndarray(), y: ti.types.ndarray()):

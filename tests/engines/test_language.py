@@ -96,6 +96,8 @@ def test_types(language, lang):
     assert language.matrix_type(lang.types.vector(3, lang.f64)) == ((3,), "f64")
     assert language.matrix_type(lang.types.matrix(2, 3, lang.i32)) == ((2, 3), "i32")
     assert language.matrix_type(lang.f32) is None
+    assert [language.default_of(getattr(lang.math, name)) for name in ("vec2", "mat4", "ivec3")] == ["fp", "fp", "ip"]
+    assert language.default_of(lang.types.vector(3, lang.f32)) is None
     assert language.default_types == ("f32", "i32")
 
 

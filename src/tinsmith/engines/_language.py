@@ -99,6 +99,12 @@ class Language:
         kind = value.dtype
         return _annotations.element_of(value), None if kind is None else kind.to_string()
 
+    def default_of(self, value: Any) -> str | None:
+        """Which default the numbers of a matrix type follow, "fp" or "ip", as those of `ti.math.vec3` do; None for others."""
+        names = [name for name, one in vars(self.engine.lang.math).items() if one is value]
+        kinds = {"vec": "fp", "mat": "fp", "ivec": "ip"}
+        return next((kinds[name[:-1]] for name in names if name[:-1] in kinds), None)
+
     def struct_type(self, value: Any) -> StructFacts | None:
         """What a struct type declares."""
         if not isinstance(value, self._structs.StructType):

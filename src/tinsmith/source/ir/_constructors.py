@@ -24,13 +24,23 @@ def construct(low: Lowering, function: Any, positional: list[Any], named: dict[s
     if low.language.name_of(function) == "lang.struct.Struct":
         members = positional[0] if positional else named
         return Struct({name: _member(low, value) for name, value in members.items()}, {})
-    matrix = low.language.matrix_type(function)
+    matrix = _matrix_type(low, function)
     if matrix is not None:
         return _construct_typed(low, *matrix, positional)
     struct = low.language.struct_type(function)
     if struct is not None:
         return _struct(low, struct, positional, named)
     return NotImplemented
+
+
+def _matrix_type(low: Lowering, value: Any) -> tuple[tuple[int, ...], str | None] | None:
+    """Dims and dtype of a vector or matrix type.
+
+    Of `ti.math.vec3` the engine that runs the kernel gives the dtype, which need not be the engine that it is from.
+    """
+    matrix = low.language.matrix_type(value)
+    default = None if matrix is None else low.language.default_of(value)
+    return matrix if matrix is None or default is None else (matrix[0], getattr(low.ops.defaults, default))
 
 
 def _number(low: Lowering, kind: str, values: list[Any]) -> Any:
@@ -123,7 +133,7 @@ def as_member(low: Lowering, kind: Any, value: Any) -> Any:
     scalar = low.language.scalar_type(kind)
     if scalar is not None:
         return low.ops.cast(value, scalar)
-    matrix = low.language.matrix_type(kind)
+    matrix = _matrix_type(low, kind)
     if matrix is not None:
         made = _construct_typed(low, *matrix, [value])
         return low.ops.cast(made, matrix[1]) if matrix[1] else made
