@@ -188,10 +188,7 @@ def recurrence(lang, **options):
 def test_an_element_is_read_that_nothing_wrote(lang):
     finding = seen(recurrence(lang), X).one("TS602", "here")
     assert finding.severity == "warning"
-    assert (
-        "`y[0]` is read in iteration i = 1 before it is written: the read returns zero"
-        in finding.message
-    )
+    assert "`y[0]` is read in iteration i = 1 before it is written: the read returns zero" in finding.message
     assert pointed(finding).startswith("y[i - 1]")
 
 

@@ -100,7 +100,7 @@ class Language:
         return _annotations.element_of(value), None if kind is None else kind.to_string()
 
     def default_of(self, value: Any) -> str | None:
-        """Which default the numbers of a matrix type follow, "fp" or "ip", as those of `ti.math.vec3` do; None for others."""
+        """Which default, "fp" or "ip", the numbers of a matrix type follow, as those of `ti.math.vec3` do."""
         names = [name for name, one in vars(self.engine.lang.math).items() if one is value]
         kinds = {"vec": "fp", "mat": "fp", "ivec": "ip"}
         return next((kinds[name[:-1]] for name in names if name[:-1] in kinds), None)

@@ -126,9 +126,7 @@ class Memory:
                 what += ', since its `init` is "empty"'
                 remedy = f'leave "{name}" out of `init`, so that it starts at zero; or write the element first'
             else:
-                what = (
-                    f"{element} is read{here.inside(line)} before it is written: the read returns zero"
-                )
+                what = f"{element} is read{here.inside(line)} before it is written: the read returns zero"
                 remedy = ""
             place = self._columns.element(here.kernel.path, line, name, is_read=True if how == "read" else None)
             return Finding("TS602", severity, here.kernel.path, *place, what, remedy)

@@ -37,9 +37,7 @@ def _report_overwritten_read(subject: Subject, name: str, read: Access, change: 
         return _at(subject, "TS102", change, f"{words}: {BOTH} differentiate with the new value", remedy, ENGINES)
     words = f"overwrites what line {line} read of `{label}`, and the gradient needs it"
     remedy = _WAYS_OUT.format(label)
-    return _at(
-        subject, "TS101", change, f"{words}: {BOTH} differentiate with the final value", remedy, ENGINES
-    )
+    return _at(subject, "TS101", change, f"{words}: {BOTH} differentiate with the final value", remedy, ENGINES)
 
 
 def _is_extreme(subject: Subject, change: Access) -> bool:
