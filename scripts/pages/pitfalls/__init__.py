@@ -1,4 +1,4 @@
-"""The rows behind the gallery of pitfalls: what goes wrong, what each gives, what to write instead, the tests."""
+"""The rows of the pages of pitfalls: what goes wrong, the results of each engine, what to write instead, the tests."""
 
 from . import branches, calls, fields, loops, memory, numbers
 from .kernels import TEXTS, marked, text_of

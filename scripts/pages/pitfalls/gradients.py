@@ -1,4 +1,4 @@
-"""What engines give for the kernels of pitfalls, and what is right, where an engine runs in float64."""
+"""Gradients of the kernels of pitfalls: the engines' own, and the right ones, with an engine in float64."""
 
 from __future__ import annotations
 
