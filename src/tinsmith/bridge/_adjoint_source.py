@@ -1,4 +1,4 @@
-"""The source of a generated gradient, before any call: sizes do not count, ranks and dtypes are taken as declared."""
+"""The source of a generated gradient without a call: ranks and dtypes come from the declarations, sizes are open."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from .derived import find_recorded_at
 
 @one_at_a_time
 def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = None) -> str:
-    """The source of an op's generated gradient, commented: the kernels of the backward pass, in order.
+    """Return the commented source of an op's generated gradient: the kernels of the backward pass, in order.
 
     Dims have the ranks of the spec, without `*b`; arrays without a dtype are float32.
 
     Args:
         op: made by `tinsmith.op` or `tinsmith.chain`.
-        wanted: inputs that want a gradient; without any, all that hold floats.
-        engine: for which engine, which runs; the op's own unless given.
+        wanted: inputs to differentiate by; by default all floating inputs.
+        engine: a running engine to print for; by default the op's own.
 
     Raises:
-        ArgumentError: an input is not there or holds no floats, or the kernels take template arguments.
+        ArgumentError: an input is unknown or not floating, or the kernels take template arguments.
         SpecError: the spec leaves a rank open.
         GradientError: a kernel is not covered; the message names the construct and the line.
     """
@@ -51,14 +51,14 @@ def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = No
 
 
 def _collapse_blank_lines(lines: Sequence[str]) -> list[str]:
-    """Never two empty lines, and none at the end."""
+    """Drop repeated empty lines, and those at the end."""
     pairs = zip(lines, ["", *lines[:-1]], strict=True)
     kept = [line for line, before in pairs if line or before]
     return kept if kept[-1] else kept[:-1]
 
 
 def _case(signature: Signature, op: Op) -> Specialization:
-    """A kind of call as the declarations tell it."""
+    """The kind of call that the declarations describe."""
     if signature.templates:
         words = f"the gradient of op `{op.name}` depends on the values of its template arguments"
         remedy = "Call the op, ask for a gradient, and print `op.explain()`."
@@ -97,10 +97,10 @@ def _active(signature: Signature, case: Specialization, wanted: Collection[str])
 
 @one_at_a_time
 def derive_spec(kernel: Any) -> str:
-    """A spec for a bare kernel, of its annotations: what it writes is an output, each dim has a name of its own.
+    """Derive a spec from a kernel's annotations: arrays that it writes are outputs, and each dim has its own name.
 
     Raises:
-        SpecError: an annotation does not tell the rank.
+        SpecError: an annotation leaves the rank open.
     """
     engine = of_kernel(kernel)
     arrays = [parameter for parameter in engine.parameters(kernel) if parameter.kind == "array"]

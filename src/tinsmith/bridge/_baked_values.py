@@ -1,7 +1,7 @@
 """Baked values: the Python values and fields that a kernel uses besides its arguments, as they are now.
 
-An engine compiles them into a kernel. So a fingerprint of them is part of what a kernel is compiled for, and they are
-looked at again before each call that may have changed them.
+An engine compiles them into a kernel. So a fingerprint of them is part of the key of a compiled kernel, and they are
+read again before each call that may have changed them.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ._linked_kernel import LinkedKernel
 
 
 class FieldUse(NamedTuple):
-    """A field that a kernel or one of its functions uses; one that is not followed counts as written and read.
+    """A field that a kernel or one of its functions uses; one that cannot be analysed counts as written and read.
 
-    `is_replaced` says that it is written otherwise than by adding to it; `function` is who uses it, at `place`.
+    `is_replaced`: it is written other than by adding to it; `function` is the function that uses it, at `place`.
     """
 
     name: str
@@ -41,7 +41,7 @@ class BakedValues:
         linked: the kernel.
         engine: where it runs.
         may_write_fields: whether it may write fields: a layer's may.
-        is_steady: whether nobody changes the values, so that they are not looked at again.
+        is_steady: whether the values never change, so that they are read once.
     """
 
     def __init__(self, linked: LinkedKernel, engine: Engine, *, may_write_fields: bool, is_steady: bool) -> None:
@@ -81,19 +81,19 @@ class BakedValues:
             known = self.survey(templates)
             fingerprint = known.fingerprint(templates)
             self._surveyed[fingerprint] = known
-        self._constants = known  # two fields may stand under one name in turn
+        self._constants = known  # one name may refer to two fields in turn
         return fingerprint
 
     @one_at_a_time
     def survey(self, templates: Mapping[str, Any]) -> Constants:
-        """Look at every Python value that the kernel uses now. Raises KernelError if it writes a field."""
+        """Read every Python value that the kernel uses now. Raises KernelError if it writes a field."""
         self._constants = constants_of(
             self._linked.source, self._linked.home, templates, frozenset(self._linked.arrays)
         )
         self._knows_names = self._constants.is_complete
         if self._captured is None and self._knows_names:
             self._captured = self._constants.describe(self._linked.templates({}), only_captured=True)
-        if self._is_steady:  # 2 us a value and call are spared
+        if self._is_steady:  # saves 2 us per value and call
             self._constants = replace(self._constants, paths=())
         if any(name not in templates for name in self._linked.open_templates):
             self._constants = replace(self._constants, is_complete=False)  # the first call brings the templates
@@ -109,7 +109,7 @@ class BakedValues:
 
     @property
     def knows_names(self) -> bool:
-        """Whether every name that the kernel uses had a value when it was last looked at."""
+        """Whether every name that the kernel uses had a value when it was last read."""
         return self._knows_names
 
     @property
@@ -118,7 +118,7 @@ class BakedValues:
         return self._constants.sources if self._constants else (self._linked.source,)
 
     def describe_captured(self) -> str:
-        """The values of closures and objects when the op was made, in which kernels of one text differ.
+        """Describe the values of closures and objects when the op was made, in which kernels of one text differ.
 
         It is text that other processes can compare with theirs.
         """
@@ -129,12 +129,12 @@ class BakedValues:
         return self._constants.describe(self._linked.templates({})) if self._constants else ""
 
     def list_tensors(self, values: Mapping[str, Any]) -> list[str]:
-        """The tensors that the kernel and its functions use besides its arguments, as they name them."""
+        """The names of tensors that the kernel and its functions use besides its arguments."""
         templates = self._linked.templates(values)
         return self._constants.list_instances(torch.Tensor, templates) if self._constants else []
 
     def list_fields(self) -> list[str]:
-        """The fields that the kernel and its functions use, as they name them: also those that an op may not write."""
+        """The names of fields that the kernel and its functions use, including those that an op may not write."""
         linked = self._linked
         constants = constants_of(linked.source, linked.home, linked.templates({}), frozenset(linked.arrays))
         return list(dict.fromkeys(name for name, _ in constants.fields))
@@ -146,7 +146,7 @@ class BakedValues:
 
     @property
     def environment(self) -> tuple[Any, ...]:
-        """The objects from which Python values come that no description tells apart; none where there are none."""
+        """The objects that Python values come from and that no description distinguishes."""
         if not (self.has_state or self.uses_fields):
             return ()
         function = self._linked.source.function
@@ -158,7 +158,7 @@ class BakedValues:
         return self._constants is not None and bool(self._constants.fields)
 
     def field_uses(self, fingerprint: tuple[Any, ...] = ()) -> list[FieldUse]:
-        """Fields that the kernel and its functions use; with a fingerprint, where they bake in what it shows."""
+        """Fields that the kernel and its functions use; with a fingerprint, for the values that it stands for."""
         survey = self._surveyed.get(fingerprint, self._constants)
         if survey is None:
             return []
@@ -194,12 +194,12 @@ class BakedValues:
 
 
 def field_is_gone(op: str, name: str) -> EngineError:
-    """What an op gets that reads a field of an engine that has been started again since."""
+    """The error for a field of an engine that was restarted since."""
     words = f"op `{op}` reads the field `{name}`, whose memory was destroyed when the engine was started again"
     return EngineError(refusal(words, remedy=f"Make `{name}` again after the last ts.init()."))
 
 
 def changed_between(op: str) -> GradientError:
-    """What a backward pass gets whose forward pass used other Python values."""
+    """The error for a backward pass whose forward pass used other Python values."""
     words = f"a Python value that op `{op}` uses changed between its forward and its backward pass"
     return GradientError(refusal(words, remedy="Change it after the backward pass."))

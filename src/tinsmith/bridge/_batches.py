@@ -1,4 +1,4 @@
-"""Batches: one more batch dimension for a call, forward and backward, in one launch.
+"""Batches: runs a call over one more batch dimension, forward and backward, in one launch.
 
 A call has at most one batch dimension, in front; a further one is merged with it. Tensors
 that only one of the two runs over are expanded, so that all batched tensors agree.

@@ -1,7 +1,7 @@
 """Binding: a call's arguments, by position and by name, sorted by kind and checked.
 
-Only what a call's *arguments* can have wrong is said here; whether sizes agree is `_solve`'s
-business. All of it comes before any launch.
+This file only checks single *arguments* of a call; `spec._solve` checks whether sizes agree.
+Everything happens before any launch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class BoundArguments(NamedTuple):
 
     Attributes:
         sizes: dims given by keyword.
-        of_numpy: places, among the tensors, of those whose memory is a NumPy array's: torch does not count its changes.
+        of_numpy: indices of tensors whose memory belongs to a NumPy array: torch does not count its changes.
     """
 
     tensors: tuple[Any, ...]
@@ -71,7 +71,7 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
 def check_scalar(signature: Signature, name: str, value: Any) -> Any:
     """A scalar argument as the engine takes it: a float, an int, or a vector's numbers."""
     parameter = signature.parameters(name)[0]
-    # Refused even where it needs no gradient: the call would lose the gradient on the day that it does.
+    # Refused even if it needs no gradient: the call would silently lose the gradient once it does.
     if isinstance(value, torch.Tensor):
         raise ArgumentError(_tensor_for_a_number(signature, parameter, value, "is a tensor"))
     if parameter.kind == "matrix":
@@ -113,7 +113,7 @@ def _check_range(signature: Signature, name: str, value: Any) -> None:
 
 
 def _check_size(signature: Signature, name: str, value: Any) -> Any:
-    """A dim given by keyword. 5.0 is none, though it equals 5."""
+    """A dim passed by keyword. 5.0 is refused, although it equals 5."""
     if isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool)):
         return value
     if hasattr(value, "__index__") and not isinstance(value, bool):
@@ -153,7 +153,7 @@ def _flat(value: Any) -> list[Any]:
 
 
 def check_tensors(signature: Signature, tensors: Sequence[Any]) -> None:
-    """Refuse what a kernel cannot take: non-tensors, layouts, dtypes and devices that do not fit."""
+    """Refuse arguments that a kernel cannot take: non-tensors, layouts, dtypes and devices that do not fit."""
     for name, tensor in zip(signature.arrays, tensors, strict=True):
         if not isinstance(tensor, torch.Tensor):
             raise ArgumentError(_no_tensor(signature, name, tensor))
@@ -214,7 +214,7 @@ def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor) -> None:
 
 
 def _other_annotation(signature: Signature, name: str, dtype: torch.dtype) -> str:
-    """What to write so that a dtype fits where one other is taken now."""
+    """The remedy for a dtype if exactly one other is accepted."""
     if signature.items[name].dtype:
         return "leave the dtype out of the spec, which then takes any"
     stage, parameter = next(
@@ -232,7 +232,7 @@ def _other_annotation(signature: Signature, name: str, dtype: torch.dtype) -> st
 
 
 def _why(signature: Signature, name: str) -> str:
-    """Who says what dtype an array has."""
+    """The origin of an array's dtype: the spec or the annotation."""
     item = signature.items[name]
     if item.dtype:
         return f"spec `{item}`"
@@ -280,7 +280,7 @@ def _short(dtype: torch.dtype) -> str:
 def autocast(signature: Signature, bound: BoundArguments) -> BoundArguments:
     """Under autocast an op runs in float32, as torch's `custom_fwd(cast_inputs=torch.float32)` has it.
 
-    What takes nothing but half precision is left alone: it is computed in single in any case.
+    Arrays that only take half precision are not cast: they are computed in single precision in any case.
     """
 
     def single(name: str, tensor: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Memory of blocks: how large the arrays are that threads of a block share, where blocks are run in order.
+"""Memory of blocks: sizes of the arrays that threads of a block share, if blocks are run in order.
 
 No user sees this memory, and no signature names it. It is made for each pass; its sizes follow from those of a call.
 """
@@ -16,7 +16,7 @@ from ..spec import Numbers, Sizing, Symbol
 from ..transforms.adjoint import evaluate
 
 LARGEST = 2**31 - 1
-"""Numbers of one array: engines count elements in 32 bits."""
+"""The maximum number of elements of an array: engines count them in 32 bits."""
 
 
 def add_block_memory(sizing: Sizing, kernels: Sequence[LoweredKernel], op: str) -> Sizing:

@@ -28,7 +28,7 @@ _MAKING = threading.Lock()
 
 
 def record_of(engine: Engine) -> Any:
-    """The field in which an engine's guarded kernels note what was outside; a new one after each restart."""
+    """The field in which an engine's guarded kernels record indices outside; a new one after each restart."""
     with _MAKING:
         runtime, field = _RECORDS.get(engine.name, (None, None))
         if field is None or runtime is not engine.runtime():
@@ -44,12 +44,12 @@ def record_of(engine: Engine) -> Any:
 
 @dataclass(frozen=True)
 class GuardedLaunch:
-    """A launch, and the look at the record after it.
+    """A launch that checks the record of indices afterwards.
 
     Attributes:
         launch: of the guarded kernel.
-        record: where it notes indices.
-        sites: what the record counts.
+        record: the field with recorded indices.
+        sites: the places in the source that the record numbers.
         op, kernel, path: for messages.
     """
 

@@ -1,9 +1,9 @@
 """Buffers: memory that an engine may write.
 
-An engine writes gradients into whatever it is given: it adds to an input's, and *zeroes* an
-output's after reading it. So it is never given the caller's: output adjoints are private
-copies, input adjoints start at zero, and what lands there is handed to torch once. Sizes
-were checked earlier; nothing here looks at a spec.
+An engine writes to every gradient that it gets: it adds to that of an input, and *zeroes* that of an
+output after reading it. So it never gets the caller's: output adjoints are private
+copies, input adjoints start at zero, and the result is returned to torch once. Sizes
+were checked earlier; this file does not know the spec.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .._config import config
 from .._errors import GradientError, refusal
 
 LARGEST_TAPE = 2**31 - 1
-"""Numbers on a tape: engines count elements in 32 bits."""
+"""The maximum number of elements of a tape: engines count them in 32 bits."""
 
 
 class Buffer(NamedTuple):
@@ -35,7 +35,7 @@ def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> to
 
 
 def poison(memory: torch.Tensor) -> torch.Tensor:
-    """Fill with what is noticed when it is read: NaN, or the largest integer."""
+    """Fill memory with values that tests detect: NaN, or the largest integer."""
     if memory.dtype == torch.bool:
         return memory.fill_(True)
     is_float = memory.dtype.is_floating_point
@@ -43,12 +43,12 @@ def poison(memory: torch.Tensor) -> torch.Tensor:
 
 
 def private(tensor: torch.Tensor) -> torch.Tensor:
-    """A contiguous copy that is ours to spoil. An expanded gradient becomes whole memory."""
+    """A contiguous copy that may be overwritten. An expanded gradient becomes contiguous."""
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
-    """An output's adjoint: a private copy, or the cotangent itself where no kernel writes to it."""
+    """An output's adjoint: a private copy, or the cotangent itself if no kernel writes to it."""
     if cotangent.is_neg():
         cotangent = cotangent.resolve_neg()
     if not cotangent.is_contiguous():
@@ -59,7 +59,7 @@ def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
 
 
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Tensors whose memory is in order, element after element; copies where it was not."""
+    """The tensors with contiguous memory; copies of those that were not contiguous."""
     return [tensor.contiguous().resolve_neg() for tensor in tensors]
 
 
@@ -71,7 +71,7 @@ class TapeRoom:
         self.device = device
 
     def __call__(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """A tape of so many numbers. Raises GradientError."""
+        """Allocate a tape with this number of elements. Raises GradientError."""
         self.check(count)
         return unread((count,), dtype, self.device)
 
@@ -81,7 +81,7 @@ class TapeRoom:
         return torch.zeros(count, dtype=torch.int32, device=self.device)
 
     def check(self, count: int) -> None:
-        """Refuse a tape of more numbers than engines can count."""
+        """Refuse a tape with more elements than engines can count."""
         if count > LARGEST_TAPE:
             words = f"the backward pass of op `{self.op}` needs a tape of {count} numbers, more than engines can index"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."

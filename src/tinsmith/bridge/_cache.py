@@ -1,4 +1,4 @@
-"""A cache of what calls have in common: plans, kinds of calls, routes."""
+"""A cache of objects that calls share: plans, kinds of calls, routes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ Value = TypeVar("Value")
 
 
 class Cache(dict[Key, Value]):
-    """A dict that forgets the older half of what it holds when it is full: ragged data has ever new sizes.
+    """A dict that drops its older half when it is full, since ragged data always brings new sizes.
 
-    How many it holds is `TINSMITH_PLAN_CACHE`.
+    `TINSMITH_PLAN_CACHE` is its capacity.
     """
 
     def keep(self, key: Key, value: Value) -> Value:
         """Put a value in, and return it."""
         if len(self) >= config().plan_cache:
             for old in list(islice(self, (len(self) + 1) // 2)):
-                self.pop(old, None)  # another thread may have been here
+                self.pop(old, None)  # another thread may have removed it
         self[key] = value
         return value

@@ -1,4 +1,4 @@
-"""Call: one call of an op without its tensors' memory, in the form in which it is run."""
+"""Call: one call of an op in the form in which it runs, without the memory of its tensors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Call:
         scalars, templates, sizes: the other arguments by name; `sizes` are dims given by keyword.
         batch: size of the flat leading batch dimension, None without one.
         batched: input arrays that have it.
-        is_apart: whether the samples of the batch are run one by one.
+        is_apart: whether the samples of the batch run one by one.
     """
 
     core: Core

@@ -1,4 +1,4 @@
-"""Checks of a chain's kernels, where it is made: each does something that the ones before did not."""
+"""Checks of a chain's kernels when it is made: no kernel may repeat an earlier one without effect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._stage import Stage
 
 
 def check_links(op: str, kernels: Sequence[Any]) -> None:
-    """Refuse an op in place of a kernel where a chain would leave out a part of it.
+    """Refuse an op as a kernel of a chain if the chain would ignore a part of it.
 
     Args:
         op: the chain's name, for messages; "" where it is made of the kernels' names.
@@ -29,11 +29,10 @@ def check_links(op: str, kernels: Sequence[Any]) -> None:
 
 
 def check_repeats(op: str, stages: Sequence[Stage]) -> None:
-    """Refuse a kernel that is launched again and can only compute what it computed before.
+    """Refuse a kernel that is launched again and could only repeat its computation.
 
-    Arrays are linked by name. So a second launch of a kernel reads the same arrays as the first, and does something new
-    only if one of them was changed in between, if what it
-    wrote was, or if it changes what it finds.
+    Arrays are linked by name. So a second launch of a kernel reads the same arrays as the first, and has an effect only
+    if one of the arrays that it reads or wrote was changed in between, or if it changes arrays that it reads.
 
     Raises:
         KernelError: a launch repeats an earlier one.

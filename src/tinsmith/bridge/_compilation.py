@@ -1,6 +1,6 @@
 """Compilation: how a variant of a kernel is compiled, from the user's own source or from its IR.
 
-What is compiled already is the stage's to know.
+The stage keeps the compiled variants.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], o
         if by_ir is not compile_strips:
             raise
         refused = error
-    # Where the kernel as it was written does not compile either, this refuses it with the user's own lines. It stands
-    # outside of the handler because Quadrants quotes the error that is being handled, too.
+    # If the original kernel does not compile either, this raises an error with the user's own lines. It is
+    # outside the handler because Quadrants also quotes the error that is being handled.
     _compile_source(stage, variant, values, op)
     raise refused
 
 
 def _check_blocks(stage: Stage, op: str) -> None:
-    """Refuse to let an engine compile blocks of threads where it has none: Taichi ends the process on some."""
+    """Refuse blocks of threads on a device without them: Taichi ends the process on some."""
     where = runs_in_blocks(stage.source, stage.home, stage.owner) if stage.uses_blocks else None
     if where is not None and (stage.engine.device_type() == "cpu" or not stage.runs_as_written):
         words = f"kernel `{stage.name}` of op `{op}` uses blocks of threads, which {stage.engine.name} lacks here"
@@ -76,7 +76,7 @@ def _check_blocks(stage: Stage, op: str) -> None:
 def _ir_compiler(
     stage: Stage, variant: Variant, values: Mapping[str, Any], op: str
 ) -> Callable[[Stage, Variant, Mapping[str, Any], str], Compiled] | None:
-    """What compiles a variant from its IR; None where the engine gets the user's own source."""
+    """The function that compiles a variant from its IR; None if the engine gets the user's own source."""
     if stage.is_checked and not variant.adjoint:
         return compile_guarded
     if stage.uses_blocks and stage.runs_as_written:
@@ -99,7 +99,7 @@ def _ir_compiler(
 def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
     """Whether loops of the kernel can run in strips or in lanes, which CPUs are faster with.
 
-    False too where the IR does not cover the kernel: the engine compiles it as it is then.
+    False if the IR does not cover the kernel: then the engine compiles it as it is.
     """
     is_cpu = stage.engine.device_type() == "cpu"
     if not is_cpu or variant.is_simd:
@@ -143,7 +143,7 @@ def _function(stage: Stage, variant: Variant) -> Callable[..., Any]:
 
 
 def _find_misfits(stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception) -> list[Misfit]:
-    """What the kernel's own text shows to be wrong, in better words than the engine's."""
+    """A mistake that the kernel's source shows, in better words than the engine's."""
     candidates = (
         misfitting_loop(stage.source, {name: array.rank for name, array in variant.arrays}),
         find_sliced_array(cause, stage.baked_values.sources, stage.source, stage.arrays),

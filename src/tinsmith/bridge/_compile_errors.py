@@ -18,7 +18,7 @@ from ..engines import Engine
 from ..source import Source, parse_statement
 
 _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
-"""An engine's own frames end with a colon; those of Python's tracebacks, which it prints too, do not."""
+"""An engine's own frames end with a colon; those of Python's tracebacks, which it also prints, do not."""
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ARRAY_AS_NUMBER = "any_array.AnyArray"
 _REMEDIES = {
@@ -89,7 +89,7 @@ def strip_colours(message: object) -> str:
 
 
 def telling(cause: Exception) -> str:
-    """The line of an engine's report that says what is wrong: the one from its compiler, or the last with words."""
+    """The line of an engine's report with the error: the one of its compiler, or the last that is not empty."""
     words = [line.strip() for line in strip_colours(cause).splitlines()]
     words = [line for line in words if len(line) > 2 and not line.startswith(("http", "Please"))]
     compiled = [line for line in words if line.startswith("[") and ".cpp:" in line]
@@ -97,13 +97,13 @@ def telling(cause: Exception) -> str:
 
 
 def known_remedies(cause: Exception) -> list[str]:
-    """What to write instead, where the engine's words alone tell it."""
+    """Remedies that follow from the engine's message alone."""
     words = str(cause)
     return [remedy for fragment, remedy in _REMEDIES.items() if fragment in words][:1]
 
 
 class Misfit(NamedTuple):
-    """What a kernel's text shows to be wrong: a row for a refusal, and what to write instead."""
+    """A mistake that a kernel's source shows: a row for a message, and a remedy."""
 
     row: tuple[str, str]
     remedy: str
@@ -163,7 +163,7 @@ def describe_outside_tensor(names: Sequence[str]) -> Misfit | None:
 
 
 def reverse_remedy(engine: Engine, *, is_op: bool) -> str:
-    """What is left where an engine's reverse mode does not compile: a layer takes no `backward=`."""
+    """The remedy if an engine's reverse mode does not compile: a layer takes no `backward=`."""
     option = engine.reverse_option()
     ways = [f"start the engine with `ts.init(..., {option})`"] if option else []
     ways.append("rewrite what it names")
@@ -173,7 +173,7 @@ def reverse_remedy(engine: Engine, *, is_op: bool) -> str:
 
 
 def _lines(tree: ast.FunctionDef, text: str) -> dict[int, int]:
-    """Lines of the user's file by those of the text: a statement of one is that of the other."""
+    """Map lines of the printed text to lines of the user's file, statement by statement."""
     pairs = list(zip(_statements(tree), _statements(parse_statement(text)), strict=False))
     if any(type(old) is not type(new) for old, new in pairs):
         return {}

@@ -1,4 +1,4 @@
-"""Core: what an op is without its doors."""
+"""Core: an op's kernels, signature, gradient and plans, without the ways to call it."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ class Operators(Protocol):
 
 
 class Core:
-    """A signature, a source of gradients, and the plans made so far.
+    """A signature, a source of gradients, and the plans so far.
 
-    `hidden` are arrays that only generated kernels see. `content` is the digest of all that compiled forms depend on.
-    `hands_out` says whether kernels use what atomics return, None before that was determined.
+    `hidden` are arrays that only generated kernels use. `content` is the digest of all that compiled forms depend on.
+    `hands_out`: whether kernels use the return values of atomics; None before this is known.
     """
 
     hidden: frozenset[str] = frozenset()
@@ -96,18 +96,18 @@ class Core:
 
     @property
     def varies(self) -> bool:
-        """Whether a call's meaning depends on Python values outside its arguments."""
+        """Whether a call depends on Python values outside its arguments."""
         return any(stage.baked_values.varies for stage in self.signature.firsts)
 
     @lazy
     def operators(self) -> Operators:
-        """The torch operators, defined when they are first asked for: names that the kernels use are there by then."""
+        """The torch operators, defined on first use, when all names that the kernels use exist."""
         return self.define(self)
 
     @constant_when_traced
     def settle(self) -> None:
-        """Define the operators before a compiler reads a call, which it could not follow into their definition."""
-        self.operators  # noqa: B018  # asked for the sake of being computed
+        """Define the operators before a compiler traces a call, since it could not trace their definition."""
+        self.operators  # noqa: B018  # computes the cached property
 
     @property
     def has_state(self) -> bool:
@@ -128,7 +128,7 @@ class Core:
         return tuple(one for stage in self.signature.firsts for one in stage.baked_values.environment)
 
     def launch_numbers(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The scalar arguments that decide what kind of call it is: those that tell launches of one kernel apart."""
+        """The scalar arguments that are part of a call's kind: those that distinguish launches of one kernel."""
         return tuple([scalars[name] for name in self.signature.launch_numbers])
 
     def runtime(self) -> tuple[Any, ...]:
@@ -139,7 +139,7 @@ class Core:
         """The plan for calls like this one; made once."""
         fingerprints = self.fingerprints(call.templates)
         key = (
-            # Symbols stand for sizes that may differ; what is a number here stands in the plan's code.
+            # Symbols stand for sizes that may differ; numbers become constants in the plan's code.
             tuple(call.sizing.shapes.values()),
             call.dtypes,
             device,
@@ -166,7 +166,7 @@ class Core:
         if self.signature.has_open_elements:
             return self._find_sizing(call)
         key = (tuple([len(shape) for shape in call.shapes]), call.batch is None, call.batched, *call.sizes)
-        if self.signature.uses_blocks:  # what memory blocks need, the kernels tell
+        if self.signature.uses_blocks:  # the kernels determine the memory of blocks
             key = (*key, call.dtypes, self.fingerprints(call.templates))
         return self._sizings.get(key) or self._sizings.keep(key, self._find_sizing(call))
 
@@ -175,7 +175,7 @@ class Core:
         return self._with_block_memory(call, sizing) if self.signature.uses_blocks else sizing
 
     def _with_block_memory(self, call: Call, sizing: Sizing) -> Sizing:
-        """Sizes with those of the memory of blocks; without, where sizes misfit or the kernels are not understood."""
+        """Sizes including the memory of blocks; without it if sizes misfit or the kernels cannot be analysed."""
         signature, numbers = self.signature, sizing.solve(call.whole_shapes, call.values)
         if numbers is None:
             return sizing
@@ -203,7 +203,7 @@ class Core:
         batched = None if call.batch is None else call.batched
         named = sizing(signature.kernel_spec, ranks, tuple(call.values), batched=batched, ends=signature.ends)
         if named is None:
-            self.solve_sizes(call)  # says what does not fit
+            self.solve_sizes(call)  # raises the error
             raise AssertionError(f"{signature.op}: ranks {ranks} do not fit {signature.kernel_spec}")
         return named
 
@@ -278,7 +278,7 @@ class Core:
         return [Buffer(*one) for one in zip(names, shapes, dtypes, strict=True)]
 
     def solve_sizes(self, call: Call) -> Mapping[str, tuple[int, ...]]:
-        """Sizes of outputs and scratch without batch, found step by step. Raises in words for what does not fit."""
+        """Sizes of outputs and scratch without batch, solved step by step. Raises ShapeError with the misfit."""
         signature = self.signature
         shapes = dict(zip(signature.arrays, call.shapes, strict=True))
         # Not `call.values`: torch 2.6's compiler reads this for tensors that processes share, and cannot read `lazy`.
@@ -325,7 +325,7 @@ class Core:
         return tensors[0].device if tensors else torch.device(self.device_type())
 
     def check_device(self, device: torch.device) -> None:
-        """Refuse tensors that are not where the engine runs: an engine would silently copy them."""
+        """Refuse tensors on another device than the engine's: an engine would silently copy them."""
         for stage in self.signature.firsts:
             stage.engine.require_ready(self.signature.op)
             runs_on = stage.engine.device_type()

@@ -1,4 +1,4 @@
-"""Cost: what is known, before a launch, of how long it takes."""
+"""Cost: an estimate of a launch's time, before the launch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ IsKnown = Callable[[nodes.Expr], bool]
 
 
 class Cost(NamedTuple):
-    """What a launch's operations are counted from.
+    """The facts from which a launch's operations are counted.
 
     Attributes:
         kernel: the same for all launches that learn from each other.
-        body: its IR, None where the source is not understood.
+        body: its IR, None if the source cannot be analysed.
         shapes: of the kernel's arrays, as far as they are the call's: sizes, or what stands for them.
         renamed: the op's names for its arguments.
-        threads: how many of the engine's share a launch out.
+        threads: number of engine threads that share a launch.
     """
 
     kernel: Any
@@ -47,7 +47,7 @@ class Cost(NamedTuple):
         return text if loops < 2 else f"({text}) // {loops}"
 
     def loss_by_atomics(self, kind: Kind) -> str:
-        """What several threads lose by atomics, as Python: above 0, one thread is quicker; 0 where nothing is known."""
+        """The time that several threads lose to atomics, as Python: above 0, one thread is faster; 0 if unknown."""
         if self.body is None:
             return "0"
         return self._count(kind, self.body, lambda body, is_known: count_loss_by_atomics(body, is_known, self.threads))

@@ -2,7 +2,7 @@
 
 Threads that add to one element do so in an order that changes from run to run, and floats are rounded in between. So
 a kernel that has such atomics runs on one thread, where it has them; others run as ever. Which of them, and how,
-hangs on a call's sizes alone, and not on how long earlier calls took.
+depends on a call's sizes only, and not on the times of earlier calls.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ._variant import Variant
 
 
 def fix_order(kernel: nodes.Kernel, stage: Stage, op: str) -> nodes.Kernel:
-    """A generated kernel of a deterministic op as it is run.
+    """Convert a generated kernel of a deterministic op to the form in which it runs.
 
     Raises:
         KernelError: its order cannot be fixed, on a GPU.

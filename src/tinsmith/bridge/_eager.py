@@ -1,8 +1,8 @@
 """The autograd Function of plain eager calls, where every microsecond counts.
 
-Nothing but autograd itself is active here. Whatever else wants to differentiate, batch or
-trace goes through the operator of `_operator`, and so does this Function's own gradient when
-somebody may want to differentiate that.
+Only autograd itself is active here. All other ways to differentiate, batch or
+trace use the operator of `operators/_operator`, and so does this Function's own gradient if
+it may be differentiated.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def make_eager_function(op: str) -> Apply:
 def _differentiable(
     call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
 ) -> list[Any]:
-    """Gradients by way of the operator, which transforms see."""
+    """Gradients by the operator, which transforms see."""
     return call.by_input(active, call.core.operators.launch_backward(_backward_call(call, active, saved, cotangents)))
 
 

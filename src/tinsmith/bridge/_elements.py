@@ -1,7 +1,7 @@
-"""Elements: the dims of vectors and matrices, which an array has last and an engine does not ask about.
+"""Elements: the last dims of arrays of vectors and matrices, which engines do not check.
 
-An engine is given a pointer and counts in elements of the kernel's type: memory of another width would be read and
-written outside. So a width is checked wherever the sizes of a call are found: once for a set of shapes.
+An engine gets a pointer and counts in elements of the kernel's type: with memory of another width it would read and
+write outside. So widths are checked together with the sizes of a call, once for a set of shapes.
 """
 
 from __future__ import annotations

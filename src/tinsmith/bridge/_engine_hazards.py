@@ -1,4 +1,4 @@
-"""Hazards: where an engine's reverse mode would be wrong for an op's kernels, reported before a launch.
+"""Hazards: constructs that an engine's reverse mode gets wrong in an op's kernels, reported before a launch.
 
 For layers on fields, which launch the kernels themselves. An op's own passes check this in `backward`.
 """

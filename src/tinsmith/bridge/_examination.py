@@ -1,7 +1,7 @@
-"""Examination: one call of an op or a layer, as checks need it: its kernels as IR, and runs that are observed.
+"""Examination: one call of an op or a layer for checks: its kernels as IR, and observed runs.
 
-What a check needs to know of a call. An op's call stands in `_op_examination`, that of a layer on fields in `layers`. A
-layer that runs on tensors is an op inside, and its call is that op's.
+It has what a check needs of a call. An op's call is in `_op_examination`, that of a layer on fields in `layers`. A
+layer that runs on tensors contains an op, whose call is examined.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Examination(ABC):
 
     @property
     def title(self) -> str:
-        """What was called, for messages: "op `blur`"."""
+        """Name of the op or layer in messages: "op `blur`"."""
         return f"{self.kind} `{self.name}`"
 
     @property
     @abstractmethod
     def module_name(self) -> str:
-        """What the file of its kernels calls the module of their engine: `ti`, `qd`."""
+        """The engine's module in the file of the kernels: `ti`, `qd`."""
 
     @property
     @abstractmethod
@@ -88,7 +88,7 @@ class Examination(ABC):
     @property
     @abstractmethod
     def default_float(self) -> str:
-        """The type of a float that the kernels do not say the type of: "f32", "f64"."""
+        """The default float type of the kernels: "f32", "f64"."""
 
     @property
     @abstractmethod
@@ -98,7 +98,7 @@ class Examination(ABC):
     @property
     @abstractmethod
     def uninitialised_arrays(self) -> frozenset[str]:
-        """Outputs and scratch whose memory starts as anything."""
+        """Outputs and scratch that start uninitialised."""
 
     @property
     @abstractmethod
@@ -117,11 +117,11 @@ class Examination(ABC):
     @property
     @abstractmethod
     def engine_remedy(self) -> str:
-        """What to do where the engine's gradient is taken, and wrong."""
+        """The remedy if the engine's gradient is used and wrong."""
 
     @abstractmethod
     def find_hand_written_store(self, name: str) -> tuple[str, int] | None:
-        """File and line of what stores an input's gradient, where a kernel written by hand does."""
+        """File and line of the store of an input's gradient in a hand-written kernel."""
 
     @property
     @abstractmethod
@@ -135,11 +135,11 @@ class Examination(ABC):
 
     @property
     def notes(self) -> Sequence[str]:
-        """What a report says about the call besides."""
+        """Further notes for a report."""
         return ()
 
     def preserve_memory(self) -> AbstractContextManager[None]:
-        """Inside, `compute` may change memory that is not the call's own; afterwards that is as it was."""
+        """Within, `compute` may change memory that the call does not own; afterwards it is restored."""
         return nullcontext()
 
     @abstractmethod
@@ -174,7 +174,7 @@ class Examination(ABC):
     def with_adjoint(self, adjoint: str | None) -> Examination:
         """The same call with its gradient from `adjoint` ("engine", "source"); the call itself for None.
 
-        The engine's is taken also where it is known to go wrong: that is what is to be seen.
+        The engine's is used even if it is known to be wrong, so that checks can show it.
         """
 
     @abstractmethod
@@ -187,12 +187,12 @@ class Examination(ABC):
 
 
 class Examinable(ABC):
-    """What can be called like an op and be looked into: layers derive from it."""
+    """Base class of layers: something that can be called and checked like an op."""
 
     @abstractmethod
     def _examine(self, inputs: tuple[Any, ...], who: str) -> Examination:
-        """Lay open a call. `who` asks, for messages. Raises whatever a call raises."""
+        """Examine a call. `who` is the caller in messages. Raises the errors of a call."""
 
     @abstractmethod
     def _lint(self) -> list[Finding]:
-        """Findings of its kernels."""
+        """Lint findings of its kernels."""

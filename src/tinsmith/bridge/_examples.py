@@ -1,4 +1,4 @@
-"""Examples: functions that give an op's example inputs, made only when somebody asks.
+"""Examples: functions that return an op's example inputs, called only by checks.
 
     @conv.example
     def small():
@@ -16,7 +16,7 @@ from .._errors import ArgumentError, refusal
 
 
 def register_example(op: str, examples: dict[str, Callable[[], Any]], make: Any) -> Callable[[], Any]:
-    """Keep `make` among an op's examples under its name, and give it back.
+    """Register `make` as one of an op's examples under its name, and return it.
 
     Raises:
         ArgumentError: it is not a function, or there is another example of this name.
@@ -32,7 +32,7 @@ def register_example(op: str, examples: dict[str, Callable[[], Any]], make: Any)
 
 
 def example_inputs(made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What an example function gave, as inputs by position and by name."""
+    """Split the result of an example function into inputs by position and by name."""
     if isinstance(made, Mapping):
         return (), dict(made)
     if not isinstance(made, tuple):
@@ -43,7 +43,7 @@ def example_inputs(made: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 
 
 def _refuse_another(op: str, kept: Any, make: Any) -> None:
-    """Two functions of one name in one file are a slip; a notebook's cell that runs again is a file of its own."""
+    """Two functions of one name in one file are a mistake; a notebook's cell that runs again is another file."""
     (file, line), (new_file, new_line) = _place(kept), _place(make)
     if file == new_file and line != new_line:
         words = f"op `{op}` has an example `{make.__name__}` already"

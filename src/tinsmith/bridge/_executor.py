@@ -1,7 +1,7 @@
 """Executor: a program becomes one Python function, and a run of it is a call.
 
-What a program does is the same for all calls of a kind, so it is written down once as straight code: take the call's
-sizes apart, make memory, launch. New sizes cost nothing then, and no call decides anything twice.
+A program does the same for all calls of a kind, so it is written once as straight code: unpack the call's sizes,
+allocate memory, launch. So new sizes cost nothing, and no call repeats a decision.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ the first ones take 2 us more."""
 
 
 class HeldKernel:
-    """A kernel of a pass whose launches share a context: the variable's name, and what its arguments were last."""
+    """A kernel of a pass whose launches share a context: the variable's name, and the last arguments."""
 
     def __init__(self, name: str, entries: list[str]) -> None:
         self.name = name
@@ -43,7 +43,7 @@ class HeldKernel:
 
 
 class Waiting(NamedTuple):
-    """A launch that waits for others to go out with it, and what learns how long it takes."""
+    """A launch that is queued to be issued with others, and the watch that measures it."""
 
     step: Step
     watch: Watch | None
@@ -55,7 +55,7 @@ def executor(layout: Layout, kind: Kind, watches: Mapping[ProgramLaunch, Watch])
     Args:
         layout: the program.
         kind: the kind of call.
-        watches: what learns how long launches on one thread take.
+        watches: measure launches on one thread.
     """
     return PassWriter(layout, kind, watches, may_vectorize=True).function()
 

@@ -1,4 +1,4 @@
-"""What an op says of itself: arrays and their uses, gradients, what is saved, compiled variants."""
+"""The text of `op.explain()`: arrays and their uses, gradients, saved values, compiled variants."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ORIGINS = {
 
 @one_at_a_time
 def explain(core: Core) -> str:
-    """A readable account of an op, in plain text."""
+    """Describe an op in plain text."""
     signature = core.signature
     lines = [f"op `{signature.op}`: {signature.spec}"]
     if signature.spec.scratch_text:
@@ -83,7 +83,7 @@ def _gradient(core: Core) -> Iterable[str]:
 
 
 def _describe_requests(reverse: Reverse, source: SourceReverse) -> Iterable[str]:
-    """What gradients were asked for, and what became of them."""
+    """The gradients requested so far, and their origin or refusal."""
     for at in source.specializations:
         for active, has_checkpoints in at.requests:
             yield f"  for {', '.join(sorted(active))}" + (" from checkpoints" if has_checkpoints else "")
@@ -112,7 +112,7 @@ def _describe_saved(reverse: ReverseAt, active: frozenset[str]) -> Iterable[str]
 
 
 def _describe_threads(core: Core) -> Iterable[str]:
-    """Which kernels ran on one thread so far, and why."""
+    """The kernels that ran on one thread so far, and why."""
     yield "threads:"
     lines: dict[str, None] = {}
     for plan in core.plans.values():
@@ -128,7 +128,7 @@ def _describe_threads(core: Core) -> Iterable[str]:
 
 
 def _describe_tapes(core: Core) -> Iterable[str]:
-    """Which backward passes kept checkpoints, and why."""
+    """The backward passes that kept checkpoints, and why."""
     for plan in core.plans.values():
         for words, runner in plan.runners:
             if runner.longest_tape:
@@ -137,7 +137,7 @@ def _describe_tapes(core: Core) -> Iterable[str]:
 
 
 def _batches(core: Core) -> Iterable[str]:
-    """Whether `vmap` and `*b` take one launch, asked of the last call, or in float32 where nothing says otherwise."""
+    """Whether `vmap` and `*b` take one launch, for the last call, or for float32 before the first."""
     case = next((plan.kind.case for plan in reversed([*core.plans.values()])), None)
     for stage in core.signature.firsts:
         if case is None and stage.open_templates:
@@ -148,7 +148,7 @@ def _batches(core: Core) -> Iterable[str]:
 
 
 def _describe_shares(core: Core) -> Iterable[str]:
-    """Which dims may be sharded over processes, asked of a call in float32 where nothing says otherwise."""
+    """The dims that may be sharded over processes, for a call in float32 unless dtypes are fixed."""
     signature = core.signature
     yield "dims that may be sharded over processes (DTensor):"
     if signature.spec.batch_name:

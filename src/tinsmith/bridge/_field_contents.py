@@ -1,11 +1,11 @@
-"""Field contents: a backward pass reads an op's fields again, and must find what the forward pass found.
+"""Field contents: a backward pass reads an op's fields again and needs their contents of the forward pass.
 
 Fields belong to the user, and no engine counts their changes. So their contents are copied when a call that may have a
-gradient begins, and compared when its backward pass does. Bytes hold the copies: a transform of torch that is under way
-does not see them, and nothing compares faster.
+gradient starts, and compared when its backward pass starts. The copies are bytes: an active transform of torch
+does not see them, and bytes are compared fastest.
 
-Which fields there are, and how they lie, is found out once for each set of Python values that the kernels bake in:
-asking an engine takes longer than the copy does.
+The fields and their layouts are determined once for each set of Python values that the kernels bake in: asking an
+engine takes longer than copying.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Contents(NamedTuple):
 
 
 def field_changed_between(op: str, name: str) -> GradientError:
-    """What a backward pass gets whose forward pass found other values in a field."""
+    """The error for a backward pass whose forward pass read other values in a field."""
     words = f"the field `{name}` that op `{op}` reads changed between its forward and its backward pass"
     remedy = f"Change it after the backward pass, or make `{name}` an array parameter of the kernel."
     return GradientError(refusal(words, remedy=remedy))

@@ -1,4 +1,4 @@
-"""A kernel of the user's, compiled from its IR instead of its source: functions inlined, our own statements in it."""
+"""Compiles a user's kernel from its IR instead of its source: with inlined functions and added statements."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def lower_for(stage: Stage, variant: Variant, values: Mapping[str, Any], what: str, remedy: str) -> LoweredKernel:
-    """A kernel as IR that can be compiled.
+    """Lower a kernel to IR that can be compiled.
 
     Raises KernelError where there is none: `what` says for which purpose ("op `f` cannot check its bounds"), and
     `remedy` what else to do.
@@ -90,7 +90,7 @@ def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
 
 
 def namespace_of(engine: Engine) -> dict[str, Any]:
-    """What printed kernels find under the names that they have: the engine, and functions that it lacks."""
+    """The globals of printed kernels: the engine, and functions that it lacks."""
     if engine.name not in _FUNCTIONS:
         functions = {f"_{name}": make(engine.lang) for name, make in ARITHMETIC.items()}
         of_vectors = ((name, width) for name in VECTOR_ARITHMETIC for width in VECTOR_WIDTHS)
@@ -170,7 +170,7 @@ def compile_moved(stage: Stage, variant: Variant, values: Mapping[str, Any], op:
 
 
 class Misreading(NamedTuple):
-    """What an engine compiles to something else than the source says.
+    """A construct that an engine compiles differently from the source.
 
     `purpose` is what an op does instead; `because` says what the engine does, `parts` what is written out instead.
     """
@@ -182,7 +182,7 @@ class Misreading(NamedTuple):
 
 
 def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> Misreading | None:
-    """What the engine would misread in a variant of a kernel."""
+    """The construct that the engine would misread in a variant of a kernel."""
     if stage.changed_loop_variable is not None:
         return Misreading(
             "change a loop's variable",
@@ -216,7 +216,7 @@ def compile_misread(
 
 
 def misread_reverse(stage: Stage, op: str, misreading: Misreading) -> GradientError:
-    """What to raise instead of an engine's gradient of such a kernel."""
+    """The error instead of an engine's gradient of such a kernel."""
     words = f"{stage.engine.name} differentiates another function than the kernel of op `{op}` calculates"
     rows = [("kernel", f"{stage.name} at {stage.source.place(stage.source.tree)}"), ("because", misreading.because)]
     return GradientError(refusal(words, rows, sentence(f"{misreading.remedy}, or use the generated gradient")))

@@ -1,4 +1,4 @@
-"""What both doors need to know of gradients: what is saved, what is missing, what is refused."""
+"""Facts about gradients that eager calls and operators share: saved arrays, missing and refused gradients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kind: what calls have in common that differ in sizes and in numbers alone."""
+"""Kind: the properties of calls that only differ in sizes and numbers."""
 
 from __future__ import annotations
 

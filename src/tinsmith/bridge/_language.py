@@ -1,7 +1,7 @@
-"""The engine that our own kernels run on.
+"""Chooses the engine for the library's own kernels.
 
-A module remembers at most an engine's name. Which one it is, and that it runs, is settled at the first call
-on a device: a user who never started one gets one, without its greetings.
+A module stores at most an engine's name. The engine is chosen, and started if necessary, at the first call
+on a device, without its greetings.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from ..engines import Engine, get, init_quietly, list_loaded, list_running
 from ._tracing import constant_when_traced
 
 _SETTLED: dict[tuple[str | None, str], tuple[Engine, Any]] = {}
-"""Which engine runs where, and its runtime when that was asked: asking again would cost 50 us a call."""
+"""The engine of each device, with its runtime then: asking again would take 50 us per call."""
 
 
 @constant_when_traced
 def language(engine: str | None, device: torch.device) -> ModuleType:
-    """The module of an engine that runs on `device`, to build kernels with.
+    """Return the module of an engine that runs on `device`, to build kernels with.
 
     Args:
-        engine: "taichi" or "quadrants"; None for one that runs there already, else one that was imported, else Taichi.
-        device: where the tensors are.
+        engine: "taichi" or "quadrants"; None for a running engine, else an imported one, else Taichi.
+        device: the device of the tensors.
 
     Raises:
-        EngineError: there is no such engine, or it is not installed.
-        DeviceError: it runs already, on another device. It is not started again: that would empty its fields.
+        EngineError: the engine is unknown or not installed.
+        DeviceError: it runs on another device. It is not restarted, since that would destroy its fields.
     """
     settled = _SETTLED.get((engine, device.type))
     if settled is not None and settled[0].runtime() is settled[1]:

@@ -1,7 +1,7 @@
-"""Launcher: a kernel that works on memory of its own, its fields, launched forward and in reverse.
+"""Launcher: launches a kernel on fields, forward and in reverse.
 
-An op gives its kernel arrays and owns them. Here the kernel keeps the fields that it names:
-who fills them, and whose gradients they hold, is the caller's business (`layers/`). Array arguments
+An op owns the arrays of its kernel. Here the kernel uses the fields that it names; the caller
+(`layers/`) fills them and decides whose gradients they hold. Array arguments
 are constants of the gradient.
 """
 
@@ -27,7 +27,7 @@ from ._variant import ArrayType, Variant
 
 
 class Ready(NamedTuple):
-    """A compiled kernel, and where its arguments go."""
+    """A compiled kernel, and the slots of its arguments."""
 
     compiled: Compiled
     scalars: tuple[tuple[str, Any, str], ...]
@@ -83,7 +83,7 @@ class Launcher:
                 raise GradientError(refusal(words, remedy="Change it after the backward pass, or pass a copy."))
 
     def fingerprint(self, bound: BoundArguments) -> tuple[Any, ...]:
-        """What a launch bakes in now: Python values. The fields that it names were settled when it was registered."""
+        """The Python values that a launch bakes in now. Its fields were fixed when it was registered."""
         is_steady = not (self.signature.templates or self.stage.baked_values.bakes_numbers)
         return () if is_steady else self.stage.baked_values.fingerprint(bound.templates)
 
@@ -98,7 +98,7 @@ class Launcher:
     ) -> None:
         """Run the kernel, or its reverse, which reads and adds to the gradient fields.
 
-        A launch is part of a call that has seen to it that the engine still is what it was.
+        The caller has checked that the engine was not restarted.
 
         Args:
             bound: the arguments.

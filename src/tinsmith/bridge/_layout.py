@@ -1,8 +1,8 @@
 """Layout: a program over named memory.
 
 Forward passes, reverse kernels of an engine or of a user, generated backward passes and derivatives of any order are
-programs: memory that a run is given, memory that it makes, launches, and results. What sizes the memory has is known
-as formulas over a few numbers (`spec.Sizing`); `_executor` makes a function of a layout.
+programs: memory that a run gets, memory that it allocates, launches, and results. The sizes of the memory are
+formulas over a few numbers (`spec.Sizing`); `_executor` turns a layout into a function.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Linked kernel: a user's kernel in the terms of the op that runs it.
+"""Linked kernel: a user's kernel with the names of the op that runs it.
 
 Its arrays and arguments get the names that they have in the op, fields and scalars that the op differentiates become
 arrays, what it returns is stored to arrays, and copies of what it updates in place are made first. Which arrays it

@@ -1,4 +1,4 @@
-"""Links: how the arrays and arguments of an op are called in one of its kernels."""
+"""Links: the names of an op's arrays and arguments in one of its kernels."""
 
 from __future__ import annotations
 

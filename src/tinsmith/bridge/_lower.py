@@ -1,4 +1,4 @@
-"""Lowering: an op's kernels as IR, or an error that says why not."""
+"""Lowering: converts an op's kernels to IR, or raises an error with the reason."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def lower_launches(case: Specialization) -> KernelLaunches:
 
 
 def require_lowered(case: Specialization) -> list[LoweredKernel]:
-    """The same for who cannot do without.
+    """The same for callers that need the IR.
 
     Raises:
         KernelError: a kernel uses what the front end does not know.

@@ -1,4 +1,4 @@
-"""Making the core of an op: its kernels read, its spec checked, its gradient chosen, its operators named."""
+"""Makes the core of an op: reads its kernels, checks its spec, chooses its gradient, names its operators."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Match: a spec held against the parameters of the kernels that it describes, before anything is called.
+"""Match: checks a spec against the parameters of the kernels that it describes, before any call.
 
-What comes of it is a `Signature`. Whether a call's arguments fit that is `_binding`'s business.
+The result is a `Signature`. `_binding` checks whether a call's arguments fit it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Named fields: a kernel in which each field that it uses has one name, and is used in no other way than by elements.
+"""Named fields: rewrites a kernel so that each field has one name and is only used by elements.
 
 A kernel may reach a field in many ways: `self.layers[i]` with a static `i`, `fields["x"]`, `p[i].a` of a field of
 structs, inside a function. Its IR knows them all, and is printed here as a kernel that names each field by itself. What

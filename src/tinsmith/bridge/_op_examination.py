@@ -1,4 +1,4 @@
-"""An op's call, laid open; and whatever is examined: an op's, or that of a layer, which says itself how."""
+"""The examination of an op's call, and `examine_call` for any op or layer."""
 
 from __future__ import annotations
 
@@ -193,16 +193,16 @@ def _widen(value: Any) -> Any:
 
 
 def examine_call(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any], who: str) -> Examination:
-    """Lay open a call of an op or a layer.
+    """Examine a call of an op or a layer.
 
     Args:
         subject: made by `tinsmith.op` or `tinsmith.chain`; or a layer.
-        inputs: what it is called with.
-        named: and what by name.
+        inputs: positional arguments of the call.
+        named: keyword arguments of the call.
         who: the function that asks, for messages: "ts.sanitize".
 
     Raises:
-        ArgumentError: neither of them, or asked inside a transform; and whatever a call raises.
+        ArgumentError: `subject` is neither, or a transform is active; also the errors of a call.
     """
     if not isinstance(subject, Op | Examinable):
         remedy = "Make an op of a kernel with `ts.op(spec)(kernel)`."
@@ -216,7 +216,7 @@ def examine_call(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any]
             words = f"{who} of {type(subject).__name__} got `{next(iter(named))}` by name"
             raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
         return subject._examine(inputs, who)
-    op = subject.functional  # what it updates in place is compared as what it returns
+    op = subject.functional  # updated arguments are compared as results
     if not inputs and not named and (order := op._core.signature.order):
         words = f"{who} of op `{op.name}` got no inputs"
         remedy = f"Pass what a call of the op takes: `{who}({', '.join([op.name, *order])})`."
@@ -225,7 +225,7 @@ def examine_call(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any]
 
 
 def examine_layer(op: Op, inputs: Sequence[Any], named: Mapping[str, Any]) -> OpExamination:
-    """Lay open a call of the op that a layer runs as."""
+    """Examine a call of the op that a layer runs as."""
     return OpExamination(op, *bind_call(op, tuple(inputs), named), "layer")
 
 

@@ -20,7 +20,7 @@ Order: TypeAlias = Literal["kernel", "spec"]
 class OpOptions:
     """How an op is made. The first twelve are arguments of `tinsmith.op`, which says what they mean.
 
-    The others this library alone gives:
+    The others are only set by this library:
 
     Attributes:
         links: one for each kernel, where kernels do not share names.
@@ -28,16 +28,16 @@ class OpOptions:
         simd: on the CPU the kernel's vectors become machine vectors, which engines take apart otherwise (4 to 10 times
             as slow). Of whole vectors an engine then knows +, -, *, /, min, max, comparisons and select; another
             operation ends the process, so it is done by components. Arrays of vectors have 2, 4, 8 or 16 components.
-        steady: what kernels bake in is the factory's that made them, stays, and is not looked at again in each call.
-        otherwise: of an op with a `backward`: what its users write who want forward mode or second derivatives, where
-            they have no say in `backward`.
-        replaces_gradient: `backward` stood under an engine's `grad_for`, and calls gradients `x.grad`.
-        functional: the new values of what the op updates are returned, and its arguments left alone.
-        unrun: the op is made for its checks alone, and may be one that could not run.
+        steady: the values that kernels bake in come from the factory that made them, never change, and are read once.
+        otherwise: for an op with a `backward`: the remedy for users who need forward mode or second derivatives and
+            cannot change `backward`.
+        replaces_gradient: `backward` was decorated with an engine's `grad_for`, and names gradients `x.grad`.
+        functional: the new values of updated arguments are returned, and the arguments are not changed.
+        unrun: the op is only made for its checks, and need not be able to run.
         examples: example inputs by name.
 
     Raises:
-        ArgumentError: `adjoint`, `half` or `order` is a word that is not known, or `init` is not a dict.
+        ArgumentError: `adjoint`, `half` or `order` is an unknown word, or `init` is not a dict.
     """
 
     scratch: str | None = None
@@ -64,7 +64,7 @@ class OpOptions:
     examples: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse words that are not known, and an `init` that is not a dict."""
+        """Refuse unknown words, and an `init` that is not a dict."""
         if self.init is not None and not isinstance(self.init, Mapping):
             rows = [("expected", "a dict, a name and a word each"), ("got", repr(self.init))]
             word = self.init if isinstance(self.init, str) else "empty"

@@ -1,4 +1,4 @@
-"""Orders: in which a call gives arguments, and whether the spec's inputs or the results suggest another one."""
+"""Orders: the order of a call's arguments, and warnings if the spec or the results suggest another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pace: which launches of a kernel are so short that they had better use one thread."""
+"""Pace: measures which launches of a kernel are so short that one thread is faster."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ..engines import Launch
 SERIAL_LIMIT = 400e-6
 """Seconds. A serial launch that takes longer would have been worth waking the thread pool for."""
 SLOW_LAUNCHES = 4
-"""That many in a row, and the thread pool is used: one may be slow by accident."""
+"""The thread pool is used after this many slow launches in a row: a single one may be slow by accident."""
 
 
 @dataclass(eq=False)
 class Pace:
-    """What was learned about serial launches of one kernel.
+    """Measured times of serial launches of one kernel.
 
-    What is counted does not tell how long a kernel takes, where its loops end by data. A kernel whose serial launches
-    turn out slow uses the thread pool from that many operations on. `_started` are variants that were launched before.
+    Counted operations do not determine the time of a kernel whose loops end by data. A kernel whose serial launches are
+    slow uses the thread pool from that number of operations on. `_started` are variants that were launched before.
 
     Attributes:
         clock: what launches are timed with, in seconds.
@@ -53,7 +53,7 @@ class Pace:
 
 
 class Paces:
-    """What all plans of an op have learned, by kernel."""
+    """The measured times of all plans of an op, by kernel."""
 
     def __init__(self, serial_below: int) -> None:
         self._serial_below = serial_below

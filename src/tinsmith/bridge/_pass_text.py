@@ -1,6 +1,6 @@
-"""Pass text: a Python function while it is written, with its variables and the memory that they stand for.
+"""Pass text: the text of a Python function under construction, with its variables and their memory.
 
-Which actions it does, and in which order, is the `PassWriter`'s to say.
+The `PassWriter` decides on its actions and their order.
 """
 
 from __future__ import annotations

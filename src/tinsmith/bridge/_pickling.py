@@ -1,4 +1,4 @@
-"""Pickling an op: engine kernels cannot be pickled, so they are written down by where they stand."""
+"""Pickling an op: engine kernels cannot be pickled, so they are stored by module and name."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ._options import OpOptions
 
 @dataclass(frozen=True)
 class Reference:
-    """Where a kernel is found: a module and a name in it, and the object it is bound to, if any."""
+    """A reference to a kernel: a module, a name in it, and the object that the kernel is bound to, if any."""
 
     module: str
     name: str
     owner: Any = None
 
     def kernel(self) -> Any:
-        """The kernel that stands there now."""
+        """The kernel with this name now."""
         value: Any = importlib.import_module(self.module)
         for part in self.name.split("."):
             value = vars(value)[part] if isinstance(value, type) else getattr(value, part)
@@ -30,7 +30,7 @@ class Reference:
 
 
 def reference_to(kernel: Any) -> Reference:
-    """A kernel written down. Raises pickle.PicklingError for one that was made inside a function."""
+    """Create a reference to a kernel. Raises pickle.PicklingError for one that was made inside a function."""
     engine = of_kernel(kernel)
     function = engine.function_of(kernel)
     if "<locals>" in function.__qualname__:
@@ -40,7 +40,7 @@ def reference_to(kernel: Any) -> Reference:
 
 
 def write_options(op: str, options: OpOptions) -> dict[str, Any]:
-    """An op's options, its `backward` written down. Raises pickle.PicklingError where it is not a kernel of its own."""
+    """An op's options, with a reference to its `backward`. Raises pickle.PicklingError if it has none of its own."""
     if options.replaces_gradient:
         words = f"op `{op}` is made of a function whose gradient `grad_for` replaces, so it cannot be pickled"
         raise pickle.PicklingError(refusal(words, remedy="Make it of the kernel, with `backward=`."))

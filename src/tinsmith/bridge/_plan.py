@@ -1,4 +1,4 @@
-"""Plan: how calls of one kind are run, whatever their sizes: functions, made when they are first asked for."""
+"""Plan: runs calls of one kind, of any size, with functions that are made on first use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Prepared passes: a forward or backward pass that is run thousands of times on memory that stays.
+"""Prepared passes: a forward or backward pass that runs thousands of times on the same memory.
 
-An ordinary pass makes new memory and fills launch contexts at every call. A prepared one was run once, in order to note
-its launches; now each run is these launches alone, and arrays are given other memory only where it differs.
+An ordinary pass allocates memory and fills launch contexts at every call. A prepared one was run once to record its
+launches; then each run consists of these launches only, and arrays get other memory only where it differs.
 """
 
 from __future__ import annotations

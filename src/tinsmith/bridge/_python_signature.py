@@ -1,4 +1,4 @@
-"""What `inspect.signature` tells of an op."""
+"""The result of `inspect.signature` for an op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relaunch: a stage of an op launched another time, with other scalar arguments.
+"""Relaunch: a further launch of a stage of an op, with other scalar arguments.
 
 A simulation launches one kernel for each step of time. All of its launches share one `Stage`: what was parsed, looked
 up, lowered and compiled. Only the op's names for their scalar arguments are their own.

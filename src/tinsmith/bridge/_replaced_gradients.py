@@ -1,4 +1,4 @@
-"""Gradients that an engine's user wrote: `ti.ad.grad_replaced` and `ti.ad.grad_for` become `backward=`.
+"""User-defined gradients: `ti.ad.grad_replaced` and `ti.ad.grad_for` become `backward=`.
 
 Both engines decorate functions of Python and run them on a tape. One that is a kernel, or only calls one, is followed.
 """
@@ -17,7 +17,7 @@ from ._options import OpOptions
 
 
 def follow_replaced(candidate: Any, options: OpOptions) -> tuple[Any, OpOptions]:
-    """The kernel of a function with a gradient of its own, and options with that; others as they are.
+    """The kernel of a function with its own gradient, and options with this gradient; others unchanged.
 
     Raises:
         ArgumentError: it has no gradient yet, or the options name another one.

@@ -1,8 +1,8 @@
-"""Route: what happens to one kind of call between the caller's tensors and a plan.
+"""Route: converts the caller's tensors for a plan, and its results back, for one kind of call.
 
 Half precision is computed in single precision, memory is put in order, several batch dims
-become one. All of it is done by torch's own differentiable operations, so that gradients
-find their way back; most calls need none of it.
+become one. torch's own differentiable operations do all of it, so gradients
+are converted back; most calls need none of it.
 """
 
 from __future__ import annotations

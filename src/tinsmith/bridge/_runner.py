@@ -1,4 +1,4 @@
-"""Runner: a program as functions, one for each way in which its launches use threads."""
+"""Runner: a program as functions, one for each assignment of threads to its launches."""
 
 from __future__ import annotations
 

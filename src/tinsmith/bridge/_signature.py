@@ -1,8 +1,8 @@
 """Signature: a spec matched with the parameters of the kernels that it describes.
 
-Everything that can be said before a call is said here, once: which parameter is an input, an
-output, scratch, a scalar or a template, and in which order a call gives them. Whether the
-kernels keep to it is `_match`'s to check.
+It holds, once, everything that is known before a call: which parameter is an input, an
+output, scratch, a scalar or a template, and the order of a call's arguments.
+`_match` checks whether the kernels comply.
 """
 
 from __future__ import annotations

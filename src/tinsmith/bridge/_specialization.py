@@ -1,4 +1,4 @@
-"""Specialization: what decides which kernels a call takes: dtypes, ranks, batches and Python values."""
+"""Specialization: the properties of a call that select its kernels: dtypes, ranks, batches, Python values."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class Stage:
 
     @property
     def module_name(self) -> str:
-        """What the kernel's file calls the module of its engine: `ti`, `qd`."""
+        """The engine's module in the kernel's file: `ti`, `qd`."""
         return module_name(self.home.name, self.source.function)
 
     @property

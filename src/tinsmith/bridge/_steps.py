@@ -1,4 +1,4 @@
-"""Steps: compiled kernels, and what each is launched on."""
+"""Steps: compiled kernels, and the memory that each is launched on."""
 
 from __future__ import annotations
 

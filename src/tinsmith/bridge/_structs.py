@@ -1,4 +1,4 @@
-"""Structs: an argument of a call that holds numbers, vectors and matrices by name, as a `ti.dataclass` does.
+"""Structs: arguments of a call with numbers, vectors and matrices by name, such as a `ti.dataclass`.
 
 A kernel runs with the members as arguments of their own, so each may be a number or, where the spec lists it, a tensor.
 """

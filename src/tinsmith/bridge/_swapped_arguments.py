@@ -1,6 +1,6 @@
-"""Swapped arguments: a call is refused, and its arguments would fit in another order.
+"""Swapped arguments: extends the error of a call whose arguments would fit in another order.
 
-This runs after a refusal, so it may take its time. It changes the words of the refusal and nothing else.
+This runs after an error, so it may be slow. It only changes the message of the error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Threads: which launches of a program use one thread.
+"""Threads: decides which launches of a program use one thread.
 
-To wake an engine's threads takes as long as some hundred thousand operations. So each kernel is chosen for by itself:
-by the operations of its launch, which `_cost` tells as a formula of sizes and arguments, and by the time that launches
-on one thread took (`_pace`). What is chosen is a tuple of one bool for each group of launches.
+Waking an engine's threads takes as long as some hundred thousand operations. So the choice is made for each kernel: by
+the operations of its launch, for which `_cost` has a formula in sizes and arguments, and by the measured time of
+launches on one thread (`_pace`). The choice is a tuple of one bool for each group of launches.
 """
 
 from __future__ import annotations

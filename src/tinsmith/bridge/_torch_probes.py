@@ -1,4 +1,4 @@
-"""The private facts of torch that we lean on, each checked by using it as an op does.
+"""Probes of the private facts of torch that this library relies on, each checked by using it as an op does.
 
 `_tracing` alone knows torch's private names, and says why it needs each. Here its functions are
 run against torch's public transforms and modes, so that a torch that changed a meaning fails a

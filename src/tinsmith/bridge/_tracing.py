@@ -1,7 +1,7 @@
-"""Is a transform, a tracer or a mode active? The questions that only torch's private names answer.
+"""Queries of torch that need its private names: is a transform, a tracer or a mode active?
 
-An op asks before it takes the short way: most calls are plain, and whoever traces instead of
-running is served by `_operator`. No other file uses a private name of torch. Each one here has a
+An op asks before it uses the fast path: most calls are plain, and tracers are handled by `operators/_operator`.
+No other file uses a private name of torch. Each one here has a
 comment that says why no public name does, and a probe in `_torch_probes`, which `tinsmith doctor` runs.
 """
 

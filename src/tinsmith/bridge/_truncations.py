@@ -1,4 +1,4 @@
-"""Truncations: floats that a kernel assigns to integers without a cast.
+"""Truncations: warns of floats that a kernel assigns to integers without a cast.
 
 `s = 0` makes `s` an integer for good, and `s += x[i]` then adds whole numbers, without a gradient. Engines warn of some
 of these on their log, and of `s = s * x[i]` not at all. The types are those of a call, so lint alone cannot tell.

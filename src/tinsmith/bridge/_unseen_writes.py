@@ -1,4 +1,4 @@
-"""Unseen writes: stores to arrays that the source of a kernel alone does not show.
+"""Unseen writes: refuses stores to arrays that only the IR of a kernel shows.
 
 Roles are read off the source, when an op is made. Which of several functions a call means, `(f if ti.static(...) else
 g)(x[i])`, and which array stands in a list, `for a in ti.static((x, w))`, only the IR knows, which needs the types of a

@@ -1,4 +1,4 @@
-"""What a stage is compiled for: the element types and ranks of its arrays, and the form of its kernel."""
+"""Variant: the key of a compiled stage: element types and ranks of its arrays, and the form of its kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watched calls of ops: to find a mistake, or to compare a repeated call with the first one.
+"""Watched calls of ops, to find a mistake or to compare a repeated call with the first one.
 
 Watches are kept for each thread, and `Op.__call__` asks for them. Calls that a compiler traces are not
 seen; those of the graph that it makes are.

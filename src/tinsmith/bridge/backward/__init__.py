@@ -1,4 +1,4 @@
-"""Where gradients come from: the engine, a kernel written by hand, or kernels generated from the source."""
+"""Sources of gradients: the engine, a hand-written kernel, or kernels generated from the source."""
 
 from ._auto import AutoAt, AutoReverse
 from ._by_hand import HandWritten

@@ -1,4 +1,4 @@
-"""The generated adjoint where the kernels are covered, else the engine's reverse mode, with a warning."""
+"""The generated adjoint if the kernels are covered, else the engine's reverse mode, with a warning."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class AutoReverse(Reverse):
 
 
 class AutoAt(ReverseAt):
-    """The better of two sources of gradients for calls of one kind."""
+    """Chooses between the two sources of gradients for calls of one kind."""
 
     def __init__(self, source: SourceAt, engine: EngineReverse) -> None:
         self.source = source
@@ -46,7 +46,7 @@ class AutoAt(ReverseAt):
         self._warned: set[frozenset[str]] = set()
 
     def choose(self, active: frozenset[str]) -> ReverseAt:
-        """The one that these inputs' gradients come from."""
+        """The source of the gradients by these inputs."""
         reason = self.source.refusal(active)
         # The engine's gradient of a race depends on the order of the iterations: the generated one's refusal says why.
         return self.source if reason is None or reason.race is not None else self.engine
@@ -60,7 +60,7 @@ class AutoAt(ReverseAt):
 
     @contextlib.contextmanager
     def _source_first(self, active: frozenset[str]) -> Iterator[None]:
-        """Where the engine's gradient is refused too, say first why none is generated: that is what can be mended."""
+        """If the engine's gradient is refused as well, report first why none is generated: that can be fixed."""
         try:
             yield
         except GradientError as engines:
@@ -102,7 +102,7 @@ class AutoAt(ReverseAt):
 
 
 def _check_compiles(case: Specialization) -> None:
-    """Compile the kernels forward: what an engine cannot compile at all is refused for that, not for its gradient."""
+    """Compile the kernels forward, so that a kernel that does not compile at all is reported as such."""
     for stage, variant in zip(case.signature.stages, case.variants, strict=True):
         stage.ensure_compiled(variant, case.templates, case.signature.op)
 

@@ -1,4 +1,4 @@
-"""A gradient kernel that the user wrote as a source of gradients."""
+"""A hand-written gradient kernel as a source of gradients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
 class HandWritten(KernelReverse):
     """A gradient kernel that the user wrote: `grad_<name>` is an array's gradient.
 
-    `otherwise` is the remedy for who wants derivatives that it does not have.
+    `otherwise` is the remedy for derivatives that it does not have.
     """
 
     name = "backward"
@@ -55,7 +55,7 @@ class HandWritten(KernelReverse):
             raise SpecError(refusal(words, remedy="Add a parameter `grad_<input>` for each input that gets one."))
 
     def _refuse_unfilled(self) -> None:
-        """Memory that starts as anything, and is read or added to where nobody stored: silently wrong."""
+        """Uninitialised memory that is read or added to before a store: silently wrong."""
         gradients = frozenset(one for name, one in self.targets.items() if self.starts_empty(name))
         for name in sorted((self._own | gradients) & self.stage.roles.keys()):
             role = self.stage.roles[name]
@@ -76,7 +76,7 @@ class HandWritten(KernelReverse):
 
     @property
     def _own(self) -> frozenset[str]:
-        """Scratch that is each launch's own."""
+        """Scratch that is separate for each launch."""
         return frozenset(name for name, how in self.signature.init.items() if how == "workspace")
 
     def gives(self, active: frozenset[str]) -> frozenset[str]:
@@ -95,7 +95,7 @@ class HandWritten(KernelReverse):
         tree = self.stage.source.tree
         roles = self.stage.roles.get(f"grad_{name}", Roles())
         stores = [access.node for access in roles.of("write", "add")]
-        own = set(map(id, ast.walk(tree)))  # the others stand in functions, maybe of other files
+        own = set(map(id, ast.walk(tree)))  # the others are in functions, maybe of other files
         line = stores[0].lineno if len(stores) == 1 and id(stores[0]) in own else tree.lineno
         return self.stage.source.path, line
 
@@ -112,7 +112,7 @@ class HandWritten(KernelReverse):
         return "empty" if name in self._own else "final"
 
     def sums_over_batch(self, name: str) -> bool:
-        """A plain store to `grad_x` would keep the last sample's; every sample gets its own, summed after."""
+        """A plain store to `grad_x` would keep the last sample's gradient, so each sample gets its own buffer."""
         return False
 
     def check(self, active: frozenset[str]) -> None:

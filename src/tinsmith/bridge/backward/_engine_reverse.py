@@ -1,4 +1,4 @@
-"""The engine's own reverse mode as a source of gradients, and what is refused because it would be wrong there."""
+"""The engine's own reverse mode as a source of gradients, and refusals of kernels that it gets wrong."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class EngineReverse(KernelReverse):
         return frozenset().union(*(self._needs(stage, active).values for stage in self.signature.firsts))
 
     def _needs(self, stage: Stage, active: frozenset[str]) -> SavedValues:
-        """What one stage's reverse reads."""
+        """The arrays that one stage's reverse reads."""
         stage = stage.first
         needs = self._needed.get((stage, active))
         if needs is None:
@@ -117,7 +117,7 @@ class EngineReverse(KernelReverse):
         return any(role.is_read or role.of("write") for role in roles)
 
     def reruns(self, name: str) -> Rerun:
-        """Stores without an adjoint that could not be left out run again, on throw-away memory."""
+        """Stores without an adjoint that cannot be dropped run again, on temporary memory."""
         roles = [roles[name] for _, roles in self._views.values() if name in roles]
         if name not in self._steady or not any(role.is_written for role in roles):
             return ""
@@ -127,7 +127,7 @@ class EngineReverse(KernelReverse):
         return True
 
     def check(self, active: frozenset[str], known: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Refuse what would be wrong. `known` are arguments that every call brings."""
+        """Refuse gradients that would be wrong. `known` are arguments that every call has."""
         if self.signature.is_deterministic:
             words = f"op `{self.signature.op}` is deterministic, and the engine's own gradient is not"
             remedy = "Use the generated gradient, or a `backward=` kernel; or leave out `deterministic=True`."
@@ -173,7 +173,7 @@ class EngineReverse(KernelReverse):
             raise GradientError(refusal(words, [("at", where)], remedy))
 
     def _refuse_unordered(self, stage: Stage, name: str, needed: frozenset[str]) -> None:
-        """What an atomic returned is gone: run again it returns something else, and it has no slope."""
+        """The return value of an atomic is lost: run again it returns another value, and it has no derivative."""
         use = stage.roles[name].use_of_result
         if use is None or (name in self._steady and name not in needed):
             return
@@ -260,5 +260,5 @@ class EngineReverse(KernelReverse):
         return next((called for called in fields if called.replace(".", "_") == name), name)
 
     def _way(self) -> str:
-        """What is left to do, where the kernel stays as it is."""
+        """The remedy without a change of the kernel."""
         return self._instead() if self._instead else "give `backward=`"

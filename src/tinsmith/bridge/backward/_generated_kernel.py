@@ -36,7 +36,7 @@ second derivatives, and ops that are made in a loop have some in common; compili
 """
 
 _SHORT = {"taichi": "ti", "quadrants": "qd"}
-"""What people call the engines' modules."""
+"""Usual names of the engines' modules."""
 
 
 class GeneratedKernel:
@@ -118,7 +118,7 @@ class GeneratedKernel:
         if engine.device_type() == "cpu" and not self.stage.is_checked:
             kernel = in_machine_vectors(kernel, engine)
         function, text = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
-        # Taichi now and then cannot compile what its control flow optimisation made; leaving it out costs no time
+        # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
         is_aliased = is_swept(self.kernel.body)
         # Equal text is an equal kernel, unless it names fields: those are objects that two texts may call alike.
         key = None if fields else (engine.name, engine.options(), is_aliased, text)
@@ -150,7 +150,7 @@ class GeneratedKernel:
         `renamed` are the op's names for this launch's scalar arguments, where they are not the kernel's.
         """
         compiled = self.ensure_compiled()
-        # Of some memory the sizes alone are asked for: what lies there is not looked at.
+        # For some memory only the sizes are used: its content is not read.
         some = names[self.touched[0]] if self.touched else ""
         entries = []
         for name in self.arrays:

@@ -1,4 +1,4 @@
-"""Backward passes of one reverse kernel for each kernel of the op: the engine's own, or a user's."""
+"""Backward passes with one reverse kernel for each kernel of the op: the engine's own, or a user's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ._reverse import Reverse, ReverseAt, Wish
 Memory = tuple[Literal["value", "gradient"], str]
 """Memory of an array: its values, or its gradient."""
 Rerun = Literal["", "fresh", "final", "empty"]
-"""The values that an array starts from that is written again: none, zeros, those that the forward pass left, any."""
+"""Initial values of an array that is written again: none, zeros, those after the forward pass, any."""
 
 
 @dataclass(frozen=True)

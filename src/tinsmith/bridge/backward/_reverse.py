@@ -1,4 +1,4 @@
-"""Where the gradient comes from: the one replaceable part of an op.
+"""The interface of sources of gradients, the replaceable part of an op.
 
 A `Reverse` says, for a kind of call, which values it reads, and makes the backward pass. Some launch one kernel
 for each of the op's (`KernelReverse`: the engine's own reverse mode, or one written by hand); the generated one is

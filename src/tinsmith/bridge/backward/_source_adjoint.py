@@ -1,4 +1,4 @@
-"""The adjoint that is generated from the kernels' source, as a source of gradients."""
+"""The adjoint generated from the kernels' source, as a source of gradients."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from ._reverse import ForwardWithResults, Reverse, ReverseAt, Wish
 Kernels = Callable[[Specialization], list[LoweredKernel]]
 """Gives an op's kernels as IR, for a kind of call."""
 RACE = "its result depends on the order in which iterations of a parallel loop run"
-"""Why a kernel whose iterations race has no gradient."""
+"""The reason why a kernel whose iterations race has no gradient."""
 MOST_GROUPS = 8
 """Sets of outputs for which a gradient of their own is generated; other sets take that of each output, and add up."""
 

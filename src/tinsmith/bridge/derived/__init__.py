@@ -1,4 +1,4 @@
-"""Ops that were generated from an op: its tangent, the one that follows from a seed, those that keep records."""
+"""Ops generated from an op: its tangent, the form with a seed, and those that keep records."""
 
 from ._block_core import BlockedCore
 from ._higher import SecondOrder, push_forward

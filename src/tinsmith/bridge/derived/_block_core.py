@@ -1,7 +1,7 @@
 """Block memory: an op whose kernels let the threads of a block share memory, and wait for each other.
 
-Engines know blocks on GPUs only, and run the user's kernel there. On CPUs the form of it is run whose blocks are run in
-order (`transforms.run_blocks_in_order`); gradients, tangents and batches are made of that form everywhere.
+Engines support blocks on GPUs only, and run the user's kernel there. On CPUs its blocks run one after the other
+(`transforms.run_blocks_in_order`); gradients, tangents and batches are generated from that form everywhere.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Records: an op whose atomics hand out indices in parallel loops keeps them for its derivatives.
 
-Who gets which index depends on who comes first, so a backward pass that ran the atomics again would follow another
-result. Such an op has two forms besides its own. `RecordedCore` does what the op does and gives what its atomics
-returned as more scratch. `ReplayedCore` takes that as more inputs, and depends on no order: gradients and tangents of
-any order are made of it. A call that nobody differentiates runs the op itself.
+Which iteration gets which index depends on timing, so a backward pass that ran the atomics again would use other
+indices. Such an op has two more forms. `RecordedCore` does the same as the op and returns the results of its atomics as
+additional scratch. `ReplayedCore` takes these as additional inputs, and depends on no order: gradients and tangents of
+any order are generated from it. A call that is not differentiated runs the op itself.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Kept = tuple[Records | None, ...]
 
 
 class ReplayedCore(DerivedCore):
-    """A core whose atomics return what its last inputs say."""
+    """A core whose atomics return the values of its last inputs."""
 
     hands_out = False
 
@@ -44,7 +44,7 @@ class ReplayedCore(DerivedCore):
         super().__init__(base, _signature(base.signature, names, types, is_given=True))
 
     def call(self, base: Call, records: Sequence[Any]) -> Call:
-        """The call that goes with one of the base, and with what was kept of it."""
+        """The call that corresponds to one of the base and its records."""
         lead = 0 if base.batch is None else 1
         batched = base.batched | (frozenset(self.names.values()) if lead else frozenset())
         return replace(
@@ -76,7 +76,7 @@ class ReplayedCore(DerivedCore):
 
 
 class RecordedCore(DerivedCore):
-    """A core that gives what its atomics returned as its last scratch."""
+    """A core that returns the results of its atomics as its last scratch."""
 
     hands_out = False
 
@@ -87,11 +87,11 @@ class RecordedCore(DerivedCore):
         super().__init__(base, _signature(base.signature, names, types, is_given=False))
 
     def call(self, base: Call) -> Call:
-        """The call that goes with one of the base."""
+        """The call that corresponds to one of the base."""
         return replace(base, core=self)
 
     def base_call(self, call: Call) -> Call:
-        """The call of the core that keeps nothing."""
+        """The call of the core without records."""
         return replace(call, core=self.base)
 
     def case(self, call: Call) -> Specialization:
@@ -139,7 +139,7 @@ class RecordedCore(DerivedCore):
         return with_room(self.base_call(call).sizing, self._room(call), call, is_looped=True)
 
     def _room(self, call: Call) -> Room:
-        """How much is kept of each kernel."""
+        """The length of each kernel's records."""
         kept = _find_records(self.base, self.case(call))[1]
         sizes = {place: ZERO if (one := kept[place]) is None else one.size for place in self.names}
         return {name: (place, sizes[place]) for place, name in self.names.items()}
@@ -176,7 +176,7 @@ def find_recorded_at(core: Core, case: Specialization) -> RecordedCore | None:
     recorded = _core_for(core, types) if types else None
     if recorded is None or not isinstance(core.reverse, AutoReverse):
         return recorded
-    # Where something else is in the way too, the engine's reverse mode is the next to be asked.
+    # If there is another obstacle as well, the engine's reverse mode is tried next.
     active = frozenset(name for name in core.signature.arrays if case.dtypes[name].is_floating_point)
     return None if recorded.replay_at(case).refusal(active) else recorded
 
@@ -229,7 +229,7 @@ def _find_records(core: Core, case: Specialization) -> tuple[list[LoweredKernel]
 def _signature(base: Signature, names: Mapping[int, str], types: Mapping[int, str], *, is_given: bool) -> Signature:
     """A core's signature with records, as inputs or as scratch."""
     batch = () if base.spec.batch_name is None else (Batch(base.spec.batch_name),)
-    dim = Anything() if is_given else Fixed(1)  # what it is the core computes
+    dim = Anything() if is_given else Fixed(1)  # the core computes the real size
     items = tuple(Item(name, (*batch, dim), types[place]) for place, name in names.items())
     spec = base.spec
     if not is_given:

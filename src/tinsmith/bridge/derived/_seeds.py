@@ -1,7 +1,7 @@
 """Seeds: an op whose kernels draw random numbers takes a seed, so that its backward pass draws the same again.
 
-The seed is one more input, which no user sees: it comes from torch's own generator at each call, so `torch.manual_seed`
-makes the op's numbers come again. A sample of a batch has a seed of its own and is run by itself.
+The seed is an additional, hidden input: it comes from torch's generator at each call, so `torch.manual_seed` reproduces
+the op's numbers. Each sample of a batch has its own seed and runs separately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .._specialization import Specialization
 from ._derived_core import DerivedCore
 
 APART = 1 << 12
-"""More tasks than a kernel has: by so much do kernels of one op differ."""
+"""More tasks than a kernel has; the offset between the seeds of kernels of one op."""
 
 
 def has_draws(signature: Signature) -> bool:

@@ -1,8 +1,8 @@
 """Tangents: the derivative of an op in a direction, as an op of its own.
 
-For y = f(x) it is (x, x_dot) -> y_dot, generated from the same kernels. No user calls it: operators do, where forward
-mode asks, and where a gradient is differentiated. It has a tangent and a gradient of its own again, so derivatives
-of any order are the same two passes applied again.
+For y = f(x) it is (x, x_dot) -> y_dot, generated from the same kernels. Users do not call it: operators do, in forward
+mode and when a gradient is differentiated. It has a tangent and a gradient itself, so derivatives of any order result
+from applying the same two passes again.
 """
 
 from __future__ import annotations

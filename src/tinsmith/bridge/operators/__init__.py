@@ -1,4 +1,4 @@
-"""An op as torch operators of its own: their schemas, fake kernels, batching and autograd rules."""
+"""An op as its own torch operators: their schemas, fake kernels, batching and autograd rules."""
 
 from ._distributed import call_distributed, is_distributed
 from ._operator import define_operator, define_operators

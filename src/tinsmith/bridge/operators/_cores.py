@@ -1,4 +1,4 @@
-"""Cores: the ops that an operator stands for.
+"""Cores: the ops that share an operator.
 
 Ops of one content share an operator, unless their Python values come from different objects, as those of two methods of
 one class do, or of two closures: they may differ later.

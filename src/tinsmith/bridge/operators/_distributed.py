@@ -1,7 +1,7 @@
-"""Calls with tensors that several processes share (DTensor): each process runs the op on its part.
+"""Calls with DTensors: each process runs the op on its part.
 
-On each dim of the mesh one dim of the op is shared out, or none: that of which most is in place already. Arrays without
-the dim are whole in each process, and their gradient is a sum over processes, which torch takes when it is needed.
+On each dim of the mesh at most one dim of the op is sharded: the one of which most elements are already in place.
+Arrays without the dim are replicated, and their gradient is a sum over processes, which torch computes when needed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Run = Callable[[BoundArguments], Sequence[torch.Tensor]]
 
 
 def is_distributed(tensors: Sequence[Any]) -> bool:
-    """Whether one of the tensors is shared by processes. Nobody has such a tensor who did not load torch's module."""
+    """Whether one of the tensors is a DTensor. Without torch's module for DTensors there are none."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and any([isinstance(tensor, module.DTensor) for tensor in tensors])  # noqa: C419
 

@@ -1,4 +1,4 @@
-"""What `torch.utils.flop_counter` counts for an op: operations in its source, and in its generated gradient's."""
+"""Operations for `torch.utils.flop_counter`: those in an op's source and in its generated gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The autograd rules of an op's operators, for autograd's own dispatch key: transforms are taken care of above it."""
+"""The autograd rules of an op's operators, for autograd's own dispatch key; transforms are handled above it."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ class Launch(SingleLevelFunction):
 
 
 def _have_memory(tensors: Sequence[torch.Tensor]) -> bool:
-    """Whether nobody traces or transforms these tensors."""
+    """Whether no tracer or transform is active for these tensors."""
     return all(type(one) is torch.Tensor for one in tensors) and not (is_transformed() or has_modes())
 
 
 def _check_records(call: Call, records: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> None:
-    """Refuse a gradient of a forward pass that ran again: cotangents belong to the indices that the first one gave."""
+    """Refuse a gradient of a repeated forward pass: cotangents belong to the indices of the first run."""
     again = [saved[name] for name in records if name in saved]
     if not _have_memory(again):
         return

@@ -1,4 +1,4 @@
-"""What a graph gets that asks for an operator which this process does not have."""
+"""The error for a graph that uses an operator which this process does not have."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(rf"(?P<op>\w+?)(_tangent)*_[0-9a-f]{{{DIGITS}}}(_\d+)?(_backw
 
 
 def missing(name: str, known: Iterable[Cores]) -> GraphError | None:
-    """The error for an operator's name; None for what no operator of an op is called.
+    """The error for an operator's name; None for a name that is not one of an op's operator.
 
     Args:
         name: without namespace.

@@ -1,4 +1,4 @@
-"""An op as torch operators of its own, for whoever traces or transforms instead of running.
+"""An op as its own torch operators, for tracers and transforms.
 
 `torch.compile`, fake tensors, `make_fx` and tensor subclasses never see a Python function; they see
 `torch.ops.tinsmith.conv_3f9a12c4d5e6`, named by the op's content, and its sibling `..._backward` in their backward
@@ -44,7 +44,7 @@ _TAGS = (torch.Tag.pt2_compliant_tag,)
 _KNOWN: dict[str, Operator] = {}
 """Operators by name. They stay: torch's graphs may call them."""
 _DEFINED: set[str] = set()
-"""Names that are or will be torch's: torch itself asks for one before it takes it."""
+"""Names that torch itself uses or may use."""
 answer_missing(
     NAMESPACE, lambda name: None if name in _DEFINED else missing(name, [one.cores for one in _KNOWN.values()])
 )
@@ -234,7 +234,7 @@ class Operator:
         ready = {name: one.contiguous() for name, one in cotangents.items()}
         given = [ready.get(name) for name in core.signature.outputs]
         gradients = call.plan(device).backward(values, given, active, call.numbers, call.scalars)
-        # What is handed on is a copy here: compilers take an operator's results for memory of their own.
+        # Results are copied here: compilers assume that an operator's results are new memory.
         taken = {id(one) for one in ready.values()}
         results = []
         for gradient in gradients:
@@ -281,7 +281,7 @@ def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
 
 
 def define_operators(core: Core, content: Callable[[], str], label: str = "") -> None:
-    """Give a core its operators: those of another core of the same content, where there is one.
+    """Give a core its operators: those of another core with the same content, if there is one.
 
     Their names need the source of all that the kernels call. Where a kernel names what is not there yet, they are
     defined by `core.settle`, before the first use.

@@ -1,4 +1,4 @@
-"""Schemas: an op's arguments and results as torch's operators declare them, and a call as their arguments.
+"""Schemas: declarations of an op's arguments and results for torch, and conversion of calls to and from them.
 
 The forward operator takes what a call of the op takes, in that order: tensors for arrays, numbers for the rest, dims
 without another source by keyword. A call over a batch that the op's spec does not know says so in `_batch` and
@@ -29,7 +29,7 @@ _BATCH = 'SymInt? {}=None, int[]? {}=None, bool {}=False, str {}=""'
 
 
 MOST_ARGUMENTS = 64
-"""More than so many no schema of torch's takes."""
+"""The maximum number of arguments of a schema of torch."""
 
 
 def identifier(name: str, taken: Iterable[str] = ()) -> str:

@@ -1,8 +1,8 @@
-"""Which dims of an op may be shared out among processes, by its source.
+"""Determines from an op's source which of its dims may be sharded over processes.
 
-A dim may be where each iteration of a loop over it touches nothing but its own part: every array that has the dim is
-indexed there by the loop's own index, which stands nowhere else, and the loop writes to no array without the dim. Then
-each process runs the op on its part. Batch dims (`*b`) always may.
+A dim may be sharded if each iteration of a loop over it only accesses its own part: every array that has the dim is
+indexed there by the loop's own index, which is used nowhere else, and the loop writes to no array without the dim. Then
+each process runs the op on its part. Batch dims (`*b`) may always be sharded.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .._specialization import Specialization
 
 
 class Shares(NamedTuple):
-    """What is known of an op's named dims.
+    """Facts about an op's named dims.
 
     Attributes:
-        axes: of dims that may be shared out, the axis of each array that has it, counted after batch dims.
-        reasons: of the other dims that stand alone in the spec, why they may not.
+        axes: for dims that may be sharded, the axis of each array that has it, counted after batch dims.
+        reasons: for the other dims that are alone in an item of the spec, why they may not.
     """
 
     axes: Mapping[str, Mapping[str, int]]
@@ -33,7 +33,7 @@ class Shares(NamedTuple):
 
 
 def shares_of(core: Core, dtypes: Sequence[torch.dtype]) -> Shares:
-    """The dims that may be shared out, in calls whose inputs have these dtypes."""
+    """The dims that may be sharded, in calls whose inputs have these dtypes."""
     signature = core.signature
     names = _named_axes(signature)
     if any(item.has_rest for item in signature.spec.items):
@@ -84,7 +84,7 @@ def _named_axes(signature: Signature) -> dict[str, dict[str, int]]:
 
 
 def _objections(kernel: nodes.Kernel, axes: Mapping[str, int]) -> Iterator[str]:
-    """Why a dim may not be shared out: in the words of the first line that does something else with it."""
+    """Why a dim may not be sharded: names the first line that uses it in another way."""
     for array, axis in axes.items():
         if array in kernel.arrays and axis >= kernel.arrays[array].rank:
             yield f"it is part of the vectors of `{array}`"

@@ -1,6 +1,6 @@
-"""State: a forward pass's Python values and fields as numbers in a tensor, which its backward pass compares.
+"""State: Python values and fields of a forward pass as numbers in a tensor, which its backward pass compares.
 
-A traced graph has no other way to hand something from its forward to its backward pass.
+A traced graph can only pass tensors from its forward to its backward pass.
 """
 
 from __future__ import annotations
