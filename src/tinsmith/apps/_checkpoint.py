@@ -1,4 +1,4 @@
-"""What the checkpoints of all apps share: where they lie, and how a missing, broken or foreign one is refused."""
+"""Checkpoints of all apps: their path, and the errors for a missing, broken or foreign one."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def require_checkpoint(folder: Path) -> Path:
 
 
 def make_broken_error(path: Path, reason: str) -> CheckpointError:
-    """The refusal of a checkpoint that cannot be used."""
+    """The error for a checkpoint that cannot be used."""
     return CheckpointError(refusal("the checkpoint is broken", [("file", str(path)), ("because", reason)], _AFRESH))
 
 
 def identity(photo: Photo) -> dict[str, object]:
-    """Which photograph a checkpoint is of."""
+    """The entries of a checkpoint that identify its photograph."""
     return {"photograph": photo.name, "size": f"{photo.width} x {photo.height}", "pixels": photo.digest}
 
 
 def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapping[str, object]) -> None:
-    """Raises CheckpointError unless a checkpoint is of this fit (or whatever `what` says), up to its input's name.
+    """Raise CheckpointError unless a checkpoint belongs to this fit (or `what`), up to its input's name.
 
-    A photograph may be renamed: its pixels are what counts, its name helps to tell which one was meant.
+    A photograph may be renamed: its pixels must be the same; its name is for the message.
     """
     if all(theirs.get(key) == ours[key] for key in ours if key not in _NAMES):
         return
@@ -54,7 +54,7 @@ def require_same(path: Path, what: str, theirs: Mapping[str, object], ours: Mapp
 
 
 def _shorten_pair(saved: str, wanted: str) -> list[str]:
-    """Both, each from the place on where they first differ if it is long: the value of one key among many, say."""
+    """Both values; long ones are cut so that they start where they first differ."""
     same = next((place for place, pair in enumerate(zip(saved, wanted, strict=False)) if pair[0] != pair[1]), 0)
     begin = saved.rfind(", ", 0, same) + len(", ") if ", " in saved[:same] else 0
     return [_short(text, begin) for text in (saved, wanted)]

@@ -1,7 +1,7 @@
-"""Cost: a lower bound of the memory and time of a run, and the refusal of one that this machine cannot finish.
+"""Cost: a lower bound of the memory and time of a run, and an error for one that this machine cannot finish.
 
-The bounds are generous, a tenth of what was measured on two slow cores: what is refused here would certainly have
-ended in the system killing the process, or after months. What fits a bound may still be too much.
+The bounds are generous, a tenth of the measurements on two slow cores: a run that is refused here would certainly
+be killed by the system, or take months. A run within the bounds may still be too large.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import torch
 from .._errors import InputError, refusal
 
 _LONGEST = 30 * 86400.0  # seconds
-_GPU_SPEED = 1000.0  # at most so many times the speed of two cores
+_GPU_SPEED = 1000.0  # at most this many times the speed of two cores
 _UNITS = ((86400.0 * 365, "years"), (86400.0, "days"), (3600.0, "hours"))
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run takes at least: bytes of memory that it holds at one time, seconds on a CPU of two cores."""
+    """A lower bound of a run's cost: bytes of memory at one time, seconds on two CPU cores."""
 
     memory: float
     seconds: float
 
 
 def require_affordable(cost: Cost, device: str, **options: object) -> None:
-    """Raises InputError where a run needs more memory than is free on its device, or more than 30 days.
+    """Raise InputError if a run needs more memory than is free on its device, or more than 30 days.
 
     Args:
-        cost: of the run.
+        cost: the cost of the run.
         device: "cpu" or "cuda".
-        options: those that the cost grows with, by their names, as the refusal shows them.
+        options: the options that the cost grows with, by name, for the message.
     """
     seconds = cost.seconds / (_GPU_SPEED if device == "cuda" else 1.0)
     free = _free_memory(device)

@@ -1,8 +1,8 @@
-"""Files that are whole or not there: written beside, then renamed.
+"""Files that are complete or absent: written under another name, then renamed.
 
 Every app checks its output folder here before it starts, and writes each file with
-`replace_when_whole`, so that neither a crash, a full disk nor Ctrl-C leaves half a file under a
-name that somebody may read.
+`replace_when_whole`, so that neither a crash, a full disk nor Ctrl-C leaves an incomplete file
+under its name.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _ANOTHER_FOLDER = "Choose another folder with --out."
 
 
 def require_image(path: Path | None) -> None:
-    """Raises InputError for an image that is not there; None is the photograph that matplotlib ships."""
+    """Raise InputError for a missing image; None is the photograph that matplotlib ships."""
     if path is not None and not path.exists():
         raise InputError(refusal("the image does not exist", [("file", str(path))], "Check the path, or leave it out."))
 
 
 def require_dataset(folder: Path | None) -> None:
-    """Raises InputError for a dataset that is not a folder; None is a scene of tinsmith's own."""
+    """Raise InputError for a dataset that is not a folder; None is the built-in scene."""
     if folder is not None and not folder.is_dir():
         headline = "the dataset is not a folder" if folder.exists() else "the dataset does not exist"
         remedy = "Name a folder that holds transforms_train.json, transforms.json, or a reconstruction of COLMAP's."
@@ -33,7 +33,7 @@ def require_dataset(folder: Path | None) -> None:
 
 
 def require_folder(folder: Path) -> None:
-    """Raises InputError where a file stands in place of the output folder."""
+    """Raise InputError if the output folder is a file."""
     if folder.exists() and not folder.is_dir():
         raise InputError(
             refusal(
@@ -43,10 +43,10 @@ def require_folder(folder: Path) -> None:
 
 
 def require_writable(folder: Path) -> None:
-    """Make `folder` if it is missing, and make sure that files can be written there.
+    """Create `folder` if it is missing, and check that files can be written to it.
 
     Raises:
-        InputError: it cannot be made, is not a folder, or takes no files.
+        InputError: the folder cannot be created or written to, or is not a folder.
     """
     require_folder(folder)
     try:
@@ -64,17 +64,17 @@ def require_writable(folder: Path) -> None:
 def replace_when_whole(path: Path) -> Iterator[Path]:
     """A path to write to, which becomes `path` when the block ends well and is removed when it does not.
 
-    It has the suffix of `path`, since writers of pictures go by that.
+    It has the suffix of `path`, since writers of pictures use the suffix.
 
     Raises:
-        InputError: the disk is full, or the folder went away.
+        InputError: the disk is full, or the folder was removed.
     """
     beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
         beside.touch()
         mode = beside.stat().st_mode
         yield beside
-        beside.chmod(mode)  # safetensors leaves files that nobody else may read
+        beside.chmod(mode)  # safetensors makes files that only the owner may read
         os.replace(beside, path)
     except OSError as cause:
         raise InputError(

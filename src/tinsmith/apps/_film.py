@@ -1,4 +1,4 @@
-"""The film of a training: which steps are filmed, how large, and how a picture compares with what it should be."""
+"""The film of a training: which steps are filmed, the size of frames, and the PSNR of pictures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FRAME_SIDE = 320  # pixels; the film of a large photograph is smaller than it
 
 
 def film_steps(steps: int) -> set[int]:
-    """The steps that are filmed, denser at the start, where more happens."""
+    """The steps that are filmed, denser at the start, where more changes."""
     return {round(steps * (number / _FRAMES) ** 2.5) for number in range(_FRAMES)}
 
 
@@ -37,12 +37,12 @@ def psnr(error: float) -> float:
 
 
 def decibels(psnr: float, digits: int = 1) -> str:
-    """A PSNR in words, such as "35.6 dB"; of a picture without any error, "exact"."""
+    """Format a PSNR, such as "35.6 dB"; "exact" for a picture without error."""
     return "exact" if psnr == math.inf else f"{psnr:.{digits}f} dB"
 
 
 def flat_psnr(pixels: Tensor) -> float:
-    """The PSNR in dB of a picture (rows, columns, 3) uint8 all in its mean colour: where learning begins."""
+    """The PSNR in dB of a picture's mean colour, for (rows, columns, 3) uint8: where learning starts."""
     values = pixels.double() / 255
     return psnr((values - values.mean((0, 1))).square().mean().item())
 

@@ -1,4 +1,4 @@
-"""Ctrl-C as a request: the step at hand is finished, and what was reached is written."""
+"""Ctrl-C as a request: the current step is finished, and the results are written."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from types import FrameType
 
 
 class Stop:
-    """Whether somebody asked to stop."""
+    """Whether a stop was requested."""
 
     is_requested: bool = False
 
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Stop]:
-    """Within the block the first Ctrl-C sets `is_requested`; a second one interrupts at once, as ever.
+    """Within the block the first Ctrl-C sets `is_requested`; a second one interrupts immediately.
 
-    Signals reach the main thread alone; a loop in another thread is stopped by nobody.
+    Signals only reach the main thread; a loop in another thread cannot be stopped this way.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():

@@ -1,7 +1,7 @@
-"""Live: a run that is watched and steered from a page. This is what training and page tell each other.
+"""Live: the exchange between a training and the page that shows and controls it.
 
 Everything that touches the model happens on the training's thread, between two steps. The server's threads only
-read what was published last and leave wishes behind. What is shown, and how, an application's subclass says.
+read what was published last and queue requests. An application's subclass defines what is shown.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ._page_server import Wish, serving
 from ._progress import Watch
 
 _LEAST_PAUSE = 0.25  # seconds between two pictures
-_SHARE = 4  # of the time: making pictures takes one part in so many and one
-_TICK = 0.1  # seconds until a wish, or Ctrl-C, is noticed while nothing runs
-_QUIET = 1.5  # seconds: a page that has asked for nothing so long has seen the end, or is gone
-_MOST_WAITED = 5.0  # seconds, for pages that have not seen the end
+_SHARE = 4  # pictures take at most 1 part of time for this many parts of training
+_TICK = 0.1  # seconds between checks for requests and Ctrl-C while nothing runs
+_QUIET = 1.5  # seconds: a page without requests for this long has seen the end, or is closed
+_MOST_WAITED = 5.0  # seconds to wait for pages that have not seen the end
 
 Reached = TypeVar("Reached", bound=Outcome)
 
 
 class Live(ABC, Generic[Reached]):
-    """A run on a page. `url` is where the page is; `say` tells the terminal when something is to be done there.
+    """A run on a page. `url` is the page's address; `say` prints to the terminal.
 
     The training's thread calls `begin`, what `watching` gives after each step, and `finish`; the server's threads
     call `describe`, `get_picture` and `wish`.
@@ -49,26 +49,26 @@ class Live(ABC, Generic[Reached]):
 
     # The server's threads ------------------------------------------------------------------
     def describe(self) -> dict[str, Any]:
-        """What is known of the run: numbers and texts."""
+        """The facts about the run: numbers and texts."""
         with self._changed:
             self._last_request = time.monotonic()
             return dict(self._facts)
 
     def get_picture(self, name: str) -> bytes | None:
-        """A picture as published last; None where there is none of that name."""
+        """The last published picture of this name; None if there is none."""
         with self._changed:
             self._last_request = time.monotonic()
             return self._pictures.get(name)
 
     def wish(self, wish: Wish) -> str:
-        """Take a wish of the page's; what is wrong with it, or ""."""
+        """Accept a request of the page; returns what is wrong with it, or ""."""
         with self._changed:
             trouble = self.take_wish(wish)
             self._changed.notify_all()
         return trouble
 
     def take_wish(self, wish: Wish) -> str:
-        """Take a wish while the lock is held; what is wrong with it, or ""."""
+        """Accept a request while the lock is held; returns what is wrong with it, or ""."""
         if wish.name == "stop":
             self._stop.is_requested = True
         elif wish.name in ("pause", "resume"):
@@ -79,13 +79,13 @@ class Live(ABC, Generic[Reached]):
 
     # The training's thread -----------------------------------------------------------------
     def start(self, stop: Stop, folder: Path, **facts: Any) -> None:
-        """Begin; `stop` is what asks the run to stop, `folder` where its files will be."""
-        stop.is_requested |= self._stop.is_requested  # the page was quicker
+        """Start; `stop` requests the run to stop, `folder` is for its files."""
+        stop.is_requested |= self._stop.is_requested  # the page requested a stop before the start
         self._stop = stop
         self.tell(**facts, folder=str(folder.resolve()))
 
     def watching(self, watch: Watch | None) -> Watch:
-        """A watch that calls this one too, and then does what the page wants."""
+        """A watch that also calls this one, and then carries out the page's requests."""
 
         def between(step: int, steps: int, quality: float) -> None:
             if watch is not None:
@@ -100,9 +100,9 @@ class Live(ABC, Generic[Reached]):
         return between
 
     def finish(self, write: Callable[[], Reached]) -> Reached:
-        """Have the results written, keep the page until asked to stop, and let it say how it ended.
+        """Write the results, keep the page until a stop is requested, and show how the run ended.
 
-        While the page stays its wishes are granted; if that changed anything, the results are written once more.
+        While the page stays, its requests are carried out; if they changed anything, the results are written again.
         """
         self.publish("writing")
         reached = self._write(write)
@@ -118,29 +118,29 @@ class Live(ABC, Generic[Reached]):
         return reached
 
     def publish(self, status: str) -> None:
-        """Publish pictures of what the model has learned by now, and numbers to go with them."""
+        """Publish pictures and numbers of the current state of the model."""
         start = time.monotonic()
         pictures, facts = self.look()
         with self._changed:
             self._pictures |= pictures
         self.tell(version=self._facts["version"] + 1, status=status, **facts)
-        # The first time says nothing of how long the next takes: kernels were compiled in it.
+        # The first duration does not predict the next: it includes the compilation of kernels.
         took = 0 if self._facts["version"] == 1 else time.monotonic() - start
         self._next = time.monotonic() + max(_LEAST_PAUSE, _SHARE * took)
 
     @abstractmethod
     def look(self) -> tuple[dict[str, bytes], dict[str, Any]]:
-        """Pictures of the run as it is, by name, and facts for the page."""
+        """Pictures of the current state, by name, and facts for the page."""
 
     def grant_wishes(self, status: str) -> None:
-        """Do what the page wants besides pausing and stopping."""
+        """Carry out the page's requests other than pausing and stopping."""
 
     def has_wishes(self) -> bool:
-        """Whether there is such a thing left to do."""
+        """Whether there are such requests."""
         return False
 
     def tell(self, **values: Any) -> None:
-        """Let the page know."""
+        """Publish facts to the page."""
         with self._changed:
             self._facts |= values
 
@@ -151,7 +151,7 @@ class Live(ABC, Generic[Reached]):
         return reached
 
     def _wait_for_pages(self) -> None:
-        """Let pages see the end: one that has asks no more."""
+        """Wait until pages have seen the end: a page that has seen it sends no more requests."""
         give_up = time.monotonic() + _MOST_WAITED
         while time.monotonic() < min(self._last_request + _QUIET, give_up):
             time.sleep(_TICK)

@@ -1,4 +1,4 @@
-"""The frame of every app that trains: what is refused before it, the loop itself, what it reached."""
+"""The frame of every app that trains: checks before the run, the loop, and the outcome."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEAST_GAIN, _GOOD = 0.5, 30.0  # dB
 
 
 class Steps(Protocol):
-    """What a training shows of itself; `quality` is what its progress bar shows: a PSNR in dB, a loss, or nan."""
+    """The interface of a training; its progress bar shows `quality`: a PSNR in dB, a loss, or nan."""
 
     step: int
     steps: int
@@ -38,9 +38,9 @@ class Steps(Protocol):
 class Outcome(ABC):
     """The result of a training.
 
-    `seconds` is the time that the steps of this run took, 0 where none was left, and `steps_per_second` how many it
-    made of them. `interrupted`: by Ctrl-C. `files` are those that were written: none where no step was left and they
-    were there. `unit` is what the command line calls a step.
+    `seconds` is the time that the steps of this run took, 0 if none were left, and `steps_per_second` their number per
+    second. `interrupted`: by Ctrl-C. `files` are the written files: none if no steps were left and the files existed.
+    `unit` is the word for a step in the command line.
     """
 
     step: int
@@ -54,17 +54,17 @@ class Outcome(ABC):
     @property
     @abstractmethod
     def score(self) -> str:
-        """How good it is, in words."""
+        """The quality, in words."""
 
     @property
     def remark(self) -> str:
-        """What else to say of it, "" if there is nothing."""
+        """A further remark, or ""."""
         return ""
 
 
 @dataclass(frozen=True)
 class Reached(Outcome):
-    """What a training towards a picture reached.
+    """The outcome of a training towards a picture.
 
     `psnr` is that of the picture as written, in 8 bits; `flat` is the PSNR of a picture all in the mean colour.
     """
@@ -84,7 +84,7 @@ class Reached(Outcome):
 
     @property
     def remark(self) -> str:
-        """That nothing was learned, where that is so."""
+        """A remark if nothing was learned."""
         return f"That is not better than a single colour, {self.flat_score}." * self.learned_nothing
 
     @property
@@ -94,7 +94,7 @@ class Reached(Outcome):
 
 
 def require_at_least(least: int, **numbers: int) -> None:
-    """Raises InputError for a number that is smaller."""
+    """Raise InputError for a number that is smaller."""
     for name, value in numbers.items():
         if value < least:
             rows = [("got", str(value)), ("expected", f"{least} or more")]
@@ -102,13 +102,13 @@ def require_at_least(least: int, **numbers: int) -> None:
 
 
 def require_device(device: str) -> None:
-    """Raises InputError unless torch has the device."""
+    """Raise InputError unless torch has the device."""
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise InputError(refusal("torch has no such device", [("device", device)], "Use --device cpu."))
 
 
 def require_apart(what: str, given: Path | None, out: Path, files: Collection[str]) -> None:
-    """Raises InputError if a file that was given is one that the app writes into `out`."""
+    """Raise InputError if a file that was given is one that the app writes into `out`."""
     if given is None or given.resolve() not in [(out / name).resolve() for name in files]:
         return
     headline = f"the {what} would be overwritten"
@@ -118,7 +118,7 @@ def require_apart(what: str, given: Path | None, out: Path, files: Collection[st
 def take_steps(
     training: Steps, save: Callable[[], object], watch: Watch | None, stop: Stop, processes: Processes = ALONE
 ) -> tuple[int, float]:
-    """Take the steps that are left; how many were taken, and in how many seconds."""
+    """Take the remaining steps; returns their number and the seconds that they took."""
     if watch is not None:
         watch(training.step, training.steps, training.quality)
     first, start = training.step, time.perf_counter()
@@ -133,7 +133,7 @@ def take_steps(
 
 
 def is_written(folder: Path, files: Collection[str]) -> bool:
-    """Whether all files are there, none older than the checkpoint: with no step left they need not be made again."""
+    """Whether all files exist and none is older than the checkpoint: then they need not be written again."""
     paths = [folder / name for name in (FILE, *files)]
     if not all(path.is_file() for path in paths):
         return False
@@ -142,7 +142,7 @@ def is_written(folder: Path, files: Collection[str]) -> bool:
 
 
 def describe_run(training: Steps, taken: int, seconds: float, files: Collection[Path]) -> dict[str, Any]:
-    """What every outcome says of a training that took so many steps just now, by field."""
+    """The fields of every outcome, for a training that took this number of steps now."""
     speed = taken / seconds if taken else 0.0
     is_short = training.step < training.steps
     return {

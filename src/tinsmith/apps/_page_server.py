@@ -21,7 +21,7 @@ _STYLE = Path(__file__).with_name("page.css")
 _STYLE_HERE = "/* style of all pages */"  # in a page: what all of them share goes here
 _HOST = "127.0.0.1"
 _WISHES = ("pause", "resume", "retrain", "stop")
-_MOST = 1000  # bytes of a wish
+_MOST = 1000  # bytes of a request
 _PICTURES = {".png": "image/png", ".gif": "image/gif"}
 _POLICY = "; ".join(
     [
@@ -36,7 +36,7 @@ _POLICY = "; ".join(
 
 @dataclass(frozen=True)
 class Wish:
-    """What the page wants done: "pause", "resume", "stop", or to "retrain" a block."""
+    """A request of the page: "pause", "resume", "stop", or "retrain" for a block."""
 
     name: str
     row: int = 0
@@ -44,7 +44,7 @@ class Wish:
 
 
 class Shown(Protocol):
-    """What is shown; called from many threads."""
+    """The source of what the page shows; called from many threads."""
 
     def describe(self) -> dict[str, Any]: ...
 
@@ -55,7 +55,7 @@ class Shown(Protocol):
 
 @contextmanager
 def serving(shown: Shown, page: Path, port: int) -> Iterator[str]:
-    """Within, the page, an HTML file, is served; gives its address. Raises InputError if the port is taken."""
+    """Within, serve the page, an HTML file; yields its address. Raises InputError if the port is taken."""
     try:
         server = _Server((_HOST, port), _Handler)
     except (OSError, OverflowError) as cause:
@@ -155,7 +155,7 @@ def _block(message: dict[str, int]) -> Wish:
 
 
 def _finite(value: Any) -> Any:
-    """JSON knows neither nan nor infinity: null stands for them."""
+    """JSON has neither nan nor infinity: they become null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -20,7 +20,7 @@ _SIXTEEN_BITS = 65535
 
 @dataclass(frozen=True)
 class Photo:
-    """A photograph as an app sees it: `pixels` (h, w, 3) uint8, and a digest of them."""
+    """A photograph: `pixels` (h, w, 3) uint8, and a digest of them."""
 
     name: str
     pixels: Tensor
@@ -38,7 +38,7 @@ class Photo:
 def load_photo(path: Path | None, size: int) -> Photo:
     """Read an image, no side longer than `size`; without a path the photograph that matplotlib ships.
 
-    What is transparent is laid on white. Raises InputError for a file that is missing or no image.
+    Transparent pixels are blended with white. Raises InputError if the file is missing or not an image.
     """
     path = path or _default_photo()
     image = _read(path)

@@ -1,4 +1,4 @@
-"""Writers of what every training leaves to look at: pictures, a film, a curve."""
+"""Writers of the results of every training: pictures, a film, a curve."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Writer = Callable[[Path], object]
 
 
 def write_files(folder: Path, writers: Mapping[str, Writer]) -> list[Path]:
-    """Write each file by its name; each is whole or not there. Raises InputError."""
+    """Write each file by its name; each file is complete or absent. Raises InputError."""
     for name, write in writers.items():
         with replace_when_whole(folder / name) as beside:
             write(beside)
@@ -104,7 +104,7 @@ def write_loop(file: Path | BinaryIO, frames: Sequence[Tensor]) -> None:
 
 
 def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:
-    """A GIF of the frames, which ends with what was reached."""
+    """A GIF of the frames, which ends with the result."""
     last = picture(reached)
     if frames:
         last = last.resize((frames[-1].shape[1], frames[-1].shape[0]), Image.Resampling.LANCZOS)

@@ -1,4 +1,4 @@
-"""Processes that train together, as `torchrun` starts them: each takes a share of every batch."""
+"""Processes that train together, started by `torchrun`: each takes a part of every batch."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _LAST_TENSOR = 0.1
 
 @dataclass(frozen=True)
 class Processes:
-    """How many processes train together, and which of them this one is.
+    """The processes that train together, and the rank of this one.
 
     All draw the same batch, and hold the same weights; the first one alone writes files and prints.
 
     Attributes:
-        rank: the number of this one, from 0 on.
-        count: how many there are.
-        group: that they speak in; None where there is one.
+        rank: the number of this process, from 0.
+        count: the number of processes.
+        group: their process group; None for a single process.
     """
 
     rank: int = 0

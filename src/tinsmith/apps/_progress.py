@@ -1,4 +1,4 @@
-"""The progress bar: how far, how good, how fast."""
+"""The progress bar of a training: steps, quality, speed."""
 
 from __future__ import annotations
 

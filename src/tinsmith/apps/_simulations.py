@@ -25,7 +25,7 @@ SIMULATIONS = {
 
 
 def require_simulation(name: str) -> None:
-    """Raises InputError for a name that is none of a simulation."""
+    """Raise InputError for a name that is none of a simulation."""
     if name not in SIMULATIONS:
         guess = nearest(name, list(SIMULATIONS))
         remedy = f"Did you mean `{guess}`?" if guess else "`tinsmith simulate` lists them."

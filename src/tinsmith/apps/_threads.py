@@ -1,4 +1,4 @@
-"""Torch's threads, kept out of the way of an engine's."""
+"""Limits torch's threads so that they do not disturb an engine's."""
 
 from __future__ import annotations
 

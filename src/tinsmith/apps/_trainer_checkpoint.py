@@ -1,4 +1,4 @@
-"""The checkpoint of an app that trains with `nn.Trainer`: its state, the training's own, and of which run they are."""
+"""The checkpoint of an app that trains with `nn.Trainer`: states of trainer and training, and the run's identity."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def save(folder: Path, training: Resumable, form: str, run: Mapping[str, object]
 
 
 def load(folder: Path, form: str, run: Mapping[str, object]) -> dict[str, Any]:
-    """Read a checkpoint, and see that it is of this run.
+    """Read a checkpoint, and check that it belongs to this run.
 
     Raises:
-        CheckpointError: there is none, it is broken, or it is of another run.
+        CheckpointError: the checkpoint is missing, broken, or belongs to another run.
     """
     path = require_checkpoint(folder)
     state = _read(path)
@@ -53,7 +53,7 @@ def load(folder: Path, form: str, run: Mapping[str, object]) -> dict[str, Any]:
 
 
 def restore(folder: Path, training: Resumable, state: dict[str, Any]) -> None:
-    """Put a run into the state that a checkpoint holds. Raises CheckpointError if it does not fit."""
+    """Restore a run from a checkpoint. Raises CheckpointError if it does not fit."""
     try:
         training.trainer.load_state_dict(state["trainer"])
         training.restore(state["extra"]["training"])

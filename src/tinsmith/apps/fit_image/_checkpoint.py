@@ -1,7 +1,7 @@
-"""The checkpoint: everything that a fit needs to go on, in one safetensors file.
+"""The checkpoint: everything that a fit needs to continue, in one safetensors file.
 
 Tensors: the five of `Gaussians`; Adam's as `adam.<tensor>.<state>`; `history.errors` and
-`history.frames`. Metadata: which photograph, how many Gaussians, which seed, which step; a resumed
+`history.frames`. Metadata: photograph, number of Gaussians, seed and step; a resumed
 fit must agree with it. No random generator is stored: after the start, which the seed fixes,
 a fit draws no random numbers.
 """
@@ -46,10 +46,10 @@ def save(folder: Path, training: Training, options: FitOptions) -> Path:
 
 
 def load(folder: Path, photo: Photo, options: FitOptions) -> Checkpoint:
-    """Read a checkpoint, and see that it is whole and of this fit.
+    """Read a checkpoint, and check that it is complete and belongs to this fit.
 
     Raises:
-        CheckpointError: there is none, it is broken, or it is of another fit.
+        CheckpointError: the checkpoint is missing, broken, or belongs to another fit.
     """
     path = require_checkpoint(folder)
     metadata, tensors = _read(path)
@@ -61,7 +61,7 @@ def load(folder: Path, photo: Photo, options: FitOptions) -> Checkpoint:
 
 
 def restore(training: Training, checkpoint: Checkpoint) -> None:
-    """Put a fit into the state that a checkpoint holds."""
+    """Restore a fit from a checkpoint."""
     tensors = checkpoint.tensors
     with torch.no_grad():
         for name, value in training.gaussians.tensors().items():
@@ -93,7 +93,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
 
 
 def _identity(photo: Photo, options: FitOptions) -> dict[str, object]:
-    """What a checkpoint and the fit that resumes from it must agree on."""
+    """The entries that a checkpoint and the fit that resumes from it must share."""
     return identity(photo) | {"gaussians": options.gaussians, "seed": options.seed}
 
 

@@ -1,4 +1,4 @@
-"""The Gaussians: what is optimised, where they start, and how they are rendered."""
+"""The Gaussians: their parameters, initial values and rendering."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Renderer = Callable[..., Tensor]
 
 _SPEC = "pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]"
 _LEAST_SCALE = 0.3  # pixels: a thinner one slips between the pixels' centres and gets no gradient
-_EVERYWHERE = 0.05  # the share of Gaussians that start anywhere, not where the photograph has detail
+_EVERYWHERE = 0.05  # the part of the Gaussians that start anywhere, instead of at details of the photograph
 _START_SCALE = 0.45  # standard deviations between neighbours at the start
 _START_OPACITY = 0.5
 
 
 @dataclass(frozen=True)
 class Gaussians:
-    """What is optimised. Each of the n Gaussians has, without bounds, so that Adam may go anywhere:
+    """The optimised parameters. They are unbounded, so that Adam can use any value. For n Gaussians:
 
     pos        (n, 2), pixels
     log_scale  (n, 2): scale = 0.3 + exp(log_scale), pixels
@@ -64,7 +64,7 @@ def shapes(count: int) -> dict[str, tuple[int, ...]]:
 
 
 def scatter_gaussians(photo: Photo, count: int, seed: int) -> Gaussians:
-    """Gaussians on the photograph's details, in its colours, as large as the gaps between them.
+    """Place Gaussians on the photograph's details, in its colours, as large as the gaps between them.
 
     This is the fit's only use of random numbers.
     """
@@ -84,7 +84,7 @@ def scatter_gaussians(photo: Photo, count: int, seed: int) -> Gaussians:
 
 
 def _density(pixels: Tensor) -> Tensor:
-    """(h w) probabilities: mostly the smoothed slope of the brightness, and a little everywhere."""
+    """(h w) probabilities: mostly the smoothed gradient of the brightness, and a small constant."""
     brightness = functional.pad(pixels.mean(-1)[None, None], (1, 1, 1, 1), mode="replicate")
     across = (brightness[..., 1:-1, 2:] - brightness[..., 1:-1, :-2]) / 2
     down = (brightness[..., 2:, 1:-1] - brightness[..., :-2, 1:-1]) / 2
@@ -93,7 +93,7 @@ def _density(pixels: Tensor) -> Tensor:
 
 
 def renderer(engine: str, device: str) -> Renderer:
-    """The splatting op on an engine, which is started unless it already runs for that device."""
+    """The splatting op on an engine, which is started unless it runs on that device."""
     if engine not in list_running() or get(engine).device_type() != device:
         init_quietly(device, engine)
     return op(_SPEC, adjoint="source")(splat(get(engine).lang, serial=device == "cpu"))

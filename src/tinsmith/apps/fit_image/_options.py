@@ -1,4 +1,4 @@
-"""What a fit is asked to do."""
+"""The options of a fit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .._loop import require_at_least
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What a fit is asked to do; `tinsmith fit-image --help` explains each.
+    """The options of a fit; `tinsmith fit-image --help` describes each.
 
     Raises:
-        InputError: a number below what makes sense.
+        InputError: a number is too small.
     """
 
     out: Path

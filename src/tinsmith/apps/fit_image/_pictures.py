@@ -1,4 +1,4 @@
-"""What a fit leaves to look at: pictures, a film, a curve, and the Gaussians themselves."""
+"""The files of a fit: pictures, a film, a curve, and the Gaussians themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GREY = 0.4  # the ground of that panel: what takes colour away is seen on it to
 
 
 def write_all(folder: Path, training: Training, seconds: float) -> list[Path]:
-    """Write everything but the checkpoint; each file is whole or not there. Raises InputError."""
+    """Write everything but the checkpoint; each file is complete or absent. Raises InputError."""
     with torch.no_grad():
         fitted = as_pixels(training.image())
         comparison = _comparison(training, fitted)

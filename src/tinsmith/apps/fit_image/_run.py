@@ -1,4 +1,4 @@
-"""A fit from beginning to end: check everything, then optimise, then write."""
+"""A whole fit: check everything, optimise, and write."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from ._training import Training
 
 
 def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
-    """Fit a photograph with 2-D Gaussians and write what came of it into `options.out`.
+    """Fit a photograph with 2-D Gaussians, and write the results into `options.out`.
 
-    Ctrl-C ends the fit after the step at hand; pictures and checkpoint are then written as they
-    are. A resumed fit goes on from its checkpoint. On the CPU it then gives the same pictures and
-    Gaussians, bitwise, as one that was never interrupted, given the same machine, versions and
+    Ctrl-C ends the fit after the current step; pictures and checkpoint are then written as they
+    are. A resumed fit continues from its checkpoint. On the CPU it then gives the same pictures and
+    Gaussians, bitwise, as an uninterrupted fit, given the same machine, versions and
     `steps` (the learning rate falls towards the last). On CUDA it does not: the order in which
-    atomic additions reach a pixel is left to chance there.
+    atomic additions reach a pixel is not fixed there.
 
     Args:
-        options: what to do.
+        options: the options of the run.
         watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
 
     Raises:
         InputError: the image cannot be read, or `out` not written.
-        CheckpointError: `resume`, but the checkpoint is missing, broken or of another fit.
-        EngineError: the engine or the device is not there.
+        CheckpointError: with `resume`, the checkpoint is missing, broken or of another fit.
+        EngineError: the engine or the device is not available.
     """
     photo, checkpoint = _check_options(options)
     render = renderer(options.engine, options.device)
@@ -54,7 +54,7 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
         taken, seconds = take_steps(training, save, watch, stop)
     files = list[Path]()
     if taken or not is_written(options.out, FILES):
-        files = [save()]  # first: it is what cannot be made again
+        files = [save()]  # first, since a checkpoint cannot be made again
         files = [*write_all(options.out, training, seconds), *files]
     with torch.no_grad():
         psnr = psnr_of_pixels(as_pixels(training.image()), photo.pixels)
@@ -62,7 +62,7 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
 
 
 def _check_options(options: FitOptions) -> tuple[Photo, _checkpoint.Checkpoint | None]:
-    """Everything that can be refused is refused here, before anything is started or written."""
+    """Check everything that can be checked, before anything is started or written."""
     photo = load_photo(options.image, options.size)
     get(options.engine)
     require_device(options.device)

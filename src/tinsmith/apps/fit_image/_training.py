@@ -1,4 +1,4 @@
-"""The optimisation: one step, its state, and what is remembered along the way."""
+"""The optimisation: one step, its state, and its history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ._gaussians import Gaussians, Renderer
 _RATES = {"pos": 0.06, "log_scale": 0.12, "angle": 0.05, "colour": 0.04, "logit": 0.03}
 """Adam's learning rates at the start; that of pos in mean distances between Gaussians."""
 
-_LAST_RATE = 0.05  # what is left of them at the end
+_LAST_RATE = 0.05  # the factor at the end
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Training:
     """Gaussians on their way to a photograph.
 
     The state is `gaussians`, `optimiser`, `history` and `step`, the number of steps taken; no
-    random numbers are drawn. So on the CPU, where one thread paints and another sums up the error,
+    random numbers are drawn. So on the CPU, where one thread renders and one sums up the error,
     the same state continues bitwise the same.
     """
 

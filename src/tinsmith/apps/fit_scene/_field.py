@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ...nn import Encoding, Network, NetworkWithInputEncoding
 
-_FEATURES = 15  # what the density's network tells the colour's
-_START = -1.5  # in exponents: the box is a haze in the beginning, which light goes through
+_FEATURES = 15  # numbers that the density's network passes to the colour's network
+_START = -1.5  # initial exponent of the density: the box starts as a transparent haze
 _MOST = 11.0  # exp of it is opaque within a thousandth of the box; floats are far from their end
 
 GRID = {
@@ -30,7 +30,7 @@ class Field(torch.nn.Module):
     Args:
         bound: the box goes from -bound to bound.
         seed: of the initial parameters.
-        engine: what the encodings run on.
+        engine: the engine of the encodings.
     """
 
     def __init__(self, bound: float, seed: int, engine: str | None) -> None:

@@ -1,4 +1,4 @@
-"""What fit-scene is asked to do."""
+"""The options of fit-scene."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ..scenes import require_background
 
 @dataclass(frozen=True)
 class SceneOptions:
-    """What fit-scene is asked to do; `tinsmith fit-scene --help` explains each.
+    """The options of fit-scene; `tinsmith fit-scene --help` describes each.
 
-    `rays` are those of a step, `samples` those of a ray that crosses the box from side to side, if all of it is full.
+    `rays` is the number per step, `samples` that of a ray that crosses the whole box, if all of it is occupied.
     `bound`: the scene lies within -bound to bound, on each axis.
 
     Raises:
-        InputError: a number below what makes sense, or an unknown background.
+        InputError: a number is too small, or the background is unknown.
     """
 
     out: Path

@@ -1,4 +1,4 @@
-"""What fit-scene leaves to look at, and the facts of its summary."""
+"""The files of fit-scene, and the facts of its summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILES = PICTURE_FILES
 
 
 def write_all(folder: Path, training: Training, evaluation: Evaluation, seconds: float) -> list[Path]:
-    """Write everything but the checkpoint; each file is whole or not there. Raises InputError."""
+    """Write everything but the checkpoint; each file is complete or absent. Raises InputError."""
     facts = _facts(training, evaluation, seconds)
     return write_files(folder, picture_writers(training, evaluation, facts, turntable(training)))
 

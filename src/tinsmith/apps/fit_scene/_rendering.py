@@ -1,4 +1,4 @@
-"""From rays to what is seen: march through the occupied part of the box, ask the field, composite."""
+"""Renders rays: marches through the occupied part of the box, evaluates the field, composites."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ._field import Field
 
 _RESOLUTION = 64  # cells along a side of the box
 _DECAY = 0.5  # of what is known of a cell; at nerfacc's 0.95 three times as many samples lie in empty cells by step 300
-_OPAQUE = 1e-3  # of a ray's light; what lies behind is not looked at
+_OPAQUE = 1e-3  # transmittance at which a ray ends
 INPUTS = 10  # numbers a ray: origin, direction, the ground's colour, and where in a step its first sample is
 
 
 class Seen(NamedTuple):
-    """What rays see: colour (n, 3), opacity (n), depth (n) times opacity, distortion (n)."""
+    """The result for rays: colour (n, 3), opacity (n), depth (n) times opacity, distortion (n)."""
 
     colour: Tensor
     opacity: Tensor
@@ -26,12 +26,12 @@ class Seen(NamedTuple):
 
     @classmethod
     def of(cls, columns: Tensor) -> Seen:
-        """From what `Scene` gives."""
+        """From the output of `Scene`."""
         return cls(columns[:, :3], columns[:, 3], columns[:, 4], columns[:, 5])
 
 
 class Scene(torch.nn.Module):
-    """A field and what of its box is occupied, as a function of rays.
+    """A field and the occupied part of its box, as a function of rays.
 
     Args:
         bound: the box goes from -bound to bound.
@@ -48,7 +48,7 @@ class Scene(torch.nn.Module):
         self.engine, self.with_distortion = engine, with_distortion
 
     def solidity(self, positions: Tensor) -> Tensor:
-        """(s): densities times a step, what a grid tells empty from occupied by."""
+        """(s): densities times a step, by which a grid distinguishes empty from occupied cells."""
         return self.field.density(positions) * self.step
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A run from beginning to end: check everything, then learn, then look at what was held out, and write."""
+"""A whole run: check everything, learn, evaluate held-out views, and write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from ._pictures import FILES, write_all
 from ._training import Training
 
 OWN = "scene"
-"""The folder in `out` that the scene of our own is written into, as a dataset."""
+"""The folder in `out` for the built-in scene, written as a dataset."""
 
 _CHECKPOINTS = SceneCheckpoints(
     "tinsmith fit-scene 1", ("rays", "bound", "samples", "background", "distortion", "seed")
@@ -41,22 +41,22 @@ _CHECKPOINTS = SceneCheckpoints(
 def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
     """Fit a radiance field to pictures of a scene, and write the results into `options.out`.
 
-    Without a dataset it first renders a scene of its own and writes it as one. Ctrl-C ends it after the step at hand;
-    pictures and checkpoint are then written as they are. A resumed run goes on from its checkpoint: on the CPU to the
-    bit as one that was never interrupted, given the same machine, versions and `steps` (the learning rate falls towards
+    Without a dataset it first renders a built-in scene and writes it as one. Ctrl-C ends the run after the current
+    step; pictures and checkpoint are then written as they are. A resumed run continues from its checkpoint: on the CPU
+    bitwise like an uninterrupted one, given the same machine, versions and `steps` (the learning rate falls towards
     the last).
 
     Args:
-        options: what to do.
+        options: the options of the run.
         watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
-        viewer: a page on which one walks around in the field. After the last step it stays until you press Finish
+        viewer: a page to walk around in the field. After the last step it stays until you press Finish
             or Ctrl-C.
 
     Raises:
         InputError: the dataset cannot be read, or `out` not written.
-        CheckpointError: `resume`, but the checkpoint is missing, broken or of another run.
-        ConfigError: `tensorboard`, but it is not installed.
-        EngineError: the engine is not there.
+        CheckpointError: with `resume`, the checkpoint is missing, broken or of another run.
+        ConfigError: with `tensorboard`, it is not installed.
+        EngineError: the engine is not available.
     """
     dataset, checkpoint = _check_options(options)
     with join_processes(options.device) as processes:
@@ -87,7 +87,7 @@ def _fit(training: Training, options: SceneOptions, watch: Watch | None, viewer:
         files = list[Path]()
         is_new = processes.is_first and (bool(taken) or not is_written(options.out, FILES))
         if is_new:
-            files = [save()]  # first: it is what cannot be made again
+            files = [save()]  # first, since a checkpoint cannot be made again
         training.look()
         evaluation = evaluate_model(training)
         training.trainer.log(psnr=evaluation.psnr, ssim=evaluation.ssim)
@@ -102,7 +102,7 @@ def _fit(training: Training, options: SceneOptions, watch: Watch | None, viewer:
 
 
 def _check_options(options: SceneOptions) -> tuple[Dataset, dict[str, Any] | None]:
-    """Everything that can be refused is refused here, before anything is started or written."""
+    """Check everything that can be checked, before anything is started or written."""
     require_device(options.device)
     if options.engine is not None:
         get(options.engine)
@@ -128,7 +128,7 @@ def _estimate_cost(options: SceneOptions) -> Cost:
 
 
 def _require_seen(dataset: Dataset, options: SceneOptions) -> None:
-    """Raises InputError if no camera that is learned from sees the box."""
+    """Raise InputError if no camera that is learned from sees the box."""
     origins, directions = dataset.train.some_rays()
     if Box((options.bound, options.bound, options.bound)).crossing(origins, directions).isfinite().any():
         return

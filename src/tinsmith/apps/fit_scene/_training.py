@@ -1,4 +1,4 @@
-"""The training: the scene's model, its steps, and what is remembered along the way."""
+"""The training: the scene's model, its steps, and its history."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Training:
 
     @property
     def psnr(self) -> float:
-        """In dB, of the held-out views that were looked at last; nan before."""
+        """In dB, of the held-out views that were evaluated last; nan before."""
         return self.history.psnrs[-1] if self.history.psnrs else math.nan
 
     quality = psnr
@@ -90,12 +90,12 @@ class Training:
 
     # Looking -------------------------------------------------------------------------------
     def view(self, views: Views, number: int) -> Seen:
-        """What is seen where a picture was taken: colour (h, w, 3), opacity and depth (h, w)."""
+        """Render the view of a picture: colour (h, w, 3), opacity and depth (h, w)."""
         size = (self.dataset.width, self.dataset.height)
         return self.render_camera(views.poses[number], views.intrinsics[number], size, "opengl")
 
     def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
-        """What a camera sees on the scene's ground, as the model has it now; `size` is (width, height)."""
+        """Render a camera's view on the scene's background with the current model; `size` is (width, height)."""
         device = self.options.device
         camera = (pose.to(device, torch.float32), intrinsics.to(device, torch.float32))
         rays = image_rays(*camera, *size, convention=convention, engine=self.options.engine)
@@ -106,12 +106,12 @@ class Training:
         return Seen(*(part.unflatten(0, (size[1], size[0])) for part in Seen.of(columns)))
 
     def look(self) -> None:
-        """Remember how good the first views that were held out are by now."""
+        """Evaluate the first held-out views and record the result."""
         look(self)
 
     # State ---------------------------------------------------------------------------------
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs besides the trainer's state: a nest that a checkpoint takes."""
+        """State of a resumed run besides the trainer's: a nest for a checkpoint."""
         return {
             "step": self.step,
             "draw": self.draw.get_state(),
@@ -122,7 +122,7 @@ class Training:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
+        """Restore the result of `state`."""
         self.step = state["step"]
         self.draw.set_state(state["draw"])
         self.places.set_state(state["places"])

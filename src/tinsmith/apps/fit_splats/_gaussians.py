@@ -1,4 +1,4 @@
-"""The Gaussians of a run, with their optimizers and the strategy that adds and removes them, as one thing to save."""
+"""The Gaussians of a run, with optimizers and a strategy that adds and removes them, as one object to save."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Gaussians:
     Args:
         values: parameters by name, as `first_gaussians` gives them.
         scale: how large the scene is.
-        options: what to do.
+        options: the options of the run.
     """
 
     def __init__(self, values: dict[str, Tensor], scale: float, options: SplatOptions) -> None:
@@ -62,7 +62,7 @@ class Gaussians:
     def render(
         self, viewmat: Tensor, matrix: Tensor, size: tuple[int, int], ground: Tensor, mode: Any = "RGB"
     ) -> tuple[Tensor, Tensor, dict[str, Any]]:
-        """What a camera sees, (1, h, w, channels): see `rasterization`."""
+        """Render a camera's view, (1, h, w, channels): see `rasterization`."""
         p = self.params
         coefficients = torch.cat([p["sh0"], p["shN"]], 1)
         return rasterization(
@@ -82,7 +82,7 @@ class Gaussians:
         )
 
     def learn(self, loss: Tensor, info: dict[str, Any], step: int) -> None:
-        """One step of all optimizers, and what the strategy does after it."""
+        """Step all optimizers, then the strategy."""
         share = step / self.options.steps
         given = (self.params, self.optimizers, self.counts, step, info)
         self.strategy.step_pre_backward(*given)
@@ -107,7 +107,7 @@ class Gaussians:
         write_checkpoint(path, {"trainer": state, "extra": extra})
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `save` wrote."""
+        """Restore what `save` wrote."""
         self._take(state["params"])
         for name, optimizer in self.optimizers.items():
             optimizer.load_state_dict(state["optimizers"][name])

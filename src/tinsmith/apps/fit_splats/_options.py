@@ -1,4 +1,4 @@
-"""What fit-splats is asked to do."""
+"""The options of fit-splats."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _MOST_DEGREE = 4
 
 @dataclass(frozen=True)
 class SplatOptions:
-    """What fit-splats is asked to do; `tinsmith fit-splats --help` explains each.
+    """The options of fit-splats; `tinsmith fit-splats --help` describes each.
 
-    `gaussians` are those of the start, `most` how many there may be in the end.
+    `gaussians` is the initial number, `most` the maximum number at the end.
 
     Raises:
-        InputError: a number out of range, or an unknown background or strategy.
+        InputError: a number is out of range, or the background or strategy is unknown.
     """
 
     out: Path

@@ -1,4 +1,4 @@
-"""What fit-splats leaves: the pictures of all scenes, a turntable of depths, and the Gaussians for other viewers."""
+"""The files of fit-splats: the pictures of all scenes, a turntable of depths, and the Gaussians for other viewers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FILES = (*PICTURE_FILES, "depth.gif", "splats.ply")
 
 
 def write_all(folder: Path, training: Training, evaluation: Evaluation, seconds: float) -> list[Path]:
-    """Write everything but the checkpoint; each file is whole or not there. Raises InputError."""
+    """Write everything but the checkpoint; each file is complete or absent. Raises InputError."""
     frames = turntable(training)
     depths = depth_frames(frames)
     writers = picture_writers(training, evaluation, _facts(training, evaluation, seconds), frames)

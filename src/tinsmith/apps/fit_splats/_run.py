@@ -1,4 +1,4 @@
-"""A run from beginning to end: check everything, then learn, then look at what was held out, and write."""
+"""A whole run: check everything, learn, evaluate held-out views, and write."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ._pictures import FILES, write_all
 from ._training import Training
 
 OWN = "scene"
-"""The folder in `out` that the scene of our own is written into, as a dataset."""
+"""The folder in `out` for the built-in scene, written as a dataset."""
 
 _CHECKPOINTS = SceneCheckpoints(
     "tinsmith fit-splats 1", ("gaussians", "most", "degree", "strategy", "background", "seed")
@@ -43,21 +43,21 @@ _CHECKPOINTS = SceneCheckpoints(
 def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer | None = None) -> SceneReached:
     """Fit Gaussians to pictures of a scene, and write the results into `options.out`.
 
-    Without a dataset it first renders a scene of its own and writes it as one. Ctrl-C ends it after the step at hand;
-    pictures and checkpoint are then written as they are. A resumed run goes on from its checkpoint: on the CPU to the
-    bit as one that was never interrupted, given the same machine, versions and `steps` (learning rates fall towards
+    Without a dataset it first renders a built-in scene and writes it as one. Ctrl-C ends the run after the current
+    step; pictures and checkpoint are then written as they are. A resumed run continues from its checkpoint: on the CPU
+    bitwise like an uninterrupted one, given the same machine, versions and `steps` (learning rates fall towards
     the last).
 
     Args:
-        options: what to do.
+        options: the options of the run.
         watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
-        viewer: a page on which one walks around among the Gaussians. After the last step it stays until you press
+        viewer: a page to walk around among the Gaussians. After the last step it stays until you press
             Finish or Ctrl-C.
 
     Raises:
         InputError: the dataset cannot be read, or `out` not written.
-        CheckpointError: `resume`, but the checkpoint is missing, broken or of another run.
-        EngineError: the engine is not there.
+        CheckpointError: with `resume`, the checkpoint is missing, broken or of another run.
+        EngineError: the engine is not available.
     """
     dataset, checkpoint = _check_options(options)
     if options.dataset is None:
@@ -79,7 +79,7 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
         files = list[Path]()
         is_new = bool(taken) or not is_written(options.out, FILES)
         if is_new:
-            files = [save()]  # first: it is what cannot be made again
+            files = [save()]  # first, since a checkpoint cannot be made again
         look(training)
         evaluation = evaluate_model(training)
         if is_new:
@@ -91,7 +91,7 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
 
 
 def _check_options(options: SplatOptions) -> tuple[Dataset, dict[str, Any] | None]:
-    """Everything that can be refused is refused here, before anything is started or written."""
+    """Check everything that can be checked, before anything is started or written."""
     require_device(options.device)
     if options.engine is not None:
         get(options.engine)

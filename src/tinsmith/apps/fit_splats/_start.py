@@ -1,4 +1,4 @@
-"""Where Gaussians start: at the points of a reconstruction, or in what no camera sees through."""
+"""Initial Gaussians: at the points of a reconstruction, or in the visual hull of the pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The training: steps, each of one picture, and what is remembered along the way."""
+"""The training: steps, each on one picture, and its history."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Training:
 
     @property
     def psnr(self) -> float:
-        """In dB, of the held-out views that were looked at last; nan before."""
+        """In dB, of the held-out views that were evaluated last; nan before."""
         return self.history.psnrs[-1] if self.history.psnrs else math.nan
 
     quality = psnr
@@ -72,13 +72,13 @@ class Training:
 
     # Looking -------------------------------------------------------------------------------
     def view(self, views: Views, number: int) -> Seen:
-        """What is seen where a picture was taken."""
+        """Render the view of a picture."""
         size = (self.dataset.width, self.dataset.height)
         return self.render_camera(views.poses[number], views.intrinsics[number], size, "opengl")
 
     @torch.no_grad()
     def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str) -> Seen:
-        """What a camera sees on the scene's ground, as the model has it now; `size` is (width, height)."""
+        """Render a camera's view on the scene's background with the current model; `size` is (width, height)."""
         flip = pose.new_tensor([1, -1, -1, 1] if convention == "opencv" else [1, 1, 1, 1])
         viewmat = viewmat_of(pose * flip).to(self.options.device, torch.float32)
         matrix = intrinsics.to(self.options.device, torch.float32)
@@ -87,7 +87,7 @@ class Training:
 
     # State ---------------------------------------------------------------------------------
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs besides the Gaussians: a nest that a checkpoint takes."""
+        """State of a resumed run besides the Gaussians: a nest for a checkpoint."""
         return {
             "step": self.step,
             "draw": self.draw.get_state(),
@@ -97,7 +97,7 @@ class Training:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
+        """Restore the result of `state`."""
         self.step = state["step"]
         self.draw.set_state(state["draw"])
         self.history = History(state["losses"].tolist(), state["looked"], state["psnrs"])

@@ -1,4 +1,4 @@
-"""Blocks: the photograph, cut up into what each network is to learn.
+"""Blocks: the parts of the photograph, one for each network.
 
 A photograph whose sides the grid does not divide is cut into blocks that differ by a row or a column of pixels.
 """
@@ -25,11 +25,11 @@ class Blocks:
     Args:
         photo: the photograph.
         grid_shape: rows and columns of blocks; (1, 1) for one network over all.
-        device: where the tensors are to be.
-        every: of how many rows, and of how many columns, of a block one is taken.
+        device: the device of the tensors.
+        every: take every n-th row and column of a block.
 
     Attributes:
-        pixels: (rows, columns, 3) uint8, those that are taken.
+        pixels: (rows, columns, 3) uint8, the pixels that are taken.
         rows, columns: where blocks begin and end among them: one number more than there are blocks.
         positions: [block, pixel, 2]; smaller blocks are filled up with their last pixels again.
     """
@@ -76,7 +76,7 @@ class Blocks:
 
 
 def require_room(photo: Photo, grid_shape: tuple[int, int]) -> None:
-    """Raises ConfigError where there are more blocks than pixels in a direction."""
+    """Raise ConfigError where there are more blocks than pixels in a direction."""
     if grid_shape[0] > photo.height or grid_shape[1] > photo.width:
         rows = [
             ("blocks", "{} rows, {} columns".format(*grid_shape)),

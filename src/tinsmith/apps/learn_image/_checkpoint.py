@@ -21,16 +21,16 @@ def save(training: Training, options: LearnOptions) -> Path:
 
 
 def load(photo: Photo, recipe: Recipe, options: LearnOptions) -> dict[str, Any]:
-    """Read a checkpoint, and see that it is of this run.
+    """Read a checkpoint, and check that it belongs to this run.
 
     Raises:
-        CheckpointError: there is none, it is broken, or it is of another run.
+        CheckpointError: the checkpoint is missing, broken, or belongs to another run.
     """
     return _trainer_checkpoint.load(options.out, _FORMAT, _identity(photo, recipe, options))
 
 
 def restore(training: Training, state: dict[str, Any], options: LearnOptions) -> None:
-    """Put a run into the state that a checkpoint holds. Raises CheckpointError if it does not fit."""
+    """Restore a run from a checkpoint. Raises CheckpointError if it does not fit."""
     _trainer_checkpoint.restore(options.out, training, state)
 
 

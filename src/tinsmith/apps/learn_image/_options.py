@@ -1,4 +1,4 @@
-"""What learn-image is asked to do."""
+"""The options of learn-image."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .._loop import require_at_least
 
 @dataclass(frozen=True)
 class LearnOptions:
-    """What learn-image is asked to do; `tinsmith learn-image --help` explains each.
+    """The options of learn-image; `tinsmith learn-image --help` describes each.
 
-    `steps`, `batch_size` and `blocks` (rows, columns) go before what the configuration says; None leaves it to that.
+    `steps`, `batch_size` and `blocks` (rows, columns) override the configuration; None uses the configuration's.
 
     Raises:
-        InputError: a number below what makes sense.
+        InputError: a number is too small.
     """
 
     out: Path

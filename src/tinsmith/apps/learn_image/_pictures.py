@@ -1,4 +1,4 @@
-"""What learn-image leaves to look at: pictures, a film, curves, and a summary."""
+"""The files of learn-image: pictures, a film, curves, and a summary."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FILES = ("learned.png", "error.png", "comparison.png", "learning.gif", "curve.pn
 
 
 def write_all(folder: Path, training: Training, image: Tensor, seconds: float) -> list[Path]:
-    """Write everything but the checkpoint; each file is whole or not there. Raises InputError."""
+    """Write everything but the checkpoint; each file is complete or absent. Raises InputError."""
     learned = as_pixels(image)
     history, photo = training.history, training.photo
     map_of_errors = error_map(learned, photo.pixels)

@@ -1,4 +1,4 @@
-"""The recipe: what a configuration says of the model and its training, settled before anything is built.
+"""The recipe: model and training of a configuration, resolved before anything is built.
 
 A configuration is tiny-cuda-nn's (`loss`, `optimizer`, `encoding`, `network`) and, of learn-image's own,
 `grid_shape` (rows and columns of blocks, a network each), `steps` and `batch_size` (samples a step, of each network).
@@ -27,7 +27,7 @@ _BATCH_SIZE = {True: 256, False: 16384}  # of each network of an array; of the o
 
 @dataclass(frozen=True)
 class Recipe:
-    """A configuration with nothing left to guess. `grid_shape`: rows and columns of blocks; None: one network."""
+    """A resolved configuration. `grid_shape`: rows and columns of blocks; None: one network."""
 
     name: str
     loss: Section
@@ -39,7 +39,7 @@ class Recipe:
     batch_size: int
 
     def identity(self) -> dict[str, object]:
-        """What a checkpoint and the run that resumes from it must agree on."""
+        """The entries that a checkpoint and the run that resumes from it must share."""
         parts = {part: json.dumps(getattr(self, part).config(), sort_keys=True) for part in _PARTS}
         return {**parts, "grid_shape": str(self.grid_shape), "batch_size": self.batch_size}
 
@@ -51,11 +51,11 @@ def find_shipped_configs() -> dict[str, Path]:
 
 
 def recipe(options: LearnOptions) -> Recipe:
-    """What the options and the configuration that they name say.
+    """Resolve the options and their configuration.
 
     Raises:
         InputError: the configuration cannot be read.
-        ConfigError: it has names, values or sizes that do not fit.
+        ConfigError: a name, value or size is invalid.
     """
     path = _path(options.config)
     config = read(path)

@@ -1,4 +1,4 @@
-"""A run from beginning to end: check everything, then learn, then write."""
+"""A whole run: check everything, learn, and write."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from ._training import Training
 def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveImage | None = None) -> Reached:
     """Learn a photograph with one network or an array of them, and write the results into `options.out`.
 
-    Ctrl-C ends it after the step at hand; pictures and checkpoint are then written as they are. A resumed run goes on
-    from its checkpoint: on the CPU bitwise as one that was never interrupted, given the same machine, versions
+    Ctrl-C ends the run after the current step; pictures and checkpoint are then written as they are. A resumed run
+    continues from its checkpoint: on the CPU bitwise like an uninterrupted one, given the same machine, versions
     and `steps`.
 
     Args:
-        options: what to do.
+        options: the options of the run.
         watch: called at the start and after each step with the steps taken, the steps in all and the PSNR.
-        live: a page to show it on, which may pause it and have single blocks trained. After the last step everything
-            is written, and the page stays until you press Finish or Ctrl-C; what was trained by then is
-            written too.
+        live: a page that shows the run, can pause it and train single blocks. After the last step everything
+            is written, and the page stays until you press Finish or Ctrl-C; results of training until then are
+            written as well.
 
     Raises:
         InputError: the image or the configuration cannot be read, or `out` not written.
         ConfigError: the configuration does not fit.
-        CheckpointError: `resume`, but the checkpoint is missing, broken or of another run.
-        EngineError: the engine is not there.
+        CheckpointError: with `resume`, the checkpoint is missing, broken or of another run.
+        EngineError: the engine is not available.
     """
     photo, settled, checkpoint = _check_options(options)
     with join_processes(options.device) as processes:
@@ -70,7 +70,7 @@ def _learn(training: Training, options: LearnOptions, watch: Watch | None, live:
         def write() -> Reached:
             image, files = training.image(), list[Path]()
             if processes.is_first and (taken or training.alone or not is_written(options.out, FILES)):
-                files = [save()]  # first: it is what cannot be made again
+                files = [save()]  # first, since a checkpoint cannot be made again
                 files = [*write_all(options.out, training, image, seconds), *files]
             psnr = psnr_of_pixels(as_pixels(image), photo.pixels)
             processes.wait()
@@ -80,7 +80,7 @@ def _learn(training: Training, options: LearnOptions, watch: Watch | None, live:
 
 
 def _check_options(options: LearnOptions) -> tuple[Photo, Recipe, dict[str, Any] | None]:
-    """Everything that can be refused is refused here, before anything is started or written."""
+    """Check everything that can be checked, before anything is started or written."""
     photo = load_photo(options.image, options.size)
     settled = recipe(options)
     require_room(photo, settled.grid_shape or (1, 1))

@@ -1,4 +1,4 @@
-"""The training: the model, its steps, and what is remembered along the way."""
+"""The training: the model, its steps, and its history."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Training:
 
     @property
     def psnr(self) -> float:
-        """In dB, of the picture when it was last looked at; nan before."""
+        """In dB, of the last evaluated picture; nan before."""
         return self.history.psnrs[-1] if self.history.psnrs else math.nan
 
     quality = psnr
@@ -136,7 +136,7 @@ class Training:
         return [psnr(error) for error in self.looked_at.mean(errors).tolist()]
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs besides the trainer's state: a nest that a checkpoint takes."""
+        """State of a resumed run besides the trainer's: a nest for a checkpoint."""
         frames = torch.stack(self.history.frames) if self.history.frames else None
         return {
             "step": self.step,
@@ -148,7 +148,7 @@ class Training:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
+        """Restore the result of `state`."""
         self.step = state["step"]
         self.draw.set_state(state["draw"])
         frames = [] if state["frames"] is None else list(state["frames"])

@@ -1,4 +1,4 @@
-"""Scenes that apps learn: views of a dataset or of a scene of our own; how a training is judged and shown."""
+"""Scenes that apps learn: views of a dataset or of the built-in scene; evaluation and viewer of a training."""
 
 from ._backgrounds import BACKGROUNDS, require_background
 from ._built_in_scene import estimate_own_scene_cost, own_scene

@@ -9,7 +9,7 @@ BACKGROUNDS = {"white": (1.0, 1.0, 1.0), "black": (0.0, 0.0, 0.0)}
 
 
 def require_background(name: str) -> None:
-    """Raises InputError for an unknown background."""
+    """Raise InputError for an unknown background."""
     if name not in BACKGROUNDS:
         guess = nearest(name, list(BACKGROUNDS))
         rows = [("got", name), ("expected", ", ".join(BACKGROUNDS))]

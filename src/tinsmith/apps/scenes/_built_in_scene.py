@@ -1,4 +1,4 @@
-"""The scene that apps bring along: solids with colour, texture and shading, seen from a hemisphere of cameras.
+"""The built-in scene: solids with colour, texture and shading, seen from a hemisphere of cameras.
 
 It is rendered by casting rays: what they meet is exact, colours are means of `_SUBRAYS` x `_SUBRAYS` rays a pixel.
 """

@@ -1,4 +1,4 @@
-"""Checkpoints of runs that fit a scene: the trainer's, with the history, and of which scene and options they are."""
+"""Checkpoints of runs that fit a scene: the trainer's state, the history, and the scene and options."""
 
 from __future__ import annotations
 

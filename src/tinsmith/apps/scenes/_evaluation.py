@@ -1,4 +1,4 @@
-"""The evaluation: every held-out view rendered, and how like the truth it is."""
+"""The evaluation: every held-out view, rendered and compared with its picture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learning a scene: what a training shows of itself, however it renders, and what is remembered along the way."""
+"""Learning a scene: the interface of a training, for any renderer, and its history."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class SceneTraining(Protocol):
     def ground(self) -> Tensor: ...
 
     def view(self, views: Views, number: int, /) -> Rendered:
-        """What is seen where a picture was taken."""
+        """Render the view of a picture."""
         ...
 
     def render_camera(self, pose: Tensor, intrinsics: Tensor, size: tuple[int, int], convention: str, /) -> Rendered:
-        """What any camera sees; `size` is (width, height), `convention` that of the pose: "opengl" or "opencv"."""
+        """Render any camera's view; `size` is (width, height), `convention` that of the pose: "opengl" or "opencv"."""
         ...
 
 
@@ -72,7 +72,7 @@ class SceneReached(Reached):
 
 
 def look(training: SceneTraining) -> None:
-    """Remember how good the first views that were held out are by now."""
+    """Evaluate the first held-out views and record the result."""
     test, history = training.dataset.test, training.history
     numbers = list(range(0, len(test), -(-len(test) // _LOOKED_AT)))
     targets = as_pixels(test.at(numbers).on(training.ground.cpu()))

@@ -1,4 +1,4 @@
-"""The orbit: where a camera goes around a scene, from where its pictures were taken."""
+"""The orbit: a camera's path around a scene, computed from the cameras of its pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is left to look at of a scene that was learned: sheets of held-out views, a turntable, a curve, a summary."""
+"""The files of a learned scene: sheets of held-out views, a turntable, a curve, a summary."""
 
 from __future__ import annotations
 

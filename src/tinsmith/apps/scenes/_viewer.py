@@ -1,7 +1,7 @@
-"""The viewer: a page in the browser on which one walks around in a scene while it is learned, however it is rendered.
+"""The viewer: a page in the browser to walk around in a scene while it is learned, for any renderer.
 
-Viser serves the page and tells where its camera is. Everything that touches the model happens on the training's thread,
-between two steps: viser's threads only leave there what is wanted.
+Viser serves the page and reports its camera. Everything that touches the model happens on the training's thread,
+between two steps: viser's threads only queue requests.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Viewer:
     # The training's thread -----------------------------------------------------------------
     def begin(self, training: SceneTraining, stop: Stop) -> None:
         """Show a training from now on; `stop` is what asks it to stop."""
-        stop.is_requested |= self._stop.is_requested  # the page was quicker
+        stop.is_requested |= self._stop.is_requested  # the page requested a stop before the start
         self._training, self._stop = training, stop
         orbit = Orbit.of(training.dataset.train)
         self._server.scene.set_up_direction(orbit.up.numpy())
@@ -286,7 +286,7 @@ def _silence() -> AbstractContextManager[object]:
 
 
 def _require_free(port: int) -> None:
-    """Raises InputError for a port that is taken: viser would take the next one."""
+    """Raise InputError for a port that is taken: viser would take the next one."""
     import socket
 
     try:

@@ -1,4 +1,4 @@
-"""A run of a simulation from beginning to end: check everything, then train, then draw and write."""
+"""A whole run of a simulation: check everything, train, draw, and write."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from ._simulation import Look, Simulation, SimulationOutcome
 FILES = ("simulation.png", "simulation.gif", "curve.png", "summary.json")
 
 _FORMAT = "tinsmith simulate 1"
-_LAST_RATE = 0.05  # what is left of the learning rate at the end
+_LAST_RATE = 0.05  # the factor of the learning rate at the end
 _STEEPEST = 0.1  # of a gradient: where a simulation is chaotic, a single one may be a million times the others
 _SHOWN = 5  # frames in the picture
 
 
 @dataclass(frozen=True)
 class SimulateOptions:
-    """What a run is asked to do; `tinsmith simulate --help` explains each. None leaves it to the simulation.
+    """The options of a run; `tinsmith simulate --help` describes each. None for the simulation's default.
 
     Raises:
-        InputError: a number below what makes sense, or no simulation of that name.
+        InputError: a number is too small, or the simulation is unknown.
     """
 
     out: Path
@@ -69,7 +69,7 @@ class Learner:
         write_checkpoint(path, {"trainer": state, "extra": extra})
 
     def load_state_dict(self, state: Any) -> None:
-        """Take up what `save` wrote."""
+        """Restore what `save` wrote."""
         self.simulation.load_state_dict(state["simulation"])
         self.optimizer.load_state_dict(state["optimizer"])
 
@@ -102,11 +102,11 @@ class Training:
         self.step += 1
 
     def state(self) -> dict[str, Any]:
-        """What a resumed run needs besides the learner's state."""
+        """State of a resumed run besides the learner's."""
         return {"step": self.step, "losses": torch.tensor(self.losses, dtype=torch.float64)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up what `state` gave."""
+        """Restore the result of `state`."""
         self.step, self.losses = state["step"], state["losses"].tolist()
 
 
@@ -115,19 +115,19 @@ def simulate(
 ) -> SimulationOutcome:
     """Train a simulation, and write the results into `options.out`.
 
-    Ctrl-C ends it after the iteration at hand; pictures and checkpoint are then written as they are. A resumed run
-    goes on from its checkpoint: on the CPU bitwise as one that was never interrupted, given the same machine,
+    Ctrl-C ends the run after the current iteration; pictures and checkpoint are then written as they are. A resumed run
+    continues from its checkpoint: on the CPU bitwise like an uninterrupted one, given the same machine,
     versions and `iterations`.
 
     Args:
-        options: what to do.
+        options: the options of the run.
         watch: called at the start and after each iteration with the iterations made, those in all and the loss.
-        live: a page to show it on, which may pause and stop it. It stays after the last iteration until it is closed.
+        live: a page that shows the run and can pause and stop it. It stays after the last iteration until it is closed.
 
     Raises:
         InputError: `out` cannot be written.
-        CheckpointError: `resume`, but the checkpoint is missing, broken or of another run.
-        EngineError: the engine is not there.
+        CheckpointError: with `resume`, the checkpoint is missing, broken or of another run.
+        EngineError: the engine is not available.
     """
     get(options.engine)
     require_device(options.device)
@@ -158,7 +158,7 @@ def simulate(
             after = torch.no_grad()(simulation.look)()
             files = list[Path]()
             if taken or not is_written(options.out, FILES):
-                files = [save()]  # first: it is what cannot be made again
+                files = [save()]  # first, since a checkpoint cannot be made again
                 files = [*_write_all(options, training, before, after, seconds), *files]
             figures = before.figure, after.figure
             return SimulationOutcome(

@@ -1,4 +1,4 @@
-"""What the driver knows of a simulation: what is learned, a loss, and how it looks."""
+"""The interface of a simulation: its parameters, its loss, and its pictures."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Simulation(torch.nn.Module, ABC):
 
     @abstractmethod
     def loss(self) -> Tensor:
-        """What is to fall, as a 0-d tensor."""
+        """The loss to minimize, a 0-d tensor."""
 
     @abstractmethod
     def look(self) -> Look:
-        """Run it once, and draw it."""
+        """Run the simulation once, and draw it."""
 
     def keep_constants(self, **constants: Any) -> None:
         """Keep tensors that do not change, as buffers that no checkpoint needs."""
