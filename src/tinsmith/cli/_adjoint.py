@@ -30,9 +30,9 @@ def adjoint(
         str | None, typer.Option(help="The spec of a kernel whose annotations leave the rank of an array open.")
     ] = None,
     wrt: Annotated[
-        str | None, typer.Option(help="Inputs to differentiate by, as `x,y`. Default: all of floating point.")
+        str | None, typer.Option(help="Inputs to differentiate by, as `x,y`. Default: all floating inputs.")
     ] = None,
-    engine: Annotated[Engine | None, typer.Option(help="Which engine it is for. Default: that of the kernel.")] = None,
+    engine: Annotated[Engine | None, typer.Option(help="The engine to print for. Default: that of the kernel.")] = None,
 ) -> None:
     """Print the generated gradient kernels, with the lines that they come from as comments.
 

@@ -1,4 +1,4 @@
-"""Budget: how many operations the interpreter may be asked for before it takes too long."""
+"""Budget: the maximum number of operations of an interpreted run."""
 
 from __future__ import annotations
 

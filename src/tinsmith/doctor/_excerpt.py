@@ -1,4 +1,4 @@
-"""Excerpt: the lines of a file that a person needs to see around those that are spoken of."""
+"""Excerpt: the lines of a file to show around those of findings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def excerpts(lines: list[str], marked: Collection[int]) -> list[range]:
 
 @contextmanager
 def ignore_syntax_warnings() -> Generator[None]:
-    """Python's parser warns of odd strings in files that are not ours: not our say."""
+    """Suppress warnings of Python's parser about strings in users' files."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SyntaxWarning)
         warnings.simplefilter("ignore", DeprecationWarning)  # what it was before Python 3.12

@@ -1,4 +1,4 @@
-"""Time: simulations, step after step, as one differentiable operation."""
+"""Time: simulations of many steps as one differentiable operation."""
 
 from ._scan import scan
 from ._steps import Given, Step, step_of

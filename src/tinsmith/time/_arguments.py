@@ -1,4 +1,4 @@
-"""Arguments of a scan: what they must be, and the schedule that they ask for."""
+"""Arguments of a scan: their checks, and the schedule that they select."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 2**10, "M
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a scan, with the meaning and the defaults that `scan` documents. Raises ArgumentError."""
+    """Options of a scan, with the meaning and defaults of `scan`. Raises ArgumentError."""
 
     keep: str | int = "last"
     checkpoint: str | int = "auto"
@@ -44,11 +44,11 @@ class Options:
 
     @property
     def budget(self) -> int:
-        """Bytes for states that are kept."""
+        """Bytes available for kept states."""
         return read_memory(DEFAULT_MEMORY if self.memory is None else self.memory)
 
     def schedule(self, length: int, size: int) -> Schedule:
-        """Which of the states are kept, of this size in bytes."""
+        """The schedule for states of this size in bytes."""
         stretches = -(-length // self.unroll)
         if self.checkpoint == "all":
             return Schedule(stretches, every=1)

@@ -16,7 +16,7 @@ Dims = tuple[int | None, ...]
 
 
 class BatchedStep(Step):
-    """A step of several samples at once, one launch each where it is an op: torch's vmap of a step."""
+    """A step of a batch, by torch's vmap: one launch if the step is an op."""
 
     def __init__(self, step: Step, batched: Sequence[bool], randomness: str) -> None:
         self.name = step.name

@@ -1,4 +1,4 @@
-"""Captured tensors: those that a Python step uses besides its arguments, found in the graph that autograd recorded.
+"""Captured tensors: tensors that a Python step uses besides its arguments, found in autograd's graph.
 
 A scan is one Function of autograd, and a Function has gradients for its arguments alone. So tensors of a closure or a
 module that require a gradient become arguments of it too.

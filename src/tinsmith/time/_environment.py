@@ -1,4 +1,4 @@
-"""What a step depends on besides its arguments: torch's random numbers, autocast and default device.
+"""The environment of a step: torch's random numbers, autocast and default device.
 
 A step that is run again must draw the numbers that it drew at first, and compute in the same dtypes and places. Torch's
 checkpointing does the first two (`torch.utils.checkpoint`, `preserve_rng_state`). The default device is a thread's own,
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class RandomStates:
-    """Notes of torch's generators: of the CPU, and of the devices that a scan uses."""
+    """States of torch's generators: of the CPU, and of the devices that a scan uses."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
         self._devices = sorted({one.device.index or 0 for one in tensors if one.device.type == "cuda"})
@@ -30,14 +30,14 @@ class RandomStates:
         return self._last
 
     def restore(self, states: Sequence[Tensor]) -> None:
-        """Draw the numbers again that came after a note."""
+        """Restore states, so that the same numbers are drawn again."""
         torch.set_rng_state(states[0])
         for device, state in zip(self._devices, states[1:], strict=True):
             torch.cuda.set_rng_state(state, device)
 
     @contextmanager
     def preserve_states(self) -> Iterator[None]:
-        """Within, numbers may be drawn; behind it the generators are as they were."""
+        """Within, numbers may be drawn; afterwards the generators are restored."""
         before = self._states()
         try:
             yield
@@ -57,7 +57,7 @@ class Autocast(NamedTuple):
 
 
 class Surroundings(NamedTuple):
-    """Torch's autocast, and where it makes tensors if nobody says where."""
+    """Torch's autocast, and its default device."""
 
     autocast: tuple[Autocast, ...]
     device: torch.device

@@ -1,6 +1,6 @@
-"""First calls: what the ops and layers of a scan's first step depended on besides their arguments.
+"""First calls: values besides arguments that the ops and layers of a scan's first step depended on.
 
-The backward pass runs steps again. Had a Python value or a field that an op reads changed since, the gradient would
+The backward pass runs steps again. If a Python value or a field that an op reads changed since, the gradient would
 belong to another simulation. Values are compared where an op is called, since a step may write a field that it reads.
 """
 

@@ -98,7 +98,7 @@ class ScanBackward(torch.autograd.Function):
         with job.random.preserve_states(), within(job.surroundings), torch.enable_grad():
             if job.begin is not None:
                 job.random.restore(job.begin)
-            # Arguments may depend on each other outside, which is no business of this gradient.
+            # Arguments may depend on each other outside; this gradient ignores that.
             alias = _alias if torch.is_grad_enabled() and not job.arguments(tensors[:count]).captured else _detach
             own = [alias(one) if place < sum(job.sizes) or place >= count else one for place, one in enumerate(tensors)]
             results = loop(job, own[:count])

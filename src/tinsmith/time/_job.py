@@ -1,4 +1,4 @@
-"""Job: one scan, ready to run: its step, the number of steps, and which states are kept."""
+"""Job: one scan, ready to run: its step, the number of steps, and the schedule of kept states."""
 
 from __future__ import annotations
 

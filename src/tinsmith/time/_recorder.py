@@ -1,4 +1,4 @@
-"""Stretches of steps that autograd has recorded, and the gradient on its way back through them."""
+"""Recorded stretches of steps, and the gradient that is propagated back through them."""
 
 from __future__ import annotations
 

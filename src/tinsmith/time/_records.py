@@ -1,4 +1,4 @@
-"""Memory that a scan makes once: buffers for states, side by side."""
+"""Memory that a scan allocates once: buffers for states, next to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps run one by one by torch: a Python function, a layer, or an op that has no launches prepared.
+"""Steps that torch runs one by one: a Python function, a layer, or an op without prepared launches.
 
 The forward pass runs without a graph. The backward pass runs each stretch of steps once more, with a graph, and asks
 autograd for the gradient of that stretch; the states in between come from the schedule. Where there is memory for them,

@@ -1,7 +1,7 @@
-"""Schedule: which states a scan keeps, and in which order its backward pass computes the others again.
+"""Schedule: the states that a scan keeps, and the order in which its backward pass recomputes the others.
 
 Positions count states: position 0 is before the first step, position n after n steps. A schedule knows nothing of
-tensors. It is a list of actions, so that it can be counted and tested by itself.
+tensors. It is a list of actions, so it can be counted and tested separately.
 
 With few states the best schedule is binomial: "Algorithm 799: revolve", Griewank and Walther, ACM TOMS 26 (2000).
 With s states, and each step run at most r times, it reverses C(s + r, s) steps.

@@ -1,7 +1,7 @@
 """Steps: an op, a layer or a Python function, as a function of lists of tensors.
 
-However a user's step is called, here it takes the tensors of the state, those of this step's inputs and the
-parameters, and gives those of the next state and of its outputs.
+Every kind of step takes the tensors of the state, those of this step's inputs and the
+parameters here, and returns those of the next state and of its outputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 class Given(NamedTuple):
-    """An argument of a scan, taken apart: `state`, `inputs` or `parameters`."""
+    """A flattened argument of a scan: `state`, `inputs` or `parameters`."""
 
     leaves: list[Any]
     tree: Tree

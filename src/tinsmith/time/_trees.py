@@ -1,7 +1,7 @@
-"""Trees: a tensor, or tuples, lists and dicts of tensors, taken apart into a list and put together again.
+"""Trees: flattens a tensor, or nested tuples, lists and dicts of tensors, into a list, and back.
 
-Autograd and the loops of a scan see lists of tensors. What a user's step is given and returns has the user's
-structure; two structures are equal where their containers, their lengths and their keys are.
+Autograd and the loops of a scan use lists of tensors. Arguments and results of a user's step have the user's
+structure; two structures are equal if their containers, lengths and keys are.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ NOTHING = Tree(type(None))
 
 
 def take_apart(value: Any) -> tuple[list[Any], Tree]:
-    """The leaves of a value, in order, and its structure. Anything but a tuple, list, dict or None is a leaf."""
+    """Flatten a value into its leaves and its structure. Anything but a tuple, list, dict or None is a leaf."""
     leaves: list[Any] = []
     return leaves, _structure(value, leaves)
 

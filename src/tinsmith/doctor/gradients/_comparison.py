@@ -1,4 +1,4 @@
-"""Comparison: the three derivatives of one input, element by element, or along random directions."""
+"""Comparison: compares the three derivatives of one input, element by element or along random directions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Index = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Disagreement:
-    """Elements of one input that one thing is the matter with: how many, and the worst of them."""
+    """Elements of one input with the same kind of disagreement: their number, and the worst of them."""
 
     kind: Kind
     count: int

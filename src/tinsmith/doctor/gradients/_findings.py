@@ -1,4 +1,4 @@
-"""Findings about the gradient by one input: who disagrees with whom, where, and with which numbers."""
+"""Findings about the gradient by one input: the disagreement, its place, and the numbers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SEVERITIES: dict[Kind, tuple[str, Severity]] = {
 
 
 def describe_gradient(call: Examination, compared: InputDerivatives) -> list[Finding]:
-    """What is the matter with the gradient by one input."""
+    """Describe what is wrong with the gradient by one input."""
     read, stored = _places(call, compared.name)
     findings = []
     for one in compared.disagreements:

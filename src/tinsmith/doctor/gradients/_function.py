@@ -69,7 +69,7 @@ def same_numbers() -> Any:
 
 
 class Dangerous(Exception):
-    """A run left an array, or divided an integer by zero."""
+    """A run used an index outside an array, or divided an integer by zero."""
 
 
 def of_interpreter(call: Examination, budget: Budget | None = None, *, is_strict: bool = False) -> Function:

@@ -1,4 +1,4 @@
-"""Modes: the other ways in which torch differentiates an op, held against its single backward pass.
+"""Modes: compares the other ways in which torch differentiates an op with its single backward pass.
 
 A batch of two samples, forward mode and second derivatives are kernels of their own, and wrong ones are wrong in
 silence. With f = sum(c * op(x)), g(x) its gradient by one plain backward pass, and a direction t:

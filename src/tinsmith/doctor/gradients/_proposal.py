@@ -1,6 +1,6 @@
 """Proposal: inputs at which derivatives are not 0, for inputs at which they all are.
 
-A mask that no element passes, or a splat that meets no pixel, gives zeros whatever the gradient's worth. Random
+A mask that no element passes, or a splat that covers no pixel, gives zeros even with a wrong gradient. Random
 numbers of several scales, the sizes of the call's dims among them, are tried with the interpreter, which is safe where
 they lead outside an array.
 """

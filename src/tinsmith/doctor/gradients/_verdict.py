@@ -1,4 +1,4 @@
-"""Verdict: what the three derivatives of one number say of each other."""
+"""Verdict: compares the three derivatives of one number."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ._differences import Slope
 
 
 class Kind(Enum):
-    """What is the matter with a derivative."""
+    """The kind of a disagreement."""
 
     RIGHT = "right"
     WRONG = "wrong"  # what oracle and differences say, as far as there are, the op does not
@@ -45,7 +45,7 @@ class Point:
 
 
 def judge_point(point: Point, exact: Tolerance, rough: Tolerance, scale: float) -> Kind:
-    """Who is right about one number.
+    """Decide which derivative of one number is wrong.
 
     Args:
         point: the three.

@@ -1,4 +1,4 @@
-"""Memory: reads of nothing, elements never written, values overwritten after they were read, as a run goes on.
+"""Memory: finds unwritten elements, reads before writes, and values overwritten after they were read, in a run.
 
 Elements of inputs and fields have values from the start; those of outputs and scratch get them from a kernel, or
 from an earlier one of a chain. Races are `_races`'s.
@@ -21,9 +21,9 @@ from ._races import Races
 
 
 class Memory:
-    """Told of every access. `made` are outputs and scratch, `empty` those whose memory starts as anything.
+    """Observes every access. `made` are outputs and scratch, `empty` those that start uninitialised.
 
-    Of these, `outputs` must be written whole.
+    Of these, `outputs` must be written completely.
     """
 
     def __init__(

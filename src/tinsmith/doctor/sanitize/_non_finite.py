@@ -1,8 +1,8 @@
-"""Origins of non-finite numbers: operations with finite operands and a result that is not, in values and gradients.
+"""Origins of non-finite numbers: operations with finite operands and a non-finite result, in values and gradients.
 
-A value that is infinite may be meant so (a sentinel, the reciprocal of a ray's direction), and one that is not a
-number may be left unused: an error is what makes an output NaN, or the gradient infinite or NaN. In the gradient an
-operation is found by torch's own backward pass: what comes into it is finite, what goes out is not.
+An infinite value may be intended (a sentinel, the reciprocal of a ray's direction), and a NaN may be unused: it is an
+error if an output is NaN, or the gradient infinite or NaN. In the gradient, torch's own backward pass finds the
+operation: its incoming gradient is finite, and the outgoing one is not.
 """
 
 from __future__ import annotations

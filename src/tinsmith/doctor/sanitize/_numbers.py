@@ -1,4 +1,4 @@
-"""Numbers: indices outside, divisions by zero and overflows, as a run goes through its operations."""
+"""Numbers: finds indices outside arrays, divisions by zero and overflows in a run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LongestWhile(NamedTuple):
 
 
 class Numbers:
-    """Told of every operation.
+    """Observes every operation.
 
     Attributes:
         line: the last that ran.

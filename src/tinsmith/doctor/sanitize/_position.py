@@ -1,4 +1,4 @@
-"""The position of the interpreter: the kernel, task and iteration that is running, and their names for people."""
+"""The position of the interpreter: the running kernel, task and iteration, and their names in messages."""
 
 from __future__ import annotations
 

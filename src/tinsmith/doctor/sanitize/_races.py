@@ -1,7 +1,7 @@
-"""Races: two iterations of one parallel loop that touch one element, where at least one plainly writes it.
+"""Races: two iterations of a parallel loop that access one element, at least one with a plain write.
 
-Of every element two iterations are kept for each way of touching it: whoever comes later, one of two different ones
-is another than itself. Atomics of one kind may meet; an atomic and a plain access may not.
+For each element and kind of access two iterations are kept: at least one of two different iterations differs from any
+later one. Atomics of one kind do not conflict; an atomic and a plain access do.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Touch(NamedTuple):
 
 
 class Races:
-    """Told of every access of a parallel loop."""
+    """Observes every access of a parallel loop."""
 
     def __init__(self, here: ExecutionPosition, log: Log, columns: Columns) -> None:
         self._here = here
@@ -41,7 +41,7 @@ class Races:
         self._touched: dict[tuple[str, int], dict[str, list[_Touch]]] = {}
 
     def begin(self) -> None:
-        """Another loop begins: what the last one did has happened."""
+        """Another loop starts: the accesses of the last one cannot conflict with it."""
         self._touched.clear()
 
     def add(self, how: How, array: str, position: int, line: int, operator: str, value: Number | None) -> None:
@@ -91,7 +91,7 @@ _REMEDIES = {
 
 
 def _conflicting(touch: _Touch, kinds: dict[str, list[_Touch]]) -> _Touch | None:
-    """An access of another iteration that may not meet this one; a plain one first."""
+    """A conflicting access of another iteration; a plain one first."""
     for kind in sorted(kinds, key=["read", "write"].__contains__, reverse=True):
         if kind == touch.kind and kind != "write":
             continue

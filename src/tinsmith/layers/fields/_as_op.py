@@ -117,7 +117,7 @@ class OpProgram:
         return [tensor.detach() if one.is_silent else tensor for one, tensor in pairs]
 
     def examine(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Examination:
-        """The op's call, laid open for who checks it."""
+        """Examine the op's call, for checks."""
         return examine_layer(self.op, self._list_arguments(launches, memory), {})
 
     def refusal(
@@ -157,7 +157,7 @@ class OpProgram:
         return tuple(self._layer_op.names[one.facts.key] for one in self._roles.outputs)
 
     def explain(self) -> str:
-        """What the op does, for people."""
+        """Describe the op."""
         return f"on tensors\n\n{self.op.explain()}"
 
     def foresee(self, launches: Sequence[Launch], active: Sequence[LayerField]) -> tuple[int, ...]:

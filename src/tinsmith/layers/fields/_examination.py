@@ -1,4 +1,4 @@
-"""Examination: a call of a layer on fields, for who checks it.
+"""Examination: a call of a layer on fields, for checks.
 
 What a call computes is the layer's own: its fields, and the gradient that the layer takes. The oracle, the sanitizer
 and lint look at the op that the kernels would make on tensors, which gets what the fields hold. Some kernels make no

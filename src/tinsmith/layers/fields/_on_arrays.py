@@ -273,7 +273,7 @@ class ArrayProgram:
             raise KernelError(words)
 
     def explain(self) -> str:
-        """What a call does, for people."""
+        """Describe a call."""
         rows = [
             ("read before each call", self.held),
             ("written after each call", self._written_back),

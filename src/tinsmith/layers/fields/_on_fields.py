@@ -1,4 +1,4 @@
-"""On fields: a layer whose fields are its owner's, and which of two ways its calls take.
+"""On fields: a layer whose fields belong to the user, run in one of two ways.
 
 Dense fields are arrays by another name: the kernels become an op, whose gradient is generated from their source. Where
 that cannot be, the kernels run on the fields themselves and the engine's own reverse mode gives the gradient, as far
@@ -158,14 +158,14 @@ class OnFields:
             self.program.note_set(one)
 
     def examine(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Examination:
-        """A call, laid open for who checks it."""
+        """Examine a call, for checks."""
         choice = self._choose(launches, self._all_active())
         arrays = choice if isinstance(choice, ArrayProgram) else None
         refused = refuse_generated(self.layer, choice, launches) if _is_race(choice) else None
         return FieldsExamination(self.program, launches, memory, arrays, refused)
 
     def explain(self) -> str:
-        """What a call does, for people."""
+        """Describe a call."""
         choice = self._choose(self._launches, self._all_active())
         if isinstance(choice, ArrayProgram):
             return f"on fields\n\ngradient: generated from the kernels' source\n{choice.explain()}"

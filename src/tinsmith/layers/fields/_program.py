@@ -147,7 +147,7 @@ class Program:
         return not isinstance(self._op_for_checks(), OpProgram)
 
     def explain(self, gradient: str = "") -> str:
-        """What a call does, for people. `gradient` says of it what else a layer knows: that it is refused."""
+        """Describe a call. `gradient` is a further remark about the gradient, for example that it is refused."""
         rows = [
             ("filled", self.roles.filled),
             ("outputs", self.roles.outputs),

@@ -1,4 +1,4 @@
-"""Roles: what a layer's kernels and fields are for, and which fields a kernel uses."""
+"""Roles: the roles of a layer's kernels and fields, and the fields that a kernel uses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running: from what was registered with a layer to what runs its calls, on fields or on tensors."""
+"""Running: creates the program of a layer's registered parts, on fields or on tensors."""
 
 from __future__ import annotations
 

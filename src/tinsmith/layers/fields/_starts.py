@@ -1,4 +1,4 @@
-"""Starts: what a field holds when the first kernel of a call runs.
+"""Starts: the content of a field when the first kernel of a call runs.
 
 A field starts each call at zero (it is cleared) or with what it holds. Layers on fields clear the former. Layers on
 tensors copy the latter into the arrays that take the fields' places, unless the first kernel replaces every element.

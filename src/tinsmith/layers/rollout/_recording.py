@@ -1,6 +1,6 @@
-"""Recording: the kernels that a Python function calls, in order, with their arguments; nothing runs.
+"""Recording: records the kernels that a Python function calls, in order, with their arguments; nothing runs.
 
-A simulation calls a few kernels thousands of times. What is known of a kernel is found out once (`RecordedKernel`); a
+A simulation calls a few kernels thousands of times. A kernel is analysed once (`RecordedKernel`); a
 further call with numbers costs about a microsecond.
 """
 
@@ -168,7 +168,7 @@ class Kernels:
         return tuple(np.ravel(value).tolist()) if isinstance(value, (list, tuple)) else value
 
 
-_READ_REMEDY = "What a step decides by a field's value belongs into a kernel; look at fields when the rollout has run."
+_READ_REMEDY = "Decide in a kernel what depends on the value of a field; read fields after the rollout."
 
 
 class _Array(NamedTuple):

@@ -1,4 +1,4 @@
-"""Place: where a layer runs, which its fields and its device must agree on."""
+"""Place: checks that a layer's fields and its device agree."""
 
 from __future__ import annotations
 

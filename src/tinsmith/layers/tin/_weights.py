@@ -1,7 +1,7 @@
-"""Weights: after an optimizer's step, the fields hold what their parameters hold.
+"""Weights: writes parameters into their fields after an optimizer's step.
 
 Each call of a layer writes its parameters into their fields, so training never sees an old
-one. But a user may look into a field after the last step, or run kernels of their own on it.
+one. But a user may read a field after the last step, or run other kernels on it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Blueprint: all parts of a Tube together, and the rules between them.
 
-Who runs a Tube, on tensors or on fields, is handed one of these and nothing else.
+The programs that run a Tube, on tensors or on fields, get only this.
 """
 
 from __future__ import annotations

@@ -117,7 +117,7 @@ class FieldProgram:
         return break_graph(self._call)(tensors) if torch.compiler.is_compiling() else self._call(tensors)
 
     def examine(self, tensors: Sequence[torch.Tensor]) -> Examination:
-        """A call, laid open for who checks it; of a batch, its first sample."""
+        """Examine a call, for checks; for a batch, its first sample."""
         shapes, given, batch = self._resolve_shapes(tensors)
         if batch == 0:
             words = f"a batch of {self._blueprint.label} has no sample, so there is nothing to check"

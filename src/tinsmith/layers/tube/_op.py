@@ -29,11 +29,11 @@ class Program(Protocol):
         """The outputs of one call: a tensor, or a tuple of several."""
 
     def explain(self) -> str:
-        """What it does, for people."""
+        """Describe how it runs."""
         ...
 
     def examine(self, tensors: Sequence[torch.Tensor]) -> Examination:
-        """A call, laid open for who checks it."""
+        """Examine a call, for checks."""
         ...
 
     def with_blueprint(self, blueprint: Blueprint) -> Program:
@@ -112,7 +112,7 @@ class TensorProgram:
         return [given[place] for place in recipe.order]
 
     def examine(self, tensors: Sequence[torch.Tensor]) -> Examination:
-        """A call of the op, laid open for who checks it."""
+        """Examine a call of the op, for checks."""
         recipe = self._recipe(tensors)
         return examine_layer(recipe.op, self._list_arguments(recipe, tensors), recipe.sizes)
 

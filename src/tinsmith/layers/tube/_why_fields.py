@@ -1,7 +1,7 @@
-"""Which way a Tube runs: on the caller's tensors, or on fields, and then why.
+"""Decides whether a Tube runs on the caller's tensors or on fields, with the reason for fields.
 
-Most kernels never notice that their `ti.template()` arrays are tensors. What only a field can do
-is found in their source, before anything runs.
+Most kernels work the same with tensors as `ti.template()` arrays. Constructs that need fields
+are found in their source, before anything runs.
 """
 
 from __future__ import annotations
