@@ -55,7 +55,7 @@ def _free_memory(device: str) -> float:
         lines = Path("/proc/meminfo").read_text("utf-8").splitlines()
         [available] = [line for line in lines if line.startswith("MemAvailable:")]
         return 1024.0 * int(available.split()[1])
-    except (OSError, ValueError):  # no Linux
+    except (OSError, ValueError):  # not on Linux
         return _physical_memory()
 
 

@@ -74,7 +74,8 @@ def replace_when_whole(path: Path) -> Iterator[Path]:
         beside.touch()
         mode = beside.stat().st_mode
         yield beside
-        beside.chmod(mode)  # safetensors makes files that only the owner may read
+        # safetensors makes files that only the owner may read.
+        beside.chmod(mode)
         os.replace(beside, path)
     except OSError as cause:
         raise InputError(

@@ -80,7 +80,8 @@ class Live(ABC, Generic[Reached]):
     # The training's thread -----------------------------------------------------------------
     def start(self, stop: Stop, folder: Path, **facts: Any) -> None:
         """Start; `stop` requests the run to stop, `folder` is for its files."""
-        stop.is_requested |= self._stop.is_requested  # the page requested a stop before the start
+        # The page may have requested a stop before the start.
+        stop.is_requested |= self._stop.is_requested
         self._stop = stop
         self.tell(**facts, folder=str(folder.resolve()))
 

@@ -49,7 +49,8 @@ def load_photo(path: Path | None, size: int) -> Photo:
 
 
 def _default_photo() -> Path:
-    import matplotlib as mpl  # slow to load, and needed only here and for the curve
+    # Slow to load, and only needed here and for the curve.
+    import matplotlib as mpl
 
     path = Path(mpl.get_data_path()) / "sample_data" / "grace_hopper.jpg"
     if not path.is_file():

@@ -110,8 +110,9 @@ def write_film(path: Path, frames: Sequence[Tensor], reached: Tensor) -> None:
         last = last.resize((frames[-1].shape[1], frames[-1].shape[0]), Image.Resampling.LANCZOS)
     film = [
         *_in_one_palette([picture(frame) for frame in frames]),
+        # The last frame is shown longest, so it has its own palette.
         *_dither(last, last),
-    ]  # it stays: in its own colours
+    ]
     durations = [_FRAME_MS] * len(frames) + [_LAST_FRAME_MS]
     film[0].save(path, save_all=True, append_images=film[1:], duration=durations, loop=0, optimize=False)
 
@@ -122,7 +123,8 @@ def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:
         return []
     width, height = (-(-side // 2) for side in frames[0].size)
     sample = Image.new("RGB", (width, _SAMPLED * height))
-    for number in range(_SAMPLED):  # from the first to the last: early frames have colours that no later one has
+    # From the first to the last: early frames have colours that later ones do not have.
+    for number in range(_SAMPLED):
         frame = frames[round(number * (len(frames) - 1) / (_SAMPLED - 1))]
         sample.paste(frame.resize((width, height), Image.Resampling.NEAREST), (0, number * height))
     return _dither(sample, *frames)
@@ -130,7 +132,8 @@ def _in_one_palette(frames: Sequence[Image.Image]) -> list[Image.Image]:
 
 def _dither(sample: Image.Image, *pictures: Image.Image) -> list[Image.Image]:
     """Pictures in the 256 colours that suit a sample; dithered, since smooth grounds fall into patches otherwise."""
-    palette = sample.quantize(256, kmeans=1)  # 2 to 4 dB closer than the median cut that it starts from
+    # 2 to 4 dB better than the median cut that it starts from.
+    palette = sample.quantize(256, kmeans=1)
     return [one.quantize(palette=palette, dither=Image.Dither.FLOYDSTEINBERG) for one in pictures]
 
 
@@ -141,7 +144,8 @@ def write_curve(
 
     `logarithmic` names a curve whose axis is logarithmic, if all of it is above 0.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # slow to load; no window is ever opened
+    # Slow to load; opens no window.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6, 1 + 2.5 * len(curves)), layout="constrained")

@@ -39,10 +39,12 @@ def progress_bar(
         stack.callback(progress.stop)
 
         def watch(step: int, steps: int, shown: float) -> None:
-            if progress.tasks[task].total is None:  # a resumed run does not start at 0, and its speed must not either
+            # A resumed run does not start at step 0, so its speed is counted from here.
+            if progress.tasks[task].total is None:
                 progress.reset(task, total=steps, completed=step)
             progress.update(task, completed=step, shown=describe(shown))
-            if step == steps:  # the bar is full: what takes time from now on is not a step
+            # The bar is full: later work is not a step.
+            if step == steps:
                 stack.close()
                 console.print("Evaluating and writing the results.")
 
@@ -50,7 +52,8 @@ def progress_bar(
         try:
             yield watch
         except BaseException:
-            progress.live.transient = True  # no bar is left above the words of a refusal
+            # Removes the bar above an error message.
+            progress.live.transient = True
             raise
 
 

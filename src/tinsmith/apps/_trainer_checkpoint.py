@@ -66,5 +66,6 @@ def restore(folder: Path, training: Resumable, state: dict[str, Any]) -> None:
 def _read(path: Path) -> dict[str, Any]:
     try:
         return read_checkpoint(path)
-    except CheckpointError as cause:  # the same, with this command's way out
+    except CheckpointError as cause:
+        # The same error, with this command's remedy.
         raise make_broken_error(path, str(cause).partition("because")[2].strip()) from cause

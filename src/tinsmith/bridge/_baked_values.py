@@ -81,7 +81,8 @@ class BakedValues:
             known = self.survey(templates)
             fingerprint = known.fingerprint(templates)
             self._surveyed[fingerprint] = known
-        self._constants = known  # one name may refer to two fields in turn
+        # One name may refer to two fields in turn.
+        self._constants = known
         return fingerprint
 
     @one_at_a_time
@@ -93,10 +94,12 @@ class BakedValues:
         self._knows_names = self._constants.is_complete
         if self._captured is None and self._knows_names:
             self._captured = self._constants.describe(self._linked.templates({}), only_captured=True)
-        if self._is_steady:  # saves 2 us per value and call
+        # Saves 2 us per value and call.
+        if self._is_steady:
             self._constants = replace(self._constants, paths=())
         if any(name not in templates for name in self._linked.open_templates):
-            self._constants = replace(self._constants, is_complete=False)  # the first call brings the templates
+            # The first call has the templates.
+            self._constants = replace(self._constants, is_complete=False)
         for name, place in () if self._may_write_fields else self._constants.written:
             words = f"kernel `{self._linked.source.name}` writes the field `{name}`, which is not an output of its op"
             remedy = (
@@ -186,7 +189,8 @@ class BakedValues:
         ranks = {}
         for name, field in self._constants.fields if self._constants else ():
             if not any(leaf is field for _, leaf in self._linked.home.leaf_fields(field, name)):
-                continue  # structs: their members are fields
+                # A struct is not a field; its members are.
+                continue
             facts = self._linked.home.field_facts(field, name)
             if facts.is_dense and not any(facts.offset):
                 ranks[name] = len(facts.shape)

@@ -223,7 +223,8 @@ def _other_annotation(signature: Signature, name: str, dtype: torch.dtype) -> st
         if name in stage.parameters and stage.parameters[name].dtypes is not None
     )
     lang = stage.module_name
-    if parameter.kind == "scalar":  # it has its dtype by its annotation, unlike an array
+    # The annotation of a scalar fixes its dtype, unlike that of an array.
+    if parameter.kind == "scalar":
         own = f"`{name}: {lang}.{NAMES[dtype]}`, or " if dtype in NAMES else ""
         return f"annotate it as {own}`{name}: {lang}.types.ndarray()`, which takes any dtype, and read `{name}[None]`"
     if parameter.kind == "matrix":
@@ -263,7 +264,8 @@ def _missing(signature: Signature, names: Sequence[str]) -> str:
 
 
 def _usage(signature: Signature) -> str:
-    if not signature.spec.items:  # launched by a layer, on fields
+    # A layer launches it on fields, without a spec.
+    if not signature.spec.items:
         return f"Give ({', '.join(signature.order)}) when the kernel is registered, or by `set_kernel_args`."
     parts = [*signature.order, *(f"{name}=..." for name in signature.size_names)]
     return f"Call it as `{signature.op}({', '.join(parts)})`; outputs and scratch are made by the op."

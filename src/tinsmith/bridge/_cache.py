@@ -21,6 +21,7 @@ class Cache(dict[Key, Value]):
         """Put a value in, and return it."""
         if len(self) >= config().plan_cache:
             for old in list(islice(self, (len(self) + 1) // 2)):
-                self.pop(old, None)  # another thread may have removed it
+                # Another thread may have removed it.
+                self.pop(old, None)
         self[key] = value
         return value

@@ -80,7 +80,8 @@ def _ir_compiler(
     if stage.is_checked and not variant.adjoint:
         return compile_guarded
     if stage.uses_blocks and stage.runs_as_written:
-        return None  # a GPU has blocks; elsewhere `derived.BlockedCore` launches what was made of the IR
+        # A GPU has blocks; elsewhere `derived.BlockedCore` launches kernels that are generated from the IR.
+        return None
     is_moved = stage.engine is not stage.home
     misreading = find_misreading(stage, variant, values) if variant.adjoint or not is_moved else None
     if variant.adjoint and misreading is not None:
@@ -136,7 +137,8 @@ def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], o
 
 
 def _function(stage: Stage, variant: Variant) -> Callable[..., Any]:
-    label = f"{stage.name} of {os.path.basename(stage.source.path)}"  # what an engine's warnings name
+    # An engine's warnings show this label.
+    label = f"{stage.name} of {os.path.basename(stage.source.path)}"
     function, text = build(stage.tree(variant), stage.source.namespace() | {"_lang": stage.engine.lang}, label)
     stage.texts[variant] = text
     return function

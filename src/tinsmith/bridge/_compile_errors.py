@@ -42,7 +42,8 @@ def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str
         text: what the engine was given.
     """
     frames = [match.groupdict() for match in _FRAME.finditer(strip_colours(cause))]
-    last = {(one["path"], one["line"]): place for place, one in enumerate(frames)}  # an engine says some of them twice
+    # An engine may report a frame twice.
+    last = {(one["path"], one["line"]): place for place, one in enumerate(frames)}
     kept = [one for place, one in enumerate(frames) if last[one["path"], one["line"]] == place]
     lines = _lines(tree, text)
     rows = []
@@ -71,7 +72,8 @@ def place_warnings(
         given: the warnings of the kernel so far; its variants would repeat them.
     """
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")  # the user's filters decide below, by the user's file
+        # The user's filters are applied below, for the user's file.
+        warnings.simplefilter("always")
         yield
     lines = _lines(tree, text) if any(one.filename == path for one in caught) else {}
     for one in caught:

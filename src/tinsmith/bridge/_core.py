@@ -79,10 +79,12 @@ class Core:
         self.signature = signature
         self.reverse = reverse
         self.tangents: dict[frozenset[str], Any] = {}
-        self.recorded: dict[Any, Any] = {}  # both kept by `derived.find_recorded`
+        # `derived.find_recorded` fills both.
+        self.recorded: dict[Any, Any] = {}
         self.cores_with_records: dict[Any, Any] = {}
         self.plans: Cache[Any, Plan] = Cache()
-        self.conversions: Cache[Any, Any] = Cache()  # kept by `_route.form_of`
+        # Filled by `_route.form_of`.
+        self.conversions: Cache[Any, Any] = Cache()
         self._sizings: Cache[Any, Sizing] = Cache()
         self.paces = Paces(config().serial_below)
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
@@ -166,7 +168,8 @@ class Core:
         if self.signature.has_open_elements:
             return self._find_sizing(call)
         key = (tuple([len(shape) for shape in call.shapes]), call.batch is None, call.batched, *call.sizes)
-        if self.signature.uses_blocks:  # the kernels determine the memory of blocks
+        # The kernels determine the memory of blocks.
+        if self.signature.uses_blocks:
             key = (*key, call.dtypes, self.fingerprints(call.templates))
         return self._sizings.get(key) or self._sizings.keep(key, self._find_sizing(call))
 
@@ -203,7 +206,8 @@ class Core:
         batched = None if call.batch is None else call.batched
         named = sizing(signature.kernel_spec, ranks, tuple(call.values), batched=batched, ends=signature.ends)
         if named is None:
-            self.solve_sizes(call)  # raises the error
+            # This raises the error.
+            self.solve_sizes(call)
             raise AssertionError(f"{signature.op}: ranks {ranks} do not fit {signature.kernel_spec}")
         return named
 

@@ -36,7 +36,8 @@ def check_element(op: str, parameter: Parameter, dims: str, shape: Sequence[int]
     element = parameter.element
     if tuple(shape[max(len(shape) - len(element), 0) :]) == element:
         return
-    name, wanted = parameter.name, f"{element[0]}" if len(element) == 1 else f"{element}"  # as torch.compile can trace
+    # In a form that torch.compile can trace.
+    name, wanted = parameter.name, f"{element[0]}" if len(element) == 1 else f"{element}"
     actual = f"{dims} = {tuple(shape)}" if dims else f"{tuple(shape)}"
     rows = [(name, actual, f"ends in {wanted} in the kernel"), ("annotation", parameter.annotation)]
     remedy = f"Give `{name}` {wanted} as its last {'dim' if len(element) == 1 else 'dims'}, or change its annotation."

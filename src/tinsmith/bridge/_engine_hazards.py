@@ -78,7 +78,8 @@ def _outside(stage: Stage, shapes: Mapping[str, tuple[int, ...]], values: Mappin
             is_empty = any(one.extent is not None and one.extent[0] > one.extent[1] for one in access.loops)
             index = [bind_index(part, known) for part in access.index]
             if access.is_guarded or is_empty or any(part.wide for part in index):
-                continue  # a vector as index spans several axes
+                # A vector as an index spans several axes.
+                continue
             for axis, (part, size) in enumerate(zip(index, shapes.get(name, ()), strict=False)):
                 if part.number is not None and not 0 <= part.number < size:
                     yield Outside(stage.name, name, access.place, axis, part.number, size)

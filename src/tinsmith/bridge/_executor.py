@@ -243,7 +243,8 @@ class PassWriter(PassText):
         timed = set[Watch]()
         for watch, waiting in groupby(group, key=lambda one: one.watch):
             steps = [one.step for one in waiting]
-            if watch is None or watch in timed:  # one measurement of each kernel tells enough
+            # One measurement of each kernel is enough.
+            if watch is None or watch in timed:
                 for step in steps:
                     self.launch(step)
             else:
@@ -253,7 +254,8 @@ class PassWriter(PassText):
     def launch_watched(self, steps: Sequence[Step], watch: Watch) -> None:
         """Launches on one thread that follow each other, and how long they take."""
         pace, note = self.bind(watch.pace, "pace"), self.bind(watch.note, "note")
-        self.add(f"clock = {pace}.clock")  # read once: another thread may change it
+        # Read once: another thread may change it.
+        self.add(f"clock = {pace}.clock")
         self.add("begin = clock()")
         for step in steps:
             self.launch(step)

@@ -56,7 +56,8 @@ def compile_ir(
     if is_flat:
         kernel = flat(kernel)
         arrays = {name: one._replace(rank=one.rank + len(one.element), element=()) for name, one in arrays.items()}
-        if has_elements_at_top(kernel):  # of fields, which lie as their owner placed them
+        # Fields keep the layout in which their owner placed them.
+        if has_elements_at_top(kernel):
             hint = f"Put its statements into a loop, `for _ in range(1):`. {remedy}"
             raise KernelError(
                 refusal(words, [("because", "it uses numbers of a field of vectors outside of loops")], hint)

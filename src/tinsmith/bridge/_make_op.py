@@ -90,7 +90,8 @@ def op(
         returns=returns,
         deterministic=deterministic,
     )
-    parse(spec, scratch)  # a mistake in the spec is refused on the line where it stands
+    # A mistake in the spec raises its error here, on the line of the decorator.
+    parse(spec, scratch)
 
     def decorate(*kernels: Any) -> Op[Result]:
         if len(kernels) != 1:

@@ -115,7 +115,8 @@ def _check_parameter(op: str, item: Item, parameter: Parameter, *, is_result: bo
         wanted = least if declared is not None else f"at least {least}"
         words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, its annotation {wanted}"
         remedy = "Write one dim for each of the array's, then those of its vector or matrix element."
-        if is_result:  # also met where the name of a parameter is misspelt
+        # The name of a parameter may also be misspelt.
+        if is_result:
             words = f"the spec gives `{item.name}` of op `{op}` {rank} dims, and what the kernel returns has {wanted}"
             remedy = f"Write `{parameter.spec_item}`; a parameter of the kernel is listed by its own name."
         raise SpecError(refusal(words, rows, remedy))

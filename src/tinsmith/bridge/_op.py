@@ -172,7 +172,8 @@ class Op(OpDescription, Generic[Result]):
             updates = self._updates
             return self._wrap(self._outputs(bound) if updates is None else updates.call(bound, self._outputs))
         except (ArgumentError, DtypeError, ShapeError) as error:
-            if not self._structs and not is_jit_traced():  # whose sizes are tensors
+            # Under torch.jit.trace sizes are tensors.
+            if not self._structs and not is_jit_traced():
                 suggest_order(error, self._signature, arguments, named)
             raise
 
@@ -271,7 +272,8 @@ class Op(OpDescription, Generic[Result]):
         """
         if self._updates is None:
             return self
-        if self._functional is None:  # kept, since a simulation asks for it again and again
+        # Kept, since a simulation asks for it in every step.
+        if self._functional is None:
             self._functional = Op(self._kernels, self._text, replace(self._options, functional=True, returns=None))
         return self._functional
 

@@ -216,7 +216,8 @@ def examine_call(subject: Any, inputs: tuple[Any, ...], named: Mapping[str, Any]
             words = f"{who} of {type(subject).__name__} got `{next(iter(named))}` by name"
             raise ArgumentError(refusal(words, remedy="Pass its tensors by position, in the order of registration."))
         return subject._examine(inputs, who)
-    op = subject.functional  # updated arguments are compared as results
+    # Updated arguments are compared as results.
+    op = subject.functional
     if not inputs and not named and (order := op._core.signature.order):
         words = f"{who} of op `{op.name}` got no inputs"
         remedy = f"Pass what a call of the op takes: `{who}({', '.join([op.name, *order])})`."

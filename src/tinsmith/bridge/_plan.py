@@ -56,14 +56,16 @@ class Plan:
         self.outputs = slice(self.inputs, self.inputs + len(signature.outputs))
         pairs = tuple(enumerate(signature.outputs))
         self.steady_outputs = tuple(place for place, name in pairs if name not in kind.floats)
-        self.looks: tuple[Look, ...] | None = None  # asked for by the first call that may have a gradient
+        # Set by the first call that may have a gradient.
+        self.looks: tuple[Look, ...] | None = None
         self._moving = tuple((place, name) for place, name in pairs if name in kind.floats)
         self._paces = paces
         self._forward = Runner(lambda: layout, kind, paces)
         self._makes = layout.makes
         self._gradients: dict[frozenset[str], PassesForGradient] = {}
         self._backward: dict[Wish, Runner] = {}
-        self.prepared: dict[Any, Any] = {}  # kept by `_prepared_passes.Stepping`
+        # Filled by `_prepared_passes.Stepping`.
+        self.prepared: dict[Any, Any] = {}
 
     def forward(self, inputs: Sequence[torch.Tensor], numbers: Numbers, scalars: Scalars) -> tuple[Any, ...]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""

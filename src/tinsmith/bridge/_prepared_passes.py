@@ -28,7 +28,7 @@ _ADDRESS, _GRADIENT = 1, 4
 """Places in an `ArrayArgument`."""
 
 
-class NotPrepared(Exception):  # no error: the ordinary way is taken
+class NotPrepared(Exception):  # not an error: the ordinary path is used
     """A pass decides something again in every call, so that its launches cannot be prepared."""
 
 

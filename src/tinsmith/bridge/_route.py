@@ -148,7 +148,8 @@ def _first_form(
     computed = compute_dtypes(dtypes)
     batch = _product(lead) if lead else None
     call = Call(core, cores, computed, bound.scalars, bound.templates, bound.sizes, batch, batched)
-    core.plan_buffers(call)  # sizes and dtypes of the results are checked before anything runs
+    # Checks sizes and dtypes of the results before anything runs.
+    core.plan_buffers(call)
     casts = tuple([dtype in HALVES for dtype in dtypes])
     halves = tuple([core.result_dtype(name, dtypes) for name in signature.outputs])
     return Form(call, Conversion(casts, computed, len(lead), batched, halves), lead)

@@ -90,7 +90,8 @@ class Stage:
         is_checked: bool = False,
     ) -> None:
         self.links = links or Links({}, {})
-        self.drops_results = may_write_fields or links is not None  # a layer's, which has no use for them
+        # A layer does not use the results of its kernels.
+        self.drops_results = may_write_fields or links is not None
         self._linked = linked = link_kernel(
             kernel,
             frozenset(arrays),
@@ -248,7 +249,8 @@ class Stage:
             if parameter.kind in ("scalar", "matrix") and name not in given
         }
         others = {name: values[name] for name in self.open_templates}
-        others["_lang"] = self.home.lang  # what rewritten trees call it
+        # Rewritten trees refer to the engine's module by this name.
+        others["_lang"] = self.home.lang
         source = replace(self.source, tree=self.tree(variant))
         return lower(
             source, self.home, arrays, arguments=arguments, templates=others, owner=self.owner, defaults=defaults
@@ -292,7 +294,8 @@ class Stage:
         idle = [n for n, a in arrays.items() if variant.adjoint and not a.has_gradient and self.roles[n].is_written]
         tree = annotate(drop_stores(self.source.tree, idle), self.annotations(arrays))
         ranks = {name: array.rank for name, array in arrays.items()}
-        if variant.adjoint:  # an engine's reverse mode differentiates the loops that the user wrote
+        # An engine's reverse mode differentiates the loops that the user wrote.
+        if variant.adjoint:
             return drop_gradient_stores(tree, self.baked_values.gradients)
         tree = loop_over_ranges(tree, self.baked_values.field_ranks() | ranks)
         # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it

@@ -107,7 +107,8 @@ class StageLaunch:
         variant = self._variant(kind, self._types(kind))
         is_split = bool(variant.batched_arrays) and bool(self.stage.batch_refusal(variant, values))
         body = None
-        if not stage.is_simd:  # networks, whose loops are written out: of them nothing is known to the IR's cost
+        # The loops of networks are unrolled; the IR's cost does not cover them.
+        if not stage.is_simd:
             with contextlib.suppress(NotCovered):
                 body = stage.lower_variant(variant.single if is_split else variant, values).kernel
         shapes = {use.parameter: _shape(kind, use)[is_split and use.is_batched :] for use in self.uses}

@@ -45,7 +45,8 @@ def torch_probes() -> tuple[Probe, ...]:
 
 def _probe(fact: _Fact) -> Probe:
     try:
-        with warnings.catch_warnings():  # torch's own forward mode warns of what it calls
+        # torch's own forward mode warns of functions that it calls.
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             holds = fact.check()
     except Exception as error:  # noqa: BLE001  # a fact that fails in whatever way has changed
@@ -75,7 +76,8 @@ def _transforms_are_seen() -> bool:
 
 
 def _modes_are_seen() -> bool:
-    from torch.utils.flop_counter import FlopCounterMode  # late: `import tinsmith` does without it
+    # Imported late: `import tinsmith` does not need it.
+    from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False):
         inside = tracing.has_modes() and not tracing.is_plain()
@@ -281,7 +283,8 @@ def _older_tracer_is_seen() -> bool:
 
 
 def _missing_operators_are_answered() -> bool:
-    vars(torch.ops).pop("tinsmith_probe", None)  # of an earlier check
+    # An earlier check may have left it.
+    vars(torch.ops).pop("tinsmith_probe", None)
     tracing.answer_missing("tinsmith_probe", lambda name: LookupError(name) if name == "gone" else None)
     namespace = torch.ops.tinsmith_probe
     if hasattr(namespace, "other"):

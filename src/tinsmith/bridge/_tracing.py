@@ -176,7 +176,8 @@ def plain_apply(function: type[torch.autograd.Function]) -> Callable[..., Any]:
 class _Namespace(torch._ops._OpNamespace):
     """A namespace of `torch.ops` that says more of an operator that is not there than that it is not."""
 
-    __module__ = torch._ops._OpNamespace.__module__  # operators are written down by it
+    # Operators are pickled under this module name.
+    __module__ = torch._ops._OpNamespace.__module__
 
     def __init__(self, name: str, missing: Callable[[str], Exception | None]) -> None:
         super().__init__(name)

@@ -54,7 +54,8 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
         taken, seconds = take_steps(training, save, watch, stop)
     files = list[Path]()
     if taken or not is_written(options.out, FILES):
-        files = [save()]  # first, since a checkpoint cannot be made again
+        # The checkpoint first, since it cannot be made again.
+        files = [save()]
         files = [*write_all(options.out, training, seconds), *files]
     with torch.no_grad():
         psnr = psnr_of_pixels(as_pixels(training.image()), photo.pixels)

@@ -87,7 +87,8 @@ def _fit(training: Training, options: SceneOptions, watch: Watch | None, viewer:
         files = list[Path]()
         is_new = processes.is_first and (bool(taken) or not is_written(options.out, FILES))
         if is_new:
-            files = [save()]  # first, since a checkpoint cannot be made again
+            # The checkpoint first, since it cannot be made again.
+            files = [save()]
         training.look()
         evaluation = evaluate_model(training)
         training.trainer.log(psnr=evaluation.psnr, ssim=evaluation.ssim)
@@ -123,7 +124,8 @@ def _estimate_cost(options: SceneOptions) -> Cost:
     """At least: the rays of a step, of whose samples a twentieth is not empty, and the scene of our own if rendered."""
     scene = estimate_own_scene_cost(options.size) if options.dataset is None else Cost(0.0, 0.0)
     samples = options.rays * (1 + options.samples / 20)
-    a_sample = 16 * 4.0  # bytes: position, direction, thickness, density, colour, and some of their gradients
+    # Bytes: position, direction, thickness, density, colour, and some of their gradients.
+    a_sample = 16 * 4.0
     return Cost(scene.memory + samples * a_sample, scene.seconds + options.steps * (1e-3 + samples * 1e-8))
 
 

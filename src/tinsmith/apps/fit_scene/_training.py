@@ -30,7 +30,8 @@ class Training:
         self.step, self.steps = 0, options.steps
         self.history = History()
         self.draw = torch.Generator().manual_seed(options.seed)
-        self.places = torch.Generator(options.device).manual_seed(options.seed)  # within cells of the grid
+        # Draws positions within the cells of the grid.
+        self.places = torch.Generator(options.device).manual_seed(options.seed)
         self.ground = torch.tensor(BACKGROUNDS[options.background], device=options.device)
         self.scene = Scene(
             options.bound, options.samples, options.seed, options.engine, with_distortion=options.distortion > 0

@@ -34,7 +34,8 @@ class Gaussians:
 
     def __init__(self, values: dict[str, Tensor], scale: float, options: SplatOptions) -> None:
         self.options, self.scale = options, scale
-        self.draw = torch.Generator().manual_seed(options.seed)  # of splits, relocations and noise
+        # Draws splits, relocations and noise.
+        self.draw = torch.Generator().manual_seed(options.seed)
         self._take(values)
         self.strategy = _strategy(options, self.draw)
         self.strategy.check_sanity(self.params, self.optimizers)

@@ -79,7 +79,8 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
         files = list[Path]()
         is_new = bool(taken) or not is_written(options.out, FILES)
         if is_new:
-            files = [save()]  # first, since a checkpoint cannot be made again
+            # The checkpoint first, since it cannot be made again.
+            files = [save()]
         look(training)
         evaluation = evaluate_model(training)
         if is_new:
@@ -98,7 +99,8 @@ def _check_options(options: SplatOptions) -> tuple[Dataset, dict[str, Any] | Non
     sizes = {"size": options.size} if options.dataset is None else {}
     numbers = {"gaussians": options.gaussians, "steps": options.steps}
     require_affordable(_estimate_cost(options), options.device, **numbers, **sizes)
-    with one_torch_thread():  # beside other busy processes several take ten times as long
+    # With several threads, steps beside other busy processes take ten times as long.
+    with one_torch_thread():
         dataset = own_scene(options.size) if options.dataset is None else read_dataset(options.dataset, options.size)
     checkpoint = _CHECKPOINTS.load(dataset, options) if options.resume else None
     if options.dataset is not None:

@@ -59,7 +59,8 @@ class Training:
             look(self)
         number = int(torch.randint(len(self.dataset.train), (), generator=self.draw))
         ground = self.ground
-        if self.dataset.is_transparent:  # so that the Gaussians tell clear from the ground
+        # Random backgrounds make the Gaussians distinguish transparency from the background.
+        if self.dataset.is_transparent:
             ground = torch.rand(3, generator=self.draw).to(ground.device)
         size = (self.dataset.width, self.dataset.height)
         images, _, info = self.trainer.render(self._viewmats[number], self._matrices[number], size, ground)

@@ -64,7 +64,8 @@ def recipe(options: LearnOptions) -> Recipe:
     _refuse_unknown(path, config)
     sections = {part: resolve_section(part, config.get(part, {}), where=f"{path}: {part}") for part in _PARTS}
     grid = options.blocks or _grid(path, config.get("grid_shape"))
-    Encoding(2, sections["encoding"])  # refused here, if there is none such of positions
+    # Raises here if the encoding does not fit positions in the plane.
+    Encoding(2, sections["encoding"])
     steps = options.steps or _count(path, "steps", config.get("steps", _STEPS))
     batch_size = options.batch_size or _count(
         path, "batch_size", config.get("batch_size", _BATCH_SIZE[grid is not None])

@@ -70,7 +70,8 @@ def _learn(training: Training, options: LearnOptions, watch: Watch | None, live:
         def write() -> Reached:
             image, files = training.image(), list[Path]()
             if processes.is_first and (taken or training.alone or not is_written(options.out, FILES)):
-                files = [save()]  # first, since a checkpoint cannot be made again
+                # The checkpoint first, since it cannot be made again.
+                files = [save()]
                 files = [*write_all(options.out, training, image, seconds), *files]
             psnr = psnr_of_pixels(as_pixels(image), photo.pixels)
             processes.wait()

@@ -95,7 +95,8 @@ class Torus:
     def crossing(self, origins: Tensor, directions: Tensor) -> Tensor:
         distances = torch.full_like(origins[:, 0], math.inf)
         around = _quadratic(*_ball(origins, directions, self.ring + self.tube))
-        near = torch.isfinite(around).all(0).nonzero()[:, 0]  # the others miss the ball around it
+        # All other rays miss the bounding ball.
+        near = torch.isfinite(around).all(0).nonzero()[:, 0]
         if len(near):
             distances[near] = self._among(origins[near], directions[near], around[:, near].mean(0))
         return distances

@@ -77,7 +77,8 @@ class Viewer:
     # Viser's threads -----------------------------------------------------------------------
     def _make_panel(self) -> None:
         gui = self._server.gui
-        gui.configure_theme(show_logo=False, show_share_button=False)  # sharing would go through a server of viser's
+        # Sharing would use a server of viser's.
+        gui.configure_theme(show_logo=False, show_share_button=False)
         self._status = gui.add_markdown(_PREPARES)
         self._shows = gui.add_dropdown("Shows", _SHOWS)
         self._side = gui.add_slider("Pixels", min=32, max=512, step=16, initial_value=_SIDE)
@@ -110,7 +111,8 @@ class Viewer:
     # The training's thread -----------------------------------------------------------------
     def begin(self, training: SceneTraining, stop: Stop) -> None:
         """Show a training from now on; `stop` is what asks it to stop."""
-        stop.is_requested |= self._stop.is_requested  # the page requested a stop before the start
+        # The page may have requested a stop before the start.
+        stop.is_requested |= self._stop.is_requested
         self._training, self._stop = training, stop
         orbit = Orbit.of(training.dataset.train)
         self._server.scene.set_up_direction(orbit.up.numpy())
@@ -272,7 +274,8 @@ def viewer_page(title: str, port: int = 0, say: Callable[[str], object] = lambda
 
 def _start_server(title: str, port: int) -> Any:
     try:
-        import viser  # of an extra, and slow to load
+        # Slow to load, and in an extra.
+        import viser
     except ImportError as error:
         raise missing_package("the viewer", "view", "viser", "leave out --view") from error
     _require_free(port)

@@ -37,7 +37,8 @@ class LiveSimulation(Live[SimulationOutcome]):
         """The simulation as it runs now, and its loss."""
         training = self._training
         simulation = training.trainer.simulation
-        with torch.no_grad(), torch.random.fork_rng():  # being looked at changes nothing
+        # A look must not change the run.
+        with torch.no_grad(), torch.random.fork_rng():
             now = simulation.look()
         return {"now": _film(now.frames)}, {
             "step": training.step,

@@ -158,7 +158,8 @@ def simulate(
             after = torch.no_grad()(simulation.look)()
             files = list[Path]()
             if taken or not is_written(options.out, FILES):
-                files = [save()]  # first, since a checkpoint cannot be made again
+                # The checkpoint first, since it cannot be made again.
+                files = [save()]
                 files = [*_write_all(options, training, before, after, seconds), *files]
             figures = before.figure, after.figure
             return SimulationOutcome(

@@ -84,7 +84,8 @@ class Smoke(Simulation):
         self.flow = chain(spec, build_kernels(get(engine).lang), scratch=scratch, deterministic=True)
         target = draw_text("tin", SIDE, 30)
         row, column = (torch.arange(SIDE) - SIDE / 2 + 0.5).expand(2, SIDE, SIDE).unbind()
-        radius = (target.sum() / math.pi).sqrt()  # a disc of as much smoke: the flow makes none and loses little
+        # A disc with the same amount of smoke: the flow creates none and loses little.
+        radius = (target.sum() / math.pi).sqrt()
         begin = (radius - torch.hypot(row.T, column) + 0.5).clamp(0, 1)
         self.keep_constants(begin=begin[..., None], target=target)
         self.push = torch.nn.Parameter(torch.zeros(SIDE, SIDE, 2))

@@ -78,7 +78,8 @@ class SpringRobot(Simulation):
         )
         config = {"otype": "FullyFusedMLP", "n_neurons": 32, "n_hidden_layers": 1}
         config |= {"activation": "Tanh", "output_activation": "Tanh"}
-        seed = int(torch.randint(2**31, ()))  # of torch's generator, as all that is drawn
+        # From torch's generator, like all random numbers here.
+        seed = int(torch.randint(2**31, ()))
         shape = 4 * len(nodes) + CLOCKS, len(pairs)
         self.controller = NetworkWithInputEncoding(*shape, {"otype": "Identity"}, config, seed, engine=engine)
 

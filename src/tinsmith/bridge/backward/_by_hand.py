@@ -95,7 +95,8 @@ class HandWritten(KernelReverse):
         tree = self.stage.source.tree
         roles = self.stage.roles.get(f"grad_{name}", Roles())
         stores = [access.node for access in roles.of("write", "add")]
-        own = set(map(id, ast.walk(tree)))  # the others are in functions, maybe of other files
+        # The other nodes are in functions, maybe of other files.
+        own = set(map(id, ast.walk(tree)))
         line = stores[0].lineno if len(stores) == 1 and id(stores[0]) in own else tree.lineno
         return self.stage.source.path, line
 

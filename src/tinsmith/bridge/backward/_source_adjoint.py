@@ -269,7 +269,8 @@ class SourceAt(ReverseAt):
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         signature = self.case.signature
         read = self.program(active).reads & {*signature.arrays, *signature.outputs, *signature.scratch}
-        if self._single is not None:  # a batch of backward passes of one call is given what that call saved
+        # A batch of backward passes of one call gets the values that this call saved.
+        if self._single is not None:
             read |= self._single.reads(active)
         # a second derivative computes again what the first one reads as it was left
         return read if read <= set(signature.arrays) else read | frozenset(signature.arrays)

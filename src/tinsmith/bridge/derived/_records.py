@@ -229,7 +229,8 @@ def _find_records(core: Core, case: Specialization) -> tuple[list[LoweredKernel]
 def _signature(base: Signature, names: Mapping[int, str], types: Mapping[int, str], *, is_given: bool) -> Signature:
     """A core's signature with records, as inputs or as scratch."""
     batch = () if base.spec.batch_name is None else (Batch(base.spec.batch_name),)
-    dim = Anything() if is_given else Fixed(1)  # the core computes the real size
+    # The core computes the real size.
+    dim = Anything() if is_given else Fixed(1)
     items = tuple(Item(name, (*batch, dim), types[place]) for place, name in names.items())
     spec = base.spec
     if not is_given:

@@ -115,7 +115,8 @@ class TangentCore(DerivedCore):
         for name, shape in sizing.shapes.items():
             if name in self.dots or name not in self.base.signature.arrays:
                 shapes[self.dot_of(name)] = shape
-        self._kernels_of(call)  # what maxima take beside their arrays is known with the kernels
+        # Generating the kernels determines the arrays that maxima need.
+        self._kernels_of(call)
         for name, like in self._beside.items():
             shapes[name] = shapes[like]
         plain = Sizing(shapes, lambda given, values: sizing.solve(given[:count], values), sizing.batch, sizing.symbols)

@@ -1,7 +1,7 @@
 """Modes: compares the other ways in which torch differentiates an op with its single backward pass.
 
-A batch of two samples, forward mode and second derivatives are kernels of their own, and wrong ones are wrong in
-silence. With f = sum(c * op(x)), g(x) its gradient by one plain backward pass, and a direction t:
+A batch of two samples, forward mode and second derivatives have kernels of their own, whose errors would be
+silent. With f = sum(c * op(x)), g(x) its gradient by one plain backward pass, and a direction t:
 
     vmap(grad)           g of two samples at once           = g of each
     *b                   the same, by the spec's batch dims
