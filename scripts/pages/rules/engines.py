@@ -255,6 +255,6 @@ ROWS = (
                 for j in range(x.shape[0]):
                     y[i] += ti.select(x[j] > 0.5, x[j] * x[j], 0.0)
         """,
-        words="For Taichi's own reverse mode, avoid the branch, or move the statements beside the loop to another loop.",
+        words="For Taichi's own reverse mode, avoid the branch, or move what is beside the loop to another loop.",
     ),
 )

@@ -132,7 +132,7 @@ def importance_sampling(
         without edges.
 
     Raises:
-        ArgumentError: an argument is not a tensor, or `n_intervals` is 0.
+        ArgumentError: an argument is not a tensor, or `n_intervals` is below 1.
         ShapeError: tensors do not fit each other, or rays point outside of them (checked on the CPU only).
         DtypeError: tensors are not all float32 or all float64.
 
