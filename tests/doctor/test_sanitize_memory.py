@@ -294,7 +294,7 @@ def test_an_index_behind_the_last_and_a_negative_one(lang):
     before, behind = sorted(seen(slopes, X).of("TS604"), key=lambda one: -one.column)
     assert before.severity == behind.severity == "error"
     assert "`x[4]` is read in iteration i = 3, and `x` has the shape (4,): the last index is 3" in behind.message
-    assert "other memory that is read" in behind.message
+    assert "other memory is read" in behind.message
     assert pointed(behind).startswith("x[i + 1]")
     assert "`x[-1]` is read in iteration i = 0" in before.message
     assert "-1 is negative" in before.message

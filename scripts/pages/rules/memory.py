@@ -128,7 +128,7 @@ ROWS = (
                 for i in range(x.shape[0] - 1):
                     y[i + 1] = y[i] + x[i]
         """,
-        words="A loop inside a loop of one iteration runs in order; so does one after `ti.loop_config(serialize=True)`.",
+        words="Inside a loop of one iteration a loop runs in order, as after `ti.loop_config(serialize=True)`.",
     ),
     Row(
         "TS107",
