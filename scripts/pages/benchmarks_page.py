@@ -78,7 +78,7 @@ def _table(heads: list[str], rows: list[list[str]]) -> str:
 
 
 def _counts() -> str:
-    lines = ["| results | bars | held | of these the aim too | missed |", "|---|---:|---:|---:|---:|"]
+    lines = ["| results | targets | met | aim met too | missed |", "|---|---:|---:|---:|---:|"]
     for name in files():
         bars = bars_of(name)
         held, aims = (
@@ -91,7 +91,7 @@ def _counts() -> str:
 
 
 def _misses() -> str:
-    lines = ["| what | ours | against | measured | to hold |", "|---|---|---|---|---|"]
+    lines = ["| what | ours | against | measured | target |", "|---|---|---|---|---|"]
     missed = [bar for name in files() for bar in _missed(bars_of(name))]
     return "\n".join([*lines, *[f"| {' | '.join(bar[:5])} |" for bar in missed]])
 
