@@ -25,20 +25,20 @@ from .._errors import DtypeError, refusal
 from ..bridge import constant_when_traced, language
 
 FLOATS = {torch.float32: "f32", torch.float64: "f64"}
-"""What is rendered in, and what kernels call it."""
+"""The supported dtypes, with their names in kernels."""
 
 _MAKERS: dict[str, Callable[..., Any]] = {}
 
 
 class _Shelf:
-    """What was built, by name, engine, type of numbers and what is static."""
+    """The built ops, by name, engine, float type and static values."""
 
 
 _SHELF = _Shelf()
 
 
 def register_maker(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register how an op, or a tuple of ops, is made of an engine's module, "f32" or "f64", and what is static."""
+    """Register a function that makes an op, or several, from an engine's module, "f32" or "f64", and static values."""
 
     def register(make: Callable[..., Any]) -> Callable[..., Any]:
         _MAKERS[name] = make
@@ -48,7 +48,7 @@ def register_maker(name: str) -> Callable[[Callable[..., Any]], Callable[..., An
 
 
 def get_op(name: str, engine: str | None, like: Tensor, *static: Any) -> Any:
-    """What was registered by that name, for an engine that runs where the tensor `like` is, and its dtype.
+    """Return the op of this name for an engine on the device of the tensor `like`, and for its dtype.
 
     Raises:
         DtypeError: `like` is neither float32 nor float64.
@@ -58,7 +58,7 @@ def get_op(name: str, engine: str | None, like: Tensor, *static: Any) -> Any:
 
 
 def known_when_traced(value: Any) -> Any:
-    """The value; `torch.compile` compiles again for each integer, so that kernels can be built for it.
+    """Return the value. `torch.compile` compiles again for each integer, so that kernels can be built for it.
 
     Sizes that have changed once are symbols to it, out of which no kernel is made.
     """
@@ -84,7 +84,7 @@ def _place(name: str, engine: str | None, device: torch.device, dtype: torch.dty
 
 
 def in_single(given: Any) -> Any:
-    """A tensor in float32 under autocast, as for ops; float64 and values that are not tensors stay as they are."""
+    """Cast a tensor to float32 under autocast, as ops do; float64 and other values are not changed."""
     if not isinstance(given, Tensor) or not given.is_floating_point() or given.dtype == torch.float64:
         return given
     is_cast = given.device.type in ("cpu", "cuda") and torch.is_autocast_enabled(given.device.type)

@@ -16,14 +16,14 @@ from ..bridge import Op, OpOptions, has_older_batch, is_transformed
 
 
 class Asked(NamedTuple):
-    """What a backward pass knows and is asked for.
+    """The request of a backward pass.
 
     Attributes:
-        inputs: tensors that the op was called with.
-        outputs: what it gave.
-        cotangents: one an output, None for one that nothing depends on.
+        inputs: the tensors of the op's call.
+        outputs: the results of the call.
+        cotangents: one per output, None for an output that nothing depends on.
         wants: which inputs need a gradient.
-        options: what the op was called with besides tensors.
+        options: the other arguments of the call.
     """
 
     inputs: tuple[Tensor, ...]
@@ -33,7 +33,7 @@ class Asked(NamedTuple):
     options: dict[str, Any]
 
     def cotangent(self, index: int) -> Tensor:
-        """That of an output, zeros where nothing depends on it."""
+        """The cotangent of an output, zeros if nothing depends on it."""
         given = self.cotangents[index]
         return torch.zeros_like(self.outputs[index]) if given is None else given
 
@@ -42,10 +42,10 @@ class Rule(NamedTuple):
     """An op and its gradients.
 
     Attributes:
-        value: the op, differentiable by itself too, in all ways.
-        pull: from what is asked to the gradient of each input, None for one that has none.
-        quick: what plain calls and `torch.compile` take in place of `value`, if there is something better for those:
-            an op whose gradient is by hand.
+        value: the op, which is also differentiable itself, in every mode.
+        pull: maps a request to the gradient of each input, None for an input without one.
+        quick: an op with a hand-written gradient that plain calls and `torch.compile` use instead of `value`, if there
+            is a faster one.
     """
 
     value: Op
@@ -54,7 +54,7 @@ class Rule(NamedTuple):
 
 
 def steady(spec: str, kernel: Any, **options: Any) -> Op:
-    """An op of a kernel of ours. What its factory baked into it stays, and is not looked at in each call: 60 us."""
+    """Make an op of our own kernel. Values from its factory never change, so calls do not read them: saves 60 us."""
     return Op([kernel], spec, OpOptions(steady=True, **options))
 
 
@@ -96,7 +96,7 @@ class _Ruled(torch.autograd.Function):
 
 
 def _by_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
-    """The gradients from the derivative of the op of the values."""
+    """The gradients by the derivative of the op of the values."""
     leaves = [tensor.detach().requires_grad_(wants) for tensor, wants in zip(asked.inputs, asked.wants, strict=True)]
     with torch.enable_grad():
         outputs = _several(rule.value(*leaves, **asked.options))

@@ -1,7 +1,7 @@
 """Captures: pictures of a scene with their cameras, read from Blender's and COLMAP's files.
 
-`load_blender` and `load_colmap` give a `Capture`, all tensors and paths. `read_transforms` and `read_colmap` give its
-frames one by one, each with the entry of the file that tells of it, for those who refuse pictures too.
+`load_blender` and `load_colmap` return a `Capture` of tensors and paths. `read_transforms` and `read_colmap` return its
+frames, each with its entry in the file, for callers that report errors about pictures.
 """
 
 from __future__ import annotations

@@ -11,20 +11,20 @@ from ._transforms import read_transforms
 
 
 def load_blender(path: str | Path) -> Capture:
-    """The cameras and pictures of a transforms.json, in Blender's, instant-ngp's or nerfstudio's form.
+    """Read the cameras and pictures of a transforms.json, in Blender's, instant-ngp's or nerfstudio's form.
 
     That is `{"camera_angle_x": radians, "frames": [{"file_path": ..., "transform_matrix": 4 x 4}, ...]}`, with
     `camera_angle_y`, `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h` of the file or of a frame. Paths are relative to the file's
     folder; ".png", ".jpg" and ".jpeg" may be left out. A picture turned by its EXIF data counts as upright.
 
     Args:
-        path: of the file.
+        path: the file.
 
     Returns:
         The capture, in the file's order, without points.
 
     Raises:
-        InputError: the file or a picture is missing or broken, or a lens distorts; file and entry are named.
+        InputError: the file or a picture is missing or broken, or a lens distorts; names the file and the entry.
 
     Example:
         >>> import json, PIL.Image

@@ -18,14 +18,14 @@ _ORIENTATION = 0x0112  # EXIF's number of it
 
 @dataclass(frozen=True)
 class Capture:
-    """Pictures of a scene by c cameras, and what points of it are known.
+    """Pictures of a scene by c cameras, and known points of it.
 
     Attributes:
         images: c paths of the pictures.
         viewmats: (c, 4, 4) float64, world to camera, x right, y down, z ahead: as `gaussians.rasterization` takes them.
         Ks: (c, 3, 3) float64, intrinsics in pixels; the first pixel's middle is at (0.5, 0.5).
         sizes: (c, 2) int64, width and height of each picture in pixels.
-        points: (p, 3) float64, in the world; none where the files tell of none.
+        points: (p, 3) float64, in the world; empty if the files have none.
         colors: (p, 3) uint8, the points' colors.
 
     Example:

@@ -26,17 +26,17 @@ _UNDISTORT = "Undistort the pictures first, as `colmap image_undistorter` does."
 
 
 def load_colmap(folder: str | Path, images: str | Path = "images") -> Capture:
-    """The cameras, pictures and points of a COLMAP reconstruction.
+    """Read the cameras, pictures and points of a COLMAP reconstruction.
 
     Args:
-        folder: holds cameras, images and points3D, as .bin or .txt: in itself, in sparse/0 or in sparse.
-        images: folder of the pictures, relative to `folder`.
+        folder: a folder with cameras, images and points3D, as .bin or .txt, in itself, in sparse/0 or in sparse.
+        images: the folder of the pictures, relative to `folder`.
 
     Returns:
         The capture, sorted by the pictures' names.
 
     Raises:
-        InputError: a file or picture is missing or broken, or a lens distorts; file and entry are named.
+        InputError: a file or picture is missing or broken, or a lens distorts; names the file and the entry.
 
     Example:
         >>> import pathlib, PIL.Image
