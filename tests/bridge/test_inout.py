@@ -280,6 +280,7 @@ def squared_twice(lang):
     return kernel, lambda x, v: (v * v + x) ** 2 + 2 * x
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("make", [squared_in_one_store, squared_then_added, squared_twice])
 def test_second_derivatives_read_what_was_saved(lang64, make):
     """The last value of `v` is no part of them, so `x`, of which it is made, was not saved."""

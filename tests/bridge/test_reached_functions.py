@@ -179,6 +179,7 @@ def by_method_of_a_method(tools, array):
 WAYS = [by_item, by_key, by_local, by_argument, by_argument_of_a_name, by_method_of_a_method]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("way", WAYS)
 def test_what_it_stores_is_an_output(lang64, way):
     op = ts.op("x[n] -> y[n]")(way(Tools(lang64), lang64.types.ndarray()))
@@ -189,6 +190,7 @@ def test_what_it_stores_is_an_output(lang64, way):
     cases.assert_close(x.grad, 2 * x)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("way", WAYS)
 def test_it_stores_to_no_input(lang64, way):
     """`x` and `y` change their roles: the op would change the caller's `y`."""

@@ -197,6 +197,7 @@ def shapes(name, length):
     return (length + (name == "another length"),), (length,)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", STENCILS)
 def test_values_and_gradients(lang, name):
     op = make(lang, name)  # one for all lengths: it is compiled for the first

@@ -261,7 +261,7 @@ REFUSALS = {
     "packed without rays": (lambda given: given | {"rays": None}, ts.ShapeError, "should be .n, k."),
     "rays of floats": (lambda given: given | {"rays": given["rays"].float()}, ts.DtypeError, "torch.int32"),
     "rays of three": (lambda given: given | {"rays": torch.zeros(2, 3).int()}, ts.ShapeError, r"expected  \[n, 2\]"),
-    "rays outside": (lambda given: given | {"rays": given["rays"] + 4}, ts.ShapeError, "points outside of the samples"),
+    "rays outside": (lambda given: given | {"rays": given["rays"] + 4}, ts.ShapeError, "points outside the samples"),
     "rays before": (lambda given: given | {"rays": given["rays"] - 1}, ts.ShapeError, "the smallest is -1"),
     "background": (lambda given: given | {"background": torch.ones(4)}, ts.ShapeError, r"background.*should be \(3,\)"),
 }
