@@ -168,7 +168,8 @@ def test_second_derivatives_through_a_grid(engine):
     x = torch.rand(3, 2, dtype=torch.float64, requires_grad=True)
     params = model.params.detach().clone().requires_grad_()
     call = called(model)
-    assert torch.autograd.gradgradcheck(call, (x, params), fast_mode=True, atol=1e-4)
+    # Additions of several threads into one element may round differently from run to run: nondet_tol.
+    assert torch.autograd.gradgradcheck(call, (x, params), fast_mode=True, atol=1e-4, nondet_tol=1e-9)
 
 
 @pytest.mark.parametrize("alignment", [1, 16])
