@@ -5,9 +5,10 @@ import torch
 
 from support.backwards import gradients
 from support.by_hand import array, assign, atomic, branch, kernel, local, loop, repeat, store
+from support.interpreted import run
 from support.tangents import DOUBLE, compiled
 from tinsmith.engines import DTYPES
-from tinsmith.source.interpreter import interpret, run
+from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import NotCovered, nodes, walk
 from tinsmith.transforms import draws, seed_random
 from tinsmith.transforms.adjoint import Reserve, adjoint

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from support.by_hand import E, array, assign, binary, cast, kernel, local, loop, store, unary
-from tinsmith.source.interpreter import run
+from support.interpreted import run
 from tinsmith.source.ir import Misfit, NotCovered, nodes, types
 from tinsmith.transforms import slopes
 from tinsmith.transforms.adjoint import adjoint

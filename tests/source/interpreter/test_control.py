@@ -22,8 +22,8 @@ from support.by_hand import (
     store,
     unary,
 )
+from support.interpreted import Access, Record, run
 from tinsmith import ArgumentError, DtypeError, KernelError, ShapeError
-from tinsmith.source.interpreter import Access, Record, run
 from tinsmith.source.ir import nodes
 
 X, Y = array("x"), array("y")

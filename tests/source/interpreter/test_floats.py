@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from support.by_hand import array, binary, cast, kernel, loop, select, store, unary
-from tinsmith.source.interpreter import interpret, run
+from support.interpreted import run
+from tinsmith.source.interpreter import interpret
 
 X, Z, Y = array("x"), array("z"), array("y")
 POINTS = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.7, *torch.randn(5, generator=torch.Generator().manual_seed(0)).tolist()]

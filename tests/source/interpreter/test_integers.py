@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from support.by_hand import array, binary, cast, const, kernel, loop, of, store, unary
+from support.interpreted import run
 from tinsmith import KernelError
-from tinsmith.source.interpreter import run
 
 A, B = array("a", "i32"), array("b", "i32")
 FIRST = [7, -7, -7, 300, 0, 2**31 - 1, -(2**31), 12345]

@@ -5,9 +5,9 @@ import torch
 
 import rows
 from rows import Draw
+from support.interpreted import run
 from support.roundtrip import lowered
 from tinsmith.engines import of_kernel
-from tinsmith.source.interpreter import run
 
 
 def disagree(kernel, arguments, **tolerance):

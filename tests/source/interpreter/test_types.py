@@ -5,9 +5,9 @@ import random
 import pytest
 import torch
 
+from support.interpreted import run
 from tinsmith.engines import of_kernel
 from tinsmith.source import read
-from tinsmith.source.interpreter import run
 from tinsmith.source.ir import lower, nodes
 
 TYPES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")

@@ -2,8 +2,8 @@
 
 import torch
 
+from support.interpreted import run
 from support.roundtrip import lowered, text, twin
-from tinsmith.source.interpreter import run
 from tinsmith.source.ir import nodes, walk
 
 

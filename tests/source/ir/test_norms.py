@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from support.interpreted import run
 from support.roundtrip import lowered, text
-from tinsmith.source.interpreter import run
 
 
 def _norms(lang):

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import tinsmith as ts
+from support.interpreted import run
 from tinsmith.engines import of_kernel
 from tinsmith.source import read
-from tinsmith.source.interpreter import run
 from tinsmith.source.ir import lower, nodes
 from tinsmith.transforms import annotate, batch_kernel, loop_over_ranges, serialize_kernel, serialize_loops
 

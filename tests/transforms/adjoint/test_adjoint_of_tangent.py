@@ -5,8 +5,8 @@ import torch
 
 from support.backwards import gradients
 from support.by_hand import array, atomic, kernel, loop, store, unary
+from support.interpreted import run
 from support.tangents import given, given_to, nest, nest_arguments
-from tinsmith.source.interpreter import run
 from tinsmith.transforms import tangent
 from tinsmith.transforms.adjoint import adjoint
 

@@ -5,7 +5,7 @@ import torch
 
 from support.backwards import gradients
 from support.by_hand import array, assign, branch, cast, const, kernel, local, loop, store
-from tinsmith.source.interpreter import run
+from support.interpreted import run
 from tinsmith.source.ir import NotCovered
 from tinsmith.transforms.adjoint import adjoint
 

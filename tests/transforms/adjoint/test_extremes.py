@@ -5,7 +5,7 @@ import torch
 
 from support.backwards import gradients
 from support.by_hand import array, assign, atomic, branch, cast, kernel, local, loop, repeat, store, unary
-from tinsmith.source.interpreter import run
+from support.interpreted import run
 from tinsmith.source.ir import NotCovered, nodes
 from tinsmith.transforms.adjoint import Reserve, Run, adjoint, serial_twin
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from support.backwards import gradients
+from support.interpreted import run
 from support.tangents import given, nest, nest_arguments
-from tinsmith.source.interpreter import run
 from tinsmith.transforms.adjoint import adjoint
 
 ORDINARY, ALL = 60, 600

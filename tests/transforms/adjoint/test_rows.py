@@ -6,8 +6,8 @@ import torch
 import rows
 from rows import Draw
 from support.backwards import gradients
+from support.interpreted import run
 from support.tangents import given
-from tinsmith.source.interpreter import run
 from tinsmith.source.ir import NotCovered, types, walk
 from tinsmith.transforms.adjoint import adjoint
 

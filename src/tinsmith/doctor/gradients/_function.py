@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 
 from ...bridge import Examination
-from ...source.interpreter import Number, Recorder, Watch
+from ...source.interpreter import Recorder, Watch
 from ...source.ir import NotCovered, nodes, types, walk
 from .._budget import Budget
 
@@ -86,8 +86,8 @@ def of_interpreter(call: Examination, budget: Budget | None = None, *, is_strict
     return run
 
 
-class _Counter:
-    """Counts operations, and lets everything else pass."""
+class _Counter(Watch):
+    """Counts operations. What is not there is left out, and is the sanitizer's to tell."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -95,21 +95,6 @@ class _Counter:
     def on_statement(self, operations: int, line: int) -> None:
         """Spend some of the budget."""
         self._budget.count(operations)
-
-    def on_begin(self, held: Mapping[str, Any]) -> None:
-        """Ignored."""
-
-    def on_while_turn(self, line: int, turn: int) -> None:
-        """Nothing to report."""
-
-    def on_index_out_of_range(self, array: str, index: tuple[int, ...], line: int, *, is_read: bool) -> None:
-        """What is not there is left out, and is the sanitizer's to tell."""
-
-    def on_division_by_zero(self, operator: str, left: int, line: int) -> None:
-        """The same."""
-
-    def on_result(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
-        """Ignored."""
 
 
 class _Strict(_Counter):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...linter import Cuts, Finding, Severity
-from ...source.interpreter import Number
+from ...source.interpreter import Number, Watch
 from ...source.ir import nodes, types
 from .._budget import Budget
 from ._columns import Columns
@@ -27,7 +27,7 @@ class LongestWhile(NamedTuple):
     operations: int
 
 
-class Numbers:
+class Numbers(Watch):
     """Observes every operation.
 
     Attributes:

@@ -15,7 +15,6 @@ import torch
 
 from ..._errors import KernelError, refusal
 from ..ir import nodes, types
-from ._accesses import Recorder
 from ._casts import Number, Precision, cast, same_bits, wrapping
 from ._memory import Memory
 from ._rules import (
@@ -31,7 +30,7 @@ from ._rules import (
     keep_zero_cotangents,
     shift,
 )
-from ._watch import Missing, Watch, watch_results
+from ._watch import Missing, Recorder, Watch, watch_results
 
 Locals: TypeAlias = dict[str, Any]
 _Rule = TypeVar("_Rule", bound=Callable[..., Any])

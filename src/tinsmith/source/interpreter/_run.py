@@ -10,88 +10,19 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
 from ..ir import nodes, types
-from ._accesses import Recorder
 from ._casts import Number, Precision, wrapping
 from ._expressions import Expressions
 from ._memory import Memory, remember
 from ._statements import Statements
-from ._watch import Watch
+from ._watch import Recorder, Watch
 
 Argument: TypeAlias = "bool | int | float | torch.Tensor"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a run leaves behind.
-
-    Attributes:
-        arrays: all arrays as they are afterwards, by name; float64 where they are floating.
-        gradients: by name, of floating arrays as they were before, and floating arguments; none without cotangents.
-    """
-
-    arrays: Mapping[str, torch.Tensor]
-    gradients: Mapping[str, torch.Tensor]
-
-
-def run(
-    kernel: nodes.Kernel,
-    arrays: Mapping[str, torch.Tensor],
-    arguments: Mapping[str, Argument],
-    cotangents: Mapping[str, torch.Tensor] | None = None,
-    *,
-    faithful: bool = False,
-    seed: int = 0,
-    record: Recorder | None = None,
-) -> Outcome:
-    """Run a kernel, and pull cotangents of its arrays back to what they were before.
-
-    Args:
-        kernel: what to run.
-        arrays: by name, (index dims, element dims). Not changed.
-        arguments: by name, numbers; for a vector or matrix argument, a tensor.
-        cotangents: by name, of arrays as they are afterwards; an array without one has none.
-        faithful: round every float to its type in the kernel, as the compiled kernel does; so are the outcome's.
-        seed: of random numbers. They cannot agree with an engine's.
-        record: is notified of every access to an element.
-
-    Raises:
-        ArgumentError: an array or argument is missing.
-        DtypeError: an array is floating and was to be whole, or the other way round.
-        ShapeError: an array has another number of dims than the kernel knows, or other elements.
-        KernelError: an index outside an array, an integer divided by zero.
-
-    Example:
-        >>> x = nodes.Load("x", (), (), "f32")
-        >>> arrays = {"x": nodes.Array("x", "f32", 0), "y": nodes.Array("y", "f32", 0)}
-        >>> body = (nodes.Store("y", (), (), nodes.Binary("*", x, x, "f32")),)
-        >>> square = nodes.Kernel("square", "", arrays, {}, {}, body)
-        >>> run(square, {"x": torch.tensor(3.0), "y": torch.tensor(0.0)}, {}, {"y": torch.tensor(1.0)}).gradients["x"]
-        tensor(6., dtype=torch.float64)
-    """
-    options = {"faithful": faithful, "seed": seed, "record": record}
-    if cotangents is None:
-        with torch.no_grad():
-            return Outcome(interpret(kernel, arrays, arguments, **options), {})
-    floating_arrays = {
-        name for name, array in kernel.arrays.items() if types.is_float(array.type) and name not in kernel.cells
-    }
-    floating_arguments = {name for name, (kind, _) in kernel.arguments.items() if types.is_float(kind)}
-    arrays = {name: _leaf(one) if name in floating_arrays else one for name, one in arrays.items()}
-    arguments = {name: _leaf(one) if name in floating_arguments else one for name, one in arguments.items()}
-    with torch.enable_grad():
-        after = interpret(kernel, arrays, arguments, **options)
-    leaves = {
-        name: leaf for name, leaf in {**arrays, **arguments}.items() if name in floating_arrays | floating_arguments
-    }
-    gradients = _pull_back(after, cotangents, leaves)
-    return Outcome({name: one.detach() for name, one in after.items()}, gradients)
 
 
 def interpret(
@@ -106,7 +37,28 @@ def interpret(
 ) -> dict[str, torch.Tensor]:
     """The arrays after a run, connected with those before and with arguments, for torch's autograd in either mode.
 
-    Args as of `run`; with a `watch`, which is notified, the run goes on after a wrong index and a division by zero.
+    Args:
+        kernel: what to run.
+        arrays: by name, (index dims, element dims). Not changed.
+        arguments: by name, numbers; for a vector or matrix argument, a tensor.
+        faithful: round every float to its type in the kernel, as the compiled kernel does; so are the results.
+        seed: of random numbers. They cannot agree with an engine's.
+        record: is notified of every access to an element.
+        watch: is notified; then the run goes on after a wrong index and a division by zero.
+
+    Raises:
+        ArgumentError: an array or argument is missing.
+        DtypeError: an array is floating and was to be whole, or the other way round.
+        ShapeError: an array has another number of dims than the kernel knows, or other elements.
+        KernelError: an index outside an array, an integer divided by zero.
+
+    Example:
+        >>> x = nodes.Load("x", (), (), "f32")
+        >>> arrays = {"x": nodes.Array("x", "f32", 0), "y": nodes.Array("y", "f32", 0)}
+        >>> body = (nodes.Store("y", (), (), nodes.Binary("*", x, x, "f32")),)
+        >>> square = nodes.Kernel("square", "", arrays, {}, {}, body)
+        >>> interpret(square, {"x": torch.tensor(3.0), "y": torch.tensor(0.0)}, {})["y"]
+        tensor(9., dtype=torch.float64)
     """
     precision = Precision(faithful)
     given = {name: array for name, array in kernel.arrays.items() if name not in kernel.cells}
@@ -134,27 +86,6 @@ def _cell(array: nodes.Array, precision: Precision) -> Memory:
     return remember(
         array, torch.zeros((), dtype=torch.float64 if types.is_float(array.type) else torch.int64), precision
     )
-
-
-def _leaf(given: Argument) -> torch.Tensor:
-    tensor = (
-        given.detach().to("cpu", torch.float64)
-        if isinstance(given, torch.Tensor)
-        else torch.tensor(given, dtype=torch.float64)
-    )
-    return tensor.clone().requires_grad_()
-
-
-def _pull_back(
-    after: Mapping[str, torch.Tensor], cotangents: Mapping[str, torch.Tensor], leaves: Mapping[str, torch.Tensor]
-) -> dict[str, torch.Tensor]:
-    reached = [name for name in cotangents if after[name].requires_grad]
-    outputs = [after[name] for name in reached]
-    seeds = [cotangents[name].to("cpu", after[name].dtype) for name in reached]
-    if not outputs or not leaves:
-        return {name: torch.zeros_like(leaf) for name, leaf in leaves.items()}
-    gradients = torch.autograd.grad(outputs, list(leaves.values()), seeds, allow_unused=True, materialize_grads=True)
-    return dict(zip(leaves, gradients, strict=True))
 
 
 def _fitting(kernel: nodes.Kernel, array: nodes.Array, arrays: Mapping[str, torch.Tensor]) -> torch.Tensor:

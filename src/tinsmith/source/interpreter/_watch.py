@@ -1,6 +1,7 @@
-"""Watching: a run that continues after errors, and reports every value that it computes.
+"""Watching: a run that reports every access to memory, or that continues after errors and reports what it computes.
 
-Off unless a `Watch` is given. It is notified of an index out of range (what is loaded is then 0, what is stored is
+Off unless somebody is given to notify. A `Recorder` is told which iteration of which loop touched which element, and on
+which line. A `Watch` is notified of an index out of range (what is loaded is then 0, what is stored is
 left out), of a division by zero (the result is then 0), and of the operands and the result of every operation, with
 its line. Whether an overflow or a NaN is a mistake is for the watch to say.
 """
@@ -8,14 +9,28 @@ its line. Whether an overflow or a NaN is a mistake is for the watch to say.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 from ..ir import nodes, walk
 from ._casts import Number
 
+How: TypeAlias = Literal["read", "write", "atomic"]
 
-class Watch(Protocol):
-    """Receives what happens in a run."""
+
+class Recorder(Protocol):
+    """Receives accesses."""
+
+    def enter(self, task: int, iteration: tuple[int, ...] = ()) -> None:
+        """What follows belongs to this iteration."""
+
+    def add(
+        self, how: How, array: str, position: int, line: int, operator: str = "", value: Number | None = None
+    ) -> None:
+        """An access of the present iteration; `operator` is an atomic's, `value` what is written or combined."""
+
+
+class Watch:
+    """Receives what happens in a run. Each method does nothing, until a subclass has its own."""
 
     def on_begin(self, held: Mapping[str, Any]) -> None:
         """A run begins. `held` are its locals, loop variables among them, as they change."""
