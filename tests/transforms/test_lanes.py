@@ -58,9 +58,9 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray(), d: _lang.types.n
                             break
                         of_lanes = 0
                         for lane in range(block_size):
-                            t = t_lanes[lane]
                             active = active_lanes[lane] != 0
                             r = block_first + lane
+                            t = t_lanes[lane]
                             holds = t > 4.0
                             lanes = active & holds
                             lanes_1 = active & (not holds)

@@ -6,11 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...source.ir import nodes, walk
-from ..analysis import find_operands
+from ..analysis import Liveness, find_operands
 from ._regions import Region
 from ._uniform import BlockLevel
-
-Block = Sequence[nodes.Stmt]
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,7 @@ def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Regio
     uses = {region: walk.find_mentioned(region.body) | _find_votes(region) for region in regions}
     given = {region: walk.find_defined(region.body) - own for region in regions}
     everywhere = {name for names in given.values() for name in names}
-    wanted = {region: _read_before_given(region) & everywhere for region in regions}
+    wanted = {region: _find_live(region) & everywhere for region in regions}
     repeatable = _repeatable(level, own)
     across = {
         name
@@ -45,7 +43,7 @@ def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Regio
     by_region = {}
     for region in regions:
         stored = given[region] & kept
-        loaded = (wanted[region] & kept) | (stored - _find_surely_given(region))
+        loaded = _find_live(region, frozenset(stored)) & kept
         # But for what the region gives a value itself before.
         repeated = find_operands(wanted[region] & across & repeatable.keys(), repeatable) - given[region]
         in_order = tuple(name for name in repeatable if name in repeated)
@@ -59,41 +57,19 @@ def _find_votes(region: Region) -> set[str]:
 
 def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:
     """Locals that any region can compute, and from what; each after those that it is made of."""
-    inner = walk.find_defined(level.body)
     repeatable: dict[str, nodes.Expr] = {}
     for name, value in level.pure.items():
         parts = walk.locals_in([value])
-        is_known = all(part in own or part in repeatable or part not in inner for part in parts)
-        is_steady = all(part not in level.locals or part in level.single for part in parts)
+        is_known = all(part in own or part in repeatable or not level.given[part] for part in parts)
+        is_steady = all(part not in level.locals or level.given[part] <= 1 for part in parts)
         if name not in own and is_known and is_steady:
             repeatable[name] = value
     return repeatable
 
 
-def _read_before_given(region: Region) -> set[str]:
-    """Locals that a region may read before it gives them a value."""
-    names: set[str] = set()
-    given = _scan(region.body, frozenset(), names)
-    names |= _find_votes(region) - given
-    return names
-
-
-def _find_surely_given(region: Region) -> frozenset[str]:
-    """Locals that have a value from a region at its end, whichever way a lane goes."""
-    return frozenset() if region.is_left_early else _scan(region.body, frozenset(), set())
-
-
-def _scan(body: Block, given: frozenset[str], early: set[str]) -> frozenset[str]:
-    """Locals with a value behind statements; those that are read before they have one are added to `early`."""
-    for one in body:
-        early |= walk.locals_in(walk.expressions(one)) - given
-        match one:
-            case nodes.If():
-                given |= _scan(one.body, given, early) & _scan(one.orelse, given, early)
-            case nodes.For():
-                _scan(one.body, given | {*one.names}, early)
-            case nodes.While():
-                _scan(one.body, given, early)
-            case _:
-                given |= {*walk.find_assigned(one)}
-    return given
+def _find_live(region: Region, stored: frozenset[str] = frozenset()) -> frozenset[str]:
+    """Locals whose value from before a region it may need: to read it, or to store it where it gives no other."""
+    at_end = stored | _find_votes(region)
+    liveness = Liveness()
+    liveness.after_continue.append(at_end)
+    return liveness.block(region.body, at_end)[1]

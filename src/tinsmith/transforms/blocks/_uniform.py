@@ -8,11 +8,12 @@ gives their locals a value is too. Everything else is a lane's own.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...source.ir import NotCovered, nodes, walk
 from .._algebra import constant, plus, times
-from ..analysis import affine, definitions
+from ..analysis import affine, definitions, single_definitions
 from ._layout import BlockLayout
 
 Block = Sequence[nodes.Stmt]
@@ -24,6 +25,7 @@ class BlockLevel:
 
     Attributes:
         locals: locals that have one value for the whole block.
+        given: at how many places of the body each local gets a value.
         pure: locals that each lane may compute again wherever it needs them, and from what.
     """
 
@@ -31,7 +33,7 @@ class BlockLevel:
         self.layout = layout
         self.body = body
         self.kernel = kernel
-        self.single = _single(body)
+        self.given = Counter(name for name, _ in definitions(body))
         self.pure = self._find_pure()
         self.locals = {one.result for one in walk.statements(body) if isinstance(one, nodes.Barrier) and one.vote}
         self._numbers: set[int] = set()
@@ -82,17 +84,13 @@ class BlockLevel:
         return walk.rebuild(expr, self._without_lanes)
 
     def _find_pure(self) -> dict[str, nodes.Expr]:
-        pure: dict[str, nodes.Expr] = {}
-        known = {*self.layout.variables, *self.single}
-        inner = walk.find_defined(self.body)
-        for name, value in self.single.items():
-            if value is None or value.type != self.kernel.locals[name]:
-                continue
-            if walk.reads_memory(value):
-                continue
-            if all(one in known or one not in inner for one in walk.locals_in([value])):
-                pure[name] = value
-        return pure
+        return {
+            name: value
+            for name, value in single_definitions(definitions(self.body)).items()
+            if value.type == self.kernel.locals[name]
+            and not walk.reads_memory(value)
+            and all(self.given[one] <= 1 for one in walk.locals_in([value]))
+        }
 
     # Levels -----------------------------------------------------------------------------------
 
@@ -242,13 +240,3 @@ class BlockLevel:
                         changed |= self._follow(one.body, changed, ends)
                         changed = changed.union(*ends)
         return changed
-
-
-def _single(body: Block) -> dict[str, nodes.Expr | None]:
-    """Locals that get a value at one place, and what; None where that is not an assignment of the local's own type."""
-    values: dict[str, nodes.Expr | None] = {}
-    again: set[str] = set()
-    for name, value in definitions(body):
-        again |= {name} & values.keys()
-        values[name] = value
-    return {name: value for name, value in values.items() if name not in again}

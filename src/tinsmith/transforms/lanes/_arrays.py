@@ -9,6 +9,7 @@ from dataclasses import replace
 from ...source.ir import nodes, walk
 from .._algebra import number
 from .._names import Names
+from ..analysis import Liveness
 
 Remade = Mapping[str, Sequence[nodes.Stmt]]
 """Locals that each loop over lanes computes again, and how."""
@@ -37,8 +38,10 @@ def with_arrays(
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
         if not isinstance(one, nodes.For) or not is_over_lanes(one):
             return [one]
-        loads = [part for name in _read_early(one, {*arrays, *remade}) for part in remade.get(name) or [load(name)]]
-        stores = [store(name) for name in sorted(walk.find_defined(one.body) & arrays.keys())]
+        given = sorted(walk.find_defined(one.body) & arrays.keys())
+        _, live = Liveness().block(one.body, frozenset(given))
+        loads = [part for name in sorted(live & {*arrays, *remade}) for part in remade.get(name) or [load(name)]]
+        stores = [store(name) for name in given]
         return [replace(one, body=(*loads, *one.body, *stores))]
 
     def load(name: str) -> nodes.Stmt:
@@ -52,14 +55,3 @@ def with_arrays(
         return nodes.Store(arrays[name].name, (lane,), (), value)
 
     return [*arrays.values()], walk.rewrite(body, change)
-
-
-def _read_early(loop: nodes.For, wanted: set[str]) -> list[str]:
-    """Locals that a loop over lanes may read, or leave as they are, before it gives them a value itself."""
-    given, early = set[str](), dict[str, None]()
-    for one in loop.body:
-        is_assign = isinstance(one, nodes.Assign)
-        names = walk.locals_in(walk.expressions(one)) if is_assign else walk.find_mentioned([one])
-        early |= dict.fromkeys(sorted((names & wanted) - given))
-        given |= walk.find_defined([one]) if is_assign else set()
-    return [*early]
