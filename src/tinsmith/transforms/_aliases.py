@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..source import AffineIndex
 from ..source.ir import nodes, walk
+from .analysis import affine
 
 
 def has_aliases(body: Sequence[nodes.Stmt]) -> bool:
@@ -37,24 +39,15 @@ def has_elements_at_top(kernel: nodes.Kernel) -> bool:
 
 def is_swept(body: Sequence[nodes.Stmt]) -> bool:
     """Whether an array is changed, not by atomics alone, under indices that are more than so many elements apart."""
-    stems: dict[str, set[tuple[nodes.Expr, ...]]] = {}
+    first: dict[str, list[AffineIndex]] = {}
     stored = {one.array for one in walk.stores(body) if isinstance(one, nodes.Store)}
     for access in (*walk.loads(body), *walk.stores(body)):
         if access.array in stored:
-            stems.setdefault(access.array, set()).add(tuple([_stem(one) for one in access.index]))
-    return any(len(indices) > 1 for indices in stems.values())
-
-
-def _stem(index: nodes.Expr) -> nodes.Expr:
-    """An index without the number that is added to it."""
-    match index:
-        case nodes.Const():
-            return nodes.Const(0, index.type)
-        case nodes.Binary("+" | "-", left, nodes.Const()):
-            return _stem(left)
-        case nodes.Binary("+", nodes.Const(), right):
-            return _stem(right)
-    return index
+            index = [affine(one, {}) for one in access.index]
+            pairs = zip(index, first.setdefault(access.array, index), strict=True)
+            if any(one.distance(other) is None for one, other in pairs):
+                return True
+    return False
 
 
 def flat(kernel: nodes.Kernel) -> nodes.Kernel:

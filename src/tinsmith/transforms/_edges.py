@@ -17,11 +17,13 @@ all branches go, the middle can run in machine vectors (`_elementwise`). Ends ar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from types import MappingProxyType
+from typing import NamedTuple
 
 from ..source import AffineIndex
 from ..source.ir import nodes, walk
-from ._algebra import compare, constant, integer, shift_by
+from ._algebra import both, compare, constant, integer, shift_by
 from .analysis import affine, definitions, find_owned, single_definitions
 from .polish import declare_locals, eliminate_dead_code
 
@@ -32,31 +34,19 @@ _MOST_SERIAL_NAMES = 2
 _SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
-@dataclass(frozen=True)
-class _End:
-    """So many iterations at one end of a loop over a name."""
-
-    name: str
-    is_last: bool
-    count: int
+Ends = Mapping[tuple[str, bool], int]
+"""How many iterations to leave out of a loop over a name: at its begin (False) or at its end (True)."""
 
 
-@dataclass(frozen=True)
-class _Answer:
+class _Answer(NamedTuple):
     """What a condition is in the middle, and the ends outside of it."""
 
     value: bool
-    ends: tuple[_End, ...] = ()
+    ends: Ends = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class EdgeSplit:
-    """A loop in parts.
-
-    Attributes:
-        middle: the iterations of which no condition on the loop's variables is left.
-        before: those in front of it, `after` those behind it.
-    """
+class EdgeSplit(NamedTuple):
+    """A loop in parts: the iterations of which no condition on its variables is left, and those around them."""
 
     before: tuple[nodes.For, ...]
     middle: nodes.For
@@ -77,10 +67,7 @@ def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
     known = {name: one for name, one in known.items() if one.type in ("i32", "u1") and not walk.reads_memory(one)}
     middle = _Middle(loop, known)
     body = eliminate_dead_code(middle.block(loop.body))
-    counts = {(end.name, end.is_last): 0 for end in middle.ends}
-    for end in middle.ends:
-        counts[end.name, end.is_last] = max(counts[end.name, end.is_last], end.count)
-    if not any(counts.values()):
+    if not any(middle.ends.values()):
         return None
     before: list[nodes.For] = []
     after: list[nodes.For] = []
@@ -88,7 +75,7 @@ def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
     is_parallel = loop.is_parallel and len(loop.names) > _MOST_SERIAL_NAMES
     for axis, name in enumerate(loop.names):
         begin, end = bounds[axis]
-        first, last = counts.get((name, False), 0), counts.get((name, True), 0)
+        first, last = (middle.ends.get((name, is_last), 0) for is_last in (False, True))
         low = integer("min", shift_by(begin, first), end) if first else begin
         high = integer("max", low, shift_by(end, -last)) if last else end
         for parts, count, pair in ((before, first, (begin, low)), (after, last, (high, end))):
@@ -107,44 +94,46 @@ class _Middle:
     def __init__(self, loop: nodes.For, known: Mapping[str, nodes.Expr]) -> None:
         self.known = known
         self.bounds = {
-            name: tuple(affine(one, known) for one in pair) for name, pair in zip(loop.names, loop.bounds, strict=True)
+            name: (affine(begin, known), affine(end, known).plus(AffineIndex(constant=-1)))
+            for name, (begin, end) in zip(loop.names, loop.bounds, strict=True)
         }
-        self.ends = set[_End]()
+        self.ends: Ends = {}
 
     def block(self, body: Sequence[nodes.Stmt]) -> nodes.Block:
         return tuple(part for one in body for part in self.statement(one))
 
     def statement(self, one: nodes.Stmt) -> Iterator[nodes.Stmt]:
         if isinstance(one, nodes.If):
-            answer = self.ask(one.condition)
-            if answer is not None:
-                self.ends.update(answer.ends)
-                yield from self.block(one.body if answer.value else one.orelse)
+            value = self.decide(one.condition)
+            if value is not None:
+                yield from self.block(one.body if value else one.orelse)
                 return
         yield walk.with_bodies(walk.with_expressions(one, self.expression), self.block)
 
     def expression(self, expr: nodes.Expr) -> nodes.Expr:
         match expr:
             case nodes.Select(condition, then, otherwise):
-                return self.choose(expr, condition, then, otherwise)
-            case nodes.Binary("max" | "min" as operator, left, right, "i32"):
-                return self.choose(expr, compare(">=" if operator == "max" else "<=", left, right), left, right)
-            case nodes.Binary("%", left, right, "i32"):
-                is_inside = nodes.Binary(
-                    "and", compare(">=", left, constant(0, "i32")), compare("<", left, right), "u1"
-                )
+                value = self.decide(condition)
+            case nodes.Binary("max" | "min" as operator, then, otherwise, "i32"):
+                value = self.decide(compare(">=" if operator == "max" else "<=", then, otherwise))
+            case nodes.Binary("%", then, divisor, "i32"):
+                is_inside = both(compare(">=", then, constant(0, "i32")), compare("<", then, divisor))
                 answer = self.ask(is_inside)
-                if answer is not None and answer.value:
-                    self.ends.update(answer.ends)
-                    return self.expression(left)
-        return walk.rebuild(expr, self.expression)
+                value = self.decide(is_inside) if answer is not None and answer.value else None
+                otherwise = expr
+            case _:
+                value = None
+        if value is None:
+            return walk.rebuild(expr, self.expression)
+        return self.expression(then if value else otherwise)
 
-    def choose(self, expr: nodes.Expr, condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
+    def decide(self, condition: nodes.Expr) -> bool | None:
+        """What a condition is in the middle, whose ends are left out; None where that is not known."""
         answer = self.ask(condition)
         if answer is None:
-            return walk.rebuild(expr, self.expression)
-        self.ends.update(answer.ends)
-        return self.expression(then if answer.value else otherwise)
+            return None
+        self.ends = _widest(self.ends, answer.ends)
+        return answer.value
 
     def ask(self, condition: nodes.Expr) -> _Answer | None:
         """What a condition is in the middle; None where the loop's variables alone do not tell."""
@@ -155,7 +144,7 @@ class _Middle:
                 return self.ask(self.known[name])
             case nodes.Unary("not", value):
                 answer = self.ask(value)
-                return None if answer is None else replace(answer, value=not answer.value)
+                return None if answer is None else answer._replace(value=not answer.value)
             case nodes.Binary("and" | "or" as operator, left, right):
                 return self.join(self.ask(left), self.ask(right), decides=operator == "or")
             case nodes.Binary(operator, left, right) if operator in _SWAPPED and left.type == right.type == "i32":
@@ -167,7 +156,7 @@ class _Middle:
         for one in (left, right):
             if one is not None and one.value == decides:
                 return one
-        return None if left is None or right is None else _Answer(not decides, (*left.ends, *right.ends))
+        return None if left is None or right is None else _Answer(not decides, _widest(left.ends, right.ends))
 
     def compare(self, operator: str, difference: AffineIndex) -> _Answer | None:
         """Whether a difference compares with 0, where it is a variable of the loop and what lies near an end of it."""
@@ -177,27 +166,21 @@ class _Middle:
         (name,) = names
         sign = difference.terms[name]
         place = AffineIndex({name: 1}).plus(difference, -sign)  # the variable is compared with this
-        begin, end = self.bounds[name]
+        first, last = self.bounds[name]
         operator = operator if sign == 1 else _SWAPPED[operator]
-        answers = [self.near_begin(name, operator, place.plus(begin, -1).number)]
-        answers.append(self.near_end(name, operator, place.plus(end, -1).number))
-        known = [one for one in answers if one is not None]
-        return min(known, key=lambda one: one.ends[0].count, default=None)
-
-    def near_begin(self, name: str, operator: str, distance: int | None) -> _Answer | None:
-        """What `name - begin` compared with a distance is, once enough iterations are left out."""
-        if distance is None:
-            return None
-        count = distance if operator in (">=", "<") else distance + 1
-        return _leave_out(_End(name, False, count), operator in (">=", ">", "!="))
-
-    def near_end(self, name: str, operator: str, distance: int | None) -> _Answer | None:
-        """What `name - end` compared with a distance is, once enough iterations are left out."""
-        if distance is None:
-            return None
-        count = -distance - 1 if operator in ("<=", ">") else -distance
-        return _leave_out(_End(name, True, count), operator in ("<", "<=", "!="))
+        answers: list[tuple[int, _Answer]] = []
+        # Iterations are counted from the first one on, or from the last one backwards, which swaps the comparison.
+        for is_last, way, distance in (
+            (False, operator, place.plus(first, -1).number),
+            (True, _SWAPPED[operator], last.plus(place, -1).number),
+        ):
+            if distance is not None:
+                count = max(distance if way in (">=", "<") else distance + 1, 0)
+                answers.append((count, _Answer(way in (">=", ">", "!="), {(name, is_last): count})))
+        count, answer = min(answers, key=lambda one: one[0], default=(_WIDEST + 1, None))
+        return answer if count <= _WIDEST else None
 
 
-def _leave_out(end: _End, value: bool) -> _Answer | None:
-    return _Answer(value, (replace(end, count=max(end.count, 0)),)) if end.count <= _WIDEST else None
+def _widest(one: Ends, other: Ends) -> Ends:
+    """What both leave out."""
+    return {key: max(one.get(key, 0), other.get(key, 0)) for key in (*one, *other)}
