@@ -111,21 +111,23 @@ class _Middle:
         yield walk.with_bodies(walk.with_expressions(one, self.expression), self.block)
 
     def expression(self, expr: nodes.Expr) -> nodes.Expr:
+        chosen = self.choose(expr)
+        return walk.rebuild(expr, self.expression) if chosen is None else self.expression(chosen)
+
+    def choose(self, expr: nodes.Expr) -> nodes.Expr | None:
+        """The operand that an expression is in the middle; None where that is not known."""
         match expr:
             case nodes.Select(condition, then, otherwise):
                 value = self.decide(condition)
             case nodes.Binary("max" | "min" as operator, then, otherwise, "i32"):
                 value = self.decide(compare(">=" if operator == "max" else "<=", then, otherwise))
-            case nodes.Binary("%", then, divisor, "i32"):
-                is_inside = both(compare(">=", then, constant(0, "i32")), compare("<", then, divisor))
+            case nodes.Binary("%", left, right, "i32"):
+                is_inside = both(compare(">=", left, constant(0, "i32")), compare("<", left, right))
                 answer = self.ask(is_inside)
-                value = self.decide(is_inside) if answer is not None and answer.value else None
-                otherwise = expr
+                return left if answer is not None and answer.value and self.decide(is_inside) else None
             case _:
-                value = None
-        if value is None:
-            return walk.rebuild(expr, self.expression)
-        return self.expression(then if value else otherwise)
+                return None
+        return None if value is None else then if value else otherwise
 
     def decide(self, condition: nodes.Expr) -> bool | None:
         """What a condition is in the middle, whose ends are left out; None where that is not known."""
