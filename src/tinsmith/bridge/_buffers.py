@@ -15,6 +15,7 @@ import torch
 
 from .._config import config
 from .._errors import GradientError, refusal
+from ._large_memory import LARGE, in_large_pages
 
 LARGEST_TAPE = 2**31 - 1
 """The maximum number of elements of a tape: engines count them in 32 bits."""
@@ -30,7 +31,7 @@ class Buffer(NamedTuple):
 
 def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Uninitialised memory, which must not be read; poisoned where TINSMITH_POISON asks for it."""
-    memory = torch.empty(shape, dtype=dtype, device=device)
+    memory = in_large_pages(torch.empty(shape, dtype=dtype, device=device))
     return poison(memory) if config().poison else memory
 
 
@@ -44,7 +45,9 @@ def poison(memory: torch.Tensor) -> torch.Tensor:
 
 def private(tensor: torch.Tensor) -> torch.Tensor:
     """A contiguous copy that may be overwritten. An expanded gradient becomes contiguous."""
-    return tensor.clone(memory_format=torch.contiguous_format)
+    if tensor.nbytes < LARGE:
+        return tensor.clone(memory_format=torch.contiguous_format)
+    return in_large_pages(torch.empty_like(tensor, memory_format=torch.contiguous_format)).copy_(tensor)
 
 
 def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
@@ -55,12 +58,12 @@ def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
         return private(cotangent)
     # Torch's ZeroTensor, a cotangent that is known to be zero, has no memory to read; its clone has.
     has_no_memory = cotangent.data_ptr() == 0
-    return cotangent.clone() if is_spoiled or has_no_memory else cotangent
+    return private(cotangent) if is_spoiled or has_no_memory else cotangent
 
 
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors with contiguous memory; copies of those that were not contiguous."""
-    return [tensor.contiguous().resolve_neg() for tensor in tensors]
+    return [(tensor if tensor.is_contiguous() else private(tensor)).resolve_neg() for tensor in tensors]
 
 
 class TapeRoom:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +22,7 @@ from ._call import BackwardCall, Call
 from ._digest import digest_of
 from ._elements import check_element
 from ._field_contents import FieldContents
+from ._filled_arrays import find_filled_arrays
 from ._kind import Kind
 from ._layout import Input, Layout, Make, Result
 from ._lower import lower_stages
@@ -229,8 +231,10 @@ class Core:
             uses = tuple(Use(name, name, name, "", name in kind.batched_arrays) for name in stage.arrays)
             launches.append(StageLaunch(stage, uses))
         given = tuple(Input(name, place) for place, name in enumerate(signature.arrays))
-        makes = tuple(one for one in self._makes if one.name not in copies)
-        return Layout(given, makes, tuple(launches), tuple(map(Result, kind.names)), {})
+        filled = find_filled_arrays(kind.case)
+        makes = (replace(one, is_zero=one.is_zero and one.name not in filled) for one in self._makes)
+        made = tuple(one for one in makes if one.name not in copies)
+        return Layout(given, made, tuple(launches), tuple(map(Result, kind.names)), {})
 
     @property
     def _makes(self) -> tuple[Make, ...]:

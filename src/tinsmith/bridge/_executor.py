@@ -22,6 +22,7 @@ from ..transforms.adjoint import Copy, TapeSize, formula_text
 from ._buffers import TapeRoom, adjoint_of, private
 from ._elements import check_element
 from ._kind import Kind
+from ._large_memory import LARGE
 from ._layout import Cotangent, Given, Input, Layout, Make, ProgramLaunch, Result, Saved, Tapes
 from ._pass_text import Pass, PassText
 from ._steps import Entry, Step
@@ -104,7 +105,9 @@ class PassWriter(PassText):
     def unpack(self) -> list[str]:
         """Take the numbers of sizes apart."""
         sizes = "".join(f"{Symbol(place)}, " for place in range(self.kind.sizing.symbols))
-        return [f"    {sizes}elements, = numbers"]
+        lines = [f"    {sizes}elements, = numbers"]
+        # No dtype has more than 8 bytes, so no array of a call with fewer elements is large.
+        return [*lines, f"    is_large = elements >= {LARGE // 8}"] if self.kind.device.type == "cpu" else lines
 
     def guard_alignment(self) -> list[str]:
         """Run without machine vectors where memory lies so that they cannot be loaded."""

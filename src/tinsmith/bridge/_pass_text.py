@@ -12,6 +12,7 @@ import torch
 
 from .._config import config
 from ._buffers import poison
+from ._large_memory import in_large_pages
 
 Pass = Callable[[Any, Sequence["torch.Tensor | None"], Sequence[int], Mapping[str, Any]], Any]
 """A program as a function: of its inputs (of a backward pass what was saved, by name), of cotangents, of the numbers of
@@ -93,12 +94,15 @@ class PassText:
         """Code for new memory: like other memory where there is some, for saying it again costs more."""
         twin = next((n for n in self.places if self.shapes[n] == shape and self.dtypes[n] == dtype), None)
         if twin is not None:
-            like = self.bind(torch.zeros_like, "zeros_like") if is_zero else self.bind(torch.empty_like, "empty_like")
-            made = f"{like}({self.memory(twin)})"
+            like = {False: self.bind(torch.empty_like, "empty_like"), True: self.bind(torch.zeros_like, "zeros_like")}
+            arguments = self.memory(twin)
         else:
-            sizes = ", ".join(shape) or "()"
-            new = self.bind(torch.zeros, "zeros") if is_zero else self.bind(torch.empty, "empty")
-            made = f"{new}({sizes}, dtype={self.bind(dtype, 'dtype')}, device={self.device})"
+            like = {False: self.bind(torch.empty, "empty"), True: self.bind(torch.zeros, "zeros")}
+            arguments = f"{', '.join(shape) or '()'}, dtype={self.bind(dtype, 'dtype')}, device={self.device}"
+        made = f"{like[is_zero]}({arguments})"
+        if self._device.type == "cpu":
+            large = f"{self.bind(in_large_pages, 'in_large_pages')}({like[False]}({arguments}))"
+            made = f"({large}{'.zero_()' if is_zero else ''} if is_large else {made})"
         return f"{self.bind(poison, 'poisoned')}({made})" if config().poison and not is_zero else made
 
     def tuple_of(self, texts: Sequence[str]) -> str:

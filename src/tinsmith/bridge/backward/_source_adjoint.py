@@ -9,7 +9,6 @@ from typing import Any
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING, Language
 from ...source.ir import LoweredKernel, NotCovered, Race, nodes, walk
-from ...spec import Anything, Fixed
 from ...transforms.adjoint import (
     Fresh,
     Program,
@@ -24,6 +23,7 @@ from ...transforms.adjoint import (
     store_whole_gradients,
 )
 from .._determinism import fix_order
+from .._filled_arrays import find_length
 from .._kind import Kind
 from .._layout import Layout, Make
 from .._lower import KernelLaunches, lower_launches
@@ -338,17 +338,8 @@ class SourceAt(ReverseAt):
 
     def _extent(self, array: str, axis: int) -> object:
         """What is equal for axes of arrays that the spec says are equally long."""
-        signature = self.case.signature
-        item = signature.kernel_items.get(array)
-        unknown = array, axis
-        if item is None or item.has_rest:
-            return unknown
-        if array in self.case.batched and not self.case.is_looped:
-            axis -= 1
-        if axis < 0:
-            return "the batch"
-        dim = item.dims[axis] if axis < len(item.dims) else Anything()
-        return unknown if isinstance(dim, Anything) else dim.size if isinstance(dim, Fixed) else dim
+        axis -= array in self.case.batched and not self.case.is_looped
+        return "the batch" if axis < 0 else find_length(self.case.signature, nodes.Size(array, axis))
 
 
 def refuse_race(owner: str, reason: NotCovered, race: Race, module: str) -> GradientError:

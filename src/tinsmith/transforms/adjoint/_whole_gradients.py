@@ -8,28 +8,17 @@ so for some, as for the samples of segments, the others stay zero.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from itertools import combinations
-from math import prod
 
-from ...source import AffineIndex
 from ...source.ir import nodes, walk
-from ..analysis import affine, definitions, whole_definitions
+from ..analysis import PlacedStore, affine, definitions, find_covered, find_placed_stores, whole_definitions
 from ..polish import find_added_value
 from ._program import Program
 
 Extent = Callable[[str, int], object]
 """What is equal for axes of arrays that are known to be equally long: of an array and an axis."""
-
-
-@dataclass(frozen=True)
-class _Addition:
-    """A store that adds to an element, the loops around it, and whether some of their iterations do without."""
-
-    store: nodes.Store
-    loops: tuple[nodes.For, ...]
-    is_conditional: bool
 
 
 def store_whole_gradients(program: Program, arrays: Collection[str], extent: Extent) -> tuple[Program, frozenset[str]]:
@@ -59,16 +48,18 @@ def store_whole_gradients(program: Program, arrays: Collection[str], extent: Ext
     return program.with_kernels(lambda kernel: changed.get(kernel, kernel)), frozenset(whole)
 
 
-def _find_additions(kernel: nodes.Kernel, gradient: str) -> list[_Addition]:
+def _find_additions(kernel: nodes.Kernel, gradient: str) -> list[PlacedStore]:
     """All that a kernel does to an adjoint, if that is additions; else nothing."""
-    memory, additions = kernel.arrays[gradient], list(_additions(kernel.body, gradient))
+    memory = kernel.arrays[gradient]
+    placed = find_placed_stores(kernel.body, gradient)
+    additions = [one for one in placed if find_added_value(one.store) is not None]
     touches = [*walk.loads(kernel.body), *walk.stores(kernel.body)]
     # Each addition loads its element and stores it, and nothing else may have to do with the array.
     is_all = sum(one.array == gradient for one in touches) == 2 * len(additions)
     return additions if is_all and not memory.offset and not memory.label else []
 
 
-def _are_apart(kernel: nodes.Kernel, additions: Sequence[_Addition]) -> bool:
+def _are_apart(kernel: nodes.Kernel, additions: Sequence[PlacedStore]) -> bool:
     """Whether no element is added to twice.
 
     Iterations of a parallel loop add to elements of their own where they do it without an atomic. So this is about a
@@ -104,7 +95,7 @@ def _differ(
 
 def _fills(
     kernel: nodes.Kernel,
-    additions: Sequence[_Addition],
+    additions: Sequence[PlacedStore],
     array: str,
     gradient: str,
     extent: Extent,
@@ -113,81 +104,17 @@ def _fills(
     """Whether additions give each element of an adjoint a value of its own."""
     if any(one.is_conditional for one in additions):
         return False
-    memory = kernel.arrays[gradient]
-    known = whole_definitions(definitions(kernel.body))
+    if any(one.is_conditional for one in additions):
+        return False
     owners = {name: one for one, name in program.gradients.items()}
-    sizes = [extent(array, axis) for axis in range(memory.rank)]
 
     def length(expr: nodes.Expr) -> object:
-        match expr:
-            case nodes.Size(name, axis):
-                return extent(owners.get(name, name), axis)
-            case nodes.Const(value):
-                return value
-        return None
+        return extent(owners.get(expr.array, expr.array), expr.axis) if isinstance(expr, nodes.Size) else None
 
-    # An axis of three that a static loop unrolls has an addition for each place, as numbers of a vector have.
-    parts = {(_find_layer(one, sizes, known, length), one.store.entry) for one in additions}
-    axes = [{axis for axis, _ in layer} if layer is not None else None for layer, _ in parts]
-    if not parts or None in axes or any(one != axes[0] for one in axes):
-        return False
-    places = prod(size for axis, size in enumerate(sizes) if isinstance(size, int) and axis in (axes[0] or ()))
-    return len(parts) == len(additions) == places * prod(memory.element)
-
-
-def _find_layer(
-    one: _Addition,
-    sizes: Sequence[object],
-    known: Mapping[str, nodes.Expr],
-    length: Callable[[nodes.Expr], object],
-) -> tuple[tuple[int, int], ...] | None:
-    """The axes of known size along which an addition stays, each with the place; None if it misses others' elements."""
-    ranges = {
-        name: length(end)
-        for loop in one.loops
-        for name, (begin, end) in zip(loop.names, loop.bounds, strict=True)
-        if begin == nodes.Const(0, "i32")
-    }
-    left, layer = dict(ranges), list[tuple[int, int]]()
-    for axis, (expr, size) in enumerate(zip(one.store.index, sizes, strict=True)):
-        index = affine(expr, known)
-        name = _variable(index, ranges, length)
-        if isinstance(size, int) and index.number is not None and 0 <= index.number < size:
-            layer.append((axis, index.number))
-        elif name is None or left.pop(name, None) != size:
-            return None
-    is_all = len(ranges) == sum(len(loop.names) for loop in one.loops)
-    return tuple(layer) if is_all and not left else None
-
-
-def _variable(index: AffineIndex, ranges: Mapping[str, object], length: Callable[[nodes.Expr], object]) -> str | None:
-    """The loop variable that an index goes through all of an axis with, upwards or downwards."""
-    variables = [(atom, count) for atom, count in index.terms.items() if isinstance(atom, str)]
-    sizes = [(length(atom), count) for atom, count in index.terms.items() if not isinstance(atom, str)]
-    match variables, sizes, index.constant:
-        case [(name, 1)], [], 0:
-            return name
-        case [(name, -1)], [(size, 1)], -1 if size is not None and size == ranges.get(name):
-            return name
-    return None
-
-
-def _additions(
-    body: Sequence[nodes.Stmt], gradient: str, loops: tuple[nodes.For, ...] = (), *, is_conditional: bool = False
-) -> Iterator[_Addition]:
-    """Additions to elements of an adjoint that are made once, at the most, in every iteration of the loops around."""
-    for one in body:
-        match one:
-            case nodes.Store() if one.array == gradient and find_added_value(one) is not None:
-                yield _Addition(one, loops, is_conditional)
-            case nodes.For():
-                has_jumps = walk.has_jumps(one.body)
-                yield from _additions(one.body, gradient, (*loops, one), is_conditional=is_conditional or has_jumps)
-            case nodes.If():
-                for part in walk.bodies(one):
-                    yield from _additions(part, gradient, loops, is_conditional=True)
-            case _:
-                pass
+    memory = kernel.arrays[gradient]
+    sizes = [extent(array, axis) for axis in range(memory.rank)]
+    parts = find_covered(additions, memory, sizes, whole_definitions(definitions(kernel.body)), length)
+    return parts is not None and len(parts) == len(additions)
 
 
 def _without_sum(one: nodes.Stmt, stores: Collection[nodes.Store]) -> nodes.Stmt:

@@ -1,6 +1,7 @@
 """What is known of a kernel without running it: each question in a file of its own."""
 
 from ._activity import Activity, Edge, along, edges_of, find_reachable, find_varied, sources
+from ._coverage import PlacedStore, find_covered, find_filled, find_placed_stores
 from ._definitions import (
     Definition,
     DefinitionsAndUses,
@@ -25,6 +26,7 @@ __all__ = [
     "Expander",
     "Live",
     "Liveness",
+    "PlacedStore",
     "Range",
     "Ranges",
     "affine",
@@ -33,10 +35,13 @@ __all__ = [
     "definitions",
     "edges_of",
     "expand",
+    "find_covered",
+    "find_filled",
     "find_operands",
     "find_ordered_atomic",
     "find_owned",
     "find_owned_by",
+    "find_placed_stores",
     "find_private_loops",
     "find_reachable",
     "find_varied",

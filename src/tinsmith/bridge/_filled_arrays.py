@@ -1,0 +1,40 @@
+"""Filled arrays: outputs and scratch that kernels fill before they use them, so that nobody need clear their memory."""
+
+from __future__ import annotations
+
+from ..source.ir import NotCovered, nodes
+from ..spec import Anything, Fixed, Named
+from ..transforms.analysis import find_filled
+from ._signature import Signature
+from ._specialization import Specialization
+
+
+def find_filled_arrays(case: Specialization) -> frozenset[str]:
+    """Outputs and scratch of a call to which the first kernel that has them stores every element, for each sample."""
+    signature, filled = case.signature, set[str]()
+    waiting = {*signature.outputs, *signature.scratch}
+    for stage, variant in zip(signature.stages, case.variants, strict=True):
+        own = waiting.intersection(stage.arrays)
+        waiting -= own
+        # The kernels of networks are unrolled: their IR is long, and they say themselves what starts empty.
+        if not own or stage.is_simd:
+            continue
+        try:
+            kernel, _ = stage.lower_variant(variant.single, case.templates)
+        except NotCovered:
+            continue
+        filled |= own & find_filled(kernel, lambda expr: find_length(signature, expr))
+    return frozenset(filled)
+
+
+def find_length(signature: Signature, expr: nodes.Expr) -> object:
+    """What is equal for sizes of arrays, without their batch, and arguments that the spec says are equal."""
+    match expr:
+        case nodes.Size(array, axis):
+            item = signature.kernel_items.get(array)
+            dims = () if item is None or item.has_rest else item.dims
+            dim = dims[axis] if axis < len(dims) else Anything()
+            return expr if isinstance(dim, Anything) else dim.size if isinstance(dim, Fixed) else dim
+        case nodes.Argument(name, _, ()) if name in signature.size_scalars:
+            return Named(name)
+    return None

@@ -1,0 +1,102 @@
+"""Memory of 32 MiB and more: in large pages where the system has them, with the values that any memory would have."""
+
+import mmap
+from pathlib import Path
+
+import pytest
+import torch
+
+import tinsmith as ts
+from tinsmith.bridge._large_memory import LARGE, in_large_pages
+
+COUNT = LARGE // 8
+F64 = torch.float64
+
+
+def flags_of(memory):
+    """What Linux says of the pages in the middle of some memory."""
+    middle, inside = memory.data_ptr() + memory.nbytes // 2, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split()
+        if not first.endswith(":"):
+            begin, end = (int(one, 16) for one in first.split("-"))
+            inside = begin <= middle < end
+        elif inside and first == "VmFlags:":
+            return rest
+    return []
+
+
+def is_advised(memory):
+    return "hg" in flags_of(memory)
+
+
+linux = pytest.mark.skipif(
+    not hasattr(mmap, "MADV_HUGEPAGE") or not Path("/sys/kernel/mm/transparent_hugepage").exists(),
+    reason="the system has no large pages to ask for",
+)
+
+
+@linux
+def test_only_large_memory_is_asked_for():
+    large = in_large_pages(torch.empty(COUNT, dtype=F64))
+    assert is_advised(large)
+    large.fill_(2.0)
+    assert large.sum() == 2.0 * COUNT
+    assert not is_advised(in_large_pages(torch.empty(COUNT - 1, dtype=F64)))
+    # A view that does not begin with a page.
+    assert is_advised(in_large_pages(torch.empty(COUNT + 3, dtype=F64)[3:]))
+
+
+def test_a_system_without_the_advice_has_ordinary_pages(monkeypatch):
+    monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
+    in_large_pages.__globals__["_find_advice"].cache_clear()
+    try:
+        assert in_large_pages(torch.ones(COUNT, dtype=F64)).sum() == COUNT
+    finally:
+        in_large_pages.__globals__["_find_advice"].cache_clear()
+
+
+@pytest.fixture
+def pair(lang64):
+    """x * k and x + k, where the second is never cleared."""
+
+    @ts.op("x[n], k[m] -> y[n], z[n]", init={"z": "empty"})
+    @lang64.kernel
+    def both(
+        x: lang64.types.ndarray(), k: lang64.types.ndarray(), y: lang64.types.ndarray(), z: lang64.types.ndarray()
+    ):
+        for i in x:
+            y[i] += x[i] * k[0]
+            z[i] = x[i] + k[0]
+
+    return both
+
+
+@linux
+def test_outputs_and_gradients_are_in_large_pages(pair):
+    x, k = torch.rand(COUNT, dtype=F64, requires_grad=True), torch.tensor([3.0], dtype=F64, requires_grad=True)
+    y, z = pair(x, k)
+    assert is_advised(y) and is_advised(z)
+    torch.testing.assert_close((y, z), (x * 3, x + 3))
+    (gradient,) = torch.autograd.grad(y, x, torch.ones(COUNT, dtype=F64))
+    assert is_advised(gradient)
+
+
+@pytest.mark.parametrize("which", ["y", "z", "both", "every second"])
+def test_gradients_of_large_calls(pair, which):
+    x, k = torch.rand(COUNT, dtype=F64, requires_grad=True), torch.tensor([3.0], dtype=F64, requires_grad=True)
+
+    def loss(y, z):
+        # A cotangent that is missing, one number for all elements, and one of its own.
+        weighted = (y[::2].sum() + z.sum()) / COUNT
+        return {"y": y.mean(), "z": z.mean(), "both": (y * y).mean() + z.mean(), "every second": weighted}[which]
+
+    own = torch.autograd.grad(loss(*pair(x, k)), [x, k])
+    wanted = torch.autograd.grad(loss(x * k, x + k), [x, k])
+    torch.testing.assert_close(own, wanted)
+
+
+def test_inputs_that_are_not_contiguous(pair):
+    x, k = torch.rand(COUNT, 2, dtype=F64)[:, 0], torch.tensor([3.0], dtype=F64)
+    y, z = pair(x, k)
+    torch.testing.assert_close((y, z), (x * 3, x + 3))
