@@ -60,7 +60,7 @@ def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
     """
     if not all(isinstance(one, nodes.Assign | nodes.Store | nodes.If) for one in walk.statements(loop.body)):
         return None  # of loops and jumps in the middle nothing is known
-    touched = {one.array for one in walk.stores(loop.body)}
+    touched = walk.find_changed(loop.body)
     if len(loop.names) > 1 and not loop.is_parallel and not touched <= find_owned(loop):
         return None
     known = single_definitions(definitions(loop.body))

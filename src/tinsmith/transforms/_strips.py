@@ -117,7 +117,7 @@ def plan_strips(loop: nodes.For, outside: frozenset[str]) -> _Plan:
     """Find the functions that can be computed before the rest of a loop. `outside` are arrays never to load ahead."""
     if not _is_plain(loop):
         return _Plan((), {})
-    changed = outside | {store.array for store in walk.stores(loop.body)}
+    changed = outside | walk.find_changed(loop.body)
     given = Counter(name for one in walk.statements(loop.body) for name in walk.find_assigned(one))
     known: dict[str, nodes.Expr] = {}
 

@@ -9,7 +9,7 @@ import tinsmith as ts
 from support.written import written
 from tinsmith.source.ir import nodes
 from tinsmith.transforms.adjoint._dependences import never_overwritten_after_read, never_written_where_read
-from tinsmith.transforms.adjoint._ssa import Loop, number_steps
+from tinsmith.transforms.adjoint._ssa import number_steps
 
 FORMS = {  # what the loop does, and whether nothing is overwritten after it was read
     "forward in time": ("x[t + 1, i] = lang.sin(x[t, i]) * a[i]", True),
@@ -91,7 +91,7 @@ def drawn_steps(dice, names=(), count=3):
             case "loop":
                 mine = tuple(f"i{len(names) + at}_{dice.random()}" for at in range(dice.randint(1, 2)))
                 bounds = ((nodes.Const(0, "i32"), nodes.Const(3, "i32")),) * len(mine)
-                statements.append(Loop(mine, bounds, drawn_steps(dice, (*names, *mine), count)))
+                statements.append(nodes.Loop(mine, bounds, drawn_steps(dice, (*names, *mine), count)))
     return tuple(statements)
 
 
@@ -99,8 +99,8 @@ def accesses(steps, held):
     """What a run does, in order: loads and stores with their elements."""
     for step in steps:
         match step:
-            case Loop(names=(first, *rest)):
-                inner = step.body if not rest else (Loop(tuple(rest), step.bounds[1:], step.body),)
+            case nodes.Loop(names=(first, *rest)):
+                inner = step.body if not rest else (nodes.Loop(tuple(rest), step.bounds[1:], step.body),)
                 for value in range(3):
                     yield from accesses(inner, held | {first: value})
             case nodes.Assign():

@@ -241,6 +241,47 @@ class While:
 
 
 @dataclass(frozen=True, slots=True)
+class CarriedLocal:
+    """A local that an iteration of a `Loop` hands to the next.
+
+    Attributes:
+        first: its value before the loop.
+        head: what an iteration calls what it is handed.
+        next: what the iteration hands on.
+        last: what it is called after the loop.
+        cell: what holds it in between.
+    """
+
+    first: Expr
+    head: str
+    next: Expr
+    last: str
+    cell: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A loop in SSA form (`transforms.adjoint`), over `bounds` if it has names, else until `exit`.
+
+    Attributes:
+        exit: a truth that its body gives a value; the loop ends after an iteration in which it holds.
+        most: of a loop over one block of another's iterations, how many these are at most.
+        has_blocks: whether it is the loop over such blocks.
+    """
+
+    names: tuple[str, ...]
+    bounds: tuple[tuple[Expr, Expr], ...]
+    body: tuple[Stmt, ...]
+    carried: tuple[CarriedLocal, ...] = ()
+    exit: str | None = None
+    is_parallel: bool = False
+    line: int = 0
+    number: int = NUMBER
+    most: Expr | None = None
+    has_blocks: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Break:
     """Leave the innermost loop."""
 
@@ -272,7 +313,7 @@ class Barrier:
 
 
 Stmt: TypeAlias = (
-    Assign | Draw | Decompose | LocalArray | Store | Atomic | If | For | While | Break | Continue | Barrier
+    Assign | Draw | Decompose | LocalArray | Store | Atomic | If | For | While | Loop | Break | Continue | Barrier
 )
 
 Block: TypeAlias = tuple[Stmt, ...]

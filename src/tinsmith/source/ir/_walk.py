@@ -100,8 +100,16 @@ def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
             return (statement.condition,)
         case nodes.For():
             return tuple([bound for pair in statement.bounds for bound in pair])
+        case nodes.Loop():
+            handed = [expr for one in statement.carried for expr in (one.first, one.next)]
+            return (*handed, *(bound for pair in statement.bounds for bound in pair))
         case _:
             return ()
+
+
+def locals_read(statement: nodes.Stmt) -> set[str]:
+    """Locals that a statement reads itself, without the statements inside it."""
+    return locals_in(expressions(statement))
 
 
 def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Stmt:
@@ -128,7 +136,7 @@ def bodies(statement: nodes.Stmt) -> tuple[nodes.Block, ...]:
     match statement:
         case nodes.If():
             return statement.body, statement.orelse
-        case nodes.For() | nodes.While():
+        case nodes.For() | nodes.While() | nodes.Loop():
             return (statement.body,)
         case _:
             return ()
@@ -141,7 +149,7 @@ def with_bodies(statement: nodes.Stmt, change: Callable[[nodes.Block], nodes.Blo
             body, orelse = change(statement.body), change(statement.orelse)
             is_same = body is statement.body and orelse is statement.orelse
             return statement if is_same else replace(statement, body=body, orelse=orelse)
-        case nodes.For() | nodes.While():
+        case nodes.For() | nodes.While() | nodes.Loop():
             body = change(statement.body)
             return statement if body is statement.body else replace(statement, body=body)
         case _:
@@ -180,6 +188,8 @@ def find_assigned(statement: nodes.Stmt) -> tuple[str, ...]:
             return statement.results
         case nodes.For():
             return statement.names
+        case nodes.Loop():
+            return (*statement.names, *(name for one in statement.carried for name in (one.head, one.last, one.cell)))
         case nodes.Barrier():
             return (statement.result,) if statement.vote else ()
         case _:
@@ -252,12 +262,22 @@ def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:
 def reads(body: Sequence[nodes.Stmt]) -> set[str]:
     """Arrays whose values statements use: those that they load, and those whose old value an atomic returns."""
     results = (one for one in stores(body) if isinstance(one, nodes.Atomic) and one.result is not None)
-    return {load.array for load in loads(body)} | {one.array for one in results}
+    return find_loaded(body) | {one.array for one in results}
+
+
+def find_loaded(body: Sequence[nodes.Stmt]) -> set[str]:
+    """Arrays of which statements load elements."""
+    return {load.array for load in loads(body)}
+
+
+def find_changed(body: Sequence[nodes.Stmt]) -> set[str]:
+    """Arrays that statements change."""
+    return {store.array for store in stores(body)}
 
 
 def find_touched(body: Sequence[nodes.Stmt]) -> set[str]:
     """Arrays that statements load or change."""
-    return {load.array for load in loads(body)} | {store.array for store in stores(body)}
+    return find_loaded(body) | find_changed(body)
 
 
 def find_sized(body: Sequence[nodes.Stmt]) -> set[str]:

@@ -6,19 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, operators, types
+from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, operators, types, walk
 from .._names import Names
-from ..analysis import find_owned_by, whole_definitions
-from ._ssa import Loop, Step, frame_steps, loads_in, parallel_loop, step_definitions, stores_in, with_bodies
+from ..analysis import definitions, find_owned_by, whole_definitions
+from ._ssa import Step, frame_steps, parallel_loop
 
 
 def find_owned(steps: Sequence[Step]) -> frozenset[str]:
     """Arrays no element of which two parallel iterations touch, as their indices tell."""
-    accesses = (*loads_in(steps), *stores_in(steps))
+    accesses = (*walk.loads(steps), *walk.stores(steps))
     parallel = parallel_loop(steps)
     if parallel is None:
         return frozenset(one.array for one in accesses)
-    return find_owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(step_definitions(steps)))
+    return find_owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(definitions(steps)))
 
 
 class InOrder(NamedTuple):
@@ -45,9 +45,9 @@ def sequential(
     Raises:
         NotCovered: one whose value has a gradient changes what other parallel iterations change too.
     """
-    loaded = frozenset(load.array for load in loads_in(steps))
+    loaded = frozenset(walk.find_loaded(steps))
     ordering = _Sequential(loaded, _find_used_in_order(steps), arrays, own, names, path, races)
-    return InOrder(ordering.block(steps), ordering.unknown)
+    return InOrder(walk.rewrite(steps, ordering.step), ordering.unknown)
 
 
 def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
@@ -55,8 +55,8 @@ def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
 
     All changes of such an array must be seen in their order, sums too.
     """
-    atomics = (one for one in stores_in(steps) if isinstance(one, nodes.Atomic) and not is_mere_sum(one))
-    return frozenset(load.array for load in loads_in(steps)) | frozenset(one.array for one in atomics)
+    atomics = (one for one in walk.stores(steps) if isinstance(one, nodes.Atomic) and not is_mere_sum(one))
+    return frozenset(walk.find_loaded(steps) | {one.array for one in atomics})
 
 
 def is_mere_sum(one: nodes.Stmt | Step) -> bool:
@@ -75,14 +75,8 @@ class _Sequential:
     races: Mapping[str, NotCovered]
     unknown: dict[str, NotCovered] = field(default_factory=dict)
 
-    def block(self, steps: Sequence[Step]) -> tuple[Step, ...]:
-        ordered: list[Step] = []
-        for step in steps:
-            ordered += self.atomic(step) if isinstance(step, nodes.Atomic) else [with_bodies(step, self.block)]
-        return tuple(ordered)
-
-    def atomic(self, one: nodes.Atomic) -> Sequence[Step]:
-        if is_mere_sum(one) and one.array not in self.in_order:
+    def step(self, one: Step) -> Sequence[Step]:
+        if not isinstance(one, nodes.Atomic) or (is_mere_sum(one) and one.array not in self.in_order):
             return [one]
         if one.array not in self.own:
             return self.expand_shared_atomic(one)
@@ -123,10 +117,10 @@ class _Sequential:
 
 def unread(body: Sequence[Step]) -> set[int]:
     """Numbers of stores of a frame after which it does not read the array: it need not make and undo them."""
-    loops = [one for one in frame_steps(body) if isinstance(one, Loop)]
-    loaded, numbers = {one.array for loop in loops for one in (*loads_in(loop.body), *stores_in(loop.body))}, set[int]()
+    loops = [one for one in frame_steps(body) if isinstance(one, nodes.Loop)]
+    loaded, numbers = walk.find_touched(loops), set[int]()
     for step in reversed([*frame_steps(body)]):
         if isinstance(step, nodes.Store) and step.array not in loaded:
             numbers.add(step.number)
-        loaded = loaded | {load.array for load in loads_in([step])}
+        loaded |= walk.find_loaded([step])
     return numbers

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...source.ir import nodes, walk
-from ._ssa import Branch, CarriedLocal, Loop, Step, locals_read, steps_in, stores_in
+from ._ssa import Step
 
 
-def find_partial_sums(loop: Loop, carried: CarriedLocal) -> frozenset[str]:
+def find_partial_sums(loop: nodes.Loop, carried: nodes.CarriedLocal) -> frozenset[str]:
     """The partial sums of an accumulator in one iteration, its head among them; none where it is not an accumulator.
 
     They are found forwards: whatever is computed from the head must be it plus something. Then an adjoint of 1 is
@@ -23,7 +23,7 @@ def find_partial_sums(loop: Loop, carried: CarriedLocal) -> frozenset[str]:
     return frozenset(members) if weights == {carried.head: 1} else frozenset()
 
 
-def _reads_alone(loop: Loop, carried: CarriedLocal, members: set[str]) -> bool:
+def _reads_alone(loop: nodes.Loop, carried: nodes.CarriedLocal, members: set[str]) -> bool:
     """Whether an iteration hands on no partial sum but as the accumulator."""
     others = [one.next for one in loop.carried if one is not carried]
     return members.isdisjoint(walk.locals_in(others)) and loop.exit not in members
@@ -38,24 +38,24 @@ def _collect(body: Sequence[Step], members: set[str]) -> bool:
             if _addend(step.value, members) is None:
                 return False
             members.add(step.name)
-        elif isinstance(step, Branch):
-            if not members.isdisjoint(locals_read(step)):
+        elif isinstance(step, nodes.If):
+            if not members.isdisjoint(walk.locals_read(step)):
                 return False
             if not _collect(step.body, members) or not _collect(step.orelse, members):
                 return False
-        elif isinstance(step, Loop):
+        elif isinstance(step, nodes.Loop):
             inner = list(_inner_accumulators(step, members))
             begun = [one.first for one in step.carried if one not in inner]
             reads = walk.locals_in([*begun, *(bound for pair in step.bounds for bound in pair)])
-            if not members.isdisjoint(reads.union(*map(locals_read, steps_in(step.body)))):
+            if not members.isdisjoint(reads | walk.find_read(step.body)):
                 return False
             members |= {one.last for one in inner}
-        elif not members.isdisjoint(locals_read(step)):
+        elif not members.isdisjoint(walk.locals_read(step)):
             return False
     return True
 
 
-def _inner_accumulators(loop: Loop, members: set[str]) -> Iterator[CarriedLocal]:
+def _inner_accumulators(loop: nodes.Loop, members: set[str]) -> Iterator[nodes.CarriedLocal]:
     """What an inner loop begins with a partial sum, and only adds to."""
     for one in loop.carried:
         if isinstance(one.first, nodes.Local) and one.first.name in members and find_partial_sums(loop, one):
@@ -74,12 +74,12 @@ def _carry_back(body: Sequence[Step], members: set[str], weights: dict[str, int]
             if source is None or counts.pop(step.name, 0) != 1:
                 return {}
             counts[source] = counts.get(source, 0) + 1
-        elif isinstance(step, Branch):
+        elif isinstance(step, nodes.If):
             arms = [_carry_back(arm, members, counts) for arm in (step.body, step.orelse)]
             if arms[0] != arms[1]:
                 return {}
             counts = arms[0]
-        elif isinstance(step, Loop):
+        elif isinstance(step, nodes.Loop):
             for one in step.carried:
                 if one.last in members:
                     assert isinstance(one.first, nodes.Local)
@@ -111,17 +111,9 @@ def find_sums_in_place(steps: Sequence[Step]) -> dict[int, str]:
 
     The element's adjoint is the same before and after: nothing is taken from it, cleared and added again.
     """
-    reads = Counter(name for step in steps_in(steps) for name in _mentions(step))
-    return {number: name for block in _blocks(steps) for number, name in _in_block(block, reads)}
-
-
-def _blocks(steps: Sequence[Step]) -> Iterator[Sequence[Step]]:
-    yield steps
-    for step in steps:
-        if isinstance(step, Branch | Loop):
-            yield from _blocks(step.body)
-        if isinstance(step, Branch):
-            yield from _blocks(step.orelse)
+    reads = Counter(part.name for part in walk.parts_in(steps) if isinstance(part, nodes.Local))
+    blocks = (steps, *(block for step in walk.statements(steps) for block in walk.bodies(step)))
+    return {number: name for block in blocks for number, name in _in_block(block, reads)}
 
 
 def _in_block(block: Sequence[Step], reads: Counter[str]) -> Iterator[tuple[int, str]]:
@@ -138,18 +130,5 @@ def _in_block(block: Sequence[Step], reads: Counter[str]) -> Iterator[tuple[int,
             load, name = sums.get(step.value.name, (None, ""))
             if load is not None and (load.array, load.index, load.entry) == (step.array, step.index, step.entry):
                 yield step.number, name
-        changed = {one.array for one in stores_in([step])}
+        changed = walk.find_changed([step])
         sums = {name: entry for name, entry in sums.items() if entry[0].array not in changed}
-
-
-def _mentions(step: Step) -> Iterator[str]:
-    """Locals that a step reads itself, each as often as it does."""
-    exprs: Sequence[nodes.Expr]
-    if isinstance(step, Branch):
-        exprs = [step.condition]
-    elif isinstance(step, Loop):
-        exprs = [expr for one in step.carried for expr in (one.first, one.next)]
-        exprs += [bound for pair in step.bounds for bound in pair]
-    else:
-        exprs = walk.expressions(step)
-    return (part.name for part in walk.parts(*exprs) if isinstance(part, nodes.Local))

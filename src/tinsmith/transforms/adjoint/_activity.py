@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from ...source.ir import nodes, walk
 from ..analysis import Activity, Edge, along, edges_of, sources
-from ._ssa import Loop, Step, steps_in
+from ._ssa import Step
 
 
 def activities_of(
@@ -29,7 +30,7 @@ def activities_of(
         order: numbers of the tasks in the order in which they run, each as often as it does; left out, each runs once.
     """
     shut = {f"@{name}" for name in closed}
-    edges = [[edge for step in steps_in(steps) for edge in _edges(step) if not shut & {*edge}] for steps in tasks]
+    edges = [[edge for step in walk.statements(task) for edge in _edges(step) if not shut & {*edge}] for task in tasks]
     turns = range(len(tasks)) if order is None else order
     varied = along(turns, edges, {f"@{name}" for name in inputs})
     useful = along(turns[::-1], [[(end, start) for start, end in some] for some in edges], {f"@{n}" for n in outputs})
@@ -37,7 +38,7 @@ def activities_of(
 
 
 def _edges(step: Step) -> Iterator[Edge]:
-    if not isinstance(step, Loop):
+    if not isinstance(step, nodes.Loop):
         yield from edges_of(step)
         return
     for one in step.carried:

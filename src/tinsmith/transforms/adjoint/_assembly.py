@@ -105,7 +105,7 @@ class Assembly:
             actions += self.reverse(place)
         actions = _without_last_stores([*self.replay(), *actions], discarded)
         kernels = {one.kernel for one in actions if isinstance(one, Run)}
-        stored = {store.array for kernel in kernels for store in walk.stores(kernel.body)}
+        stored = set[str]().union(*(walk.find_changed(kernel.body) for kernel in kernels))
         spoiled = frozenset(name for name in self.outputs if self.gradients.get(name) in stored)
         tasks = {turn.number: turn for turn in self.turns}.values()
         notes = tuple(note for one in tasks for note in one.reverse.notes)
@@ -131,7 +131,7 @@ class Assembly:
         turn = self.turns[place]
 
         def assign(run: Run) -> Run:
-            stored = {store.array for store in walk.stores(run.kernel.body)}
+            stored = walk.find_changed(run.kernel.body)
             state = stored & walk.reads(run.kernel.body) & turn.task.changed_arrays
             return self.run(run.kernel, place, state, mark, actions)
 
@@ -179,7 +179,7 @@ class Assembly:
         """Arrays that a kernel changes, and all whose elements it uses. Launches of one kernel ask again."""
         uses = self.known_uses.get(kernel)
         if uses is None:
-            stored = {one.array for one in walk.stores(kernel.body)}
+            stored = walk.find_changed(kernel.body)
             uses = self.known_uses[kernel] = stored, walk.find_touched(kernel.body)
         return uses
 

@@ -9,7 +9,7 @@ from ...source.ir import NotCovered, nodes, types, walk
 from .._algebra import ZERO, integer
 from .._names import Names
 from ._exits import structurize_exits
-from ._ssa import Branch, CarriedLocal, Loop, Step
+from ._ssa import Step
 
 Scope = dict[str, nodes.Expr]
 """What each of the kernel's locals is called now."""
@@ -102,7 +102,7 @@ class SsaBuilder:
             self.assign_fresh(name, side if side.type == value.type else nodes.Cast(side, value.type), scope, line)
             sides.append(tuple(self.steps))
             self.steps = outer
-        self.steps.append(Branch(condition, sides[0], sides[1], line))
+        self.steps.append(nodes.If(condition, sides[0], sides[1], line))
 
     def bind_stored(self, one: nodes.Store | nodes.Atomic, scope: Scope) -> nodes.Expr:
         """The value that memory gets, as a local or a constant of the memory's type."""
@@ -135,7 +135,7 @@ class SsaBuilder:
             for steps, end in zip((body, orelse), ends, strict=True):
                 steps.append(nodes.Assign(merged.name, end, one.line))
             scope[name] = merged
-        self.steps.append(Branch(condition, tuple(body), tuple(orelse), one.line))
+        self.steps.append(nodes.If(condition, tuple(body), tuple(orelse), one.line))
 
     def bind_condition(self, condition: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
         """A condition that can be asked again when the frame is reversed."""
@@ -173,10 +173,10 @@ class SsaBuilder:
         carried = []
         for name in handed:
             last, cell = self.make_local(heads[name], name), self.make_local(heads[name], name)
-            carried.append(CarriedLocal(scope[name], heads[name].name, inner[name], last.name, cell.name))
+            carried.append(nodes.CarriedLocal(scope[name], heads[name].name, inner[name], last.name, cell.name))
             scope[name] = last
         is_parallel = isinstance(one, nodes.For) and one.is_parallel
-        self.steps.append(Loop(names, bounds, body, tuple(carried), exit_name, is_parallel, one.line))
+        self.steps.append(nodes.Loop(names, bounds, body, tuple(carried), exit_name, is_parallel, one.line))
 
     def make_local(self, value: nodes.Expr, wish: str) -> nodes.Local:
         return nodes.Local(self.names.fresh(wish, value.type), value.type)

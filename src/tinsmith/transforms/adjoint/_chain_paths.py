@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from ..analysis import Range, Ranges
-from ._ssa import Branch, CarriedLocal, Loop, Step, steps_in
+from ._ssa import Step
 
 LEAST_FACTOR = 2.0**-10
 """A factor that is smaller takes too many of a number's digits."""
@@ -39,7 +39,11 @@ class _Path:
 
 
 def keeps_digits(
-    loop: Loop, carried: CarriedLocal, bound: frozenset[str], known: Mapping[str, Sequence[nodes.Expr]], kind: str
+    loop: nodes.Loop,
+    carried: nodes.CarriedLocal,
+    bound: frozenset[str],
+    known: Mapping[str, Sequence[nodes.Expr]],
+    kind: str,
 ) -> bool:
     """Whether a positive chain of factors from `LEAST_FACTOR` to 1 stays above what its type can hold."""
     assert isinstance(carried.next, nodes.Local)
@@ -82,7 +86,7 @@ class _Walking:
         return paths
 
     def step(self, step: Step, path: _Path) -> list[_Path] | None:
-        if isinstance(step, Branch):
+        if isinstance(step, nodes.If):
             return self.branch(step, path)
         if isinstance(step, nodes.Assign):
             return self.assign(step, path)
@@ -105,7 +109,7 @@ class _Walking:
             return [path]  # no value of the chain: where it is handed on, the chain is not safe
         return [path.with_value(step.name, source[0], part.low)]
 
-    def branch(self, step: Branch, path: _Path) -> list[_Path] | None:
+    def branch(self, step: nodes.If, path: _Path) -> list[_Path] | None:
         truth = self.truth(step.condition, path)
         extended: list[_Path] = []
         for holds, arm in ((True, step.body), (False, step.orelse)):
@@ -135,12 +139,12 @@ class _Walking:
         return replace(path, ranges=ranges, floors=floors, truths=truths)
 
 
-def find_exit_conditions(loop: Loop, known: Mapping[str, Sequence[nodes.Expr]]) -> dict[str, bool]:
+def find_exit_conditions(loop: nodes.Loop, known: Mapping[str, Sequence[nodes.Expr]]) -> dict[str, bool]:
     """Conditions that end the loop wherever they hold, or wherever they do not, by the truth that ends it."""
     paths = None if loop.exit is None else _Walking(frozenset()).through(loop.body, [_Path(Ranges(known), {}, {}, {})])
     conditions: dict[str, bool] = {}
-    for step in steps_in(loop.body) if paths else ():
-        name = step.condition.name if isinstance(step, Branch) and isinstance(step.condition, nodes.Local) else ""
+    for step in walk.statements(loop.body) if paths else ():
+        name = step.condition.name if isinstance(step, nodes.If) and isinstance(step.condition, nodes.Local) else ""
         for ends in (True, False):
             where = [path.truths.get(loop.exit or "") for path in paths or () if path.truths.get(name) is ends]
             if where and all(where):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from ...source.ir import nodes
+from ...source.ir import nodes, walk
 from .._algebra import FALSE, integer, number
 from .._names import Names
 from ..analysis import Activity
-from ._ssa import CarriedLocal, Loop, Step, with_bodies
+from ._ssa import Step
 
 SMALLEST, LARGEST = 8, 256
 """Iterations of a block."""
@@ -34,7 +34,7 @@ def split_into_blocks(
         names: gives names to them.
         numbers: of new steps.
     """
-    return _Splitting(loops, activity, names, numbers).block(body)
+    return walk.rewrite(body, _Splitting(loops, activity, names, numbers).step)
 
 
 class _Splitting:
@@ -44,15 +44,10 @@ class _Splitting:
         self.names = names
         self.numbers = numbers
 
-    def block(self, body: Sequence[Step]) -> tuple[Step, ...]:
-        steps: list[Step] = []
-        for step in body:
-            inside = with_bodies(step, self.block)
-            steps += self.split(inside) if isinstance(inside, Loop) and inside.number in self.loops else [inside]
-        return tuple(steps)
-
-    def split(self, loop: Loop) -> list[Step]:
-        """A loop over blocks, and what stands before it."""
+    def step(self, loop: Step) -> list[Step]:
+        """A loop over blocks, and what stands before it; any other step as it is."""
+        if not isinstance(loop, nodes.Loop) or loop.number not in self.loops:
+            return [loop]
         before, bounds, names, inner = self.ranges(loop) if loop.names else self.counts(loop)
         pairs = [self.carry_over_blocks(one) for one in loop.carried]
         ended = None
@@ -62,12 +57,14 @@ class _Splitting:
             inner = replace(inner, carried=(*(one for _, one in pairs), pair))
         else:
             inner = replace(inner, carried=tuple(one for _, one in pairs))
-        outer = Loop(
+        outer = nodes.Loop(
             names, bounds, (inner,), tuple(one for one, _ in pairs), ended, line=loop.line, number=next(self.numbers)
         )
         return [*before, replace(outer, has_blocks=True)]
 
-    def ranges(self, loop: Loop) -> tuple[list[Step], tuple[tuple[nodes.Expr, nodes.Expr], ...], tuple[str], Loop]:
+    def ranges(
+        self, loop: nodes.Loop
+    ) -> tuple[list[Step], tuple[tuple[nodes.Expr, nodes.Expr], ...], tuple[str], nodes.Loop]:
         """What stands before a loop over blocks of a range, the loop's bounds and variable, and the loop of a block."""
         (first, end), line = loop.bounds[0], loop.line
         count, size, blocks = (self.names.local(word, "i32") for word in ("count", "block_size", "blocks"))
@@ -82,7 +79,7 @@ class _Splitting:
         inner = replace(loop, bounds=((begin, integer("min", integer("+", begin, size), end)),), most=size)
         return before, ((number(0), blocks),), (place.name,), inner
 
-    def counts(self, loop: Loop) -> tuple[list[Step], tuple[()], tuple[()], Loop]:
+    def counts(self, loop: nodes.Loop) -> tuple[list[Step], tuple[()], tuple[()], nodes.Loop]:
         """The same for a loop that goes on until something happens."""
         place = self.names.fresh("in_block", "i32")
         inner = replace(loop, names=(place,), bounds=((number(0), number(OF_WHILE)),), most=number(OF_WHILE))
@@ -91,13 +88,13 @@ class _Splitting:
     def assign(self, local: nodes.Local, value: nodes.Expr, line: int) -> Step:
         return nodes.Assign(local.name, value, line, next(self.numbers))
 
-    def carry_over_blocks(self, one: CarriedLocal) -> tuple[CarriedLocal, CarriedLocal]:
+    def carry_over_blocks(self, one: nodes.CarriedLocal) -> tuple[nodes.CarriedLocal, nodes.CarriedLocal]:
         """What the loop over blocks hands on, and the loop of a block."""
         kind = self.names.types[one.head]
         head, cell = self.like(one.head), self.like(one.cell)
         last = self.like(one.last, one.head)  # which goes into the next block, too
-        outer = CarriedLocal(one.first, head, nodes.Local(last, kind), one.last, cell)
-        return outer, CarriedLocal(nodes.Local(head, kind), one.head, one.next, last, one.cell)
+        outer = nodes.CarriedLocal(one.first, head, nodes.Local(last, kind), one.last, cell)
+        return outer, nodes.CarriedLocal(nodes.Local(head, kind), one.head, one.next, last, one.cell)
 
     def like(self, local: str, *others: str) -> str:
         """A new local of another one's type, that has a gradient where this or one of the others has."""
@@ -106,10 +103,10 @@ class _Splitting:
             self.activity.add(name)
         return name
 
-    def ending(self, exit_name: str) -> CarriedLocal:
+    def ending(self, exit_name: str) -> nodes.CarriedLocal:
         """What the loop of a block hands out: whether the whole loop ended in it."""
         head, last, cell = (self.names.fresh("ended", "u1") for _ in range(3))
-        return CarriedLocal(FALSE, head, nodes.Local(exit_name, "u1"), last, cell)
+        return nodes.CarriedLocal(FALSE, head, nodes.Local(exit_name, "u1"), last, cell)
 
 
 def block_size(count: nodes.Expr) -> nodes.Expr:

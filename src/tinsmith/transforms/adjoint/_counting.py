@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...source.ir import nodes, types
+from ...source.ir import nodes, types, walk
 from .._algebra import cast, constant, plus, times
 from .._evaluate import can_evaluate, extent
 from .._names import Names
 from ..analysis import expand
 from ._forward_copy import ForwardCopy, Renamed
 from ._reversal import IterationRecord
-from ._ssa import Loop, Step, frame_steps, stores_in
+from ._ssa import Step, frame_steps
 from ._tapes import Tape, array_key
 
 Block = list[nodes.Stmt]
@@ -47,7 +47,7 @@ class Formula:
         """Entries that a frame needs at most; None where only a run can tell."""
         total: Need = {}
         for step in frame_steps(body):
-            if not isinstance(step, Loop):
+            if not isinstance(step, nodes.Loop):
                 continue
             inner = self.need(step.body)
             own = self.loop(step)
@@ -56,7 +56,7 @@ class Formula:
             total = _add_needs(total, _add_needs(own, inner))
         return total
 
-    def loop(self, loop: Loop) -> Need | None:
+    def loop(self, loop: nodes.Loop) -> Need | None:
         """Entries that a loop's own run puts on tapes."""
         kept = self.records[loop.number]
         counts: Need = {key: constant(count, "i32") for key, count in count_pushes(kept, self.names).items()}
@@ -70,7 +70,7 @@ class Formula:
         trips = self.trips(loop)
         return None if trips is None else {key: times(trips, count) for key, count in counts.items()}
 
-    def trips(self, loop: Loop) -> nodes.Expr | None:
+    def trips(self, loop: nodes.Loop) -> nodes.Expr | None:
         if loop.most is not None:
             most = expand(loop.most, set(), self.definitions)
             return most if most is not None and can_evaluate(most) else None
@@ -85,7 +85,7 @@ class Formula:
         for step in frame_steps(body):
             if isinstance(step, nodes.Store | nodes.Atomic) and step.array == array:
                 total = plus(total, constant(1, "i32"))
-            if isinstance(step, Loop) and any(store.array == array for store in stores_in(step.body)):
+            if isinstance(step, nodes.Loop) and array in walk.find_changed(step.body):
                 inner, trips = self.stores(step.body, array), self.trips(step)
                 if inner is None or trips is None:
                     return None
@@ -141,9 +141,9 @@ class _CountingPlain(ForwardCopy):
         self.counting = counting
 
     def step(self, step: Step, renamed: Renamed) -> Block:
-        return self.count_loop(step, renamed) if isinstance(step, Loop) else super().step(step, renamed)
+        return self.count_loop(step, renamed) if isinstance(step, nodes.Loop) else super().step(step, renamed)
 
-    def count_loop(self, loop: Loop, renamed: Renamed) -> Block:
+    def count_loop(self, loop: nodes.Loop, renamed: Renamed) -> Block:
         """A loop: what its iterations put on tapes, and the most that one of them needs when it is reversed."""
         counting = self.counting
         outer, inner, most, before = counting.need, *(counting.fresh(word) for word in ("inner", "most", "before"))

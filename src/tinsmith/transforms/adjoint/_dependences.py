@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...source import AffineIndex, EnclosingLoop, PartialIndexMap, each_moves_an_axis, may_overwrite
 from ...source.ir import nodes, walk
 from ..analysis import affine, definitions, is_invariant, whole_definitions
-from ._ssa import Branch, Loop, Step, step_definitions
+from ._ssa import Step
 from ._tasks import parts_of
 
 MANY = 256
@@ -50,7 +50,7 @@ class _Use:
 def _uses_by_array(steps: Sequence[Step], task: int = 0, own: Collection[str] = frozenset()) -> dict[str, list[_Use]]:
     """Every use of each array by a task's steps; of those in `own`, no two parallel iterations use one element."""
     uses: dict[str, list[_Use]] = {}
-    known = whole_definitions(step_definitions(steps))
+    known = whole_definitions(definitions(steps))
     for order, (of, loops) in enumerate(_accesses(steps, ())):
         index = tuple([affine(one, known) for one in of.index])
         uses.setdefault(of.array, []).append(_Use(of, index, loops, order, task, of.array in own))
@@ -66,10 +66,10 @@ def _accesses(
                 yield load, loops
             case nodes.Store() | nodes.Atomic():
                 yield step, loops
-            case Branch():
+            case nodes.If():
                 yield from _accesses(step.body, loops)
                 yield from _accesses(step.orelse, loops)
-            case Loop():
+            case nodes.Loop():
                 # The last of several names is the fastest: a nest of loops with one each.
                 names = [(name,) for name in step.names] or [()]
                 inner = [

@@ -24,6 +24,7 @@ from ...source.ir import nodes, types, walk
 from ..analysis import (
     Expander,
     affine,
+    definitions,
     find_operands,
     find_reachable,
     is_invariant,
@@ -31,18 +32,7 @@ from ..analysis import (
     sources,
     whole_definitions,
 )
-from ._ssa import (
-    Branch,
-    CarriedLocal,
-    Loop,
-    Step,
-    collect_expressions,
-    parallel_loop,
-    repeatable_definitions,
-    step_definitions,
-    steps_in,
-    stores_in,
-)
+from ._ssa import Step, collect_expressions, parallel_loop, repeatable_definitions
 
 Place = tuple[nodes.Expr, ...]
 """An index, an expression an axis, in which loops over the same range have the same variable."""
@@ -66,7 +56,7 @@ class _Use:
 
 def find_disjoint_arrays(tasks: Sequence[Sequence[Step]]) -> list[frozenset[str]]:
     """For each task of an op, arrays that parallel iterations use only at places which stores say are one's own."""
-    changed = frozenset(one.array for steps in tasks for one in stores_in(steps))
+    changed = frozenset[str]().union(*map(walk.find_changed, tasks))
     variables = _Variables(changed)
     uses = [_uses(steps, variables) for steps in tasks]
     promised = [{use.place for use in task_uses if use.is_promise} for task_uses in uses]
@@ -139,13 +129,13 @@ class _Variables:
 class _Reading:
     """Collects the accesses of a parallel loop."""
 
-    loop: Loop
+    loop: nodes.Loop
     steps: Sequence[Step]
     variables: _Variables
 
     def __post_init__(self) -> None:
-        changed = {one.array for one in stores_in(self.steps)}
-        self.definitions: Mapping[str, nodes.Expr] = repeatable_definitions(steps_in(self.steps), changed)
+        changed = walk.find_changed(self.steps)
+        self.definitions: Mapping[str, nodes.Expr] = repeatable_definitions(walk.statements(self.steps), changed)
         self.memory = Expander(self.definitions)
 
     def uses(
@@ -176,10 +166,10 @@ class _Reading:
                     place = _place(step.index, names)
                     is_promise = is_sure and self.is_in_range(place) and self.is_own(step, begins)
                     yield _Use(step.array, place, _place(step.index, ranges), is_promise)
-                case Branch():
+                case nodes.If():
                     yield from self.uses(step.body, names, ranges, begins, is_sure=False)
                     yield from self.uses(step.orelse, names, ranges, begins, is_sure=False)
-                case Loop():
+                case nodes.Loop():
                     inner = self.inside(step, names)
                     whole = self.inside(step, ranges, is_whole=True)
                     first = self.begins(step, begins)
@@ -190,7 +180,7 @@ class _Reading:
                 case _:
                     pass
 
-    def inside(self, loop: Loop, names: Expander, *, is_whole: bool = False) -> Expander | None:
+    def inside(self, loop: nodes.Loop, names: Expander, *, is_whole: bool = False) -> Expander | None:
         """What a loop's variables stand for: the same as in another loop over the same range.
 
         A loop that ends early has not been everywhere: its range is its own, unless `is_whole`.
@@ -224,7 +214,7 @@ class _Reading:
         named = find_operands(walk.locals_in(store.index), self.definitions)
         # Two segments that overlap have the first place of one of them in both. The one that begins there has gone
         # through nothing, the other one has.
-        loops = [one for one in steps_in(self.loop.body) if isinstance(one, Loop) and not named.isdisjoint(one.names)]
+        loops = [loop for loop in self.loops if not named.isdisjoint(loop.names)]
         heads = [one.head for loop in loops for one in loop.carried] if self.differs(begin) else []
         return not self._own_values(heads).isdisjoint(sources(store.value))
 
@@ -242,9 +232,14 @@ class _Reading:
         return moving_variables(self.loop.names, self.loop.bounds)
 
     @lazy
-    def chains(self) -> list[CarriedLocal]:
+    def loops(self) -> list[nodes.Loop]:
+        """Loops inside the parallel one."""
+        return [one for one in walk.statements(self.loop.body) if isinstance(one, nodes.Loop)]
+
+    @lazy
+    def chains(self) -> list[nodes.CarriedLocal]:
         """What loops inside hand on."""
-        return [one for step in steps_in(self.loop.body) if isinstance(step, Loop) for one in step.carried]
+        return [one for loop in self.loops for one in loop.carried]
 
     @lazy
     def loads(self) -> list[tuple[str, nodes.Load, list[nodes.Expr]]]:
@@ -256,15 +251,15 @@ class _Reading:
             match step:
                 case nodes.Assign(value=nodes.Load() as load) if types.is_float(load.type):
                     yield step.name, load, [*map(begins, load.index)]
-                case Branch():
+                case nodes.If():
                     yield from self._loads(step.body, begins)
                     yield from self._loads(step.orelse, begins)
-                case Loop():
+                case nodes.Loop():
                     yield from self._loads(step.body, self.begins(step, begins))
                 case _:
                     pass
 
-    def begins(self, loop: Loop, outer: Expander) -> Expander:
+    def begins(self, loop: nodes.Loop, outer: Expander) -> Expander:
         """Expressions where a loop begins, and those around it."""
         firsts = (outer(first) for first, _ in loop.bounds)
         return outer.with_meanings(dict(zip(loop.names, firsts, strict=False)))
@@ -279,7 +274,7 @@ class _Reading:
         Args:
             heads: what loops hand on that is known to be.
         """
-        known = whole_definitions(step_definitions(self.loop.body))
+        known = whole_definitions(definitions(self.loop.body))
         own, gathered = {*heads}, set[str]()
         for name, load, begin in self.loads:
             if each_moves_an_axis(self._variables, [[affine(one, known) for one in load.index]], is_invariant):

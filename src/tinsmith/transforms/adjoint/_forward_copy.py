@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 from ...source.ir import nodes, walk
 from .._names import Names
-from ._ssa import Branch, Loop, Step
+from ._ssa import Step
 
 Renamed = dict[str, nodes.Expr]
 Block = list[nodes.Stmt]
@@ -37,22 +36,13 @@ class ForwardCopy:
         return statements
 
     def step(self, step: Step, renamed: Renamed) -> Block:
-        match step:
-            case nodes.Assign():
-                value = walk.substitute(step.value, renamed)
-                return [replace(step, name=self.name(step.name, renamed), value=value)]
-            case nodes.Decompose():
-                matrix = tuple(walk.substitute(one, renamed) for one in step.matrix)
-                return [replace(step, matrix=matrix, results=tuple(self.name(one, renamed) for one in step.results))]
-            case nodes.Store() | nodes.Atomic():
-                index = tuple(walk.substitute(one, renamed) for one in step.index)
-                return self.changed(replace(step, index=index, value=walk.substitute(step.value, renamed)), renamed)
-            case Branch():
-                condition = walk.substitute(step.condition, renamed)
-                body, orelse = (tuple(self.block(part, renamed)) for part in (step.body, step.orelse))
-                return [nodes.If(condition, body, orelse, step.line)]
-            case Loop():
-                return self.loop(step, renamed)
+        if isinstance(step, nodes.Loop):
+            return self.loop(step, renamed)
+        copy = walk.with_expressions(step, lambda expr: walk.substitute(expr, renamed))
+        if isinstance(copy, nodes.Store | nodes.Atomic):
+            return self.changed(copy, renamed)
+        copy = walk.rename_results(copy, lambda name: self.name(name, renamed))
+        return [walk.with_bodies(copy, lambda body: tuple(self.block(body, renamed)))]
 
     def name(self, local: str, renamed: Renamed) -> str:
         """What a local is called in this copy."""
@@ -63,7 +53,7 @@ class ForwardCopy:
         renamed[local] = nodes.Local(name, self.names.types[local])
         return name
 
-    def loop(self, loop: Loop, renamed: Renamed, head: Inside | None = None, tail: Inside | None = None) -> Block:
+    def loop(self, loop: nodes.Loop, renamed: Renamed, head: Inside | None = None, tail: Inside | None = None) -> Block:
         """A loop that runs forward; `head` and `tail` give the first and the last statements of an iteration."""
         for one in loop.names:
             self.name(one, renamed)
@@ -74,7 +64,7 @@ class ForwardCopy:
             body.append(nodes.If(walk.substitute(nodes.Local(loop.exit, "u1"), renamed), (nodes.Break(),)))
         return [*before, around(loop, body, renamed, self.name), *after]
 
-    def move_carried(self, loop: Loop, renamed: Renamed) -> tuple[Block, Block, Callable[[], Block], Block]:
+    def move_carried(self, loop: nodes.Loop, renamed: Renamed) -> tuple[Block, Block, Callable[[], Block], Block]:
         """What a loop's carried locals take: before it, at an iteration's head and end, and after it."""
         before: Block = []
         first: Block = []
@@ -95,7 +85,9 @@ class ForwardCopy:
         return before, first, last, after
 
 
-def around(loop: Loop, body: Sequence[nodes.Stmt], renamed: Renamed, name: Callable[[str, Renamed], str]) -> nodes.Stmt:
+def around(
+    loop: nodes.Loop, body: Sequence[nodes.Stmt], renamed: Renamed, name: Callable[[str, Renamed], str]
+) -> nodes.Stmt:
     """The loop itself, around the statements of an iteration."""
     if not loop.names:
         return nodes.While(tuple(body), loop.line)

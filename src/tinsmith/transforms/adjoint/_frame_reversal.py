@@ -20,7 +20,7 @@ from ..analysis import Activity
 from ._access import unread
 from ._accumulators import find_sums_in_place
 from ._guards import Guards, put_under
-from ._ssa import Branch, Loop, Step, frame_locals, frame_steps, repeatable_definitions
+from ._ssa import Step, frame_locals, frame_steps, repeatable_definitions
 from ._sums import Frame, Sums
 
 Block = list[nodes.Stmt]
@@ -97,11 +97,11 @@ class FrameReversal(ABC):
         self.sums = Sums(self.names)
 
     @abstractmethod
-    def forward_loop(self, loop: Loop) -> Block:
+    def forward_loop(self, loop: nodes.Loop) -> Block:
         """A loop in a frame that runs forward, and keeps what its reverse needs."""
 
     @abstractmethod
-    def reverse_loop(self, loop: Loop) -> Block:
+    def reverse_loop(self, loop: nodes.Loop) -> Block:
         """The reverse of a loop."""
 
     # Frames -----------------------------------------------------------------------------------
@@ -161,10 +161,10 @@ class FrameReversal(ABC):
                 case nodes.Atomic():
                     # Nobody reads what it changes: a read one has become a load and a store.
                     statements += [step] if self.is_forward_pass else []
-                case Branch():
+                case nodes.If():
                     then, other = (tuple(self.forward(part)) for part in (step.body, step.orelse))
                     statements.append(nodes.If(step.condition, then, other, step.line))
-                case Loop():
+                case nodes.Loop():
                     statements += self.forward_loop(step)
         return statements
 
@@ -193,13 +193,13 @@ class FrameReversal(ABC):
                     statements += self.reverse_store(step)
                 case nodes.Atomic():
                     statements += self.reverse_atomic(step)
-                case Branch():
+                case nodes.If():
                     statements.append(self.reverse_branch(step))
-                case Loop():
+                case nodes.Loop():
                     statements += self.reverse_loop(step)
         return statements
 
-    def reverse_branch(self, step: Branch) -> nodes.Stmt:
+    def reverse_branch(self, step: nodes.If) -> nodes.Stmt:
         arms = []
         for part, holds in ((step.body, True), (step.orelse, False)):
             with self._guards[-1].inside(step, holds=holds):

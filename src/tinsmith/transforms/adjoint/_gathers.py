@@ -207,7 +207,7 @@ class _Kernel:
             nodes.Assign(total.name, constant(0, total.type), loop.line) for total in totals.values()
         ]
         here = (0,) * len(loop.names)
-        stored = {one.array for one in walk.stores(loop.body)}
+        stored = walk.find_changed(loop.body)
         for shift in sorted({here, *shift_of.values()}, key=lambda one: (one != here, one)):
 
             def change(one: nodes.Stmt, shift: _Shift = shift) -> Sequence[nodes.Stmt]:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...source.ir import nodes
-from ._ssa import Branch
 
 
 class BranchArm(NamedTuple):
@@ -66,7 +65,7 @@ class Guards:
             self.path = outer
 
     @contextlib.contextmanager
-    def inside(self, branch: Branch, *, holds: bool) -> Iterator[None]:
+    def inside(self, branch: nodes.If, *, holds: bool) -> Iterator[None]:
         """While one arm of a branch is reversed."""
         with self.under((BranchArm(branch.number, branch.condition, holds),)):
             yield

@@ -21,7 +21,7 @@ from ...source.ir import nodes, types, walk
 from .._algebra import minus, opposite, over, plus, times
 from .._names import Names
 from ._chain_paths import LEAST_VALUE, find_exit_conditions, keeps_digits, match_factor
-from ._ssa import Branch, CarriedLocal, Loop, Step, collect_locals, loads_in, locals_read, steps_in, stores_in
+from ._ssa import Step
 
 Block = list[nodes.Stmt]
 Values = Mapping[str, nodes.Expr]
@@ -41,7 +41,7 @@ class Inverse:
         statements: they give the head its value, from `now` and what does not depend on a head.
     """
 
-    carried: CarriedLocal
+    carried: nodes.CarriedLocal
     now: str
     type: str
     statements: nodes.Block
@@ -76,7 +76,11 @@ class Rerun:
 
 
 def plan_rerun(
-    loop: Loop, needed: Collection[str], names: Names, state: Collection[str], known: Mapping[str, Sequence[nodes.Expr]]
+    loop: nodes.Loop,
+    needed: Collection[str],
+    names: Names,
+    state: Collection[str],
+    known: Mapping[str, Sequence[nodes.Expr]],
 ) -> Rerun | None:
     """How to run a loop's iterations again, with as many of the needed heads as can be computed backwards.
 
@@ -87,9 +91,8 @@ def plan_rerun(
         state: arrays whose elements change while the frame runs: what is read from them cannot be moved about.
         known: definitions of all locals of the task.
     """
-    touched = {one.array for one in (*loads_in(loop.body), *stores_in(loop.body))}
     chains = [one for one in loop.carried if one.head in needed and names.types[one.head] in _KINDS]
-    if not touched.isdisjoint(state):
+    if not walk.find_touched(loop.body).isdisjoint(state):
         return None
     known_ends = find_exit_conditions(loop, known) if chains else {}
     while chains:
@@ -104,14 +107,14 @@ def plan_rerun(
 
 
 def _in_stages(
-    loop: Loop,
+    loop: nodes.Loop,
     body: tuple[Step, ...],
-    chains: Sequence[CarriedLocal],
+    chains: Sequence[nodes.CarriedLocal],
     names: Names,
     known: Mapping[str, Sequence[nodes.Expr]],
-) -> tuple[list[CarriedLocal], tuple[Stage, ...], tuple[Step, ...]]:
+) -> tuple[list[nodes.CarriedLocal], tuple[Stage, ...], tuple[Step, ...]]:
     """Those of the chains that can be run backwards, in stages, and the steps that are left."""
-    waiting, done = [*chains], list[CarriedLocal]()
+    waiting, done = [*chains], list[nodes.CarriedLocal]()
     stages: list[Stage] = []
     rest = body
     while waiting:
@@ -129,16 +132,15 @@ def _in_stages(
 
 def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tuple[Step, ...]:
     """Steps in which conditions that end the loop are known without what they were computed from."""
-    steps: list[Step] = []
-    for step in body:
-        if isinstance(step, nodes.Assign) and step.name in ends:
-            ended, truth = ends[step.name]
-            local = nodes.Local(ended, "u1")
-            step = replace(step, value=local if truth else opposite(local))
-        elif isinstance(step, Branch):
-            step = replace(step, body=_with_ends(step.body, ends), orelse=_with_ends(step.orelse, ends))
-        steps.append(step)
-    return tuple(steps)
+
+    def change(step: Step) -> Sequence[Step]:
+        if not isinstance(step, nodes.Assign) or step.name not in ends:
+            return (step,)
+        ended, truth = ends[step.name]
+        local = nodes.Local(ended, "u1")
+        return (replace(step, value=local if truth else opposite(local)),)
+
+    return walk.rewrite(body, change)
 
 
 def find_dependents(body: Sequence[Step], heads: Collection[str]) -> frozenset[str]:
@@ -150,13 +152,12 @@ def find_dependents(body: Sequence[Step], heads: Collection[str]) -> frozenset[s
 
 def _collect_dependents(body: Sequence[Step], dependents: set[str], *, is_bound: bool) -> None:
     for step in body:
-        here = is_bound or not dependents.isdisjoint(locals_read(step))
-        if isinstance(step, Branch):
+        here = is_bound or not dependents.isdisjoint(walk.locals_read(step))
+        if isinstance(step, nodes.If):
             for arm in (step.body, step.orelse):
                 _collect_dependents(arm, dependents, is_bound=here)
-        elif isinstance(step, Loop):
-            here = here or any(not dependents.isdisjoint(locals_read(one)) for one in steps_in(step.body))
-            if here:
+        elif isinstance(step, nodes.Loop):
+            if here or not dependents.isdisjoint(walk.find_read(step.body)):
                 dependents.update(one.last for one in step.carried)
         elif here:
             dependents.update(walk.find_assigned(step))
@@ -167,26 +168,22 @@ def split_steps(body: Sequence[Step], bound: Collection[str]) -> tuple[tuple[Ste
     free: list[Step] = []
     rest: list[Step] = []
     for step in body:
-        reads = locals_read(step)
-        if isinstance(step, Branch) and reads.isdisjoint(bound):
+        reads = walk.locals_read(step)
+        if isinstance(step, nodes.If) and reads.isdisjoint(bound):
             arms = [split_steps(arm, bound) for arm in (step.body, step.orelse)]
             for target, place in ((free, 0), (rest, 1)):
                 if arms[0][place] or arms[1][place]:
                     target.append(replace(step, body=arms[0][place], orelse=arms[1][place]))
             continue
-        inside = {name for one in steps_in([step]) for name in locals_read(one)}
-        (free if inside.isdisjoint(bound) and not _changes_memory(step) else rest).append(step)
+        is_free = walk.find_read([step]).isdisjoint(bound) and not walk.find_changed([step])
+        (free if is_free else rest).append(step)
     return tuple(free), tuple(rest)
 
 
-def _changes_memory(step: Step) -> bool:
-    return any(True for _ in stores_in([step]))
-
-
 def _invert(
-    loop: Loop,
+    loop: nodes.Loop,
     body: Sequence[Step],
-    carried: CarriedLocal,
+    carried: nodes.CarriedLocal,
     bound: frozenset[str],
     names: Names,
     known: Mapping[str, Sequence[nodes.Expr]],
@@ -217,9 +214,9 @@ class _Undoing:
     def block(self, body: Sequence[Step], values: Values) -> Values | None:
         """The chain's value before steps by its name there, from the one after them; None where it is not available."""
         for place, step in reversed([*enumerate(body)]):
-            if values.keys().isdisjoint(collect_locals([step])):
+            if values.keys().isdisjoint(walk.find_defined([step])):
                 continue
-            if isinstance(step, Branch):
+            if isinstance(step, nodes.If):
                 return self.undo_branch(step, body[:place], values)
             earlier = self.undo_assign(step, values[step.name]) if isinstance(step, nodes.Assign) else None
             if earlier is None:
@@ -239,7 +236,7 @@ class _Undoing:
         self.statements.append(nodes.Assign(local.name, undone, step.line))
         return {name: local}
 
-    def undo_branch(self, step: Branch, before: Sequence[Step], values: Values) -> Values | None:
+    def undo_branch(self, step: nodes.If, before: Sequence[Step], values: Values) -> Values | None:
         """A branch, and what stands before it in its block: its arms may have begun with different values."""
         outer, arms, ends = self.statements, [], []
         for part in (step.body, step.orelse):
@@ -249,7 +246,12 @@ class _Undoing:
             arms.append(self.statements)
         self.statements = outer
         one, other = ends
-        if one is None or other is None or one.keys() != other.keys() or not locals_read(step).isdisjoint(self.bound):
+        if (
+            one is None
+            or other is None
+            or one.keys() != other.keys()
+            or not walk.locals_read(step).isdisjoint(self.bound)
+        ):
             return None
         (name,) = one
         local = self.names.local(name, one[name].type)

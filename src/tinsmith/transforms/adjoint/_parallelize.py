@@ -9,38 +9,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...source.ir import nodes
+from ...source.ir import nodes, walk
 from ..analysis import Activity
 from ._access import find_owned, is_mere_sum
 from ._reversible import Reversible
-from ._ssa import Loop, Step, loads_in, locals_read, steps_in, stores_in
+from ._ssa import Step
 
 
 def parallelize(task: Reversible, activity: Activity) -> Reversible:
     """A task with its loop made parallel, where its reverse then takes no atomic and gives the same bits."""
     *before, loop = task.steps
-    if not isinstance(loop, Loop) or loop.is_parallel or not _is_plain(loop) or not _are_bounds(before, loop):
+    if not isinstance(loop, nodes.Loop) or loop.is_parallel or not _is_plain(loop) or not _are_bounds(before, loop):
         return task
     steps = (*before, replace(loop, is_parallel=True))
     own = find_owned(steps)
-    gathered = {load.array for load in loads_in(steps) if activity.has_array(load.array)}
+    gathered = {load.array for load in walk.loads(steps) if activity.has_array(load.array)}
     if (gathered | _find_ordered_arrays(loop)) - own:
         return task
     return replace(task, steps=steps, own=own)
 
 
-def _is_plain(loop: Loop) -> bool:
+def _is_plain(loop: nodes.Loop) -> bool:
     """Whether a loop hands nothing on, and runs as often as its bounds say."""
     return bool(loop.names) and loop.exit is None and not loop.carried
 
 
-def _are_bounds(before: Sequence[Step], loop: Loop) -> bool:
+def _are_bounds(before: Sequence[Step], loop: nodes.Loop) -> bool:
     """Whether what stands before a loop is for its bounds only."""
-    inside = {name for step in steps_in(loop.body) for name in locals_read(step)}
+    inside = walk.find_read(loop.body)
     return all(isinstance(step, nodes.Assign) and step.name not in inside for step in before)
 
 
-def _find_ordered_arrays(loop: Loop) -> set[str]:
+def _find_ordered_arrays(loop: nodes.Loop) -> set[str]:
     """Arrays that a loop changes, and not only by adding to what nobody reads."""
-    loaded = {load.array for load in loads_in(loop.body)}
-    return {one.array for one in stores_in(loop.body) if not is_mere_sum(one) or one.array in loaded}
+    loaded = walk.find_loaded(loop.body)
+    return {one.array for one in walk.stores(loop.body) if not is_mere_sum(one) or one.array in loaded}

@@ -19,7 +19,7 @@ from ..._lazy import lazy
 from ...source import AffineIndex
 from ...source.ir import nodes, walk
 from ..analysis import Expander, affine, is_invariant, moving_variables
-from ._ssa import Loop, Step, loads_in, parallel_loop, repeatable_definitions, steps_in, stores_in
+from ._ssa import Step, parallel_loop, repeatable_definitions
 
 Index = tuple[nodes.Expr, ...]
 _INDICES = ("i32", "i64")
@@ -52,7 +52,7 @@ def find_promised_arrays(steps: Sequence[Step], promises: Mapping[str, Promise])
         return frozenset()
     proof = _Proof(steps, loop, promises)
     uses: dict[str, dict[Index, None]] = {}
-    for one in (*loads_in(steps), *stores_in(steps)):
+    for one in (*walk.loads(steps), *walk.stores(steps)):
         uses.setdefault(one.array, {})[tuple(map(proof.steady, one.index))] = None
     variables = {*moving_variables(loop.names, loop.bounds)}
     return frozenset(name for name, indices in uses.items() if variables <= proof.find_fixed_variables([*indices]))
@@ -61,11 +61,11 @@ def find_promised_arrays(steps: Sequence[Step], promises: Mapping[str, Promise])
 class _Proof:
     """What indices tell of the iteration that they are used in."""
 
-    def __init__(self, steps: Sequence[Step], loop: Loop, promises: Mapping[str, Promise]) -> None:
+    def __init__(self, steps: Sequence[Step], loop: nodes.Loop, promises: Mapping[str, Promise]) -> None:
         self.loop = loop
         self.steps = steps
         self.promises = promises
-        self.expand = Expander(repeatable_definitions(steps_in(steps), {one.array for one in stores_in(steps)}))
+        self.expand = Expander(repeatable_definitions(walk.statements(steps), walk.find_changed(steps)))
 
     def find_fixed_variables(self, indices: Sequence[Index]) -> set[str]:
         """Variables of the parallel loop that are equal wherever two of the indices name one element."""
@@ -144,7 +144,7 @@ class _Proof:
     def _loads(self) -> dict[tuple[str, Index], list[nodes.Load]]:
         """Loads of starts, counts and ends, by array and row."""
         loads_by_row: dict[tuple[str, Index], dict[nodes.Load, None]] = {}
-        for one in loads_in(self.steps):
+        for one in walk.loads(self.steps):
             load = self.steady(one)
             if isinstance(load, nodes.Load) and load.array in self.promises:
                 row = (*load.index, *_entry(load))
@@ -160,7 +160,7 @@ class _Proof:
     @lazy
     def _bounds(self) -> dict[str, tuple[AffineIndex, AffineIndex]]:
         """First and last value of the variables of loops inside the parallel one."""
-        inner = (one for one in steps_in(self.loop.body) if isinstance(one, Loop))
+        inner = (one for one in walk.statements(self.loop.body) if isinstance(one, nodes.Loop))
         pairs = [(name, pair) for one in inner for name, pair in zip(one.names, one.bounds, strict=False)]
         names = [name for name, _ in pairs]
         one = AffineIndex(constant=1)

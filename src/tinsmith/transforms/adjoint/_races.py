@@ -15,8 +15,8 @@ from typing import NamedTuple
 from ...source import AffineIndex
 from ...source.ir import NotCovered, Race, nodes, types
 from .._names import Names
-from ..analysis import affine, is_invariant, single_definitions, whole_definitions
-from ._ssa import Branch, Loop, Step, parallel_loop, step_definitions
+from ..analysis import affine, definitions, is_invariant, single_definitions, whole_definitions
+from ._ssa import Step, parallel_loop
 
 _OPPOSITES = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
@@ -77,10 +77,10 @@ def find_races(
 class _Search:
     """Looks for races among the accesses of a parallel loop."""
 
-    def __init__(self, steps: Sequence[Step], loop: Loop) -> None:
+    def __init__(self, steps: Sequence[Step], loop: nodes.Loop) -> None:
         self.loop = loop
-        self.whole = whole_definitions(step_definitions(steps))
-        self.definitions = single_definitions(step_definitions(steps))
+        self.whole = whole_definitions(definitions(steps))
+        self.definitions = single_definitions(definitions(steps))
 
     def bounds(self) -> tuple[_Limit, ...]:
         pairs = zip(self.loop.names, self.loop.bounds, strict=True)
@@ -95,12 +95,12 @@ class _Search:
                     yield self.access(load, step.line, limits)
                 case nodes.Store() | nodes.Atomic():
                     yield self.access(step, step.line, limits)
-                case Branch():
+                case nodes.If():
                     for body, is_met in ((step.body, True), (step.orelse, False)):
                         guard = self.guard(step.condition, is_met)
                         if guard is not None:
                             yield from self.accesses(body, (*limits, *guard))
-                case Loop(exit=None) if step.names and all(map(self.has_iterations, step.bounds)):
+                case nodes.Loop(exit=None) if step.names and all(map(self.has_iterations, step.bounds)):
                     yield from self.accesses(step.body, limits)
                 case _:
                     pass

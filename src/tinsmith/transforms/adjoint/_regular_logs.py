@@ -15,7 +15,7 @@ from .._algebra import ONE, ZERO, plus, times
 from .._names import Names
 from .._slots import place_of, trips_of
 from ..analysis import affine, expand, is_invariant
-from ._ssa import Branch, Loop, Step, collect_locals, repeatable_definitions, steps_in, stores_in
+from ._ssa import Step, repeatable_definitions
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LoggedStore:
     """
 
     store: nodes.Store
-    loops: tuple[Loop, ...]
+    loops: tuple[nodes.Loop, ...]
     place: nodes.Expr
 
     def undo(self, value: nodes.Expr, names: Names) -> nodes.Stmt:
@@ -54,14 +54,14 @@ class RegularLog:
     count: nodes.Expr
 
 
-def find_regular_log(loop: Loop, array: str) -> RegularLog | None:
+def find_regular_log(loop: nodes.Loop, array: str) -> RegularLog | None:
     """The log of an array in a loop, where its places follow from the text; None where they do not.
 
     Args:
         loop: the loop that logs.
         array: the array.
     """
-    finding = _Finding(array, _definitions(loop.body), set(loop.names), frozenset(collect_locals(loop.body)))
+    finding = _Finding(array, _definitions(loop.body), set(loop.names), frozenset(walk.find_defined(loop.body)))
     if not finding.block(loop.body, ()):
         return None
     stores: dict[int, LoggedStore] = {}
@@ -80,7 +80,7 @@ def find_regular_log(loop: Loop, array: str) -> RegularLog | None:
 
 def _definitions(body: Sequence[Step]) -> dict[str, nodes.Expr]:
     """What locals with one definition are, where that is a whole number and is not read from memory."""
-    single = repeatable_definitions(steps_in(body), ()).items()
+    single = repeatable_definitions(walk.statements(body), ()).items()
     return {name: value for name, value in single if not types.is_float(value.type) and not walk.reads_memory(value)}
 
 
@@ -102,25 +102,25 @@ class _Finding:
     inside: frozenset[str]
 
     def __post_init__(self) -> None:
-        self.stores: list[tuple[nodes.Store, tuple[Loop, ...]]] = []
+        self.stores: list[tuple[nodes.Store, tuple[nodes.Loop, ...]]] = []
         self.around = walk.locals_in([*self.definitions.values()]) - self.inside
 
-    def block(self, body: Sequence[Step], loops: tuple[Loop, ...]) -> bool:
+    def block(self, body: Sequence[Step], loops: tuple[nodes.Loop, ...]) -> bool:
         """Whether all stores among steps are regular."""
         for step in body:
             if isinstance(step, nodes.Store | nodes.Atomic) and step.array == self.array:
                 if not isinstance(step, nodes.Store) or not self.store(step, loops):
                     return False
-            elif isinstance(step, Branch):
-                if any(one.array == self.array for one in stores_in([step])):
+            elif isinstance(step, nodes.If):
+                if self.array in walk.find_changed([step]):
                     return False
-            elif isinstance(step, Loop) and any(one.array == self.array for one in stores_in(step.body)):
+            elif isinstance(step, nodes.Loop) and self.array in walk.find_changed(step.body):
                 inner = self.loop(step, loops)
                 if inner is None or not self.block(step.body, (*loops, inner)):
                     return False
         return True
 
-    def loop(self, loop: Loop, around: tuple[Loop, ...]) -> Loop | None:
+    def loop(self, loop: nodes.Loop, around: tuple[nodes.Loop, ...]) -> nodes.Loop | None:
         """A loop with bounds that are known outside; None where they are not, or where it may end early."""
         if not loop.names or loop.exit is not None:
             return None
@@ -130,7 +130,7 @@ class _Finding:
             return None
         return replace(loop, bounds=tuple((a, b) for a, b in bounds if a is not None and b is not None), body=())
 
-    def collect_loop_names(self, loops: Sequence[Loop]) -> set[str]:
+    def collect_loop_names(self, loops: Sequence[nodes.Loop]) -> set[str]:
         return {name for loop in loops for name in loop.names}
 
     def steady(self, expr: nodes.Expr, known: set[str]) -> nodes.Expr | None:
@@ -141,7 +141,7 @@ class _Finding:
             return None
         return expanded if walk.locals_in([expanded]).isdisjoint(self.inside - known) else None
 
-    def store(self, store: nodes.Store, loops: tuple[Loop, ...]) -> bool:
+    def store(self, store: nodes.Store, loops: tuple[nodes.Loop, ...]) -> bool:
         """Whether the elements of a store follow from the loops' variables, no two iterations storing to one."""
         names = [name for loop in loops for name in loop.names]
         index = [self.steady(one, set(names)) for one in store.index]

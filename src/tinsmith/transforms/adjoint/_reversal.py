@@ -18,7 +18,6 @@ from ._frame_reversal import Block, FrameReversal
 from ._inverses import Rerun, plan_rerun
 from ._loop_results import LoopResults
 from ._regular_logs import RegularLog, find_regular_log
-from ._ssa import CarriedLocal, Loop, collect_locals, loads_in, steps_in, stores_in
 from ._tapes import Tape, Tapes
 
 
@@ -68,7 +67,7 @@ class Reversal(FrameReversal):
 
     # Forward ----------------------------------------------------------------------------------
 
-    def forward_loop(self, loop: Loop) -> Block:
+    def forward_loop(self, loop: nodes.Loop) -> Block:
         """A loop in a frame: its iterations leave only what `records` says."""
         # Inside another loop's frame what it leaves would need memory for each iteration of that one. Under a branch
         # it would be read where the condition, computed again, is another one for the last bit of a number.
@@ -79,12 +78,12 @@ class Reversal(FrameReversal):
         left = [one.last for one in loop.carried], self.trips.get(loop.number), ended
         return [*self.run_loop(loop), *self.results.store(*left)] if self.is_forward_pass else self.results.load(*left)
 
-    def needs_results_alone(self, loop: Loop) -> bool:
+    def needs_results_alone(self, loop: nodes.Loop) -> bool:
         """Whether the reverse of a loop needs nothing of its run but what it leaves."""
         kept = self.records[loop.number]
         return not kept.heads and not kept.logged and not self.task.state
 
-    def run_loop(self, loop: Loop) -> Block:
+    def run_loop(self, loop: nodes.Loop) -> Block:
         """A loop that runs forward."""
         kept = _NOTHING if self.is_forward_pass else self.records[loop.number]
         plain = ForwardCopy(self.names, lambda store, inner: self.log_store(loop, store, inner))
@@ -120,7 +119,7 @@ class Reversal(FrameReversal):
 
         return [*begun, *plain.loop(loop, renamed, head, tail)]
 
-    def log_store(self, loop: Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
+    def log_store(self, loop: nodes.Loop, store: nodes.Store | nodes.Atomic, renamed: Renamed) -> Block:
         """A store in a loop that runs forward."""
         kept = self.records[loop.number]
         if self.is_forward_pass:
@@ -138,7 +137,7 @@ class Reversal(FrameReversal):
 
     # Backwards ---------------------------------------------------------------------------------
 
-    def reverse_loop(self, loop: Loop) -> Block:
+    def reverse_loop(self, loop: nodes.Loop) -> Block:
         """The reverse of a loop: its iterations from the last to the first."""
         active = [one for one in loop.carried if one.last in self.activity or one.head in self.activity]
         if not loop.names or loop.exit is not None:
@@ -181,22 +180,24 @@ class Reversal(FrameReversal):
         never = [nodes.Assign(ended, FALSE) for ended, _ in rerun.ends.values()]
         return [*statements, *self.forward(rerun.rest), *never]
 
-    def overwrites(self, loop: Loop) -> bool:
+    def overwrites(self, loop: nodes.Loop) -> bool:
         """Whether an iteration may store where an earlier one did: the later one is to take the adjoint first."""
         unordered = self.task.once | self.find_unordered_sums(loop)
-        stores = (one for one in stores_in(loop.body) if isinstance(one, nodes.Store))
+        stores = (one for one in walk.stores(loop.body) if isinstance(one, nodes.Store))
         return any(one.array in self.task.gradients and one.number not in unordered for one in stores)
 
-    def find_unordered_sums(self, loop: Loop) -> set[int]:
+    def find_unordered_sums(self, loop: nodes.Loop) -> set[int]:
         """Sums in place on arrays that a loop reads for nothing else: what goes back through them has no order."""
         loads = (
-            one for one in steps_in(loop.body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load)
+            one
+            for one in walk.statements(loop.body)
+            if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load)
         )
         read = walk.reads([one for one in loads if one.name not in self._summands])
-        stores = (one for one in stores_in(loop.body) if one.number in self.sums_in_place and one.array not in read)
+        stores = (one for one in walk.stores(loop.body) if one.number in self.sums_in_place and one.array not in read)
         return {one.number for one in stores}
 
-    def share_adjoint_of_sum(self, loop: Loop, carried: CarriedLocal) -> bool:
+    def share_adjoint_of_sum(self, loop: nodes.Loop, carried: nodes.CarriedLocal) -> bool:
         """Whether a loop only adds to what it hands on: then the sum's adjoint is that of each partial sum."""
         members = find_partial_sums(loop, carried)
         adjoint = self.adjoint(carried.last).name
@@ -204,28 +205,28 @@ class Reversal(FrameReversal):
         self.partial_sums |= members
         return bool(members)
 
-    def find_needed_heads(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
+    def find_needed_heads(self, loop: nodes.Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
         """Of what iterations are handed, what their reverse needs."""
         own = self._own_of(loop, known)
         live = live_before(inner, lambda name: name not in own)
         return tuple(one.head for one in loop.carried if one.head in live)
 
-    def _own_of(self, loop: Loop, known: set[str]) -> set[str]:
+    def _own_of(self, loop: nodes.Loop, known: set[str]) -> set[str]:
         """Locals of a loop's reversed iteration that nothing outside of it asks for."""
-        own = collect_locals(loop.body) | {*loop.names, *(one.head for one in loop.carried)}
+        own = walk.find_defined(loop.body) | {*loop.names, *(one.head for one in loop.carried)}
         own |= {adjoint for local, adjoint in self.adjoints.items() if local in own}
         return own | ({name for name in self.names.types if name not in known} - self._outer_adjoints(own))
 
-    def choose_logs(self, loop: Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
+    def choose_logs(self, loop: nodes.Loop, inner: Block, known: set[str]) -> tuple[str, ...]:
         """Arrays whose overwritten values a loop logs: those that its reversed iterations, or what follows them, read.
 
         Where nobody reads any of what it stores before it has been reversed, the loop need not run forward for it.
         """
-        stored = {store.array for store in stores_in(loop.body)} & self.task.state
+        stored = walk.find_changed(loop.body) & self.task.state
         own = self._own_of(loop, known)
         read = walk.reads(eliminate_dead_code(inner, walk.find_defined(inner) - own))
         later = self.read_later[-1]
-        loaded = {load.array for load in loads_in(loop.body)}
+        loaded = walk.find_loaded(loop.body)
         if loop.carried or loop.exit is not None:
             later |= loaded  # what it hands on is computed from what it stores
         if stored.isdisjoint(read | later):
@@ -236,8 +237,8 @@ class Reversal(FrameReversal):
         later |= read
         if len(self.read_later) == 1:
             # Nothing is reversed after the task's own steps: those before the loop say what they have read.
-            inside = {step.number for step in steps_in([loop])}
-            outside = [step for step in steps_in(self.task_steps) if step.number not in inside]
+            inside = {step.number for step in walk.statements([loop])}
+            outside = [step for step in walk.statements(self.task_steps) if step.number not in inside]
             stored &= read.union(*(walk.reads([step]) for step in outside if isinstance(step, nodes.Assign)))
         return tuple(sorted(stored))
 
@@ -245,7 +246,7 @@ class Reversal(FrameReversal):
         adjoints = {adjoint for local, adjoint in self.adjoints.items() if local not in own}
         return adjoints | {total.local for frame in self.sums.frames for total in frame.totals}
 
-    def restore_kept(self, loop: Loop) -> Block:
+    def restore_kept(self, loop: nodes.Loop) -> Block:
         """The head of a reversed iteration: what was kept, the latest first, and memory as it was."""
         kept = self.records[loop.number]
         statements: Block = []
@@ -268,7 +269,7 @@ class Reversal(FrameReversal):
             statements.append(one.undo(nodes.Load(tape.array, (tape.slot(one.place),), (), tape.type), self.names))
         return statements
 
-    def backwards(self, loop: Loop, body: Block, *, is_ordered: bool) -> nodes.Stmt:
+    def backwards(self, loop: nodes.Loop, body: Block, *, is_ordered: bool) -> nodes.Stmt:
         """The loop around reversed iterations."""
         self.runs_back |= is_ordered
         one = constant(1, "i32")

@@ -18,7 +18,7 @@ from ._disjoint import find_disjoint_arrays
 from ._prelude import Prelude, search_of
 from ._promises import Promise, find_promised_arrays
 from ._races import find_races
-from ._ssa import Step, loads_in, stores_in
+from ._ssa import Step
 from ._tasks import Parts
 
 
@@ -51,14 +51,14 @@ class Reversible:
     @lazy
     def changed_arrays(self) -> frozenset[str]:
         """Arrays that it changes."""
-        return frozenset(store.array for store in walk.stores(self.statements))
+        return frozenset(walk.find_changed(self.statements))
 
     @property
     def is_as_written(self) -> bool:
         """Whether the form of a parallel loop does what its statements do, random numbers included."""
         atomics = [
             sum(isinstance(one, nodes.Atomic) for one in stores)
-            for stores in (stores_in(self.steps), walk.stores(self.statements))
+            for stores in (walk.stores(self.steps), walk.stores(self.statements))
         ]
         is_plain = not (self.prelude or self.beside or self.unknown or self.races)
         loop = self.statements[-1] if self.statements else None
@@ -176,4 +176,4 @@ def _collect_names(kernel: nodes.Kernel, adjoints: Mapping[str, str]) -> set[str
 
 
 def _types_of(steps: Sequence[Step], arrays: Collection[str]) -> dict[str, str]:
-    return {load.array: load.type for load in loads_in(steps) if load.array in arrays}
+    return {load.array: load.type for load in walk.loads(steps) if load.array in arrays}

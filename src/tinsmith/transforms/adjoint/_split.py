@@ -8,7 +8,7 @@ from dataclasses import replace
 from ...source.ir import nodes, walk
 from .._names import Names
 from ..analysis import Activity
-from ._ssa import Step, with_bodies
+from ._ssa import Step
 
 _LINEAR = frozenset({"+", "-", "neg"})
 
@@ -36,7 +36,7 @@ class _Splitting:
             case nodes.Assign() if step.name in self.activity and not isinstance(step.value, nodes.Load):
                 return replace(step, value=self.split_expression(step.value, step.name, step.line, is_root=True))
             case _:
-                return with_bodies(step, self.block)
+                return walk.with_bodies(step, self.block)
 
     def split_expression(self, expr: nodes.Expr, wish: str, line: int, *, is_root: bool = False) -> nodes.Expr:
         """An expression whose derivative can be written down: sums of named values, or one operation on them."""

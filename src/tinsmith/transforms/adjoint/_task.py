@@ -18,17 +18,7 @@ from ._frame_reversal import Task
 from ._loop_results import LoopResults
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal
-from ._ssa import (
-    Loop,
-    Step,
-    collect_expressions,
-    frame_steps,
-    loads_in,
-    parallel_loop,
-    repeatable_definitions,
-    steps_in,
-    stores_in,
-)
+from ._ssa import Step, collect_expressions, frame_steps, parallel_loop, repeatable_definitions
 from ._tapes import Tape, array_key
 from ._tasks import kernel_of
 
@@ -56,7 +46,7 @@ class TaskInput:
     once: frozenset[int]
 
     @property
-    def parallel(self) -> Loop | None:
+    def parallel(self) -> nodes.Loop | None:
         """The loop that a parallel task is."""
         return parallel_loop(self.steps)
 
@@ -102,8 +92,8 @@ def reverse_task(given: TaskInput, *, may_keep_results: bool = False) -> TaskRev
 
     `may_keep_results` says that the task, in form, does what its kernel does, so that it can be the forward pass.
     """
-    changed = frozenset(store.array for store in stores_in(given.steps))
-    both = frozenset(load.array for load in loads_in(given.steps)) & changed
+    changed = frozenset(walk.find_changed(given.steps))
+    both = frozenset(walk.find_loaded(given.steps)) & changed
     steady = never_overwritten_after_read(given.body, both & given.own)
     steady |= never_written_where_read(given.body, both - given.own)
     state = both - steady
@@ -127,7 +117,7 @@ class _Writing:
         self.given = given
         self.steady = steady
         names = given.names.copy()
-        restores = any(isinstance(step, Loop) and not step.is_parallel for step in steps_in(given.steps))
+        restores = any(isinstance(step, nodes.Loop) and not step.is_parallel for step in walk.statements(given.steps))
         everything = frozenset(given.kernel.arrays)
         own = everything if given.parallel is None else given.own
         task = Task(
@@ -147,7 +137,7 @@ class _Writing:
         self.results: LoopResults | None = None
 
     @property
-    def parallel(self) -> Loop | None:
+    def parallel(self) -> nodes.Loop | None:
         return self.given.parallel
 
     @property
@@ -190,22 +180,22 @@ class _Writing:
 
         Whether one block reads what another one stores is not looked into: loops that do both stay as they are.
         """
-        both = {load.array for load in loads_in(self.given.steps)} & self.reversal.task.changed
+        both = walk.find_loaded(self.given.steps) & self.reversal.task.changed
         numbers = set[int]()
-        for step in steps_in(self.steps):
+        for step in walk.statements(self.steps):
             kept = self.reversal.records.get(step.number)
-            if not isinstance(step, Loop) or kept is None or kept.logged or len(step.names) > 1:
+            if not isinstance(step, nodes.Loop) or kept is None or kept.logged or len(step.names) > 1:
                 continue
-            is_apart = both.isdisjoint(store.array for store in stores_in(step.body))
+            is_apart = both.isdisjoint(store.array for store in walk.stores(step.body))
             if is_apart and any(types.keeping(self.names.types[name]) in used for name in kept.heads):
                 numbers.add(step.number)
         return frozenset(numbers)
 
     def notes(self, used: set[str]) -> Iterator[str]:
         """What loops keep, in words."""
-        for step in steps_in(self.steps):
+        for step in walk.statements(self.steps):
             kept = self.reversal.records.get(step.number)
-            if not isinstance(step, Loop) or kept is None:
+            if not isinstance(step, nodes.Loop) or kept is None:
                 continue
             where = f"of each iteration of the loop in line {step.line}"
             if step.has_blocks:
@@ -240,7 +230,7 @@ class _Writing:
             return nodes.For(loop.names, loop.bounds, tuple(body), True, loop.line)
         return self.downwards(loop, body)
 
-    def downwards(self, loop: Loop, body: Block) -> nodes.Stmt:
+    def downwards(self, loop: nodes.Loop, body: Block) -> nodes.Stmt:
         """The task's loop, the last iteration first, as loops inside run backwards: memory is met in one direction.
 
         Iterations of a parallel loop have no order, but a processor fetches ahead in one direction only: rows in

@@ -220,7 +220,7 @@ class BlockLevel:
         """Arrays that lanes changed since the last barrier, behind statements; `left` gets those at each `break`."""
         for one in body:
             if not self.has(one):
-                changed |= {store.array for store in walk.stores([one])}
+                changed |= walk.find_changed([one])
                 continue
             for load in walk.parts(*walk.expressions(one)):
                 if isinstance(load, nodes.Load) and load.array in changed:

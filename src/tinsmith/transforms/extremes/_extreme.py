@@ -81,7 +81,7 @@ def extremes_in(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> list[nod
 
 def extremes_of(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> frozenset[str]:
     """Of arrays, those of which statements take nothing but maxima, or nothing but minima."""
-    loaded = {load.array for load in walk.loads(body)}
+    loaded = walk.find_loaded(body)
     uses: dict[str, set[str | None]] = {}
     for one in walk.stores(body):
         is_plain = isinstance(one, nodes.Atomic) and one.result is None

@@ -77,7 +77,7 @@ class Search:
         }
         atomics = (one for one in walk.stores(self.body) if isinstance(one, nodes.Atomic))
         self.atomics = {one.number: one for one in atomics if one.array in self.extremes}
-        self.changed = frozenset(one.array for one in walk.stores(task))
+        self.changed = frozenset(walk.find_changed(task))
         exact = Exact(task, self.changed)
         kept = {key: one.array for key, one in self.atomics.items() if not exact.has(one.value)}
         self._slotted = assign_slots(self.body, kept, names) if kept else None
@@ -138,7 +138,7 @@ class Search:
         loop = self.loop or nodes.For((self.names.fresh("once", INTEGER),), ((ZERO, ONE),), (), True)
         others = self.changed - self.extremes.keys()
         statements = eliminate_dead_code([replace(loop, body=body)], private=others)
-        copies = {name: self._copy(name) for name in sorted(others & {one.array for one in walk.stores(statements)})}
+        copies = {name: self._copy(name) for name in sorted(others & walk.find_changed(statements))}
         arrays = (self.kernel.arrays[name] for name in copies)
         begun = [
             one for array in arrays for one in over_elements(array, self.names, self._build_copy(array), self.line)

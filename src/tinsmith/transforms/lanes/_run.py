@@ -212,7 +212,7 @@ class _Task:
 
     def may_read(self) -> nodes.Expr:
         """Whether there is all that inactive lanes read: element 0 of each array, or one for each iteration."""
-        arrays = sorted({load.array for load in walk.loads(self.sharing.body)})
+        arrays = sorted(walk.find_loaded(self.sharing.body))
         axes = [nodes.Size(name, axis) for name in arrays for axis in range(self.kernel.arrays[name].rank)]
         tests = [nodes.Binary(">", axis, number(0), "u1") for axis in axes]
         is_full = [nodes.Binary("==", self.size, number(self.width), "u1")] if self.has_vectors else []
@@ -221,7 +221,7 @@ class _Task:
     def load_own_elements(self) -> None:
         """Load what inner loops read at a lane's own places before them: a vector is loaded number by number."""
         inner = [one for one in walk.statements(self.sharing.body) if isinstance(one, nodes.For | nodes.While)]
-        stored = {one.array for one in walk.stores(self.sharing.body)}
+        stored = walk.find_changed(self.sharing.body)
         places = {name: place for name, (_, place) in self.sharing.own_places.items()}
         for load in dict.fromkeys(load for one in inner for load in walk.loads([one])):
             tests = self.sharing.bounds_of(load)

@@ -27,7 +27,7 @@ class Sharing:
         self.loop = task
         self.types = names.types
         self.body, self.descending = with_places(task.body, names)
-        self._stored = {one.array for one in walk.stores(self.body)}
+        self._stored = walk.find_changed(self.body)
         whole = [replace(task, body=self.body)]
         self.definitions = Counter(name for one in walk.statements(whole) for name in walk.find_assigned(one))
         self.own_places = self._find_places()

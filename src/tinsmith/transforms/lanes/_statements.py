@@ -119,13 +119,13 @@ class Writer:
 
     def add(self, one: nodes.Assign) -> None:
         """Put a statement into the open loop over lanes, behind which waits nothing that it must come after."""
-        reads, arrays = walk.locals_in([one.value]), {load.array for load in walk.loads([one])}
+        reads, arrays = walk.locals_in([one.value]), walk.find_loaded([one])
         waiting = [part for _, part in self.block.behind]
         masks = [mask for mask, _ in self.block.behind if mask is not None]
         if (
             walk.find_defined(waiting) & {*reads, one.name}
             or one.name in walk.find_mentioned(waiting) | walk.locals_in(masks)
-            or arrays & {store.array for store in walk.stores(waiting)}
+            or arrays & walk.find_changed(waiting)
         ):
             self.flush()
         self.block.lanes.append(one)

@@ -45,7 +45,7 @@ def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, str])
         body: the statements.
         kinds: types of locals.
     """
-    changed = frozenset(store.array for store in walk.stores(body))
+    changed = frozenset(walk.find_changed(body))
     table = DefinitionsAndUses(body)
 
     def holds(name: str, load: nodes.Load) -> bool:
