@@ -19,11 +19,11 @@ an iteration reads after it stored is the value itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ..source.ir import nodes, walk
-from ._algebra import integer, number
+from ._algebra import both, compare, integer, number
 from ._engine_vectors import WIDTH, has_engine_vector
 from ._names import Names
 from ._strip_parts import (
@@ -67,17 +67,8 @@ def strip_elementwise(
     carried = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     if not carried.isdisjoint(walk.find_defined(task.body)):
         return None
-    arrays, strips = strip_loop(task, kernel, names)
-    first, size, *lanes = strips.body
-    if has_vectors and _may_be_vectors(task, kernel, is_whole=is_whole):
-        begin, count = (nodes.Local(walk.find_assigned(one)[0], "i32") for one in (first, size))
-        lanes = [_write_vectors(task, kernel, names, begin, count, lanes)]
-    match lanes:
-        case [nodes.If() as is_short]:
-            lanes = [replace(is_short, orelse=(*arrays, *is_short.orelse))]
-        case _:
-            lanes = [*arrays, *lanes]
-    return replace(strips, body=at_line((first, size, *lanes), task.line))
+    has_vectors = has_vectors and _may_be_vectors(task, kernel, is_whole=is_whole)
+    return strip_loop(task, kernel, names, is_task=True, has_vectors=has_vectors)[1]
 
 
 _MOST = 1 << 30
@@ -113,26 +104,59 @@ def _write_vectors(
     fresh[index] = names.local(index, "i32")
     places: dict[nodes.Expr, nodes.Local] = {}
     loaded: dict[nodes.Load, nodes.Local] = {}
-    stored: dict[tuple[str, Index], nodes.Local] = {}
-    reads: Mapping[nodes.Load, Index] = {}
 
     def at(place: Index) -> Index:
         start = walk.substitute(place[0], {index: base})
         return (integer("+", places.setdefault(start, names.local("at", "i32")), lane),)
 
-    def rename(expr: nodes.Expr) -> nodes.Expr:
-        if isinstance(expr, nodes.Local):
-            return fresh.get(expr.name, expr)
-        if not isinstance(expr, nodes.Load):
-            return by_arithmetic(walk.rebuild(expr, rename))
-        place = reads[expr]
-        if (expr.array, place) in stored:
-            return stored[expr.array, place]
+    def load(one: nodes.Load, place: Index) -> nodes.Expr:
         if index not in walk.locals_in(place):
-            return replace(expr, index=place)
-        return loaded.setdefault(replace(expr, index=at(place)), names.local(f"{expr.array}_at", expr.type))
+            return replace(one, index=place)
+        return loaded.setdefault(replace(one, index=at(place)), names.local(f"{one.array}_at", one.type))
 
+    values, stored = _compute_values(loop, kernel, names, fresh, load)
+    stores = [nodes.Store(array, at(place), (), value) for (array, place), value in stored.items()]
+    loads = [assign(local, load) for load, local in loaded.items()]
+    own = [assign(fresh[index], integer("+", base, lane))] if fresh[index].name in walk.find_read(values) else []
+    vectors = run_lanes(lane, number(0), number(WIDTH), (*own, *loads, *values, *stores))
+    is_whole: nodes.Expr = compare("==", size, number(LENGTH))
+    for name in sorted(walk.find_touched(loop.body)):
+        is_whole = both(is_whole, compare("<=", nodes.Size(name, 0), number(_MOST)))
+    before = [assign(base, integer("+", first, integer("*", part, number(WIDTH))))]
+    before += [assign(local, integer("&", start, number(_MOST - 1))) for start, local in places.items()]
+    body = (*before, replace(vectors, vector_width=WIDTH))
+    parts = run_lanes(part, number(0), number(LENGTH // WIDTH), body)
+    return nodes.If(is_whole, (parts,), tuple(otherwise))
+
+
+def _compute_values(
+    loop: nodes.For,
+    kernel: nodes.Kernel,
+    names: Names,
+    fresh: Mapping[str, nodes.Local],
+    load: Callable[[nodes.Load, Index], nodes.Expr],
+) -> tuple[list[nodes.Stmt], dict[tuple[str, Index], nodes.Local]]:
+    """An iteration without its stores: statements, and by array and place the locals that hold what is to be stored.
+
+    Args:
+        loop: the elementwise loop.
+        kernel: its kernel.
+        names: where what is added gets its names.
+        fresh: the locals that stand for the loop's own.
+        load: what stands for a load, of which the place is given in the loop's own names too.
+    """
     values: list[nodes.Stmt] = []
+    stored: dict[tuple[str, Index], nodes.Local] = {}
+    reads: Mapping[nodes.Load, Index] = {}
+
+    def rename(expr: nodes.Expr) -> nodes.Expr:
+        match expr:
+            case nodes.Local(name):
+                return fresh.get(name, expr)
+            case nodes.Load(array):
+                return stored[array, reads[expr]] if (array, reads[expr]) in stored else load(expr, reads[expr])
+        return by_arithmetic(walk.rebuild(expr, rename))
+
     for access in _accesses(loop):
         reads = access.reads
         match access.statement:
@@ -144,19 +168,7 @@ def _write_vectors(
                 stored[one.array, access.place or ()] = value
             case other:
                 raise AssertionError(f"{other} is not a statement of an elementwise loop")
-    stores = [nodes.Store(array, at(place), (), value) for (array, place), value in stored.items()]
-    loads = [assign(local, load) for load, local in loaded.items()]
-    own = [assign(fresh[index], integer("+", base, lane))] if fresh[index].name in walk.find_read(values) else []
-    vectors = run_lanes(lane, number(0), number(WIDTH), (*own, *loads, *values, *stores))
-    is_whole = nodes.Binary("==", size, number(LENGTH), "u1")
-    for name in sorted(walk.find_touched(loop.body)):
-        is_small = nodes.Binary("<=", nodes.Size(name, 0), number(_MOST), "u1")
-        is_whole = nodes.Binary("and", is_whole, is_small, "u1")
-    before = [assign(base, integer("+", first, integer("*", part, number(WIDTH))))]
-    before += [assign(local, integer("&", start, number(_MOST - 1))) for start, local in places.items()]
-    body = (*before, replace(vectors, vector_width=WIDTH))
-    parts = run_lanes(part, number(0), number(LENGTH // WIDTH), body)
-    return nodes.If(is_whole, (parts,), tuple(otherwise))
+    return values, stored
 
 
 def is_elementwise(loop: nodes.For, kernel: nodes.Kernel) -> bool:
@@ -247,50 +259,33 @@ def _is_apart(one: Index, other: Index) -> bool:
     return any(affine(left, {}).plus(affine(right, {}), -1).number not in (None, 0) for left, right in pairs)
 
 
-def strip_loop(loop: nodes.For, kernel: nodes.Kernel, names: Names) -> tuple[Sequence[nodes.LocalArray], nodes.For]:
-    """An elementwise loop in strips, and the arrays that are to be declared around its lanes."""
+def strip_loop(
+    loop: nodes.For, kernel: nodes.Kernel, names: Names, *, is_task: bool = False, has_vectors: bool = False
+) -> tuple[list[nodes.Stmt], nodes.For]:
+    """An elementwise loop in strips, and the arrays that are to be declared around it: none of one that `is_task`."""
     (begin, end), strip = loop.bounds[-1], names.local("strip_of", "i32")
     first, size, lane, again = (names.local(wish, "i32") for wish in ("strip_first", "strip_size", "lane", "lane"))
     index, names.types[loop.names[-1]] = nodes.Local(loop.names[-1], "i32"), "i32"
     given = [name for one in loop.body for name in walk.find_assigned(one)]
     fresh = {name: names.local(name, names.types[name]) for name in dict.fromkeys([*loop.names[-1:], *given])}
-    stored: dict[tuple[str, Index], nodes.Local] = {}
-    reads: Mapping[nodes.Load, Index] = {}
-    arrays: dict[tuple[str, Index], nodes.LocalArray] = {}
-    ahead: list[nodes.Stmt] = [assign(fresh[index.name], integer("+", first, lane))]
+    values, stored = _compute_values(loop, kernel, names, fresh, lambda one, _: walk.substitute(one, fresh))
+    ahead = [assign(fresh[index.name], integer("+", first, lane)), *values]
     copies: list[nodes.Stmt] = [assign(index, integer("+", first, again))]
-
-    def rename(expr: nodes.Expr) -> nodes.Expr:
-        if isinstance(expr, nodes.Local):
-            return fresh.get(expr.name, expr)
-        if isinstance(expr, nodes.Load) and (expr.array, reads[expr]) in stored:
-            return stored[expr.array, reads[expr]]
-        return by_arithmetic(walk.rebuild(expr, rename))
-
-    for access in _accesses(loop):
-        reads = access.reads
-        match access.statement:
-            case nodes.Assign() as one:
-                ahead.append(replace(one, name=fresh[one.name].name, value=rename(one.value)))
-            case nodes.Store() as one:
-                kind, place = kernel.arrays[one.array].type, access.place or ()
-                value = names.local(f"{one.array}_value", kind)
-                ahead.append(nodes.Assign(value.name, rename(one.value), one.line))
-                stored[one.array, place] = value
-                if (one.array, place) not in arrays:
-                    array = names.local(f"{one.array}_ahead", kind).name
-                    arrays[one.array, place] = nodes.LocalArray(array, kind, LENGTH)
-                    copies.append(replace(one, index=place, value=nodes.Load(array, (again,), (), kind)))
-                ahead.append(nodes.Store(arrays[one.array, place].name, (lane,), (), value, one.line))
-            case other:
-                raise AssertionError(f"{other} is not a statement of an elementwise loop")
-    values = within_limits(run_lanes(lane, number(0), size, ahead), names)
-    lanes: list[nodes.Stmt] = [*values, run_lanes(again, number(0), size, copies)]
+    arrays: list[nodes.Stmt] = []
+    for (array, place), value in stored.items():
+        name = names.local(f"{array}_ahead", value.type).name
+        arrays.append(nodes.LocalArray(name, value.type, LENGTH))
+        ahead.append(nodes.Store(name, (lane,), (), value))
+        copies.append(nodes.Store(array, place, (), nodes.Load(name, (again,), (), value.type)))
+    lanes: list[nodes.Stmt] = arrays if is_task else []
+    lanes = [*lanes, *within_limits(run_lanes(lane, number(0), size, ahead), names)]
+    lanes.append(run_lanes(again, number(0), size, copies))
     if len(loop.names) > 1:
         whole = run_lanes(index, first, integer("+", first, size), loop.body)
-        lanes = [nodes.If(nodes.Binary("<", size, number(SHORTEST), "u1"), (whole,), tuple(lanes))]
-    body = (*bounds_of_strip(strip, begin, end, first, size), *lanes)
+        lanes = [nodes.If(compare("<", size, number(SHORTEST)), (whole,), tuple(lanes))]
+    if has_vectors:
+        lanes = [_write_vectors(loop, kernel, names, first, size, lanes)]
+    body = at_line((*bounds_of_strip(strip, begin, end, first, size), *lanes), loop.line)
     bounds = (*loop.bounds[:-1], (number(0), strips_between(begin, end)))
-    return [*arrays.values()], replace(
-        loop, names=(*loop.names[:-1], strip.name), bounds=bounds, body=at_line(body, loop.line)
-    )
+    strips = replace(loop, names=(*loop.names[:-1], strip.name), bounds=bounds, body=body)
+    return [] if is_task else arrays, strips
