@@ -34,13 +34,13 @@ def path(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "array", "known", "text"),
+    ("line", "array", "about", "text"),
     [
         (3, "x", {}, "x[i + 1]"),
         (3, "y", {}, "y[i]"),
-        (3, "x", {"index": (-1,), "variables": {"i": 0}}, "x[i - 1]"),
-        (3, "x", {"index": (1,), "variables": {"i": 0}}, "x[i + 1]"),
-        (3, "x", {"index": (5,), "variables": {"i": 0}, "sizes": {"x": (5,)}}, "x[x.shape[0] - i]"),
+        (3, "x", {"index": (-1,), "known": {"i": 0}}, "x[i - 1]"),
+        (3, "x", {"index": (1,), "known": {"i": 0}}, "x[i + 1]"),
+        (3, "x", {"index": (5,), "known": {"i": 0, "x.shape[0]": 5}}, "x[x.shape[0] - i]"),
         (3, "x", {"index": (9,)}, "x[i + 1]"),
         (3, "y", {"is_read": False}, "y[i]"),
         (4, "x", {}, "x[i, 0]"),
@@ -49,17 +49,17 @@ def path(tmp_path):
         (5, "other", {}, "self.values[i]"),  # a function's own name for what it is given
         (6, "y", {}, "y)"),
         (7, "x", {"is_read": True}, "x[i] / a"),  # of a statement with several lines
-        (7, "x", {"is_read": True, "index": (5,), "variables": {"i": 4}}, "x[i + 1]"),
-        (9, "x", {"is_read": True, "index": (4,), "variables": {"i": 4}}, "x[i] / a"),
+        (7, "x", {"is_read": True, "index": (5,), "known": {"i": 4}}, "x[i + 1]"),
+        (9, "x", {"is_read": True, "index": (4,), "known": {"i": 4}}, "x[i] / a"),
         (9, "y", {"is_read": False}, "y[i] = ("),
-        (11, "x", {"index": (6,), "variables": {"i": 4}}, "x[i + 2]"),
-        (12, "x", {"index": (4,), "variables": {"i": 4}}, "x[i] < 1"),
+        (11, "x", {"index": (6,), "known": {"i": 4}}, "x[i + 2]"),
+        (12, "x", {"index": (4,), "known": {"i": 4}}, "x[i] < 1"),
         (12, "x", {"index": (3,)}, "x[i + 2]"),  # first on the line itself
-        (13, "x", {"index": (3,), "variables": {"i": 4}}, "x[3]"),
+        (13, "x", {"index": (3,), "known": {"i": 4}}, "x[3]"),
     ],
 )
-def test_columns_of_elements(path, line, array, known, text):
-    line, column = Columns().element(path, line, array, **known)
+def test_columns_of_elements(path, line, array, about, text):
+    line, column = Columns().element(path, line, array, **about)
     assert TEXT.splitlines()[line - 1][column - 1 :].startswith(text)
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import linecache
-import operator
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
 
-from ...source import column_of, parse_lines, resolve_callee
+from ...source import AffineIndex, affine_of, column_of, parse_lines, resolve_callee
 from ...source.ir import operators
 
 _CALLS = {
@@ -23,11 +23,6 @@ _CALLS = {
     "raw_div": ("raw_div",),
     "raw_mod": ("raw_mod", "mod"),
     "%": ("mod",),
-}
-_ARITHMETIC: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
 }
 
 _Node: TypeAlias = ast.expr | ast.AugAssign
@@ -47,16 +42,17 @@ class Columns:
         *,
         is_read: bool | None = None,
         index: tuple[int, ...] | None = None,
-        variables: Mapping[str, int] | None = None,
-        sizes: Mapping[str, tuple[int, ...]] | None = None,
+        known: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[int, int]:
-        """Where an array is touched: read (`is_read`) or written, at an index where that is known."""
+        """Where an array is touched: read (`is_read`) or written, at an index where that is known.
+
+        `known` are the values of loop variables and sizes, as the source writes them.
+        """
         own, whole = self._around(path, line)
         subscripts = [[one for one in nodes if isinstance(one, ast.Subscript)] for nodes in (own, whole)]
         mine = [[one for one in some if ast.unparse(one.value) == array] for some in subscripts]
         if index is not None:
-            known = {"variables": variables or {}, "sizes": sizes or {}}
-            mine = [[one for one in some if _may_be(one.slice, index, **known)] for some in mine]
+            mine = [[one for one in some if _may_be(one.slice, index, known)] for some in mine]
         exact = [[one for one in some if isinstance(one.ctx, ast.Load) == is_read] for some in mine]
         names = [[one for one in nodes if isinstance(one, ast.Name) and one.id == array] for nodes in (own, whole)]
         alone = subscripts[1] if len(subscripts[1]) == 1 else []  # by a function's own name for it
@@ -108,34 +104,17 @@ def _is_operation(node: ast.AST, name: str) -> bool:
     return isinstance(node, ast.Call) and resolve_callee(node) in {name, *_CALLS.get(name, ())}
 
 
-def _may_be(node: ast.expr, index: tuple[int, ...], **known: Any) -> bool:
+def _may_be(node: ast.expr, index: tuple[int, ...], known: Mapping[str, int]) -> bool:
     """Whether a subscript can have meant this index; one that is not understood can."""
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
     if len(parts) != len(index):
         return True
-    values = [_value(part, **known) for part in parts]
+    values = [affine_of(part, _atom).value(known) for part in parts]
     return all(value is None or value == wanted for value, wanted in zip(values, index, strict=True))
 
 
-def _value(node: ast.expr, variables: Mapping[str, int], sizes: Mapping[str, tuple[int, ...]]) -> int | None:
-    """The value of an index, of loop variables, sizes and integers; None where there is more in it."""
-    match node:
-        case ast.Constant(int(value)):
-            return value
-        case ast.Name(name):
-            return variables.get(name)
-        case ast.UnaryOp(ast.USub(), operand):
-            value = _value(operand, variables, sizes)
-            return None if value is None else -value
-        case ast.BinOp(left, sign, right):
-            values = _value(left, variables, sizes), _value(right, variables, sizes)
-            rule = _ARITHMETIC.get(type(sign))
-            return None if None in values or rule is None else rule(*values)  # type: ignore[arg-type]
-        case ast.Subscript(ast.Attribute(array, "shape"), ast.Constant(int(axis))):
-            shape = sizes.get(ast.unparse(array), ())
-            return shape[axis] if axis < len(shape) else None
-        case _:
-            return None
+def _atom(node: ast.expr) -> AffineIndex:
+    return AffineIndex({ast.unparse(node): 1})
 
 
 def _first(path: str, line: int, *ways: Sequence[_Node]) -> tuple[int, int]:

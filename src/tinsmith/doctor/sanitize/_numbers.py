@@ -79,7 +79,6 @@ class Numbers(Watch):
         """An index is not in its array."""
         here = self._here
         shape, name = here.shape(array), here.find_label(array)
-        variables, sizes = here.variables(line), here.sizes()
         starts = here.kernel.arrays[array].offset or (0,) * len(shape)
         side = "before" if any(at < start for at, start in zip(index, starts, strict=True)) else "behind"
 
@@ -96,8 +95,8 @@ class Numbers(Watch):
             else:
                 what += f"the last index is {shape[axis] - 1}" if shape[axis] else "it has no element"
             what += "; other memory is " + ("read" if is_read else "overwritten")
-            known = {"index": index, "variables": variables, "sizes": sizes, "is_read": is_read}
-            place = self._columns.element(here.kernel.path, line, name, **known)
+            known = here.known_values(line)
+            place = self._columns.element(here.kernel.path, line, name, is_read=is_read, index=index, known=known)
             bound = f"{name}.shape[{axis}]"
             remedy = f"guard it: `if 0 <= k < {bound}:`, k being that index; or loop over fewer elements"
             where = (here.kernel.path, *place)

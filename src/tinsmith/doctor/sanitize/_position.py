@@ -112,19 +112,16 @@ class ExecutionPosition:
             del turn[: len(loop.names)]
         return f" in iteration {', '.join(named)}" if named else ""
 
-    def variables(self, line: int) -> dict[str, int]:
-        """Values of the variables of the loops that a line stands in, as the source writes them."""
+    def known_values(self, line: int) -> dict[str, int]:
+        """Values of sizes, and of the variables of the loops that a line stands in, as the source writes them."""
         stmt = self.kernel.body[self.place.task]
-        values: dict[str, int] = {}
+        shapes = {self.find_label(name): self.shape(name) for name in self.kernel.arrays}
+        values = {f"{name}.shape[{axis}]": size for name, shape in shapes.items() for axis, size in enumerate(shape)}
         for loop in [*([stmt] if isinstance(stmt, nodes.For) else []), *self._loops.get(line, ())]:
             names = _names(self.kernel.path, loop)
             if len(names) == len(loop.names):
                 values |= {name: self.held.get(own, 0) for name, own in zip(names, loop.names, strict=True)}
         return values
-
-    def sizes(self) -> dict[str, tuple[int, ...]]:
-        """Sizes of arrays, by what the source calls them."""
-        return {self.find_label(name): self.shape(name) for name in self.kernel.arrays if name in self._arrays}
 
 
 def _inner_loops(
