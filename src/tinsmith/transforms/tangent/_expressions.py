@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import NamedTuple
 
@@ -100,58 +100,35 @@ class Expressions:
         return Dual(nodes.Select(condition, *values, kind), nodes.Select(condition, *tangents, kind))
 
     def _operation(self, expr: nodes.Unary | nodes.Binary | nodes.Cast) -> Dual:
-        """First written with a placeholder for each part, to see which of them the tangent uses."""
-        shell = _Shell(self)
-        operation = walk.rebuild(expr, shell.operand)
-        assert isinstance(operation, nodes.Unary | nodes.Binary | nodes.Cast)
-        result = nodes.Local("result ", expr.type)
-        moved = [slope.along(seed) for slope in slopes(operation, result) if (seed := shell.tangent(slope.operand))]
-        if not moved:
+        """First written with all operands in place, to see which of them the tangent uses: these get locals."""
+        duals = [self.dual(one) for one in walk.operands(expr)]
+        draft = _differentiate(expr, duals)[1]
+        if draft is None:
             return Dual(expr)
-        total = reduce(plus, moved)
-        uses = Counter(part.name for part in walk.parts(total) if isinstance(part, nodes.Local))
-        parts = shell.parts(uses)
-        value = walk.substitute(operation, parts)
-        if uses[result.name]:
-            value = parts[result.name] = self.bind(value)
-        return Dual(value, walk.substitute(total, parts))
+        # Not a `Counter`: to compare nodes is faster than to hash them, with all that is inside them.
+        used, result = [*walk.parts(draft)], replace(_RESULT, type=expr.type)
+        values = [self.bind(one.value) if one.value in used else one.value for one in duals]
+        moves = [one.tangent for one in duals]
+        tangents = [self.bind(one) if one is not None and used.count(one) > 1 else one for one in moves]
+        value, total = _differentiate(expr, list(map(Dual, values, tangents)))
+        if total is not None and result in used:
+            value = self.bind(value)
+            total = walk.substitute(total, {_RESULT.name: value})
+        return Dual(value, total)
 
 
-class _Shell:
-    """Placeholders for the operands of one operation, and for their tangents."""
-
-    def __init__(self, expressions: Expressions) -> None:
-        self.expressions = expressions
-        self._values: dict[str, nodes.Expr] = {}
-        self._tangents: dict[str, nodes.Expr] = {}
-        self._moved: dict[nodes.Expr, nodes.Expr] = {}
-
-    def operand(self, expr: nodes.Expr) -> nodes.Expr:
-        """What stands for an operand."""
-        value, tangent = self.expressions.dual(expr)
-        held = _hold_part(value, "value", self._values)
-        if tangent is not None:
-            self._moved[held] = _hold_part(tangent, "tangent", self._tangents)
-        return held
-
-    def tangent(self, operand: nodes.Expr) -> nodes.Expr | None:
-        """What stands for the tangent of an operand; None if it has none."""
-        return self._moved.get(operand)
-
-    def parts(self, uses: Mapping[str, int]) -> dict[str, nodes.Expr]:
-        """What placeholders stand for: locals where that is used more than once."""
-        bound: Callable[[nodes.Expr], nodes.Expr] = self.expressions.bind
-        values = {name: bound(expr) if uses[name] else expr for name, expr in self._values.items()}
-        return values | {name: bound(expr) if uses[name] > 1 else expr for name, expr in self._tangents.items()}
+_RESULT = nodes.Local("result ", "")
+"""What an operation gives, in its own derivative: no local of a kernel is called so."""
 
 
-def _hold_part(expr: nodes.Expr, wish: str, parts: dict[str, nodes.Expr]) -> nodes.Expr:
-    """An expression, or what stands for it where it costs something."""
-    if isinstance(expr, nodes.Leaf):
-        return expr
-    for known, part in parts.items():
-        if part == expr:
-            return nodes.Local(known, expr.type)
-    name = f"{wish} {len(parts)}"  # no local of a kernel is called so
-    parts[name] = expr
-    return nodes.Local(name, expr.type)
+def _differentiate(
+    expr: nodes.Unary | nodes.Binary | nodes.Cast, operands: Sequence[Dual]
+) -> tuple[nodes.Expr, nodes.Expr | None]:
+    """An operation on other operands, and its tangent in terms of them and of `_RESULT`; None where it has none."""
+    given = iter(operands)
+    operation = walk.rebuild(expr, lambda _: next(given).value)
+    assert isinstance(operation, nodes.Unary | nodes.Binary | nodes.Cast)
+    tangents = {one.value: one.tangent for one in operands if one.tangent is not None}
+    every = slopes(operation, replace(_RESULT, type=expr.type))
+    moved = [slope.along(tangents[slope.operand]) for slope in every if slope.operand in tangents]
+    return operation, reduce(plus, moved) if moved else None
