@@ -65,7 +65,7 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray(), d: _lang.types.n
                             lanes = active & holds
                             lanes_1 = active & (not holds)
                             lanes_2 = lanes_1
-                            t = _lang.select(lanes_2, t + x[r], t)
+                            t = t + _lang.select(lanes_2, x[r], 0.0)
                             active = lanes_2
                             of_lanes = of_lanes + _lang.cast(active, _lang.i32)
                             active_lanes[lane] = _lang.cast(active, _lang.i32)

@@ -11,7 +11,7 @@ from .._algebra import FALSE, TRUE, both, constant, integer, number, opposite
 from .._names import Names
 from .._strip_parts import FUNCTIONS, assign, moves, run_lanes
 from ._loops import leaves, may_trap, operations
-from ._masks import either, select
+from ._masks import either, select, select_changed
 from ._sharing import Sharing
 
 _BRIEF = 12
@@ -114,7 +114,7 @@ class Writer:
         else:
             value, kind = self.guard_expression(one.value, mask), self.names.types[one.name]
             if self._declared.setdefault(one.name, mask) != mask:
-                value = select(mask, value, nodes.Local(one.name, kind))
+                value = select_changed(mask, value, nodes.Local(one.name, kind))
             self.add(replace(one, value=value))
 
     def add(self, one: nodes.Assign) -> None:
