@@ -7,8 +7,6 @@ from typing import Any
 
 from . import _blocks, _constructors, _elements
 from . import _nodes as nodes
-from ._arithmetic import apply_binary
-from ._callee import is_static
 from ._lowering import Lowering
 from ._operators import ATOMIC, ATOMIC_AUGMENTED, BINARY
 from ._refusals import Misfit
@@ -21,7 +19,7 @@ from ._walk import parts
 def lower_assign(low: Lowering, statement: ast.Assign) -> None:
     """`a = value`, `a = b = value`, `a, x[i] = value`."""
     value = low.value(statement.value)
-    if low.state.is_static or is_static(low, statement.value):
+    if low.state.is_static or low.is_static(statement.value):
         for target in statement.targets:
             give(low, target, value)
         return
@@ -189,7 +187,7 @@ def lower_augmented_assign(low: Lowering, statement: ast.AugAssign) -> None:
     present = _elements.read(low, place)
     if isinstance(statement.op, ast.MatMult):
         raise low.make_refusal(f"`{ast.unparse(statement)}`", statement)
-    store(low, place, apply_binary(low, BINARY[type(statement.op)], present, value))
+    store(low, place, low.binary(BINARY[type(statement.op)], present, value))
 
 
 def apply_atomic(low: Lowering, name: str, place: Any, value: Any, *, is_wanted: bool = True) -> Any:

@@ -112,13 +112,6 @@ def _depends_on_run(value: Any) -> bool:
 # Python's own functions, which the engines know ----------------------------------------------------
 
 
-def _extreme(name: str) -> Callable[[Lowering, list[Any]], Any]:
-    def apply_extreme(low: Lowering, values: list[Any]) -> Any:
-        return _engine_functions.extreme(low, name, values)
-
-    return apply_extreme
-
-
 def _build_conversion(python: type, kind: Callable[[Lowering], str]) -> Callable[[Lowering, list[Any]], Any]:
     def convert(low: Lowering, values: list[Any]) -> Any:
         if len(values) == 1 and low.engine.matrix_entries(values[0]) is not None:
@@ -130,30 +123,11 @@ def _build_conversion(python: type, kind: Callable[[Lowering], str]) -> Callable
     return convert
 
 
-def _absolute(low: Lowering, values: list[Any]) -> Any:
-    return low.ops.unary("abs", values[0]) if low.ops.is_run_time(values[0]) else abs(values[0])
-
-
-def _power(low: Lowering, values: list[Any]) -> Any:
-    return low.ops.binary("pow", *values)
-
-
-def _length(_low: Lowering, values: list[Any]) -> Any:
-    return values[0].shape[0] if isinstance(values[0], Matrix) else len(values[0])
-
-
 def _total(low: Lowering, values: list[Any]) -> Any:
     total: Any = values[1] if len(values) > 1 else 0
     for item in list_items(values[0]):
         total = low.ops.binary("+", total, item)
     return total
-
-
-def _all_or_any(name: str) -> Callable[[Lowering, list[Any]], Any]:
-    def apply_reduction(low: Lowering, values: list[Any]) -> Any:
-        return OPERATIONS[name](low, *values)
-
-    return apply_reduction
 
 
 def _call_python(function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
@@ -163,22 +137,18 @@ def _call_python(function: Callable[..., Any], positional: list[Any], named: dic
     return function(*positional, **named)
 
 
-def _nothing(_low: Lowering, _values: list[Any]) -> Any:
-    return None
-
-
 _ARRANGING = frozenset({tuple, list, zip, enumerate})
 _BUILTINS: dict[Any, Callable[[Lowering, list[Any]], Any]] = {
-    builtins.min: _extreme("min"),
-    builtins.max: _extreme("max"),
+    builtins.min: lambda low, values: _engine_functions.extreme(low, "min", values),
+    builtins.max: lambda low, values: _engine_functions.extreme(low, "max", values),
     builtins.int: _build_conversion(int, lambda low: low.ops.defaults.ip),
     builtins.float: _build_conversion(float, lambda low: low.ops.defaults.fp),
     builtins.bool: _build_conversion(bool, lambda low: "u1"),
-    builtins.abs: _absolute,
-    builtins.pow: _power,
-    builtins.len: _length,
+    builtins.abs: lambda low, values: low.ops.unary("abs", *values) if low.ops.is_run_time(*values) else abs(*values),
+    builtins.pow: lambda low, values: low.ops.binary("pow", *values),
+    builtins.len: lambda _low, values: values[0].shape[0] if isinstance(values[0], Matrix) else len(values[0]),
     builtins.sum: _total,
-    builtins.any: _all_or_any("any"),
-    builtins.all: _all_or_any("all"),
-    builtins.print: _nothing,
+    builtins.any: lambda low, values: OPERATIONS["any"](low, *values),
+    builtins.all: lambda low, values: OPERATIONS["all"](low, *values),
+    builtins.print: lambda _low, _values: None,
 }

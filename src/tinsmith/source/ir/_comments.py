@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from textwrap import indent
 
-_INDENT = "    "
+from .._walk import copy_node
 
 
 def add_comments(tree: ast.FunctionDef, line: Callable[[int], str]) -> list[str]:
@@ -25,54 +26,21 @@ def add_comments(tree: ast.FunctionDef, line: Callable[[int], str]) -> list[str]
             a = x[0]
             x[1] = a * a
     """
-    return list(_Commenting(line).function(tree))
+    said = 0  # the line that was said last
 
+    def comment(statements: list[ast.stmt]) -> list[ast.stmt]:
+        nonlocal said
+        written: list[ast.stmt] = []
+        for one in statements:
+            text = "" if one.lineno == said else line(one.lineno)
+            if text:
+                said = one.lineno
+                written.append(ast.Expr(ast.Name(f"# {text}")))  # `ast.unparse` writes a name as it is
+            if isinstance(one, ast.For | ast.While | ast.If):
+                one.body, one.orelse = comment(one.body), comment(one.orelse)
+            written.append(one)
+        return written
 
-class _Commenting:
-    """Writes one kernel, and knows which line it said last."""
-
-    def __init__(self, line: Callable[[int], str]) -> None:
-        self.line = line
-        self.said = 0
-
-    def function(self, tree: ast.FunctionDef) -> Iterator[str]:
-        parameters = [ast.unparse(argument) for argument in tree.args.args]
-        yield f"def {tree.name}("
-        yield from (f"{_INDENT}{parameter}," for parameter in parameters)
-        yield "):"
-        yield from self.body(tree.body, _INDENT)
-
-    def body(self, statements: Sequence[ast.stmt], indent: str) -> Iterator[str]:
-        for statement in statements:
-            yield from (indent + comment for comment in self.comment(statement))
-            yield from self.statement(statement, indent)
-
-    def comment(self, statement: ast.stmt) -> Iterator[str]:
-        """The line that a statement comes from, unless it was said of the one before."""
-        if statement.lineno == self.said:
-            return
-        text = self.line(statement.lineno)
-        if text:
-            self.said = statement.lineno
-            yield f"# {text}"
-
-    def statement(self, one: ast.stmt, indent: str) -> Iterator[str]:
-        if not isinstance(one, ast.For | ast.While | ast.If):
-            yield indent + ast.unparse(one)
-            return
-        yield indent + _head(one)
-        yield from self.body(one.body, indent + _INDENT)
-        if one.orelse:
-            yield f"{indent}else:"
-            yield from self.body(one.orelse, indent + _INDENT)
-
-
-def _head(one: ast.For | ast.While | ast.If) -> str:
-    """The first line of a compound statement."""
-    match one:
-        case ast.For():
-            return f"for {ast.unparse(one.target)} in {ast.unparse(one.iter)}:"
-        case ast.While():
-            return f"while {ast.unparse(one.test)}:"
-        case ast.If():
-            return f"if {ast.unparse(one.test)}:"
+    parameters = [f"    {ast.unparse(argument)}," for argument in tree.args.args]
+    body = ast.unparse(ast.Module(comment(copy_node(tree).body), []))
+    return [f"def {tree.name}(", *parameters, "):", *indent(body, "    ").splitlines()]

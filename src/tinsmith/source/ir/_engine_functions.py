@@ -12,7 +12,6 @@ from typing import Any
 
 from . import _assignments, _blocks, _constructors, _decompositions
 from . import _nodes as nodes
-from ._arithmetic import apply_binary
 from ._logic import apply_logic
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS, SQUARE, check_square
@@ -118,7 +117,7 @@ def _operation(low: Lowering, name: str, function: Any, positional: list[Any], n
 def _two(low: Lowering, operator: str, left: Any, right: Any) -> Any:
     if operator in ("and", "or"):
         return apply_logic(low, operator == "and", left, right)
-    return apply_binary(low, operator, left, right)
+    return low.binary(operator, left, right)
 
 
 def _is_known(low: Lowering, value: Any) -> bool:

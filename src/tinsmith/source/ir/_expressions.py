@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from . import _calls, _elements
-from ._arithmetic import apply_binary
 from ._assignments import assign
-from ._callee import is_static
 from ._logic import apply_logic, compare, select_value
 from ._lowering import Lowering
 from ._operators import BINARY, UNARY
@@ -39,19 +37,11 @@ def _name(low: Lowering, node: ast.Name) -> Any:
         raise low.make_refusal(f"the name `{node.id}`, which has no value", node) from None
 
 
-def _attribute(low: Lowering, node: ast.Attribute) -> Any:
-    return _elements.attribute(low, low.value(node.value), node)
-
-
-def _subscript(low: Lowering, node: ast.Subscript) -> Any:
-    return _elements.read(low, _elements.place(low, node))
-
-
 def _binary(low: Lowering, node: ast.BinOp) -> Any:
     left, right = low.value(node.left), low.value(node.right)
     if isinstance(node.op, ast.MatMult):
         return _calls.apply(low, low.language.matrix_operation("matmul"), [left, right], {}, node)
-    return apply_binary(low, BINARY[type(node.op)], left, right)
+    return low.binary(BINARY[type(node.op)], left, right)
 
 
 def _unary(low: Lowering, node: ast.UnaryOp) -> Any:
@@ -93,7 +83,7 @@ def _compare(low: Lowering, node: ast.Compare) -> Any:
 
 
 def _ternary(low: Lowering, node: ast.IfExp) -> Any:
-    if low.state.is_static or is_static(low, node.test):
+    if low.state.is_static or low.is_static(node.test):
         taken, _ = (node.body, node.orelse) if low.evaluate_static(node.test) else (node.orelse, node.body)
         if not low.state.is_quiet and not low.state.is_static:  # the engines run the calls of both
             values = {part: low.value(part) for part in (node.body, node.orelse)}
@@ -107,19 +97,11 @@ def _ternary(low: Lowering, node: ast.IfExp) -> Any:
 def _lower_named_expression(low: Lowering, node: ast.NamedExpr) -> Any:
     """`(a := value)`: an assignment, made at once; its value is the variable."""
     value = low.value(node.value)
-    if low.state.is_static or is_static(low, node.value):
+    if low.state.is_static or low.is_static(node.value):
         give(low, node.target, value)
         return value
     assign(low, node.target, value)
     return low.value(node.target)
-
-
-def _tuple(low: Lowering, node: ast.Tuple) -> Any:
-    return tuple(unpack_starred(low, node.elts))
-
-
-def _list(low: Lowering, node: ast.List) -> Any:
-    return unpack_starred(low, node.elts)
 
 
 def _dict(low: Lowering, node: ast.Dict) -> Any:
@@ -130,14 +112,6 @@ def _dict(low: Lowering, node: ast.Dict) -> Any:
         else:
             result[low.value(key)] = low.value(value)
     return result
-
-
-def _list_comprehension(low: Lowering, node: ast.ListComp) -> Any:
-    return [low.value(node.elt) for _ in _iterate_generators(low, node.generators)]
-
-
-def _dict_comprehension(low: Lowering, node: ast.DictComp) -> Any:
-    return {low.value(node.key): low.value(node.value) for _ in _iterate_generators(low, node.generators)}
 
 
 def _iterate_generators(low: Lowering, generators: list[ast.comprehension]) -> Iterator[None]:
@@ -153,34 +127,26 @@ def _iterate_generators(low: Lowering, generators: list[ast.comprehension]) -> I
                 yield from _iterate_generators(low, others)
 
 
-def _call(low: Lowering, node: ast.Call) -> Any:
-    return _calls.lower_call(low, node)
-
-
-def _slice(low: Lowering, node: ast.Slice) -> Any:
-    return slice(*(None if part is None else low.value(part) for part in (node.lower, node.upper, node.step)))
-
-
-def _join_text(_low: Lowering, _node: ast.JoinedStr) -> Any:
-    return ""  # only prints and assertions take one, and they are left out
-
-
 _KINDS: dict[type[ast.expr], Callable[[Lowering, Any], Any]] = {
     ast.Name: _name,
-    ast.Attribute: _attribute,
-    ast.Subscript: _subscript,
+    ast.Attribute: lambda low, node: _elements.attribute(low, low.value(node.value), node),
+    ast.Subscript: lambda low, node: _elements.read(low, _elements.place(low, node)),
     ast.BinOp: _binary,
     ast.UnaryOp: _unary,
     ast.BoolOp: _bool,
     ast.Compare: _compare,
     ast.IfExp: _ternary,
     ast.NamedExpr: _lower_named_expression,
-    ast.Tuple: _tuple,
-    ast.List: _list,
+    ast.Tuple: lambda low, node: tuple(unpack_starred(low, node.elts)),
+    ast.List: lambda low, node: unpack_starred(low, node.elts),
     ast.Dict: _dict,
-    ast.ListComp: _list_comprehension,
-    ast.DictComp: _dict_comprehension,
-    ast.Call: _call,
-    ast.Slice: _slice,
-    ast.JoinedStr: _join_text,
+    ast.ListComp: lambda low, node: [low.value(node.elt) for _ in _iterate_generators(low, node.generators)],
+    ast.DictComp: lambda low, node: {
+        low.value(node.key): low.value(node.value) for _ in _iterate_generators(low, node.generators)
+    },
+    ast.Call: _calls.lower_call,
+    ast.Slice: lambda low, node: slice(
+        *(None if part is None else low.value(part) for part in (node.lower, node.upper, node.step))
+    ),
+    ast.JoinedStr: lambda _low, _node: "",  # only prints and assertions take one, and they are left out
 }

@@ -9,7 +9,6 @@ from typing import Any
 
 from . import _elements
 from . import _nodes as nodes
-from ._callee import find_callee_name, is_static
 from ._functions import find_stored_names
 from ._lowering import Lowering
 from ._refusals import Misfit
@@ -34,13 +33,13 @@ def over(low: Lowering, loop: ast.For) -> None:
     """A `for`."""
     if loop.orelse:
         raise low.make_refusal("`else` of a `for`", loop)
-    if is_static(low, loop.iter):
+    if low.is_static(loop.iter):
         _unroll(low, loop)
     elif _is_range(loop.iter):
         assert isinstance(loop.iter, ast.Call)
         _over_range(low, loop, loop.iter.args)
     else:
-        name = find_callee_name(low, loop.iter)
+        name = low.callee_name(loop.iter)
         value = _read_ranges(low, low.value(loop.iter))
         if isinstance(value, Ranges):
             _over_ranges(low, loop, value)

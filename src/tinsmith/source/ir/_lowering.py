@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from ...engines import Engine, Language
+from .._nodes import root
 from .._read import Source, read
 from . import _nodes as nodes
 from . import _walk as walk
@@ -20,9 +21,9 @@ from ._cells import with_cells
 from ._fields import Fields
 from ._operations import Operations
 from ._refusals import Misfit, NotCovered
-from ._state import RESERVED, Early, Frame, State
+from ._state import ENGINE, RESERVED, Early, Frame, State
 from ._types import Defaults
-from ._values import ArrayValue, Matrix, plain
+from ._values import ArrayValue, Matrix, is_expression, kind_of, plain
 
 _Node = TypeVar("_Node", bound=ast.AST)
 _Fact = TypeVar("_Fact")
@@ -109,6 +110,31 @@ class Lowering:
             return self.ops.scalar(self.value(node))
         except Misfit as reason:
             raise self.make_refusal(f"`{ast.unparse(node)}`: {reason}", node) from None
+
+    def binary(self, operator: str, left: Any, right: Any) -> Any:
+        """A binary operation on values of any kind; what goes with every entry of a vector is computed once."""
+
+        def alone(value: Any, other: Any) -> Any:
+            return self.state.share(value) if isinstance(other, Matrix) and is_expression(value) else value
+
+        left, right = alone(left, right), alone(right, left)
+        try:
+            return self.ops.binary(operator, left, right)
+        except (TypeError, ValueError, ArithmeticError) as reason:
+            raise Misfit(f"`{operator}` of {kind_of(left)} and {kind_of(right)}: {reason}") from None
+
+    def callee_name(self, node: ast.expr) -> str:
+        """What the engine calls the function that an expression calls; "" for any other expression."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+            return ""
+        name = root(node.func)
+        if name != ENGINE and self.state.find(name)[0]:
+            return ""
+        return self.language.name_of(self.value(node.func))
+
+    def is_static(self, node: ast.expr) -> bool:
+        """Whether an expression is a call of `ti.static`."""
+        return self.callee_name(node) == "lang.impl.static"
 
     def evaluate_static(self, node: ast.expr) -> Any:
         """The value of an expression inside `ti.static`."""

@@ -17,15 +17,10 @@ from . import _decompositions as decompositions
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
-from ._operators import BINARY, COMPARE, UNARY
 from ._print_vectors import VectorLoop, plan_lane_arrays, zeros
+from ._printed_nodes import SIGNS, assign, call, call_operation, lang, operation
 from ._types import Defaults
 
-_OPERATORS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
-    name: kind() for table in (BINARY, COMPARE, UNARY) for kind, name in table.items()
-}
-_CALLS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "math.ffs", "norm": "sqrt"}
-"""Operations that the engines call otherwise than the IR."""
 ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in (*ARITHMETIC_FUNCTIONS, "pow")}
 """Functions by arithmetic alone, which no engine has, and what printed source calls them."""
 
@@ -46,15 +41,11 @@ def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults:
             y[None] = 1.0
     """
     writer = _Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
-    parameters = [ast.arg(name, _parse(text)) for name, text in annotations.items()]
+    parameters = [ast.arg(name, parse_expression(text)) for name, text in annotations.items()]
     arguments = ast.arguments([], parameters, None, [], [], None, [])
     body = [*writer.cells(), *writer.body(kernel.body, is_top=True)]
     tree = ast.FunctionDef(kernel.name, arguments, body, [], None)
     return ast.fix_missing_locations(tree)
-
-
-def _parse(text: str) -> ast.expr:
-    return parse_expression(text)
 
 
 class _Writer:
@@ -75,17 +66,17 @@ class _Writer:
         """The kernel's own memory, as locals of its top level, which both engines share out to parallel loops."""
         kinds = [(name, self.kernel.arrays[name].type) for name in self.kernel.cells]
         zeros = [(name, nodes.Const(types.zero(kind), kind)) for name, kind in kinds]
-        return [_assign(ast.Name(name, ast.Store()), self.expression(zero)) for name, zero in zeros]
+        return [assign(ast.Name(name, ast.Store()), self.expression(zero)) for name, zero in zeros]
 
     def body(self, statements: Sequence[nodes.Stmt], *, is_top: bool = False) -> list[ast.stmt]:
         written: list[ast.stmt] = []
         for statement in statements:
             if is_top and isinstance(statement, nodes.For) and not statement.is_parallel:
-                serial = ast.Call(_lang("loop_config"), [], [ast.keyword("serialize", ast.Constant(True))])
+                serial = ast.Call(lang("loop_config"), [], [ast.keyword("serialize", ast.Constant(True))])
                 written.append(ast.Expr(serial, lineno=statement.line))
             if is_top and isinstance(statement, nodes.For) and statement.block_size and self.is_in_blocks:
                 size = ast.keyword("block_dim", ast.Constant(statement.block_size))
-                written.append(ast.Expr(ast.Call(_lang("loop_config"), [], [size]), lineno=statement.line))
+                written.append(ast.Expr(ast.Call(lang("loop_config"), [], [size]), lineno=statement.line))
             for one in self.statements(statement):
                 one.lineno = statement.line  # for `add_comments`
                 written.append(one)
@@ -108,7 +99,7 @@ class _Writer:
         vectors = [] if plan is None else plan.vectors
         names = [(name, one.length // len(vectors)) for name in vectors]
         names += [(one.name, one.length)] if plan is None or plan.is_array else []
-        return [_assign(ast.Name(name, ast.Store()), zeros(one.type, count)) for name, count in names]
+        return [assign(ast.Name(name, ast.Store()), zeros(one.type, count)) for name, count in names]
 
     def write_decomposition(self, one: nodes.Decompose) -> list[ast.stmt]:
         """The engine's call, and the entries of what it gives one by one."""
@@ -117,13 +108,13 @@ class _Writer:
         entries = [self.operand(entry) for entry in one.matrix]
         side = decompositions.side_of(one)
         rows: list[ast.expr] = [ast.List(entries[k : k + side], ast.Load()) for k in range(0, len(entries), side)]
-        call = _call(one.function, _call("Matrix", ast.List(rows, ast.Load())), _lang(one.type))
+        called = call(one.function, call("Matrix", ast.List(rows, ast.Load())), lang(one.type))
         places = [(whole, index) for whole, part in zip(wholes, parts, strict=True) for index in part.entries]
         targets: list[ast.expr] = [ast.Name(whole, ast.Store()) for whole in wholes]
         return [
-            _assign(ast.Tuple(targets, ast.Store()) if len(targets) > 1 else targets[0], call),
+            assign(ast.Tuple(targets, ast.Store()) if len(targets) > 1 else targets[0], called),
             *(
-                _assign(ast.Name(name, ast.Store()), self.entry(ast.Name(whole, ast.Load()), index))
+                assign(ast.Name(name, ast.Store()), self.entry(ast.Name(whole, ast.Load()), index))
                 for name, (whole, index) in zip(one.results, places, strict=True)
             ),
         ]
@@ -138,14 +129,14 @@ class _Writer:
         match one:
             case nodes.Assign():
                 value = self.cast(one.value, self.kernel.locals[one.name])
-                return _assign(ast.Name(one.name, ast.Store()), value)
+                return assign(ast.Name(one.name, ast.Store()), value)
             case nodes.Draw():
-                return _assign(ast.Name(one.name, ast.Store()), _call("random", _lang(one.type)))
+                return assign(ast.Name(one.name, ast.Store()), call("random", lang(one.type)))
             case nodes.Store():
-                return _assign(self.element(one), self.expression(one.value))
+                return assign(self.element(one), self.expression(one.value))
             case nodes.Atomic():
-                call = _call(f"atomic_{one.operator}", self.element(one), self.expression(one.value))
-                return ast.Expr(call) if one.result is None else _assign(ast.Name(one.result, ast.Store()), call)
+                called = call(f"atomic_{one.operator}", self.element(one), self.expression(one.value))
+                return ast.Expr(called) if one.result is None else assign(ast.Name(one.result, ast.Store()), called)
             case nodes.If():
                 orelse = self.body(one.orelse) if one.orelse else []
                 return ast.If(self.expression(one.condition), self.body(one.body), orelse)
@@ -163,9 +154,9 @@ class _Writer:
 
     def barrier(self, one: nodes.Barrier) -> ast.stmt:
         name = f"sync_{one.vote}_nonzero" if one.vote else "sync"
-        function = ast.Attribute(_lang("simt.block"), name, ast.Load())
-        call = ast.Call(function, [ast.Name(one.value, ast.Load())] if one.vote else [], [])
-        return _assign(ast.Name(one.result, ast.Store()), call) if one.vote else ast.Expr(call)
+        function = ast.Attribute(lang("simt.block"), name, ast.Load())
+        called = ast.Call(function, [ast.Name(one.value, ast.Load())] if one.vote else [], [])
+        return assign(ast.Name(one.result, ast.Store()), called) if one.vote else ast.Expr(called)
 
     def declare_block_memory(self, loop: nodes.For) -> list[ast.stmt]:
         """Memory that the threads of a block share, of which a parallel loop says that there is some."""
@@ -173,14 +164,14 @@ class _Writer:
         for name in sorted(self.shared & walk.find_touched(loop.body)) if loop.is_parallel else ():
             array = self.kernel.arrays[name]
             sizes = [self.expression(size) for size in self.kernel.block_memory[name]]
-            kind: ast.expr = _lang(array.type)
+            kind: ast.expr = lang(array.type)
             if array.element:
                 word = "vector" if len(array.element) == 1 else "matrix"
                 counts = [ast.Constant(count) for count in array.element]
-                kind = ast.Call(_lang(f"types.{word}"), [*counts, kind], [])
-            memory = ast.Attribute(_lang("simt.block"), "SharedArray", ast.Load())
-            call = ast.Call(memory, [ast.Tuple(sizes, ast.Load()), kind], [])
-            written.append(_assign(ast.Name(name, ast.Store()), call))
+                kind = ast.Call(lang(f"types.{word}"), [*counts, kind], [])
+            memory = ast.Attribute(lang("simt.block"), "SharedArray", ast.Load())
+            called = ast.Call(memory, [ast.Tuple(sizes, ast.Load()), kind], [])
+            written.append(assign(ast.Name(name, ast.Store()), called))
             written[-1].lineno = loop.line
         return written
 
@@ -193,7 +184,7 @@ class _Writer:
             iterator = ast.Call(ast.Name("range", ast.Load()), [self.expression(bound) for bound in bounds], [])
             return ast.For(names[0], iterator, body, [])
         pairs = [self.write_bound(*bound) for bound in one.bounds]
-        return ast.For(ast.Tuple(names, ast.Store()), _call("ndrange", *pairs), body, [])
+        return ast.For(ast.Tuple(names, ast.Store()), call("ndrange", *pairs), body, [])
 
     def write_bound(self, first: nodes.Expr, end: nodes.Expr) -> ast.expr:
         if first == nodes.Const(0, "i32"):
@@ -216,10 +207,10 @@ class _Writer:
             case nodes.Load():
                 return self.element(one)
             case nodes.Cast():
-                return _call("bit_cast" if one.keeps_bits else "cast", self.operand(one.value), _lang(one.type))
+                return call("bit_cast" if one.keeps_bits else "cast", self.operand(one.value), lang(one.type))
             case nodes.Select():
                 values = (one.condition, one.then, one.otherwise)
-                return _call("select", self.operand(values[0]), *(self.expression(value) for value in values[1:]))
+                return call("select", self.operand(values[0]), *(self.expression(value) for value in values[1:]))
             case nodes.Unary():
                 return self.unary(one)
             case nodes.Binary():
@@ -230,15 +221,15 @@ class _Writer:
 
     def function(self, one: nodes.Unary, value: ast.expr) -> ast.expr:
         """An operation on one number, which is written already."""
-        operator = _OPERATORS.get(one.operator)
-        if isinstance(operator, ast.unaryop):
-            return ast.UnaryOp(operator, value)
+        sign = SIGNS.get(one.operator)
+        if isinstance(sign, ast.unaryop):
+            return ast.UnaryOp(sign, value)
         if one.operator in ARITHMETIC:
             return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), [value], [])
-        call = _call(_CALLS.get(one.operator, one.operator), value)
+        called = call_operation(one.operator, value)
         if one.operator == "norm":  # no engine's function is it; whoever lowers the tree again must know
-            vars(call)["is_norm"] = True
-        return call
+            vars(called)["is_norm"] = True
+        return called
 
     def binary(self, one: nodes.Binary) -> ast.expr:
         if one.operator == "straight_through":
@@ -248,29 +239,20 @@ class _Writer:
             return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), operands, [])
         is_known = isinstance(one.left, nodes.Const) and isinstance(one.right, nodes.Const)
         left = self.operand(one.left) if is_known else self.expression(one.left)
-        right = self.expression(one.right)
-        if one.operator in ("and", "or"):
-            # bit by bit: Taichi now and then cannot compile `a and (b or c)`, and both sides are computed anyway
-            return ast.BinOp(left, ast.BitAnd() if one.operator == "and" else ast.BitOr(), right)
-        operator = _OPERATORS.get(one.operator)
-        if isinstance(operator, ast.operator):
-            return ast.BinOp(left, operator, right)
-        if isinstance(operator, ast.cmpop):
-            return ast.Compare(left, [operator], [right])
-        return _call(_CALLS.get(one.operator, one.operator), left, right)
+        return operation(one.operator, left, self.expression(one.right))
 
     def operand(self, one: nodes.Expr) -> ast.expr:
         """An expression that must be the engine's, not a number that Python could work with."""
         return self.constant(one, is_typed=True) if isinstance(one, nodes.Const) else self.expression(one)
 
     def constant(self, one: nodes.Const, *, is_typed: bool) -> ast.expr:
-        number: ast.expr = _parse(repr(one.value)) if _is_plain(one.value) else _special(float(one.value))
-        return ast.Call(_lang(one.type), [number], []) if is_typed else number
+        number: ast.expr = parse_expression(repr(one.value)) if _is_plain(one.value) else _special(float(one.value))
+        return ast.Call(lang(one.type), [number], []) if is_typed else number
 
     def cast(self, value: nodes.Expr, kind: str) -> ast.expr:
         """A value as a local of this type gets it."""
         same = value.type == kind
-        return self.expression(value) if same else _call("cast", self.operand(value), _lang(kind))
+        return self.expression(value) if same else call("cast", self.operand(value), lang(kind))
 
     def element(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
         context = ast.Store() if isinstance(one, nodes.Store) else ast.Load()
@@ -294,21 +276,9 @@ def _is_plain(value: bool | float) -> bool:
 
 def _special(value: float) -> ast.expr:
     """Infinity, or no number: names of the engine's own."""
-    name = _lang("math.nan" if math.isnan(value) else "math.inf")
+    name = lang("math.nan" if math.isnan(value) else "math.inf")
     return ast.UnaryOp(ast.USub(), name) if value < 0 else name
 
 
 def _tuple(items: list[ast.expr]) -> ast.expr:
     return ast.Tuple(items, ast.Load())
-
-
-def _lang(name: str) -> ast.expr:
-    return _parse(f"_lang.{name}")
-
-
-def _call(name: str, *arguments: ast.expr) -> ast.Call:
-    return ast.Call(_lang(name), list(arguments), [])
-
-
-def _assign(target: ast.expr, value: ast.expr) -> ast.Assign:
-    return ast.Assign([target], value, lineno=0)

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from .._parsing import parse_expression
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
+from ._printed_nodes import assign, call, lang, operation
 
 _ANY_ORDER = frozenset({"+", "*", "&", "|", "^", "min", "max", "and", "or"})
 """Operators by which lanes can be put together before what was there: not `-`, by which the second of two would add."""
@@ -112,8 +112,8 @@ class VectorLoop:
         for name, total in self.totals.items():
             number = nodes.Local(name, self.scalar.kernel.locals[name])
             number_of = ast.Subscript(ast.Name(total, ast.Load()), ast.Name(self.entry, ast.Load()), ast.Load())
-            value = _combine(self.sums[name], self.scalar.expression(number), number_of)
-            self.for_each([_assign(ast.Name(name, ast.Store()), value)])
+            value = operation(self.sums[name], self.scalar.expression(number), number_of)
+            self.for_each([assign(ast.Name(name, ast.Store()), value)])
         return self.written
 
     def statement(self, one: nodes.Stmt) -> None:
@@ -121,15 +121,15 @@ class VectorLoop:
             case nodes.Assign(name, nodes.Binary(operator, _, value)) if name in self.sums:
                 vector = self.vector(value, self.scalar.kernel.locals[name])
                 if name in self.totals:
-                    vector = _combine(operator, ast.Name(self.totals[name], ast.Load()), vector)
+                    vector = operation(operator, ast.Name(self.totals[name], ast.Load()), vector)
                 else:
                     self.totals[name] = self.scalar.reserve_name(name)
-                self.written.append(_assign(ast.Name(self.totals[name], ast.Store()), vector))
+                self.written.append(assign(ast.Name(self.totals[name], ast.Store()), vector))
             case nodes.Assign(name):
                 vector = self.vector(one.value, self.scalar.kernel.locals[name])
                 if name not in self.values:
                     self.values[name] = self.scalar.reserve_name(name)
-                self.written.append(_assign(ast.Name(self.values[name], ast.Store()), vector))
+                self.written.append(assign(ast.Name(self.values[name], ast.Store()), vector))
             case nodes.Store():
                 self.store(one)
             case other:
@@ -140,12 +140,12 @@ class VectorLoop:
         value = self.give_name(self.vector(one.value, one.value.type))
         array = self.arrays.get(one.array)
         if array is None:
-            self.for_each([_assign(self.element(one, ast.Store()), self.number(value))])
+            self.for_each([assign(self.element(one, ast.Store()), self.number(value))])
             return
         if array.vectors:
-            self.written.append(_assign(ast.Name(array.vectors[self.group], ast.Store()), value))
+            self.written.append(assign(ast.Name(array.vectors[self.group], ast.Store()), value))
         if array.is_array:
-            self.for_each([_assign(self.own_element(one.array, ast.Store()), self.number(value))])
+            self.for_each([assign(self.own_element(one.array, ast.Store()), self.number(value))])
 
     def own_element(self, array: str, context: ast.expr_context) -> ast.expr:
         return ast.Subscript(ast.Name(array, ast.Load()), self.place(), context)
@@ -230,13 +230,13 @@ class VectorLoop:
             return _is_set(self.as_type(value, "i32"))
         if value.type == "u1":
             numbers = [nodes.Const(types.zero(kind) + chosen, kind) for chosen in (1, 0)]
-            return _call("select", self.expression(value), *map(self.scalar.expression, numbers))
+            return call("select", self.expression(value), *map(self.scalar.expression, numbers))
         number = self.number(self.give_name(self.expression(value)))
-        return self.each(kind, _call("bit_cast" if one.keeps_bits else "cast", number, _lang(kind)))
+        return self.each(kind, call("bit_cast" if one.keeps_bits else "cast", number, lang(kind)))
 
     def select(self, one: nodes.Select) -> ast.expr:
         values = [self.as_type(value, one.type) for value in (one.then, one.otherwise)]
-        return _call("select", self.vector(one.condition, "u1"), *values)
+        return call("select", self.vector(one.condition, "u1"), *values)
 
     def unary(self, one: nodes.Unary) -> ast.expr:
         value = self.expression(one.value)
@@ -245,7 +245,7 @@ class VectorLoop:
         if one.operator == "not":
             return ast.UnaryOp(ast.Not(), value)
         if one.operator in _WHOLE:
-            return _call(one.operator, value)
+            return call(one.operator, value)
         if one.operator in VECTOR_FUNCTIONS:
             name = f"_{one.operator.removeprefix('arithmetic_')}_of_{self.width}"
             return ast.Call(ast.Name(name, ast.Load()), [value], [])
@@ -253,12 +253,12 @@ class VectorLoop:
 
     def binary(self, one: nodes.Binary) -> ast.expr:
         if one.operator in ("and", "or"):
-            return _combine(one.operator, *(self.vector(part, "u1") for part in (one.left, one.right)))
+            return operation(one.operator, *(self.vector(part, "u1") for part in (one.left, one.right)))
         kind = one.type
         if kind == "u1":
             kind = types.promote(one.left.type, one.right.type)
             kind = "i32" if kind == "u1" else kind
-        return _combine(one.operator, self.as_type(one.left, kind), self.as_type(one.right, kind))
+        return operation(one.operator, self.as_type(one.left, kind), self.as_type(one.right, kind))
 
     # Number by number -------------------------------------------------------------------------
 
@@ -267,7 +267,7 @@ class VectorLoop:
         if isinstance(value, ast.Name):
             return value
         name = self.scalar.reserve_name("vector")
-        self.written.append(_assign(ast.Name(name, ast.Store()), value))
+        self.written.append(assign(ast.Name(name, ast.Store()), value))
         return ast.Name(name, ast.Load())
 
     def number(self, vector: ast.Name) -> ast.expr:
@@ -283,7 +283,7 @@ class VectorLoop:
         self.written.append(ast.For(ast.Name(self.entry, ast.Store()), self.entries(), body, []))
 
     def entries(self) -> ast.expr:
-        return _call("static", ast.Call(ast.Name("range", ast.Load()), [ast.Constant(self.width)], []))
+        return call("static", ast.Call(ast.Name("range", ast.Load()), [ast.Constant(self.width)], []))
 
 
 def find_sums(loop: nodes.For) -> dict[str, str]:
@@ -300,52 +300,9 @@ def find_sums(loop: nodes.For) -> dict[str, str]:
     return sums
 
 
-_SIGNS: dict[str, ast.operator | ast.cmpop] = {
-    "+": ast.Add(),
-    "-": ast.Sub(),
-    "*": ast.Mult(),
-    "/": ast.Div(),
-    "<<": ast.LShift(),
-    ">>": ast.RShift(),
-    "&": ast.BitAnd(),
-    "|": ast.BitOr(),
-    "^": ast.BitXor(),
-    "and": ast.BitAnd(),
-    "or": ast.BitOr(),
-    "==": ast.Eq(),
-    "!=": ast.NotEq(),
-    "<": ast.Lt(),
-    "<=": ast.LtE(),
-    ">": ast.Gt(),
-    ">=": ast.GtE(),
-}
-
-
-def _combine(operator: str, left: ast.expr, right: ast.expr) -> ast.expr:
-    match _SIGNS.get(operator):
-        case ast.operator() as sign:
-            return ast.BinOp(left, sign, right)
-        case ast.cmpop() as sign:
-            return ast.Compare(left, [sign], [right])
-        case _:
-            return _call(operator, left, right)
-
-
 def _is_set(value: ast.expr) -> ast.expr:
     return ast.Compare(value, [ast.NotEq()], [ast.Constant(0)])
 
 
 def _vector(numbers: ast.expr, kind: str) -> ast.expr:
-    return ast.Call(_lang("Vector"), [numbers], [ast.keyword("dt", _lang(kind))])
-
-
-def _lang(name: str) -> ast.expr:
-    return parse_expression(f"_lang.{name}")
-
-
-def _call(name: str, *arguments: ast.expr) -> ast.Call:
-    return ast.Call(_lang(name), list(arguments), [])
-
-
-def _assign(target: ast.expr, value: ast.expr) -> ast.Assign:
-    return ast.Assign([target], value, lineno=0)
+    return ast.Call(lang("Vector"), [numbers], [ast.keyword("dt", lang(kind))])

@@ -8,7 +8,6 @@ from typing import Any
 
 from . import _assignments, _functions, _loops
 from . import _nodes as nodes
-from ._callee import is_static
 from ._lowering import Lowering
 from ._side_effects import is_quiet, without_last_change
 
@@ -40,7 +39,7 @@ def _branch(low: Lowering, statement: ast.If) -> None:
     if low.state.is_static:  # Python's own `if`, which opens no scope
         low.steps(statement.body if low.value(statement.test) else statement.orelse)
         return
-    if is_static(low, statement.test):
+    if low.is_static(statement.test):
         low.run(statement.body if low.value(statement.test) else statement.orelse)
         return
     condition = low.ops.truth(low.number(statement.test))
