@@ -51,7 +51,8 @@ def describe_file(path: str, text: str) -> FileContents:
         for node in walk(module)
         if isinstance(node, ast.Attribute) and node.attr == "example" and isinstance(node.value, ast.Name)
     }
-    return FileContents(kernels, tuple(name for name in _op_names(module) if name not in with_examples))
+    ops = (name for name, node in _definitions(module.body) if _is_op(node) and "." not in name)
+    return FileContents(kernels, tuple(name for name in ops if name not in with_examples))
 
 
 def find_showable(path: str, text: str) -> list[Showable]:
@@ -71,8 +72,7 @@ def find_showable(path: str, text: str) -> list[Showable]:
         if isinstance(node, ast.Assign):
             showable.append(_describe_assigned_op(name, node, by_name))
         elif node.lineno in kernels:
-            is_op = any(_makes_op(one) for one in node.decorator_list)
-            describe = _describe_op if is_op else _describe_kernel
+            describe = _describe_op if _is_op(node) else _describe_kernel
             showable.append(describe(name, kernels[node.lineno]))
     return [one for one in showable if one is not None]
 
@@ -121,13 +121,11 @@ def _describe_assigned_op(name: str, node: ast.Assign, kernels: Mapping[str, Sub
     return spec and _describe_op(name, None, spec)
 
 
-def _op_names(module: ast.Module) -> Iterator[str]:
-    """`conv` of `@ts.op(...) def conv`, and of `conv = ts.op(...)(kernel)`."""
-    for node in statements_in_blocks(module.body):
-        if isinstance(node, ast.FunctionDef) and any(_makes_op(one) for one in node.decorator_list):
-            yield node.name
-        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _makes_op(node.value.func):
-            yield from (target.id for target in node.targets if isinstance(target, ast.Name))
+def _is_op(node: ast.FunctionDef | ast.Assign) -> bool:
+    """`@ts.op(...) def conv`, and `conv = ts.op(...)(kernel)`."""
+    if isinstance(node, ast.FunctionDef):
+        return any(map(_makes_op, node.decorator_list))
+    return isinstance(node.value, ast.Call) and _makes_op(node.value.func)
 
 
 def _makes_op(node: ast.expr) -> TypeGuard[ast.Call]:
