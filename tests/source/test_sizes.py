@@ -6,7 +6,7 @@ import torch
 import cases
 import tinsmith as ts
 from tinsmith.engines import of_kernel
-from tinsmith.source import read, static_size
+from tinsmith.source import read, roles_of
 
 
 def decided(lang):
@@ -59,8 +59,9 @@ def ranks(lang):
 def test_where_a_size_is_needed(lang, make):
     kernel = make(lang)
     engine = of_kernel(kernel)
-    reason = static_size(read(engine.function_of(kernel)), ("x", "y"), engine, engine.owner_of(kernel))
-    assert __file__ in reason
+    roles = roles_of(read(engine.function_of(kernel)), ("x", "y"), engine)
+    assert __file__ in roles["x"].static_size
+    assert not roles["y"].static_size
     with pytest.raises(ts.KernelError, match=r"needs an array's size when it is compiled.*\n.*test_sizes.py"):
         ts.op("x[n] -> y[n]")(kernel)
 

@@ -23,8 +23,8 @@ def lowered(kernel: Any, *arguments: Any) -> LoweredKernel:
             scalars[parameter.name] = (_scalar_type(kernel, parameter), parameter.element)
         else:
             templates[parameter.name] = value
-    source = read(engine.function_of(kernel))
-    return lower(source, engine, arrays, arguments=scalars, templates=templates, owner=engine.owner_of(kernel))
+    source = read(engine.function_of(kernel)).with_owner(engine.owner_of(kernel))
+    return lower(source, engine, arrays, arguments=scalars, templates=templates)
 
 
 def _array(parameter: Parameter, value: torch.Tensor) -> nodes.Array:

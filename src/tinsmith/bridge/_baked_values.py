@@ -6,32 +6,16 @@ read again before each call that may have changed them.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from .._errors import EngineError, GradientError, KernelError, refusal
 from ..engines import Engine, one_at_a_time
-from ..source import Constants, Source, constants_of
+from ..source import Constants, FieldUse, Source, constants_of
 from ._linked_kernel import LinkedKernel
-
-
-class FieldUse(NamedTuple):
-    """A field that a kernel or one of its functions uses; one that cannot be analysed counts as written and read.
-
-    `is_replaced`: it is written other than by adding to it; `function` is the function that uses it, at `place`.
-    """
-
-    name: str
-    field: Any
-    is_written: bool
-    is_read: bool
-    is_followed: bool
-    is_replaced: bool
-    function: str
-    place: str
 
 
 class BakedValues:
@@ -96,18 +80,20 @@ class BakedValues:
             self._captured = self._constants.describe(self._linked.templates({}), only_captured=True)
         # Saves 2 us per value and call.
         if self._is_steady:
-            self._constants = replace(self._constants, paths=())
+            self._constants = replace(self._constants, paths=(), has_numbers=False)
         if any(name not in templates for name in self._linked.open_templates):
             # The first call has the templates.
             self._constants = replace(self._constants, is_complete=False)
-        for name, place in () if self._may_write_fields else self._constants.written:
+        written = next((use for use in self._constants.uses if use.written_at), None)
+        if written is not None and not self._may_write_fields:
+            name = written.name
             words = f"kernel `{self._linked.source.name}` writes the field `{name}`, which is not an output of its op"
             remedy = (
                 f"Make `{name}` an array parameter and name it right of `->`; a gradient would run the write again."
             )
-            raise KernelError(refusal(words, [("at", place)], remedy))
-        for _, field in self._constants.fields:
-            self._stamps.setdefault(id(field), (field, self._engine.runtime()))
+            raise KernelError(refusal(words, [("at", written.written_at)], remedy))
+        for use in self._constants.uses:
+            self._stamps.setdefault(id(use.field), (use.field, self._engine.runtime()))
         return self._constants
 
     @property
@@ -140,7 +126,7 @@ class BakedValues:
         """The names of fields that the kernel and its functions use, including those that an op may not write."""
         linked = self._linked
         constants = constants_of(linked.source, linked.home, linked.templates({}), frozenset(linked.arrays))
-        return list(dict.fromkeys(name for name, _ in constants.fields))
+        return list(dict.fromkeys(use.name for use in constants.uses))
 
     @property
     def has_state(self) -> bool:
@@ -158,19 +144,12 @@ class BakedValues:
     @property
     def uses_fields(self) -> bool:
         """Whether the kernel or a function of it uses fields."""
-        return self._constants is not None and bool(self._constants.fields)
+        return self._constants is not None and bool(self._constants.uses)
 
-    def field_uses(self, fingerprint: tuple[Any, ...] = ()) -> list[FieldUse]:
+    def field_uses(self, fingerprint: tuple[Any, ...] = ()) -> Sequence[FieldUse]:
         """Fields that the kernel and its functions use; with a fingerprint, for the values that it stands for."""
         survey = self._surveyed.get(fingerprint, self._constants)
-        if survey is None:
-            return []
-        written = {name for name, _ in survey.written} | survey.whole
-        read, replaced = survey.read | survey.whole, survey.replaced | survey.whole
-        return [
-            FieldUse(n, field, n in written, n in read, n not in survey.whole, n in replaced, *survey.places[n])
-            for n, field in survey.fields
-        ]
+        return () if survey is None else survey.uses
 
     @property
     def gradients(self) -> Collection[str]:
@@ -179,21 +158,21 @@ class BakedValues:
 
     def check_fields(self, op: str) -> None:
         """Refuse fields of an engine that has been started again since: their memory is gone."""
-        for name, field in self._constants.fields if self._constants else ():
-            _, runtime = self._stamps[id(field)]
+        for use in self.field_uses():
+            _, runtime = self._stamps[id(use.field)]
             if runtime is not None and runtime is not self._engine.runtime():
-                raise field_is_gone(op, name)
+                raise field_is_gone(op, use.name)
 
     def field_ranks(self) -> dict[str, int]:
         """Dims of the fields that a loop may run over as over a range: every element is there, from 0 on."""
         ranks = {}
-        for name, field in self._constants.fields if self._constants else ():
-            if not any(leaf is field for _, leaf in self._linked.home.leaf_fields(field, name)):
+        for use in self.field_uses():
+            if not any(leaf is use.field for _, leaf in self._linked.home.leaf_fields(use.field, use.name)):
                 # A struct is not a field; its members are.
                 continue
-            facts = self._linked.home.field_facts(field, name)
+            facts = self._linked.home.field_facts(use.field, use.name)
             if facts.is_dense and not any(facts.offset):
-                ranks[name] = len(facts.shape)
+                ranks[use.name] = len(facts.shape)
         return ranks
 
 

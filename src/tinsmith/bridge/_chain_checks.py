@@ -73,4 +73,4 @@ def _is_same(one: Stage, other: Stage) -> bool:
 def _is_settled_by_reads(stage: Stage) -> bool:
     """Whether what a kernel writes follows from what it reads: it adds to nothing, and draws nothing at random."""
     roles = stage.roles.values()
-    return not (draws(stage.source, stage.home, stage.owner) or any(role.escapes or role.of("add") for role in roles))
+    return not (draws(stage.source, stage.home) or any(role.escapes or role.of("add") for role in roles))

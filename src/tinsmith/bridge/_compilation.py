@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal
 from ..engines import Compiled
-from ..source import build, has_plain_loop, may_end_early, multiplies_atomically, runs_in_blocks, takes_functions
+from ..source import build, multiplies_atomically, runs_in_blocks
 from ..source.ir import NotCovered
 from ._bounds_guard import compile_guarded
 from ._compile_errors import (
@@ -63,7 +63,7 @@ def compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], o
 
 def _check_blocks(stage: Stage, op: str) -> None:
     """Refuse blocks of threads on a device without them: Taichi ends the process on some."""
-    where = runs_in_blocks(stage.source, stage.home, stage.owner) if stage.uses_blocks else None
+    where = runs_in_blocks(stage.source, stage.home) if stage.uses_blocks else None
     if where is not None and (stage.engine.device_type() == "cpu" or not stage.runs_as_written):
         words = f"kernel `{stage.name}` of op `{op}` uses blocks of threads, which {stage.engine.name} lacks here"
         remedy = (
@@ -90,7 +90,7 @@ def _ir_compiler(
         return compile_moved
     if variant.batched_arrays:
         return compile_batched
-    if not variant.adjoint and multiplies_atomically(stage.source, stage.home, stage.owner):
+    if not variant.adjoint and multiplies_atomically(stage.source, stage.home):
         return compile_products
     if misreading is not None:
         return functools.partial(compile_misread, misreading=misreading)
@@ -104,10 +104,6 @@ def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bo
     """
     is_cpu = stage.engine.device_type() == "cpu"
     if not is_cpu or variant.is_simd:
-        return False
-    about = (stage.source, stage.home, stage.owner)
-    may_gain = takes_functions(*about) or may_end_early(*about)
-    if not (may_gain or has_plain_loop(stage.source)):
         return False
     try:
         kernel = stage.lower_variant(variant, values).kernel

@@ -49,7 +49,7 @@ def is_order_fixed_serially(stage: Stage, variant: Variant, values: Mapping[str,
             return False
         place = f"{kernel.path}:{atomic.line}"
     _refuse_gpu(stage, op, place)
-    if multiplies_atomically(stage.source, stage.home, stage.owner):
+    if multiplies_atomically(stage.source, stage.home):
         words = f"op `{op}` is deterministic, and its kernel multiplies atomically"
         raise KernelError(refusal(words, [("at", place)], "Write `a[i] *= v` in a loop that runs in order."))
     return True

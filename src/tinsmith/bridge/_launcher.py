@@ -17,8 +17,9 @@ import torch
 
 from .._errors import ArgumentError, GradientError, refusal
 from ..engines import ArrayArgument, Compiled, Engine, of_kernel
+from ..source import FieldUse
 from ..spec import Spec
-from ._baked_values import FieldUse, changed_between
+from ._baked_values import changed_between
 from ._binding import BoundArguments, bind
 from ._elements import check_element
 from ._signature import Signature
@@ -58,7 +59,7 @@ class Launcher:
         of_numpy = tuple(place for place, value in enumerate(bound.tensors) if isinstance(value, np.ndarray))
         return bound._replace(tensors=tuple(self._array(name, value) for name, value in pairs), of_numpy=of_numpy)
 
-    def fields(self, bound: BoundArguments) -> list[FieldUse]:
+    def fields(self, bound: BoundArguments) -> Sequence[FieldUse]:
         """Every field that a launch with these arguments uses."""
         self.stage.baked_values.survey(self.stage.templates(bound.templates))
         return self.stage.baked_values.field_uses()

@@ -81,7 +81,7 @@ def link_kernel(
     """A kernel in the terms of an op. Raises KernelError where what it returns or its gradients do not fit."""
     home = of_kernel(kernel)
     owner, is_method = home.owner_of(kernel), home.is_method(kernel)
-    source = without_structs_of(kernel, home)
+    source = without_structs_of(kernel, home).with_owner(owner)
     source = replace(source, tree=drop_gradient_stores(source.tree, links.gradients))
     source = replace(source, tree=rename_parameters(source.tree, links.names))
     source = replace(source, tree=rename_parameters(source.tree, updated))
@@ -104,7 +104,7 @@ def link_kernel(
     by_name = {new.name: new for one in parameters for new in _with_original(one, copies)}
     names = tuple(name for name in by_name if name in arrays)
     scalars = [name for name in names if by_name[name].kind in ("scalar", "matrix")]
-    lent = find_lent_names(source, home, owner)
+    lent = find_lent_names(source, home)
     plain = simplify_tree(source.tree, [name for name in names if name not in scalars], lent)
     source = replace(source, tree=lift_scalars(plain, scalars))
     if drops_results:

@@ -13,7 +13,6 @@ import torch
 
 from .._errors import KernelError, SpecError, nearest, refusal
 from ..engines import HALVES, SPEC_DTYPES, Parameter
-from ..source import static_size
 from ..spec import Fixed, Item, Spec
 from ._signature import WHOLE_DTYPES, Signature, compute_lazy_values
 from ._stage import Stage
@@ -178,7 +177,7 @@ def _check_returns(op: str, spec: Spec, stage: Stage) -> None:
 
 
 def _check_size(op: str, stage: Stage) -> None:
-    where = static_size(stage.source, stage.arrays, stage.home, stage.owner)
+    where = next((role.static_size for role in stage.roles.values() if role.static_size), "")
     if where:
         words = (
             f"kernel `{stage.name}` of op `{op}` needs an array's size when it is compiled, and it is known at a call"

@@ -11,8 +11,8 @@ import torch
 
 from .._offers import checking
 from ..linter import Finding, lint_kernels
+from ..source import FieldUse
 from ..spec import Spec
-from ._baked_values import FieldUse
 from ._core import Core
 from ._explain import explain
 from ._python_signature import python_signature

@@ -61,7 +61,7 @@ def _kernel_in(function: Callable[..., Any], owner: Any) -> Any:
     wanted = source.parameters if owner is None else source.parameters[1:]
     if owner is None and source.parameters[:1] == ("self",):
         raise _unbound(source.name)
-    kernel = find_called_function(source, call.func, owner)
+    kernel = find_called_function(source.with_owner(owner), call.func)
     given = [one.id if isinstance(one, ast.Name) else "" for one in call.args]
     if call.keywords or not is_kernel(kernel) or tuple(given) != wanted:
         raise _does_more(source, call)

@@ -112,7 +112,7 @@ class Stage:
         self.is_checked = is_checked
         self.may_write_fields = may_write_fields
         self._ranks = {name: self.parameters[name].ndim for name in self.arrays}
-        self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self.owner, self._ranks)
+        self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self._ranks)
         self.baked_values = BakedValues(linked, self.engine, may_write_fields=may_write_fields, is_steady=is_steady)
         self.inputs_used_whole: frozenset[str] = frozenset()
         self.texts: dict[Variant, str] = {}
@@ -144,7 +144,7 @@ class Stage:
     @lazy
     def uses_blocks(self) -> bool:
         """Whether the kernel runs in blocks of threads that share memory or wait for each other."""
-        return runs_in_blocks(self.source, self.home, self.owner) is not None
+        return runs_in_blocks(self.source, self.home) is not None
 
     @property
     def runs_as_written(self) -> bool:
@@ -198,14 +198,14 @@ class Stage:
     @lazy
     def changed_loop_variable(self) -> str | None:
         """Where the kernel first changes the variable of a loop, which engines do not."""
-        return find_changed_loop_variable(self.source, self.home, self.owner)
+        return find_changed_loop_variable(self.source, self.home)
 
     def has_misread_divisions(self, variant: Variant, values: Mapping[str, Any]) -> bool:
         """Whether the engine would compute a division of integers that it knows by another rule than at run time.
 
         False too where the IR does not cover the kernel: the engine compiles it as it is then, and lint names the line.
         """
-        if not divides(self.source, self.home, self.owner):
+        if not divides(self.source, self.home):
             return False
         forward = replace(variant, adjoint=False, stack=0)
         try:
@@ -252,9 +252,7 @@ class Stage:
         # Rewritten trees refer to the engine's module by this name.
         others["_lang"] = self.home.lang
         source = replace(self.source, tree=self.tree(variant))
-        return lower(
-            source, self.home, arrays, arguments=arguments, templates=others, owner=self.owner, defaults=defaults
-        )
+        return lower(source, self.home, arrays, arguments=arguments, templates=others, defaults=defaults)
 
     @one_at_a_time
     def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:
@@ -284,7 +282,7 @@ class Stage:
             return self.source, self.roles
         source = replace(self.source, tree=drop_stores(self.source.tree, arrays, keep_returns=True))
         bare = replace(self.source, tree=drop_stores(self.source.tree, arrays))
-        return source, roles_of(bare, self.arrays, self.home, self.owner, self._ranks)
+        return source, roles_of(bare, self.arrays, self.home, self._ranks)
 
     def tree(self, variant: Variant) -> ast.FunctionDef:
         """The kernel's source for a variant."""
@@ -299,7 +297,7 @@ class Stage:
             return drop_gradient_stores(tree, self.baked_values.gradients)
         tree = loop_over_ranges(tree, self.baked_values.field_ranks() | ranks)
         # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it
-        is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home, self.owner)
+        is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
         return serialize_loops(tree) if is_serial else tree
 
     def annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:

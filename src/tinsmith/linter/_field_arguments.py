@@ -14,7 +14,6 @@ from ..engines import Engine
 from ..source import (
     FieldPasser,
     LiveFieldPasser,
-    Scope,
     Source,
     Unrun,
     free,
@@ -33,7 +32,7 @@ def with_fields_handed(subject: Subject) -> Subject:
         return subject
     live = subject.engine if isinstance(subject.engine, Engine) else None
     hands = _InAFile(subject) if live is None else _Live(subject, live)
-    rewritten = pass_fields_as_arrays(subject.source, subject.objects, hands)
+    rewritten = pass_fields_as_arrays(subject.source, hands)
     if not rewritten.names:
         return subject
     calls: dict[str, str] = {}
@@ -53,19 +52,19 @@ class _Names(FieldPasser):
         self.engine = subject.engine
         self.kernel = subject
         self.labels: dict[str, str] = {}
-        self._taken = {node.id for node in subject.source.nodes if isinstance(node, ast.Name)} | {*subject.declared}
+        self._taken = {*subject.source.used_names, *subject.declared}
         self._subscripted: dict[Source, frozenset[str]] = {}
 
-    def array(self, scope: Scope, node: ast.expr) -> str:
-        if scope.source is self.kernel.source:
+    def array(self, source: Source, node: ast.expr) -> str:
+        if source is self.kernel.source:
             return ""
-        if scope.source not in self._subscripted:
-            self._subscripted[scope.source] = _find_subscripted(scope.source.tree)
+        if source not in self._subscripted:
+            self._subscripted[source] = _find_subscripted(source.tree)
         text = ast.unparse(node)
-        return self.field(scope, node, text) if text in self._subscripted[scope.source] else ""
+        return self.field(source, node, text) if text in self._subscripted[source] else ""
 
     @abstractmethod
-    def field(self, scope: Scope, node: ast.expr, text: str) -> str:
+    def field(self, source: Source, node: ast.expr, text: str) -> str:
         """What a name of elements is called in the kernel; "" where it is not a field's."""
 
     @abstractmethod
@@ -81,13 +80,12 @@ class _Live(_Names, LiveFieldPasser):
     def __init__(self, subject: Subject, engine: Engine) -> None:
         _Names.__init__(self, subject)
         LiveFieldPasser.__init__(self, engine)
-        scope = Scope(subject.source, subject.objects)
         texts = {name: subject.labels.get(name, name) for name in self._taken - subject.source.assigned_names}
-        values = ((name, scope.value(parse_expression(text))) for name, text in texts.items())
+        values = ((name, subject.source.value(parse_expression(text))) for name, text in texts.items())
         self._known: dict[int, str] = {id(value): name for name, value in values if engine.is_field(value)}
 
-    def field(self, scope: Scope, node: ast.expr, text: str) -> str:
-        value = scope.value(node)
+    def field(self, source: Source, node: ast.expr, text: str) -> str:
+        value = source.value(node)
         if not self.engine.is_field(value):
             return ""
         if id(value) not in self._known:
@@ -109,16 +107,16 @@ class _Live(_Names, LiveFieldPasser):
 class _InAFile(_Names):
     """Which names are fields is unknown: all that have elements and are not locals. Two of one text are one."""
 
-    def field(self, scope: Scope, node: ast.expr, text: str) -> str:
+    def field(self, source: Source, node: ast.expr, text: str) -> str:
         root: ast.expr = node
         while isinstance(root, ast.Attribute):
             root = root.value
-        if not isinstance(root, ast.Name) or not scope.source.is_constant(root.id):
+        if not isinstance(root, ast.Name) or not source.is_constant(root.id):
             return ""
-        if root.id in scope.objects:
-            own = scope.objects[root.id] is self.kernel.owner
+        if root.id in source.given:
+            own = any(one is source.given[root.id] for one in self.kernel.objects.values())
             text = f"{self.kernel.source.parameters[0]}{text[len(root.id) :]}" if own else ""
-        elif root.id in scope.source.parameters or _is_known(scope, root.id):
+        elif root.id in source.parameters or _is_known(source, root.id):
             return ""
         name = text.replace(".", "__")
         if not name or name in self.kernel.source.assigned_names or name in self.kernel.declared:
@@ -143,10 +141,10 @@ class _InAFile(_Names):
         return replace(source, tree=tree, names={**source.names, **names})
 
 
-def _is_known(scope: Scope, name: str) -> bool:
+def _is_known(source: Source, name: str) -> bool:
     """Whether a file tells what a name is: a number, a function, an engine's."""
     try:
-        return scope.source.lookup(name) is not None
+        return source.lookup(name) is not None
     except KeyError:
         return False
 

@@ -23,28 +23,22 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
         declared = {one.name: _read_declaration(one) for one in engine.parameters(kernel)}
         if engine.is_method(kernel):
             declared = {source.parameters[0]: ParameterFacts("object")} | declared
-        owner = engine.owner_of(kernel)
-        subject = replace(_subject(source, engine, "kernel", declared, owner, spec), written_before=written)
+        source = source.with_owner(engine.owner_of(kernel))
+        subject = replace(_subject(source, engine, "kernel", declared, spec), written_before=written)
         yield subject
         written |= {name for name, roles in subject.roles.items() if roles.is_written}
-        for function, its_owner in find_reachable(source, engine, owner):
+        for function in find_reachable(source, engine):
             if function is source or engine.owns(function.function):
                 continue
-            yield _subject(
-                function,
-                engine,
-                "func",
-                {name: ParameterFacts("object" if name == "self" else "any") for name in function.parameters},
-                its_owner,
-                None,
-            )
+            facts = {name: ParameterFacts("object" if name == "self" else "any") for name in function.parameters}
+            yield _subject(function, engine, "func", facts, None)
 
 
 def _subject(
-    source: Source, engine: Engine, kind: str, declared: dict[str, ParameterFacts], owner: Any, spec: Spec | None
+    source: Source, engine: Engine, kind: str, declared: dict[str, ParameterFacts], spec: Spec | None
 ) -> Subject:
     lines = tuple(linecache.getlines(source.path))
-    return Subject(source, engine, kind, engine.name, declared, owner, spec, lines, _default_fp(engine))
+    return Subject(source, engine, kind, engine.name, declared, spec, lines, _default_fp(engine))
 
 
 def _default_fp(engine: Engine) -> str:

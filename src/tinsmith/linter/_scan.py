@@ -15,7 +15,7 @@ from .._errors import SpecError
 from ..source import Unrun, parse_expression, parse_module, resolve_callee, resolve_calls, walk
 from ..spec import Spec, parse
 from ._subject import ParameterFacts, Subject
-from ._unrun import EngineName, UnrunEngine, UnrunSource, owner_of
+from ._unrun import EngineName, UnrunEngine, UnrunSource
 
 _ENGINES = ("taichi", "quadrants")
 _SHORT = {"ti": "taichi", "qd": "quadrants"}
@@ -44,13 +44,6 @@ class _Place:
     methods: Mapping[str, Unrun] | None = None
 
 
-@dataclass(frozen=True)
-class _NamedAnnotation:
-    """What `vector` means after `vector = ti.types.ndarray(dtype=ti.f32, ndim=1)`."""
-
-    node: ast.expr
-
-
 def scan_file(path: str, text: str) -> Iterator[Subject]:
     """Every kernel and engine function of a file. Raises SyntaxError."""
     module = parse_module(text, path)
@@ -62,6 +55,8 @@ def scan_file(path: str, text: str) -> Iterator[Subject]:
         if not kind:
             continue
         source = _source(definition, path, place.names)
+        if place.methods is not None:
+            source = source.with_owner(SimpleNamespace(**place.methods))  # `self` has the class's engine functions
         spec = _spec(definition) or specs.get(definition.name)
         yield Subject(
             source=source,
@@ -69,7 +64,6 @@ def scan_file(path: str, text: str) -> Iterator[Subject]:
             kind=kind,
             engine_name=engine,
             declared=_read_parameters(definition, place.names, is_method=place.methods is not None),
-            owner=None if place.methods is None else owner_of(place.methods),
             spec=spec,
             lines=lines,
             default_fp=default_fp,
@@ -80,10 +74,9 @@ def _definitions(body: ast.AST, place: _Place) -> Iterator[tuple[ast.FunctionDef
     """All `def`s, each with what its names mean."""
     names = dict(place.names) | _find_imports(body)
     statements = [node for node in ast.iter_child_nodes(body) if isinstance(node, ast.stmt)]
-    names |= _numbers(statements)
+    names |= _constant_values(statements)
     names |= _other_engines(body, names)
     names |= _aliases(statements, names)
-    names |= _named_annotations(statements)
     inside = _Place(names)
     for node in statements_in_blocks(statements):
         if isinstance(node, ast.FunctionDef) and _kind(node, names)[0] in _FUNCTIONS:
@@ -138,42 +131,39 @@ def _find_imports(body: ast.AST) -> dict[str, Any]:
     return meanings
 
 
-def _numbers(statements: list[ast.stmt]) -> dict[str, Any]:
-    """Names that are given a number, once."""
-    numbers: dict[str, Any] = {}
+def _assignments(statements: list[ast.stmt]) -> Iterator[tuple[str, ast.expr]]:
+    """`name = value` among statements."""
     for node in statements:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            name = node.targets[0].id
-            value = node.value.value if isinstance(node.value, ast.Constant) else None
-            numbers[name] = value if isinstance(value, int | float) and name not in numbers else None
-    return {name: value for name, value in numbers.items() if value is not None}
+        match node:
+            case ast.Assign(targets=[ast.Name(name)], value=value):
+                yield name, value
+
+
+def _constant_values(statements: list[ast.stmt]) -> dict[str, Any]:
+    """Names that are given a number, or the type of an array (the expression), once."""
+    assigned = list(_assignments(statements))
+    counts = Counter(name for name, _ in assigned)
+    values: dict[str, Any] = {}
+    for name, value in assigned:
+        if counts[name] == 1 and isinstance(value, ast.Constant) and isinstance(value.value, int | float):
+            values[name] = value.value
+        elif counts[name] == 1 and isinstance(value, ast.Call) and _last(value.func) in _ARRAYS:
+            values[name] = value
+    return values
 
 
 def _aliases(statements: list[ast.stmt], names: Mapping[str, Any]) -> dict[str, Any]:
     """Names that are given what lies in an engine, and classes that hold such: `static = ti.static`."""
     aliases: dict[str, Any] = {}
     for node in statements:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            meant = _of_engine(node.value, {**names, **aliases})
-            if meant is not None:
-                aliases[node.targets[0].id] = meant
-        elif isinstance(node, ast.ClassDef):
+        for name, value in _assignments([node]):
+            meant = _of_engine(value, {**names, **aliases})
+            aliases |= {} if meant is None else {name: meant}
+        if isinstance(node, ast.ClassDef):
             held = _aliases(node.body, {**names, **aliases})
             if held:
                 aliases[node.name] = SimpleNamespace(**held)
     return aliases
-
-
-def _named_annotations(statements: list[ast.stmt]) -> dict[str, _NamedAnnotation]:
-    """Names that are given the type of an array, once."""
-    assigned = [one for one in statements if isinstance(one, ast.Assign) and len(one.targets) == 1]
-    counts = Counter(one.targets[0].id for one in assigned if isinstance(one.targets[0], ast.Name))
-    return {
-        one.targets[0].id: _NamedAnnotation(one.value)
-        for one in assigned
-        if isinstance(one.targets[0], ast.Name) and counts[one.targets[0].id] == 1
-        if isinstance(one.value, ast.Call) and _last(one.value.func) in _ARRAYS
-    }
 
 
 def _of_engine(node: ast.expr, names: Mapping[str, Any]) -> EngineName | None:
@@ -265,13 +255,9 @@ def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
 
 def _read_parameters(node: ast.FunctionDef, names: Mapping[str, Any], *, is_method: bool) -> dict[str, ParameterFacts]:
     """What annotations say of parameters."""
-    parameters: dict[str, ParameterFacts] = {}
-    for place, argument in enumerate(node.args.args):
-        if is_method and place == 0:
-            parameters[argument.arg] = ParameterFacts("object")
-        else:
-            parameters[argument.arg] = _read_annotation(argument.annotation, names)
-    return parameters
+    arguments = node.args.args
+    objects = {one.arg: ParameterFacts("object") for one in arguments[: int(is_method)]}
+    return {one.arg: _read_annotation(one.annotation, names) for one in arguments} | objects
 
 
 def _read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> ParameterFacts:
@@ -279,11 +265,11 @@ def _read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> Paramet
         return ParameterFacts("any")
     if isinstance(node, ast.Constant) and isinstance(node.value, str):  # from __future__ import annotations
         node = parse_expression(node.value)
-    if isinstance(node, ast.Name) and isinstance(known := names.get(node.id), _NamedAnnotation):
-        node = known.node
+    if isinstance(node, ast.Name) and isinstance(known := names.get(node.id), ast.expr):
+        node = known
     call = node if isinstance(node, ast.Call) else None
     text = _last(call.func if call else node)
-    if text == "template" or text == "Template":
+    if text in ("template", "Template"):
         return ParameterFacts("template")
     if text in _ARRAYS:
         words = {word.arg: word.value for word in call.keywords} if call else {}

@@ -14,7 +14,6 @@ from ..source import (
     EngineFacts,
     Roles,
     SavedValues,
-    Scope,
     Source,
     Spot,
     copy_node,
@@ -56,7 +55,6 @@ class Subject:
         kind: "kernel", or "func" for what kernels call.
         engine_name: "taichi", "quadrants", or "" where that is open.
         declared: its parameters.
-        owner: the object, or what stands for it, of a method.
         spec: of the op that it belongs to.
         lines: the file.
         default_fp: what a float literal is.
@@ -70,7 +68,6 @@ class Subject:
     kind: str
     engine_name: str
     declared: Mapping[str, ParameterFacts]
-    owner: Any
     spec: Spec | None
     lines: tuple[str, ...]
     default_fp: str = "f32"
@@ -100,7 +97,7 @@ class Subject:
     @property
     def objects(self) -> dict[str, Any]:
         """What its parameters stand for, where that is a Python object."""
-        return {name: self.owner for name, one in self.declared.items() if one.kind == "object"}
+        return {name: self.source.given.get(name) for name, one in self.declared.items() if one.kind == "object"}
 
     @lazy
     def spots(self) -> tuple[Spot, ...]:
@@ -134,7 +131,7 @@ class Subject:
     @lazy
     def roles(self) -> dict[str, Roles]:
         """What it does with its arrays."""
-        return roles_of(self.source, sorted(self.arrays), self.engine, self.owner)
+        return roles_of(self.source, sorted(self.arrays), self.engine)
 
     @lazy
     def needs(self) -> SavedValues:
@@ -194,7 +191,7 @@ class Subject:
         is_own = start in self.source.assigned_names or (start in self.declared and start not in objects)
         if not start or is_own or start in _PYTHONS or (isinstance(node, ast.Attribute) and node.attr in _OF_FIELDS):
             return False
-        value = Scope(self.source, objects).value(node)
+        value = self.source.value(node)
         return value is None or (value is MISSING and isinstance(node, ast.Attribute))
 
     def text(self, node: ast.AST) -> str:

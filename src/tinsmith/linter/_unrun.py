@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import CellType, SimpleNamespace
+from types import CellType
 from typing import Any
 
 from ..source import Source, Unrun, find_called_function
@@ -63,8 +63,3 @@ class UnrunSource(Source):
         note = self.annotation(parameter)
         meant = find_called_function(self, note.func if isinstance(note, ast.Call) else note) if note else None
         return (isinstance(meant, EngineName) and meant.last == "template") or super().is_template(parameter)
-
-
-def owner_of(methods: Mapping[str, Unrun]) -> SimpleNamespace:
-    """What `self` is in a kernel of a class: an object that has the class's engine functions."""
-    return SimpleNamespace(**methods)

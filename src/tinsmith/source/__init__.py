@@ -17,18 +17,16 @@ from ._calls import (
     draws,
     engine_call,
     find_reachable,
-    has_plain_loop,
-    may_end_early,
     multiplies_atomically,
     returns_from_atomics,
     runs_in_blocks,
-    takes_functions,
 )
 from ._constants import Constants, constants_of
 from ._definitions import Loop, assignments, definitions, find_carried, sources
 from ._effects import changes_of
-from ._field_arguments import FieldPasser, LiveFieldPasser, Scope, free, pass_fields_as_arrays
-from ._fingerprints import MISSING, is_plain_object
+from ._field_arguments import FieldPasser, LiveFieldPasser, free, pass_fields_as_arrays
+from ._field_uses import FieldUse
+from ._fingerprints import MISSING
 from ._indices import affine_of, bind_index
 from ._later_changes import LaterChanges, PartialIndexMap
 from ._loops import (
@@ -42,14 +40,13 @@ from ._loops import (
     spots,
     tasks,
 )
-from ._nodes import is_size, names_in, replace_nodes, resolve_callee, root
+from ._nodes import index_parts, is_size, names_in, replace_nodes, resolve_callee, root, sub_expressions
 from ._parsing import column_of, parse_expression, parse_lines, parse_module, parse_statement
 from ._read import Source, Unrun, find_called_function, read, resolve_calls
 from ._references import find_changed_loop_variable, find_lent_names
 from ._role_walk import roles_of
 from ._roles import Access, Roles
 from ._saved_values import SavedValues, find_saved_values
-from ._sizes import static_size
 from ._stacks import Nest, carrying_nests
 from ._walk import copy_node, walk
 
@@ -61,6 +58,7 @@ __all__ = [
     "EnclosingLoop",
     "EngineFacts",
     "FieldPasser",
+    "FieldUse",
     "LaterChanges",
     "LiveFieldPasser",
     "Loop",
@@ -69,7 +67,6 @@ __all__ = [
     "PartialIndexMap",
     "Roles",
     "SavedValues",
-    "Scope",
     "Source",
     "Spot",
     "Unrun",
@@ -98,12 +95,10 @@ __all__ = [
     "find_saved_values",
     "free",
     "get_iterable",
-    "has_plain_loop",
-    "is_plain_object",
+    "index_parts",
     "is_setting",
     "is_size",
     "is_static",
-    "may_end_early",
     "may_overwrite",
     "multiplies_atomically",
     "names_in",
@@ -125,9 +120,8 @@ __all__ = [
     "runs_once",
     "sources",
     "spots",
-    "static_size",
+    "sub_expressions",
     "subscript_arity",
-    "takes_functions",
     "tasks",
     "walk",
 ]

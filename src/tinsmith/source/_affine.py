@@ -129,7 +129,6 @@ class EnclosingLoop:
         variables: atoms of its variables.
         is_ascending: whether its only variable goes up, one by one.
         is_parallel: whether its iterations run in any order, or at once.
-        is_single: whether it is written to run once.
         is_task: whether it is a whole task of the kernel, in series: no engine reverses the order of its iterations.
         extent: the least and largest value of its only variable, where these are plain numbers.
     """
@@ -138,9 +137,13 @@ class EnclosingLoop:
     variables: tuple[Atom, ...]
     is_ascending: bool = False
     is_parallel: bool = False
-    is_single: bool = False
     extent: tuple[int, int] | None = None
     is_task: bool = False
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is written to run once."""
+        return self.extent is not None and self.extent[0] == self.extent[1]
 
 
 IsInvariant = Callable[[Atom, Collection[Atom]], bool]

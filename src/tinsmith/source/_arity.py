@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 
-from ._nodes import names_in, resolve_callee
+from ._nodes import index_parts, names_in, resolve_callee
 from ._read import Source
 from ._walk import walk
 
@@ -24,7 +24,7 @@ def subscript_arity(source: Source, array: str) -> int | None:
 
 
 def _arity(index: ast.expr, vectors: set[str]) -> int | None:
-    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    parts = index_parts(index)
     if len(parts) == 1 and isinstance(parts[0], ast.Constant) and parts[0].value is None:
         return 0
     names = {node.id for part in parts for node in walk(part) if isinstance(node, ast.Name)}

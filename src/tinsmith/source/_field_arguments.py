@@ -10,43 +10,17 @@ from __future__ import annotations
 import ast
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from types import CellType
 from typing import Any, NamedTuple
 
-from .._lazy import lazy
 from ..engines import Engine
 from ._build import rebuild_function
 from ._calls import EngineFacts
 from ._fingerprints import MISSING, is_plain_object
 from ._parsing import parse_expression
-from ._read import Source, read, value_of_chain
+from ._read import Source, read
 from ._walk import copy_node
-
-
-@dataclass(frozen=True, eq=False)
-class Scope:
-    """A kernel or function, and what its parameters stand for, where that is a Python object."""
-
-    source: Source
-    objects: Mapping[str, Any]
-
-    def value(self, node: ast.AST) -> Any:
-        """The Python value of `name`, `name.attribute` or `name[0]`; MISSING where it has none before the run."""
-        return value_of_chain(node, self._value_of_name)
-
-    def _value_of_name(self, name: str) -> Any:
-        if name in self.objects:
-            return self.objects[name]
-        is_fixed = name not in self.source.parameters and self.source.is_constant(name)
-        return self.source.lookup(name) if is_fixed else MISSING
-
-    @lazy
-    def names(self) -> set[str]:
-        """Every name in it."""
-        used = {node.id for node in self.source.nodes if isinstance(node, ast.Name)}
-        return used | set(self.source.parameters) | self.objects.keys()
 
 
 class FieldPasser(ABC):
@@ -55,10 +29,10 @@ class FieldPasser(ABC):
     engine: EngineFacts
 
     @abstractmethod
-    def array(self, scope: Scope, node: ast.expr) -> str:
+    def array(self, source: Source, node: ast.expr) -> str:
         """The kernel's name of the array that stands for the field which a name means; "" for other names."""
 
-    def members(self, scope: Scope, node: ast.expr) -> Sequence[str]:
+    def members(self, source: Source, node: ast.expr) -> Sequence[str]:
         """The kernel's names of the arrays that stand for members of a field of structs; none for other names."""
         return ()
 
@@ -114,27 +88,25 @@ class KernelWithFields(NamedTuple):
 
 
 class _Callee(NamedTuple):
-    """A called function: its scope, the parameters that objects stand for, and how many of its own it is not given."""
+    """A called function: its source, the parameters that objects stand for, and how many of its own it is not given."""
 
-    scope: Scope
+    source: Source
     dropped: frozenset[str]
     first: int
 
     @property
     def key(self) -> tuple[Any, ...]:
-        objects = tuple(sorted((name, id(value)) for name, value in self.scope.objects.items()))
-        return (self.scope.source.identity, objects)
+        return (self.source.identity, *((name, id(self.source.given[name])) for name in sorted(self.dropped)))
 
 
-def pass_fields_as_arrays(source: Source, objects: Mapping[str, Any], hands: FieldPasser) -> KernelWithFields:
+def pass_fields_as_arrays(source: Source, hands: FieldPasser) -> KernelWithFields:
     """A kernel in which fields are named as arrays, and handed to the functions that use them.
 
     Args:
-        source: the kernel.
-        objects: what its parameters stand for, where that is a Python object: `self`, template arguments.
+        source: the kernel; what its parameters stand for, where that is a Python object, it is given.
         hands: which fields become arrays, and which functions can be made again.
     """
-    return _Hander(hands).rewrite(Scope(source, objects), None)
+    return _Hander(hands).rewrite(source, None)
 
 
 class _Hander:
@@ -145,28 +117,28 @@ class _Hander:
         # Keys hold the `id` of callees, which Python would reuse for other objects once a callee is gone.
         self._callees: list[_Callee] = []
 
-    def rewrite(self, scope: Scope, own: Mapping[str, str] | None) -> KernelWithFields:
-        """`own` says what arrays are called in this scope; None where they keep their names."""
-        tree = copy_node(scope.source.tree)
-        hand = _Hand(self, scope, own)
+    def rewrite(self, source: Source, own: Mapping[str, str] | None) -> KernelWithFields:
+        """`own` says what arrays are called in this function; None where they keep their names."""
+        tree = copy_node(source.tree)
+        hand = _Hand(self, source, own)
         tree.body = [hand.visit(statement) for statement in tree.body]
         return KernelWithFields(tree, hand.names, hand.texts)
 
-    def callee(self, scope: Scope, call: ast.Call) -> _Callee | None:
+    def callee(self, caller: Source, call: ast.Call) -> _Callee | None:
         """The function that a call calls, if it can be made again."""
-        value = scope.value(call.func)
+        value = caller.value(call.func)
         source = None if value is MISSING else self.hands.source_of(value)
         if source is None:
             return None
         is_bound = self.hands.engine.is_bound(value) and isinstance(call.func, ast.Attribute)
         objects: dict[str, Any] = {}
         if is_bound and isinstance(call.func, ast.Attribute):
-            objects[source.parameters[0]] = scope.value(call.func.value)
-        objects |= dict(self._find_passed_fields(scope, source, call, int(is_bound)))
-        return _Callee(Scope(source, objects), frozenset(objects), int(is_bound))
+            objects[source.parameters[0]] = caller.value(call.func.value)
+        objects |= dict(self._find_passed_fields(caller, source, call, int(is_bound)))
+        return _Callee(source.with_objects(objects), frozenset(objects), int(is_bound))
 
     def _find_passed_fields(
-        self, scope: Scope, source: Source, call: ast.Call, first: int
+        self, caller: Source, source: Source, call: ast.Call, first: int
     ) -> Iterator[tuple[str, Any]]:
         """Parameters that are given fields, or Python's objects: what a function does with these is seen through.
 
@@ -178,9 +150,9 @@ class _Hander:
         if any(isinstance(argument, ast.Starred) for argument in call.args):
             return
         for name, argument in known:
-            value = scope.value(argument)
+            value = caller.value(argument)
             is_object = source.is_template(name) and self.hands.is_object(value)
-            if source.is_constant(name) and (is_object or self.hands.array(scope, argument)):
+            if source.is_constant(name) and (is_object or self.hands.array(caller, argument)):
                 yield name, value
 
     def find_used_arrays(self, callee: _Callee) -> tuple[str, ...]:
@@ -188,37 +160,37 @@ class _Hander:
         key = callee.key
         if key not in self._used:
             self._callees.append(callee)
-            self._used[key] = tuple(dict.fromkeys(self._uses(callee.scope, {key})))
+            self._used[key] = tuple(dict.fromkeys(self._uses(callee.source, {key})))
         return self._used[key]
 
-    def _uses(self, scope: Scope, seen: set[tuple[Any, ...]]) -> Iterator[str]:
+    def _uses(self, source: Source, seen: set[tuple[Any, ...]]) -> Iterator[str]:
         """`seen` are keys of functions on the way: one may call itself, and end while the kernel is compiled."""
-        for node in scope.source.nodes:
-            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and (array := self.hands.array(scope, node)):
+        for node in source.nodes:
+            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and (array := self.hands.array(source, node)):
                 yield array
             if isinstance(node, ast.Attribute) and (member := _member_of_element(node)) is not None:
-                array = self.hands.array(scope, member)
+                array = self.hands.array(source, member)
                 yield from [array] if array else []
             if isinstance(node, ast.For):
-                yield from self.hands.members(scope, node.iter)[:1]
-            callee = self.callee(scope, node) if isinstance(node, ast.Call) else None
+                yield from self.hands.members(source, node.iter)[:1]
+            callee = self.callee(source, node) if isinstance(node, ast.Call) else None
             if callee is not None and callee.key not in seen:
                 self._callees.append(callee)
                 seen.add(callee.key)
-                yield from self._uses(callee.scope, seen)
+                yield from self._uses(callee.source, seen)
 
     def specialize(self, callee: _Callee) -> Any:
         """The function with a parameter for each array, before its own. Inside of itself, the cell that it comes to."""
         if callee.key not in self._functions:
             cell = self._functions[callee.key] = CellType()
-            scope, taken = callee.scope, set(callee.scope.names)
+            source, taken = callee.source, callee.source.all_names()
             own = {array: free(array, taken) for array in self.find_used_arrays(callee)}
-            rewritten = self.rewrite(scope, own)
+            rewritten = self.rewrite(source, own)
             tree = rewritten.tree
             mine = [argument for argument in tree.args.args if argument.arg not in callee.dropped]
             tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
-            names = {**rewritten.names, **{name: scope.objects[name] for name in callee.dropped}}
-            function = self.hands.rebuild(scope.source, ast.fix_missing_locations(tree), names)
+            names = {**rewritten.names, **{name: source.given[name] for name in callee.dropped}}
+            function = self.hands.rebuild(source, ast.fix_missing_locations(tree), names)
             self._functions[callee.key] = cell.cell_contents = function
         return self._functions[callee.key]
 
@@ -226,14 +198,14 @@ class _Hander:
 class _Hand(ast.NodeTransformer):
     """Puts arrays in place of fields, and calls of functions made again in place of others."""
 
-    def __init__(self, hander: _Hander, scope: Scope, own: Mapping[str, str] | None) -> None:
+    def __init__(self, hander: _Hander, source: Source, own: Mapping[str, str] | None) -> None:
         self.hander = hander
-        self.scope = scope
+        self.source = source
         self.own = own
         self.names: dict[str, Any] = {}
         self.texts: dict[str, tuple[str, tuple[str, ...]]] = {}
         self._called: dict[tuple[Any, ...], str] = {}
-        self._taken = scope.names | set((own or {}).values())
+        self._taken = source.all_names() | set((own or {}).values())
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
         return self._field(node) or node
@@ -243,7 +215,7 @@ class _Hand(ast.NodeTransformer):
 
     def visit_For(self, node: ast.For) -> ast.stmt:
         """A loop over a field of structs is one over a member of it."""
-        members = self.hander.hands.members(self.scope, node.iter)
+        members = self.hander.hands.members(self.source, node.iter)
         if members:
             node.iter = ast.copy_location(ast.Name(self._name(members[0]), ast.Load()), node.iter)
         return self.generic_visit(node)  # type: ignore[return-value]  # a statement
@@ -251,7 +223,7 @@ class _Hand(ast.NodeTransformer):
     def _member(self, node: ast.Attribute) -> ast.expr | None:
         """`p[i].a` of a field of structs: the element `[i]` of the array that stands for `p.a`."""
         member = _member_of_element(node)
-        array = "" if member is None else self.hander.hands.array(self.scope, member)
+        array = "" if member is None else self.hander.hands.array(self.source, member)
         if not array:
             return None
         element = node.value
@@ -265,16 +237,16 @@ class _Hand(ast.NodeTransformer):
         return self._field(node) or self.generic_visit(node)  # type: ignore[return-value]  # an expression
 
     def _field(self, node: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr | None:
-        array = self.hander.hands.array(self.scope, node)
+        array = self.hander.hands.array(self.source, node)
         return ast.copy_location(ast.Name(self._name(array), node.ctx), node) if array else None
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        callee = self.hander.callee(self.scope, node)
+        callee = self.hander.callee(self.source, node)
         arrays = self.hander.find_used_arrays(callee) if callee is not None else ()
         if callee is None or not arrays:
             return self.generic_visit(node)  # type: ignore[return-value]  # an expression
         dropped = callee.dropped
-        parameters = callee.scope.source.parameters[callee.first :]
+        parameters = callee.source.parameters[callee.first :]
         given = [a for place, a in enumerate(node.args) if place >= len(parameters) or parameters[place] not in dropped]
         name = self._name_of(callee, node.func, arrays)
         first = [ast.copy_location(ast.Name(self._name(array), ast.Load()), node) for array in arrays]
@@ -287,7 +259,7 @@ class _Hand(ast.NodeTransformer):
 
     def _name_of(self, callee: _Callee, node: ast.expr, arrays: tuple[str, ...]) -> str:
         if callee.key not in self._called:
-            name = self._called[callee.key] = free(callee.scope.source.name, self._taken)
+            name = self._called[callee.key] = free(callee.source.name, self._taken)
             self.names[name] = self.hander.specialize(callee)
             self.texts[name] = ast.unparse(node), tuple(map(self._name, arrays))
         return self._called[callee.key]

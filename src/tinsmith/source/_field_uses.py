@@ -1,148 +1,95 @@
-"""Which fields a kernel's body reads and which it writes, by the text it names them with: `x`, `self.x`, `xs[0]`.
+"""What a body does with the fields that it names: `roles_of`, with a name in place of each field.
 
-The text does not tell whether `x[0]` is an element of a field or a field in a list: it counts as both, and whoever
-knows the values asks for the right one.
+A field is known by the text that a body has for it, `x`, `self.x`, `xs[0]`: whoever knows the values tells which texts
+are fields, so that an element `x[0]` is told from a field in a list.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
 
-from ._effects import Change, changes_of
-from ._nodes import is_item
-from ._walk import walk
+from ..engines import Engine
+from ._nodes import replace_nodes
+from ._read import Source
+from ._references import find_lent_names
+from ._role_walk import roles_of
+from ._roles import Roles
+from ._walk import copy_node, walk
 
 
-class FieldUses(NamedTuple):
-    """`written`: names that are stored to, and where. `read`: names whose elements are read.
+class FieldUse(NamedTuple):
+    """A field that a kernel or one of its functions uses, by the name that it has there.
 
-    `whole`: names that are passed on whole, to a function: what becomes of them is not followed.
-    `replaced`: names of `written` that are given other values than sums of the old one and something.
+    Attributes:
+        name: what the function calls it.
+        field: the engine's object.
+        function: the function that uses it first, which is at `place`.
+        place: where.
+        written_at: where it is first stored to; "" where it is not, as far as it is followed.
+        is_read: whether values of elements are read.
+        is_replaced: whether it is given other values than sums of the old ones and something.
+        is_followed: whether all that happens to it is known: a function that it is passed to may do anything.
     """
 
-    written: dict[str, ast.AST]
-    read: set[str]
-    whole: set[str]
-    replaced: set[str]
+    name: str
+    field: Any
+    function: str
+    place: str
+    written_at: str
+    is_read: bool
+    is_replaced: bool
+    is_followed: bool
+
+    @property
+    def is_written(self) -> bool:
+        """Whether it may be stored to."""
+        return bool(self.written_at) or not self.is_followed
 
 
-def field_uses(tree: ast.FunctionDef) -> FieldUses:
-    """Uses of everything that has a name in a body; whoever knows which names are fields picks those.
+class BodyUse(NamedTuple):
+    """What one body does with a field, or with the gradient of one; the attributes are those of `FieldUse`."""
 
-    `x[i] += v` reads nothing that a gradient needs.
+    written_at: str
+    is_read: bool
+    is_replaced: bool
+    is_followed: bool
+
+
+def uses_in_body(
+    source: Source, names: Mapping[str, str], objects: Mapping[str, Any], engine: Engine
+) -> dict[str, BodyUse]:
+    """What a body does with fields, by name. Functions that it calls are not followed.
+
+    Args:
+        source: the function.
+        names: names of fields by the texts that the body has for them and for their members.
+        objects: what parameters stand for, where that is a Python object.
+        engine: whose functions may be lent a field.
     """
-    uses = FieldUses({}, set(), set(), set())
-    for statement in tree.body:
-        _visit(statement, uses)
-    return uses
+
+    def rename(node: ast.AST) -> ast.AST | None:
+        is_chain = isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
+        name = names.get(ast.unparse(node)) if is_chain else None
+        return None if name is None else ast.Name(name, ast.Load())
+
+    if not names:
+        return {}
+    plain = replace(source, tree=replace_nodes(copy_node(source.tree), rename), given={**source.given, **objects})
+    lent = find_lent_names(plain, engine)
+    updates = (node.target for node in plain.nodes if isinstance(node, ast.AugAssign))
+    updated = frozenset(part for target in updates for part in walk(target))
+    roles = roles_of(plain, names.values(), None)
+    return {name: _use_of(role, updated, is_lent=name in lent) for name, role in roles.items()}
 
 
-def _visit(node: ast.AST, uses: FieldUses) -> None:
-    if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
-        _store(node, uses)
-        return
-    if isinstance(node, ast.Assign | ast.AugAssign):
-        changes = changes_of(node)
-        for value in {one.value for one in changes if one.value is not None}:
-            _visit(value, uses)
-        for one in changes:
-            uses.read.update(_names(one.target) if one.is_plain and one.kind == "add" else ())
-            _change(one, uses)
-        return
-    if isinstance(node, ast.Attribute) and node.attr == "shape":
-        return  # sizes are not elements
-    if isinstance(node, ast.Subscript) and _name(node.value):
-        uses.read.add(_name(node.value))
-        uses.whole.update(_stems(_name(node)))
-        _visit(node.slice, uses)
-        return
-    if isinstance(node, ast.For):
-        _loop(node, uses)
-        return
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        _call(node.value, uses, is_used=False)
-        return
-    if isinstance(node, ast.Call):
-        _call(node, uses)
-        return
-    name = _name(node)
-    if name:
-        uses.whole.update(_stems(name))
-        uses.read.update(_fields_before_items(node))
-        return
-    for child in ast.iter_child_nodes(node):
-        _visit(child, uses)
-
-
-def _change(change: Change, uses: FieldUses) -> None:
-    if isinstance(change.target, ast.Subscript | ast.Attribute):
-        _store(change.target, uses, is_sum=change.kind == "add")
-    elif change.is_plain:
-        _visit(change.target, uses)
-
-
-def _store(target: ast.expr, uses: FieldUses, *, is_sum: bool = False) -> None:
-    """`x[i] = ...`, `x[i][0] = ...`, `x[i].y = ...`: the name before the innermost bracket; indices are read."""
-    node: ast.AST = target
-    while isinstance(node, ast.Subscript | ast.Attribute):
-        if isinstance(node, ast.Subscript):
-            _visit(node.slice, uses)
-            if name := _name(node.value):
-                uses.written.setdefault(name, target)
-                uses.replaced.update(() if is_sum else (name,))
-                return
-        node = node.value
-
-
-def _loop(loop: ast.For, uses: FieldUses) -> None:
-    """A loop over a field reads its indices alone."""
-    inner = [loop.iter]
-    if isinstance(loop.iter, ast.Call):
-        inner = [argument for argument in loop.iter.args if not _name(argument)]
-    for node in (*inner, *loop.body, *loop.orelse):
-        if not (node is loop.iter and _name(node)):
-            _visit(node, uses)
-
-
-def _call(call: ast.Call, uses: FieldUses, *, is_used: bool = True) -> None:
-    changes = [one for one in changes_of(call) if isinstance(one.target, ast.Subscript | ast.Attribute)]
-    targets = [one.target for one in changes]
-    if isinstance(call.func, ast.Attribute) and not _name(call.func) and call.func.value not in targets:
-        _visit(call.func.value, uses)  # `x[i].norm()`
-    for one in changes:
-        if is_used or one.reads:
-            uses.read.update(_names(one.target))  # it returns the old value, or compares it
-        _change(one, uses)
-    for argument in [*call.args, *(keyword.value for keyword in call.keywords)]:
-        if argument not in targets:
-            _visit(argument, uses)
-
-
-def _stems(name: str) -> list[str]:
-    """`self.x.grad`: every name that may be the field's, from the first part to the whole chain.
-
-    Of a chain with items, only the whole one: what stands before `[0]` is a list, or a field that hands on an element.
-    """
-    if not name or "[" in name:
-        return [name] if name else []
-    parts = name.split(".")
-    return [".".join(parts[:length]) for length in range(1, len(parts) + 1)]
-
-
-def _fields_before_items(node: ast.AST) -> Iterator[str]:
-    """`p` of `p[0].a`: what an item is taken of."""
-    return (_name(child.value) for child in walk(node) if is_item(child))
-
-
-def _names(node: ast.AST) -> Iterator[str]:
-    return (name for child in walk(node) if (name := _name(child)))
-
-
-def _name(node: ast.AST) -> str:
-    """`x`, `self.x` or `xs[0]`; "" for anything that is not a chain of names and known items."""
-    inner = node
-    while isinstance(inner, ast.Attribute) or is_item(inner):
-        inner = inner.value
-    return ast.unparse(node) if isinstance(inner, ast.Name) else ""
+def _use_of(role: Roles, updated: frozenset[ast.AST], *, is_lent: bool) -> BodyUse:
+    """`updated` are parts of what `x[i] *= v` changes, which hands no value on."""
+    changes = role.of("write", "add")
+    is_followed = not (role.escapes or is_lent)
+    is_loaded = any(one.node not in updated for one in role.of("read"))
+    is_used = is_loaded or any(one.is_fetched or (one.kind == "add" and one.is_plain) for one in changes)
+    written_at = changes[0].place if changes else ""
+    return BodyUse(written_at, is_used or not is_followed, bool(role.of("write")) or not is_followed, is_followed)

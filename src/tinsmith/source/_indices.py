@@ -15,7 +15,7 @@ from typing import TypeVar
 from ._affine import AffineIndex, IsInvariant, combine
 from ._definitions import definitions
 from ._loops import get_iterable
-from ._nodes import names_in, resolve_callee
+from ._nodes import index_parts, names_in, resolve_callee
 from ._walk import walk
 
 MOVING = "~"
@@ -113,7 +113,7 @@ class IndexReader:
 
     def index(self, node: ast.expr) -> tuple[AffineIndex, ...]:
         """One sum for each part of what stands in brackets."""
-        return tuple(self.read(part) for part in (node.elts if isinstance(node, ast.Tuple) else [node]))
+        return tuple(self.read(part) for part in index_parts(node))
 
     def read(self, node: ast.expr) -> AffineIndex:
         """An expression as a sum."""

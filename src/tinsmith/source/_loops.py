@@ -9,7 +9,7 @@ from typing import TypeGuard
 
 from .._lazy import lazy
 from ._definitions import Loop, assignments
-from ._nodes import resolve_callee
+from ._nodes import resolve_callee, sub_expressions
 from ._walk import walk
 
 
@@ -66,11 +66,10 @@ def tasks(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.For, bool]]:
 
 def constant_extent(loop: Loop) -> tuple[int, int] | None:
     """First and last value of a loop's variable, where its bounds are plain numbers; if empty, the last is less."""
-    counted = get_iterable(loop) if isinstance(loop, ast.For) else None
-    if not (isinstance(counted, ast.Call) and resolve_callee(counted) == "range" and len(counted.args) < 3):
-        return None
-    values = [one.value for one in counted.args if isinstance(one, ast.Constant) and isinstance(one.value, int)]
-    if not values or len(values) < len(counted.args):
+    bounds = range_bounds(get_iterable(loop)) if isinstance(loop, ast.For) else []
+    ends = bounds[0] if len(bounds) == 1 else []
+    values = [one.value for one in ends if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+    if not 0 < len(values) == len(ends) < 3:
         return None
     numbers = range(*values)
     return numbers.start, numbers.stop - 1
@@ -78,9 +77,6 @@ def constant_extent(loop: Loop) -> tuple[int, int] | None:
 
 def runs_once(loop: Loop) -> bool:
     """`for _ in range(1)`, `for _ in ti.ndrange(1)`."""
-    match get_iterable(loop) if isinstance(loop, ast.For) else None:
-        case ast.Call(args=[ast.Constant(value=1)]) as call if resolve_callee(call) == "ndrange":
-            return True
     extent = constant_extent(loop)
     return extent is not None and extent[0] == extent[1]
 
@@ -101,8 +97,9 @@ class Spot:
     @lazy
     def expressions(self) -> tuple[ast.expr, ...]:
         """Everything that the statement itself evaluates: the test of an `if`, not its body."""
-        parts = [child for child in ast.iter_child_nodes(self.statement) if isinstance(child, ast.expr)]
-        return tuple(node for part in parts for node in walk(part) if isinstance(node, ast.expr))
+        return tuple(
+            node for part in sub_expressions(self.statement) for node in walk(part) if isinstance(node, ast.expr)
+        )
 
     @lazy
     def calls(self) -> tuple[ast.Call, ...]:

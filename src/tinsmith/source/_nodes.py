@@ -41,6 +41,16 @@ def root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
+def index_parts(index: ast.expr) -> list[ast.expr]:
+    """What stands in brackets, one expression for each axis."""
+    return index.elts if isinstance(index, ast.Tuple) else [index]
+
+
+def sub_expressions(node: ast.AST) -> list[ast.expr]:
+    """The expressions that a node is made of, without those inside them."""
+    return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+
+
 def is_item(node: ast.AST) -> TypeGuard[ast.Subscript]:
     """Whether this is `xs[0]` or `xs["a"]`: of a list or dict it is known which item that is."""
     return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)

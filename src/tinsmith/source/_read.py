@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from .._errors import KernelError, refusal
@@ -21,7 +21,8 @@ from ._walk import walk
 class Source:
     """A kernel's (or an engine function's) source: the tree of its `def`, and where it stands.
 
-    `given` are values of names that rewriting has brought into the tree, `_lang` for the engine's module.
+    `given` are values of names that rewriting has brought into the tree, `_lang` for the engine's module, and of
+    parameters that stand for Python objects: `self` of a method.
     `source_names` are the author's names for those of the tree that have a number, where it was printed from the IR.
     """
 
@@ -43,6 +44,36 @@ class Source:
     def identity(self) -> Any:
         """What tells functions apart, however often they are read: the function, the tree of one that nobody ran."""
         return self.function or self.tree
+
+    def with_objects(self, objects: Mapping[str, Any]) -> Source:
+        """The same, where parameters stand for these Python objects."""
+        return replace(self, given={**self.given, **objects}) if objects else self
+
+    def with_owner(self, owner: Any) -> Source:
+        """The source of a method, of which object it is one; None is for any other function."""
+        return self.with_objects({} if owner is None else {self.parameters[0]: owner})
+
+    def value(self, node: ast.AST) -> Any:
+        """The Python value of `name`, `name.attribute` or `name[0]`; MISSING where it has none before the run.
+
+        A parameter has the value that `given` has for it; a local that stands for a function, `f = ti.static(g)`, has
+        that.
+        """
+        try:
+            match node:
+                case ast.Name(name) if name in self.parameters:
+                    return self.given.get(name, MISSING)
+                case ast.Name(name):
+                    return _find_named_function(self, name) if name in self.assigned_names else self.lookup(name)
+                case ast.Attribute(inner, name):
+                    held = self.value(inner)
+                    return MISSING if held is MISSING else getattr(held, name, MISSING)
+                case ast.Subscript(inner, ast.Constant() as index):
+                    held, key = self.value(inner), cast(Any, index.value)
+                    return held[key] if isinstance(held, list | tuple | dict) else MISSING
+        except LookupError:
+            pass
+        return MISSING
 
     def is_constant(self, name: str) -> bool:
         """Whether a name is never assigned to in the body."""
@@ -70,6 +101,15 @@ class Source:
     def nodes(self) -> tuple[ast.AST, ...]:
         """Everything in the body."""
         return tuple(node for statement in self.tree.body for node in walk(statement))
+
+    @lazy
+    def used_names(self) -> frozenset[str]:
+        """Every name in the body."""
+        return frozenset([node.id for node in self.nodes if isinstance(node, ast.Name)])
+
+    def all_names(self) -> set[str]:
+        """Names that a new one must differ from: those in the body, of parameters, and given ones."""
+        return {*self.used_names, *self.parameters, *self.given}
 
     @lazy
     def calls(self) -> tuple[ast.Call, ...]:
@@ -171,51 +211,18 @@ def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> None:
                 note_name(node, name)
 
 
-def find_called_function(source: Source, node: ast.expr, owner: Any = None) -> Any:
-    """The Python value of `name`, `name.attribute` or `name[0]` in a function, None if it has none.
-
-    `owner` is the object of a method. A parameter has the value that `source.given` has for it; a local that stands for
-    a function, `f = ti.static(g)`, has that.
-    """
-
-    def value_of_name(name: str) -> Any:
-        if name in source.parameters:
-            is_owner = owner is not None and name == source.parameters[0]
-            return owner if is_owner else source.given.get(name, MISSING)
-        return _find_named_function(source, name, owner) if name in source.assigned_names else source.lookup(name)
-
-    value = value_of_chain(node, value_of_name)
+def find_called_function(source: Source, node: ast.expr) -> Any:
+    """The Python value of an expression in a function, as `Source.value`; None if it has none."""
+    value = source.value(node)
     return None if value is MISSING else value
 
 
-def value_of_chain(node: ast.AST, value_of_name: Callable[[str], Any]) -> Any:
-    """The Python value of `name`, `name.attribute` or `name[0]`, by those of names; MISSING where it has none.
-
-    Args:
-        node: the expression.
-        value_of_name: gives a name's value, or MISSING; it may raise KeyError, too.
-    """
-    try:
-        match node:
-            case ast.Name(name):
-                return value_of_name(name)
-            case ast.Attribute(inner, name):
-                held = value_of_chain(inner, value_of_name)
-                return MISSING if held is MISSING else getattr(held, name, MISSING)
-            case ast.Subscript(inner, ast.Constant() as index):
-                held, key = value_of_chain(inner, value_of_name), cast(Any, index.value)
-                return held[key] if isinstance(held, list | tuple | dict) else MISSING
-    except LookupError:
-        pass
-    return MISSING
-
-
-def _find_named_function(source: Source, name: str, owner: Any) -> Any:
+def _find_named_function(source: Source, name: str) -> Any:
     """The function that a local stands for, since it is given nothing else."""
     value = definitions(source.tree).single.get(name)
     if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1:
         value = value.args[0]
-    function = None if value is None else find_called_function(source, value, owner)
+    function = None if value is None else find_called_function(source, value)
     return function if callable(function) or isinstance(function, Unrun) else MISSING
 
 

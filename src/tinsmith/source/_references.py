@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from ._calls import Callee, EngineFacts, callee_of, find_lent_arguments, find_reachable
+from ._calls import Callee, EngineFacts, bind_callee, callee_of, find_reachable
 from ._effects import Kind, changes_of
 from ._nodes import names_in, resolve_callee, root
 from ._read import Source, find_called_function
@@ -59,7 +59,7 @@ def _reference_kinds(outer: Callee, parameter: str, engine: EngineFacts, seen: s
                 # An addition that is written out reads what it adds to: that is one of the loads below.
                 kinds.update(["write"] if change.is_plain else change.kinds)
                 changed |= {id(part) for part in walk(change.target)}
-    for callee in (callee_of(source, call, engine, outer.owner) for call in source.calls):
+    for callee in (callee_of(source, call, engine) for call in source.calls):
         for name, argument in callee.arguments.items() if callee else ():
             if callee and root(argument) == parameter:
                 kinds |= _reference_kinds(callee, name, engine, seen)
@@ -70,22 +70,22 @@ def _reference_kinds(outer: Callee, parameter: str, engine: EngineFacts, seen: s
     return kinds
 
 
-def find_changed_loop_variable(source: Source, engine: EngineFacts, owner: Any) -> str | None:
+def find_changed_loop_variable(source: Source, engine: EngineFacts) -> str | None:
     """Where a kernel first gives the variable of a loop over a range or an array a value of its own, `file:line`.
 
     Taichi 1.7.4 and Quadrants 1.3.3 leave `i += 1` out without a word, and `i = i + 1` ends the process, or is refused.
     In loops over `ndrange` and `grouped` variables are locals, and may be changed.
     """
-    for one, its_owner in find_reachable(source, engine, owner):
+    for one in find_reachable(source, engine):
         for loop in one.nodes:
             if isinstance(loop, ast.For) and resolve_callee(loop.iter) not in ("static", "ndrange", "grouped"):
-                changed = _find_change(loop, Callee(one, {}, its_owner), engine)
+                changed = _find_change(loop, one, engine)
                 if changed is not None:
                     return one.place(changed)
     return None
 
 
-def _find_change(loop: ast.For, outer: Callee, engine: EngineFacts) -> ast.AST | None:
+def _find_change(loop: ast.For, source: Source, engine: EngineFacts) -> ast.AST | None:
     """A statement or call in a loop that changes its variable. A variable of a loop inside is another one."""
     inside = [node for statement in loop.body for node in walk(statement)]
     headers = {name for node in inside if isinstance(node, ast.For) for name in names_in(node.target)}
@@ -93,7 +93,7 @@ def _find_change(loop: ast.For, outer: Callee, engine: EngineFacts) -> ast.AST |
     for node in inside:
         if any(isinstance(one.target, ast.Name) and one.target.id in names for one in changes_of(node)):
             return node
-        callee = callee_of(outer.source, node, engine, outer.owner) if isinstance(node, ast.Call) else None
+        callee = callee_of(source, node, engine) if isinstance(node, ast.Call) else None
         for name, argument in callee.arguments.items() if callee else ():
             is_variable = isinstance(argument, ast.Name) and argument.id in names
             if callee and is_variable and {"write", "add"} & {*reference_kinds(callee, name, engine)}:
@@ -101,19 +101,15 @@ def _find_change(loop: ast.For, outer: Callee, engine: EngineFacts) -> ast.AST |
     return None
 
 
-def find_lent_names(source: Source, engine: EngineFacts, owner: Any = None) -> frozenset[str]:
-    """Names that calls may change: what template parameters stand for, and objects of methods that change them.
-
-    Args:
-        source: the kernel.
-        engine: whose functions are followed.
-        owner: the object of a data-oriented kernel, to find its methods.
-    """
+def find_lent_names(source: Source, engine: EngineFacts) -> frozenset[str]:
+    """Names that called functions may change: what template parameters stand for, and objects of unknown methods."""
     names: set[str] = set()
     for node in source.calls:
-        callee = find_called_function(source, node.func, owner)
-        lent = find_lent_arguments(node, callee, engine)
-        if callee is None and isinstance(node.func, ast.Attribute) and node.func.attr not in _READING_METHODS:
+        function = find_called_function(source, node.func)
+        callee = bind_callee(node, function, engine)
+        lent = [a for name, a in callee.arguments.items() if callee.source.is_template(name)] if callee else []
+        is_known = function is not None or bool(changes_of(node))
+        if not is_known and isinstance(node.func, ast.Attribute) and node.func.attr not in _READING_METHODS:
             lent = [node.func.value, *node.args]  # a method of a local, or of a template argument: it may do anything
         names |= {root(argument) for argument in lent}
     return frozenset(names - {""})

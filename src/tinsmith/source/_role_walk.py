@@ -22,8 +22,7 @@ from ._roles import Access, Roles
 def roles_of(
     source: Source,
     arrays: Iterable[str],
-    engine: EngineFacts,
-    owner: Any = None,
+    engine: EngineFacts | None,
     ranks: Mapping[str, int | None] = MappingProxyType({}),
 ) -> dict[str, Roles]:
     """How a kernel uses each of its `arrays`, engine functions included.
@@ -31,14 +30,13 @@ def roles_of(
     Args:
         source: the kernel.
         arrays: names of its array parameters.
-        engine: whose functions are followed.
-        owner: the object of a data-oriented kernel, to find its methods.
+        engine: whose functions are followed; with None none is.
         ranks: how many axes arrays have, where that is known.
     """
     names = tuple(arrays)
     changing = possibly_changed(source.tree, names)
     roles = {name: Roles(changing=changing, rank=ranks.get(name)) for name in names}
-    walker = _Walker(source, roles, engine, owner)
+    walker = _Walker(source, roles, engine)
     walker.run()
     for role in roles.values():
         if role.repeats and role.of("write", "add"):
@@ -50,12 +48,15 @@ class _Walker(ast.NodeVisitor):
     """Visits statements in program order, the right side of an assignment before its left."""
 
     def __init__(
-        self, source: Source, roles: dict[str, Roles], engine: EngineFacts, owner: Any, caller: _Walker | None = None
+        self,
+        source: Source,
+        roles: dict[str, Roles],
+        engine: EngineFacts | None,
+        caller: _Walker | None = None,
     ) -> None:
         self.source = source
         self.roles = roles
         self.engine = engine
-        self.owner = owner
         self.depth: int = caller.depth + 1 if caller else 0
         self._open: tuple[Any, ...] = (*(caller._open if caller else ()), source.identity)
         self.loops: tuple[EnclosingLoop, ...] = caller.loops if caller else ()
@@ -63,6 +64,7 @@ class _Walker(ast.NodeVisitor):
         self.names = IndexReader(source.tree, {})
         self._tasks = {} if caller else dict(tasks(source.tree.body))
         self._is_guarded: bool = caller._is_guarded if caller else False
+        self._is_static = False
 
     def run(self) -> None:
         for statement in self.source.tree.body:
@@ -98,14 +100,13 @@ class _Walker(ast.NodeVisitor):
     def _loop(self, node: ast.For) -> EnclosingLoop:
         counted = get_iterable(node)
         is_range = isinstance(counted, ast.Call) and resolve_callee(counted) == "range" and len(counted.args) < 3
-        is_outermost, is_serialized, extent = node in self._tasks, self._tasks.get(node, False), constant_extent(node)
+        is_outermost, is_serialized = node in self._tasks, self._tasks.get(node, False)
         return EnclosingLoop(
             self.names.key(node),
             self.names.enter(node),
             is_range,
             is_outermost and not is_serialized,
-            extent is not None and extent[0] == extent[1],
-            extent,
+            constant_extent(node),
             is_outermost and is_serialized,
         )
 
@@ -142,7 +143,18 @@ class _Walker(ast.NodeVisitor):
     # Expressions --------------------------------------------------------------------------
     def visit_Call(self, node: ast.Call) -> None:
         if not self._atomic(node, is_fetched=True) and not self._engine_function(node):
-            self.generic_visit(node)
+            self._visit_parts(node, is_static=_takes_constants(node))
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        """The range of a comprehension is known at compilation."""
+        self._visit_parts(node, is_static=resolve_callee(node.iter) in ("range", "ndrange"))
+
+    def _visit_parts(self, node: ast.AST, *, is_static: bool) -> None:
+        outer = self._is_static
+        # An array's rank is known, unlike its sizes.
+        self._is_static = (outer or is_static) and resolve_callee(node) != "len"
+        self.generic_visit(node)
+        self._is_static = outer
 
     def visit_Subscript(self, node: ast.Subscript) -> None:
         element = self._element(node)
@@ -154,6 +166,8 @@ class _Walker(ast.NodeVisitor):
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         if isinstance(node.value, ast.Name) and node.value.id in self.roles and node.attr in ("shape", "dtype"):
+            roles = self.roles[node.value.id]
+            roles.static_size = roles.static_size or (self.source.place(node) if self._is_static else "")
             return
         self.generic_visit(node)
 
@@ -215,7 +229,7 @@ class _Walker(ast.NodeVisitor):
 
     def _engine_function(self, node: ast.Call) -> bool:
         """Follow a call that is handed an array, or an element by reference; False where there is nothing to follow."""
-        callee = callee_of(self.source, node, self.engine, self.owner)
+        callee = None if self.engine is None else callee_of(self.source, node, self.engine)
         if callee is None or self.depth > 16 or any(isinstance(argument, ast.Starred) for argument in node.args):
             return False
         whole = {n: a.id for n, a in callee.arguments.items() if isinstance(a, ast.Name) and a.id in self.roles}
@@ -233,7 +247,7 @@ class _Walker(ast.NodeVisitor):
     def _argument(self, inner: Callee, parameter: str, argument: ast.expr) -> None:
         """An argument of a followed call; a template parameter is the very element that it is given."""
         element = self._element(argument)
-        kinds = reference_kinds(inner, parameter, self.engine) if element is not None else ()
+        kinds = reference_kinds(inner, parameter, self.engine) if element is not None and self.engine else ()
         if element is None or not kinds:
             self.visit(argument)
             return
@@ -244,8 +258,16 @@ class _Walker(ast.NodeVisitor):
     def _enter(self, callee: Callee, whole: dict[str, str]) -> None:
         inner = callee.source
         roles = {name: self.roles[array] for name, array in whole.items()}
-        walker = _Walker(inner, roles, self.engine, callee.owner, self)
+        walker = _Walker(inner, roles, self.engine, self)
         given = {name: self.names.read(a) for name, a in callee.arguments.items() if inner.is_constant(name)}
         walker.names = IndexReader(inner.tree, given, f"{self.names.prefix}{self.order}.")
         walker.run()
         self.order = walker.order
+
+
+def _takes_constants(call: ast.Call) -> bool:
+    """Whether arguments must be known at compilation: of `static`, and of what makes a matrix, `Vector.zero(dt, n)`."""
+    of = call.func.value if isinstance(call.func, ast.Attribute) else None
+    is_of_matrices = (of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")) in ("Vector", "Matrix")
+    name = resolve_callee(call)
+    return name in ("static", "static_assert") or (is_of_matrices and name in ("zero", "one", "unit", "identity"))

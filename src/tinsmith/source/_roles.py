@@ -43,6 +43,8 @@ class Roles:
         escapes: a place that we could not follow, or "".
         repeats: where a function that is given the array calls itself, or "": by which indices the calls further inside
             use it is not followed.
+        static_size: where its size or dtype must be known at compilation, `ti.static(x.shape[0] > 2)`, or "". That
+            of an array is an expression there, which Python takes for true, whatever it would be.
         changing: arrays that the kernel changes, and that an index read from them may change with.
         rank: how many axes the array has; None where that is not known.
     """
@@ -50,6 +52,7 @@ class Roles:
     accesses: list[Access] = field(default_factory=list)
     escapes: str = ""
     repeats: str = ""
+    static_size: str = ""
     changing: frozenset[str] = frozenset()
     rank: int | None = None
 

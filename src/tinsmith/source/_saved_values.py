@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ._calls import EngineFacts
 from ._definitions import make_load
 from ._effects import Change, changes_of, indices_of, shaping_name
-from ._nodes import is_size, names_in, resolve_callee, root
+from ._nodes import is_size, names_in, resolve_callee, root, sub_expressions
 from ._read import Source, find_called_function
 from ._roles import Roles
 
@@ -122,9 +122,7 @@ class _Walker:
             case ast.Expr(value=ast.Call(args=args) as call) if len(args) < 3 and changes_of(call):
                 self._update(*changes_of(call))
             case _:
-                for child in ast.iter_child_nodes(node):
-                    if isinstance(child, ast.expr):
-                        self._visit(child, value=True)
+                self._all(node, value=True)
 
     def _statements(self, body: list[ast.stmt]) -> None:
         for statement in body:
@@ -203,9 +201,8 @@ class _Walker:
                 self._all(node, value=True)
 
     def _all(self, node: ast.AST, *, value: bool) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.expr):
-                self._visit(child, value=value)
+        for child in sub_expressions(node):
+            self._visit(child, value=value)
 
     def _element(self, node: ast.expr, *, value: bool) -> None:
         self._indices(node)

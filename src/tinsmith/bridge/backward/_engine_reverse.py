@@ -162,7 +162,7 @@ class EngineReverse(KernelReverse):
 
     def _refuse_blocks(self, stage: Stage) -> None:
         """Blocks of threads: their reverse would have to meet at each `sync` again, in the other order."""
-        where = runs_in_blocks(stage.source, stage.home, stage.owner)
+        where = runs_in_blocks(stage.source, stage.home)
         if where is not None:
             engine = stage.engine.name
             words = f"{engine}'s reverse mode is not trusted with blocks of threads, which share memory or wait"

@@ -162,7 +162,7 @@ def find_recorded(core: Core, call: Call) -> RecordedCore | None:
     """The core that keeps what the atomics of a call return; None where none has to be kept, or that is unknown."""
     if core.hands_out is None:
         stages = core.signature.firsts if isinstance(core.reverse, AutoReverse | SourceReverse) else ()
-        core.hands_out = any(returns_from_atomics(stage.source, stage.home, stage.owner) for stage in stages)
+        core.hands_out = any(returns_from_atomics(stage.source, stage.home) for stage in stages)
     return find_recorded_at(core, core.case(call)) if core.hands_out else None
 
 

@@ -30,7 +30,7 @@ APART = 1 << 12
 
 def has_draws(signature: Signature) -> bool:
     """Whether a kernel of an op draws random numbers."""
-    return any(draws(stage.source, stage.home, stage.owner) for stage in signature.stages)
+    return any(draws(stage.source, stage.home) for stage in signature.stages)
 
 
 class SeededCore(DerivedCore):

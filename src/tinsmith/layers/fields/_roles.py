@@ -94,7 +94,7 @@ def uses_of(launch: Launch) -> dict[str, Use]:
             one = place_field(leaf, name, None, False, f"kernel `{stage.name}`")
             while name in uses and uses[name].one.facts.key != one.facts.key:
                 name += "'"
-            uses[name] = Use(one, *use[2:6])
+            uses[name] = Use(one, use.is_written, use.is_read, use.is_followed, use.is_replaced)
     return uses
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from ..._errors import KernelError, RegistrationError, refusal
-from ...source import Roles, constants_of, find_lent_names, read, roles_of, static_size
+from ...source import Roles, constants_of, find_lent_names, read, roles_of
 from ...transforms import simplify_tree
 from ._blueprint import Blueprint
 from ._parts import KernelPart
@@ -57,8 +57,9 @@ def _own_reason(kernel: KernelPart) -> str:
         source = read(kernel.function)
     except KernelError as refused:
         return str(refused).partition("\n")[0]
-    written = constants_of(source, kernel.engine, _templates(kernel), frozenset(kernel.tensor_names)).written
-    return f"kernel `{kernel.name}` writes the field `{written[0][0]}` at {written[0][1]}" if written else ""
+    uses = constants_of(source, kernel.engine, _templates(kernel), frozenset(kernel.tensor_names)).uses
+    written = next((use for use in uses if use.written_at), None)
+    return f"kernel `{kernel.name}` writes the field `{written.name}` at {written.written_at}" if written else ""
 
 
 def _templates(kernel: KernelPart) -> dict[str, Any]:
@@ -74,15 +75,15 @@ def _roles(kernel: KernelPart) -> dict[str, Roles]:
     """What a kernel does with each of its arrays, by its own names for them. A number given as a tensor is none."""
     kinds = {parameter.name: parameter.kind for parameter in kernel.parameters}
     arrays = [name for name in kernel.tensor_names if kinds[name] not in ("scalar", "matrix")]
-    source = read(kernel.function)
-    lent = find_lent_names(source, kernel.engine, kernel.owner)
+    source = read(kernel.function).with_owner(kernel.owner)
+    lent = find_lent_names(source, kernel.engine)
     plain = replace(source, tree=simplify_tree(source.tree, arrays, lent))
-    return roles_of(plain, arrays, kernel.engine, kernel.owner)
+    return roles_of(plain, arrays, kernel.engine)
 
 
 def _array_reason(blueprint: Blueprint, kernel: KernelPart, roles: dict[str, Roles]) -> str:
     """What a kernel does with an array that only works with fields."""
-    where = static_size(read(kernel.function), tuple(kernel.tensor_names), kernel.engine, kernel.owner)
+    where = next((role.static_size for role in roles.values() if role.static_size), "")
     if where:
         return f"kernel `{kernel.name}` needs a tensor's size when it is compiled, at {where}"
     for parameter, role in roles.items():

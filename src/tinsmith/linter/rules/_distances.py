@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from ...source import definitions, is_size, root
+from ...source import definitions, index_parts, is_size, root
 from .._subject import Subject
 
 
@@ -24,7 +24,7 @@ def joins_two_elements(vector: ast.expr, guards: Sequence[ast.expr], subject: Su
         return False
     if ast.dump(one.value) != ast.dump(other.value) or root(one) not in subject.arrays:
         return False
-    pairs = zip(_indices(one), _indices(other), strict=False)
+    pairs = zip(index_parts(one.slice), index_parts(other.slice), strict=False)
     return any(_differ(*pair, guards, single, subject) for pair in pairs)
 
 
@@ -51,10 +51,6 @@ def _meaning(node: ast.expr, single: Mapping[str, ast.expr]) -> ast.expr:
         seen.add(node.id)
         node = single[node.id]
     return node
-
-
-def _indices(element: ast.Subscript) -> list[ast.expr]:
-    return element.slice.elts if isinstance(element.slice, ast.Tuple) else [element.slice]
 
 
 def _split_offset(index: ast.expr, single: Mapping[str, ast.expr]) -> tuple[str, int]:

@@ -12,9 +12,9 @@ from ._slips import hidden_line
 
 def unused_parameters(subject: Subject) -> Iterator[Finding]:
     """TS501."""
-    used = {node.id for node in subject.source.nodes if isinstance(node, ast.Name)}
     for argument in subject.tree.args.args:
-        if argument.arg not in used and not argument.arg.startswith("_") and _is_wanted(subject, argument.arg):
+        is_unused = argument.arg not in subject.source.used_names
+        if is_unused and not argument.arg.startswith("_") and _is_wanted(subject, argument.arg):
             line = hidden_line(subject, argument.arg)
             words = f"`{argument.arg}` is not used" + (f", and hides that of line {line}" if line else "")
             yield subject.finding("TS501", "info", argument, words, "leave it out")

@@ -15,16 +15,17 @@ from typing import NamedTuple
 from ...engines import Engine
 from ...source import (
     AffineIndex,
-    Scope,
     affine_of,
     changes_of,
     combine,
     definitions,
     find_called_function,
     get_iterable,
+    index_parts,
     parse_expression,
     range_bounds,
     resolve_callee,
+    sub_expressions,
     walk,
 )
 from ...spec import Arithmetic, Batch, Fixed, Item, Named, Rest, Tree
@@ -88,9 +89,7 @@ class _Certain:
             elif isinstance(one, ast.If):
                 yield from self._expressions([] if resolve_callee(one.test) == "static" else [one.test], scope)
             elif not isinstance(one, ast.While | ast.Assert | ast.FunctionDef):
-                yield from self._expressions(
-                    [part for part in ast.iter_child_nodes(one) if isinstance(part, ast.expr)], scope
-                )
+                yield from self._expressions(sub_expressions(one), scope)
 
     def _loop(self, loop: ast.For, scope: Mapping[str, Range], *, is_inside: bool) -> Iterator[Finding]:
         exits = ast.Break | ast.Continue | ast.Return
@@ -149,8 +148,7 @@ class _Certain:
     def _subscript(
         self, node: ast.Subscript, name: str, shape: Sequence[AffineIndex | None], scope: Mapping[str, Range]
     ) -> Iterator[Finding]:
-        index = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        for axis, (part, size) in enumerate(zip(index, shape, strict=False)):
+        for axis, (part, size) in enumerate(zip(index_parts(node.slice), shape, strict=False)):
             ends = self._ends(part, scope)
             if ends is None or size is None:
                 continue
@@ -216,7 +214,7 @@ class _Certain:
         self, node: ast.Subscript, name: str, axis: int, ends: _Ends, index: AffineIndex, size: AffineIndex
     ) -> Finding:
         label, text = self.subject.label(name), self.subject.text(node)
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        parts = index_parts(node.slice)
         is_constant = ends.least == ends.greatest
         is_negative = not index.terms and index.constant < 0
         words = f"`{text}` is outside `{label}` whatever its size: "
@@ -249,7 +247,7 @@ def _walk_evaluated(node: ast.expr) -> Iterator[ast.expr]:
         case ast.Lambda() | ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
             parts = []
         case _:
-            parts = [part for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)]
+            parts = sub_expressions(node)
     for part in parts:
         yield from _walk_evaluated(part)
 
@@ -302,7 +300,7 @@ def _of_field(subject: Subject, name: str) -> tuple[AffineIndex | None, ...]:
     engine = subject.engine
     if not isinstance(engine, Engine):
         return ()
-    value = Scope(subject.source, subject.objects).value(parse_expression(subject.label(name)))
+    value = subject.source.value(parse_expression(subject.label(name)))
     if not engine.is_field(value) or not any(leaf is value for _, leaf in engine.leaf_fields(value, name)):
         return ()
     facts = engine.field_facts(value, name)
@@ -316,5 +314,4 @@ def _rank(subject: Subject, name: str) -> int:
     declared = subject.declared[name]
     nodes = (node for node in subject.source.nodes if isinstance(node, ast.Subscript))
     mine = (node.slice for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name)
-    counts = [len(index.elts) if isinstance(index, ast.Tuple) else 1 for index in mine]
-    return max([declared.rank or 0, *counts])
+    return max([declared.rank or 0, *(len(index_parts(index)) for index in mine)])

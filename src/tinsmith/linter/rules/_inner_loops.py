@@ -111,8 +111,8 @@ def _is_unkept(node: ast.Call, subject: Subject) -> bool:
     """Whether a call is one of those, or of an engine function that has one, or whose own functions have."""
     if subject.resolve_builtin(node):
         return subject.resolve_builtin(node) in _UNKEPT
-    callee = callee_of(subject.source, node, subject.engine, subject.owner)
-    return callee is not None and engine_call(callee.source, subject.engine, _UNKEPT, callee.owner) is not None
+    callee = callee_of(subject.source, node, subject.engine)
+    return callee is not None and engine_call(callee.source, subject.engine, _UNKEPT) is not None
 
 
 def _array_outside(spot: Spot, subject: Subject) -> str:

@@ -22,6 +22,7 @@ from ...source import (
     resolve_callee,
     root,
     runs_once,
+    sub_expressions,
 )
 from .._finding import Finding
 from .._subject import ENGINES, Subject
@@ -136,7 +137,7 @@ def _handed_on(node: ast.expr, subject: Subject) -> Iterator[str]:
             if not is_size(node) and root(node):
                 yield root(node)
             elif not root(node):
-                yield from (name for child in _parts(node) for name in _handed_on(child, subject))
+                yield from (name for child in sub_expressions(node) for name in _handed_on(child, subject))
         case ast.Compare() | ast.BoolOp():
             return
         case ast.IfExp(body=body, orelse=orelse):
@@ -149,11 +150,7 @@ def _handed_on(node: ast.expr, subject: Subject) -> Iterator[str]:
         case ast.Call(args=arguments):
             yield from (name for child in arguments for name in _handed_on(child, subject))
         case _:
-            yield from (name for child in _parts(node) for name in _handed_on(child, subject))
-
-
-def _parts(node: ast.expr) -> Iterator[ast.expr]:
-    return (child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr))
+            yield from (name for child in sub_expressions(node) for name in _handed_on(child, subject))
 
 
 def _count_shared_loops(left: tuple[Loop, ...], right: tuple[Loop, ...]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import Spot, dynamic, is_size, names_in, root, walk
+from ...source import Spot, dynamic, is_size, names_in, root, sub_expressions, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 from .._types import Types, types_of
@@ -62,9 +62,8 @@ def _outside_calls(node: ast.expr, subject: Subject) -> Iterator[ast.expr]:
     yield node
     if isinstance(node, ast.Subscript) or (isinstance(node, ast.Call) and subject.resolve_builtin(node) not in _GATHER):
         return
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.expr):
-            yield from _outside_calls(child, subject)
+    for child in sub_expressions(node):
+        yield from _outside_calls(child, subject)
 
 
 def _where(first: ast.expr) -> str:

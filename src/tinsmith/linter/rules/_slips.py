@@ -16,10 +16,9 @@ def hidden_globals(subject: Subject) -> Iterator[Finding]:
     if not subject.is_kernel or subject.spec is not None:
         return
     arguments = subject.tree.args.args[len(subject.objects) :]
-    used = {node.id for node in subject.source.nodes if isinstance(node, ast.Name)}
     for place, argument in enumerate(arguments):
         name = argument.arg
-        if name not in used or name in subject.source.assigned_names or name in subject.arrays:
+        if name not in subject.source.used_names or name in subject.source.assigned_names or name in subject.arrays:
             continue
         line = hidden_line(subject, name)
         if line and _is_always_zero(subject, name, place):

@@ -26,25 +26,21 @@ def lower(
     *,
     arguments: Mapping[str, tuple[str, tuple[int, ...]]] | None = None,
     templates: Mapping[str, Any] | None = None,
-    owner: object | None = None,
     defaults: Defaults | None = None,
 ) -> LoweredKernel:
     """A kernel as IR.
 
     Args:
-        source: the kernel, as Python source.
+        source: the kernel, as Python source; of a method, with its object.
         engine: whose language it is written in.
         arrays: its array parameters, by name.
         arguments: its scalar, vector and matrix parameters: type and element dims.
         templates: values of its other parameters.
-        owner: the object that the kernel's first parameter is, for a method.
         defaults: types of literals; the started engine's own where none are given.
 
     Raises:
         NotCovered: the kernel uses what the front end does not know.
     """
     lowering = Lowering(source, engine, arrays, dict(arguments or {}), defaults, _HANDLERS)
-    names = dict(templates or {})
-    if owner is not None:
-        names[source.parameters[0]] = owner
-    return lowering.kernel(source, names)
+    objects = {name: value for name, value in source.given.items() if name in source.parameters}
+    return lowering.kernel(source, {**objects, **(templates or {})})

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any
 
 from .._effects import changes_of
-from .._field_arguments import Scope
 from .._fingerprints import MISSING
 from .._nodes import resolve_callee
 from .._read import Source
@@ -86,7 +85,7 @@ def _is_function_quiet(low: Lowering, source: Source, seen: set[Any]) -> bool:
         for target in _targets(node):
             if not isinstance(target, ast.Name) or target.id in references:
                 return False
-    return all(_are_calls_quiet(low, statement, Scope(source, {}).value, seen) for statement in source.tree.body)
+    return all(_are_calls_quiet(low, statement, source.value, seen) for statement in source.tree.body)
 
 
 def _targets(node: ast.AST) -> list[ast.expr]:
@@ -104,4 +103,4 @@ def _meaning(low: Lowering, node: ast.expr) -> Any:
     if not isinstance(node, ast.Name):
         return MISSING
     is_local, value = low.state.find(node.id)
-    return value if is_local else Scope(low.state.frame.source, {}).value(node)
+    return value if is_local else low.state.frame.source.value(node)

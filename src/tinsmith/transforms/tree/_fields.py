@@ -10,7 +10,6 @@ from typing import Any
 from ...engines import Engine, Language
 from ...source import (
     LiveFieldPasser,
-    Scope,
     Source,
     pass_fields_as_arrays,
     rebuild_function,
@@ -26,7 +25,7 @@ def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arra
         objects: what its parameters stand for, where that is a Python object.
         arrays: the parameters that take the fields' places, by what tells fields apart (`FieldFacts.key`).
     """
-    rewritten = pass_fields_as_arrays(source, objects, _Fields(engine, arrays))
+    rewritten = pass_fields_as_arrays(source.with_objects(objects), _Fields(engine, arrays))
     tree = rewritten.tree
     known = {argument.arg for argument in tree.args.args}
     tree.args.args += [ast.arg(name) for name in dict.fromkeys(arrays.values()) if name not in known]
@@ -41,14 +40,14 @@ class _Fields(LiveFieldPasser):
         super().__init__(engine)
         self._arrays = arrays
 
-    def array(self, scope: Scope, node: ast.expr) -> str:
-        value = scope.value(node)
+    def array(self, source: Source, node: ast.expr) -> str:
+        value = source.value(node)
         if not self.engine.is_field(value) or not any(leaf is value for _, leaf in self.engine.leaf_fields(value, "")):
             return ""  # fields of structs: their members are fields
         return self._arrays.get(self.engine.field_facts(value, ast.unparse(node)).key, "")
 
-    def members(self, scope: Scope, node: ast.expr) -> Sequence[str]:
-        value = scope.value(node)
+    def members(self, source: Source, node: ast.expr) -> Sequence[str]:
+        value = source.value(node)
         if not self.engine.is_field(value):
             return ()
         leaves = [leaf for _, leaf in self.engine.leaf_fields(value, "")]
