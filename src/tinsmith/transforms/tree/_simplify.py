@@ -48,16 +48,17 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
     sizes: dict[str, ast.expr] = {}
     for name, value in _pairs(twin.body):
         if counts.get(name) == 1 and name not in changed and _is_steady(value, known, counts, sizes):
-            sizes[name] = _replace_reads(copy_node(_unwrap_static(value)), sizes)
+            # An engine runs no loop over the elements of a field `static(self.x)`.
+            inner = _unwrap_static(value)
+            sizes[name] = _replace_reads(copy_node(inner if isinstance(inner, ast.Attribute) else value), sizes)
     twin.body = _replace_names(twin.body, sizes)
     return twin
 
 
 def _unwrap_static(value: ast.expr) -> ast.expr:
-    """`static(self.x)` without its call: an engine runs no loop over the elements of a field `static(self.x)`."""
-    if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1:
-        return value.args[0] if isinstance(value.args[0], ast.Attribute) else value
-    return value
+    """The `x` of `static(x)`; any other expression as it is."""
+    is_static = isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1
+    return value.args[0] if isinstance(value, ast.Call) and is_static else value
 
 
 def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
@@ -91,8 +92,7 @@ def _part(value: ast.expr, place: int, count: int) -> ast.expr | None:
 
 def _array(value: ast.expr, arrays: frozenset[str]) -> str | None:
     """The array that an expression is nothing but another name of."""
-    if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1:
-        value = value.args[0]
+    value = _unwrap_static(value)
     return value.id if isinstance(value, ast.Name) and value.id in arrays else None
 
 
@@ -127,7 +127,7 @@ def _replace_reads(tree: N, names: dict[str, ast.expr]) -> N:
         if not isinstance(node, ast.Name) or node.id not in names or not isinstance(node.ctx, ast.Load):
             return None
         value = names[node.id]
-        plain = value.args[0] if resolve_callee(value) == "static" and isinstance(value, ast.Call) else value
+        plain = _unwrap_static(value)
         return copy_node(plain if isinstance(plain, ast.Name) else value)
 
     return replace_nodes(tree, replace)
