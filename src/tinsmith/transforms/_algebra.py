@@ -42,6 +42,15 @@ def both(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
     return nodes.Binary("and", one, other, "u1")
 
 
+def or_else(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
+    """The disjunction of two truths."""
+    if TRUE in (one, other):
+        return TRUE
+    if FALSE in (one, other):
+        return other if one == FALSE else one
+    return nodes.Binary("or", one, other, "u1")
+
+
 def opposite(truth: nodes.Expr) -> nodes.Expr:
     """`not truth`."""
     is_opposite = isinstance(truth, nodes.Unary) and truth.operator == "not"

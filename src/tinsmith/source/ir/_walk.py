@@ -177,6 +177,15 @@ def has_jumps(body: Sequence[nodes.Stmt]) -> bool:
     return any(isinstance(one, nodes.Break | nodes.Continue) for one in statements(body))
 
 
+def jumps_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Break | nodes.Continue]:
+    """Every `break` and `continue` of the loop that statements stand in."""
+    for one in body:
+        if isinstance(one, nodes.Break | nodes.Continue):
+            yield one
+        elif isinstance(one, nodes.If):
+            yield from jumps_in((*one.body, *one.orelse))
+
+
 def find_assigned(statement: nodes.Stmt) -> tuple[str, ...]:
     """Names of locals that a statement gives a value itself."""
     match statement:

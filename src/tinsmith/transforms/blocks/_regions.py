@@ -24,7 +24,7 @@ class Region:
     @property
     def is_left_early(self) -> bool:
         """Whether a lane may leave it with `continue`."""
-        return _leaves(self.body)
+        return any(walk.jumps_in(self.body))
 
 
 @dataclass(frozen=True)
@@ -63,13 +63,3 @@ def regions_in(items: Sequence[Item]) -> Iterator[Region]:
         else:
             for part in one.bodies:
                 yield from regions_in(part)
-
-
-def _leaves(body: Sequence[nodes.Stmt]) -> bool:
-    """Whether statements go on with the next iteration of the loop around them."""
-    for one in body:
-        if isinstance(one, nodes.Continue):
-            return True
-        if isinstance(one, nodes.If) and any(map(_leaves, walk.bodies(one))):
-            return True
-    return False

@@ -31,7 +31,7 @@ def find_loops_ended_by_data(body: Sequence[nodes.Stmt], by_place: Collection[st
         match one:
             case nodes.While():
                 yield one
-            case nodes.For() if leaves(one.body, nodes.Break):
+            case nodes.For() if has_break(one.body):
                 yield one
             case nodes.For(names=(name,), bounds=((_, nodes.Local(end)),)) if end in read:
                 if name in by_place or _write_by_place(one, _ANY_PLACE) is not None:
@@ -40,14 +40,9 @@ def find_loops_ended_by_data(body: Sequence[nodes.Stmt], by_place: Collection[st
                 pass
 
 
-def leaves(body: Sequence[nodes.Stmt], *kinds: type[nodes.Stmt]) -> bool:
-    """Whether statements have a `break` or `continue` of the loop that they stand in."""
-    inner = (nodes.For, nodes.While)
-    return any(
-        isinstance(one, kinds)
-        or (not isinstance(one, inner) and any(leaves(part, *kinds) for part in walk.bodies(one)))
-        for one in body
-    )
+def has_break(body: Sequence[nodes.Stmt]) -> bool:
+    """Whether statements end the loop that they stand in."""
+    return any(isinstance(one, nodes.Break) for one in walk.jumps_in(body))
 
 
 def is_for_lanes(one: nodes.Expr) -> bool:
@@ -66,7 +61,7 @@ def operations(body: Sequence[nodes.Stmt]) -> int:
     """What statements cost, in operations."""
     cost = 0
     for one in walk.statements(body):
-        if isinstance(one, nodes.If) and not leaves(one.body, nodes.Break, nodes.Continue):
+        if isinstance(one, nodes.If) and not any(walk.jumps_in(one.body)):
             cost += _BRANCH
         for part in walk.parts(*walk.expressions(one)):
             is_operation = isinstance(part, nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast)
@@ -116,7 +111,7 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.Block, 
 
 def _write_by_place(loop: nodes.For, place: nodes.Local) -> nodes.For | None:
     """A loop that runs backwards, by its place; None for another loop, or one with what no machine vector does."""
-    if len(loop.names) != 1 or leaves(loop.body, nodes.Break):
+    if len(loop.names) != 1 or has_break(loop.body):
         return None
     begin, end = loop.bounds[0]
     back = nodes.Local(loop.names[0], "i32")

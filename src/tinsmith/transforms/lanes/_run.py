@@ -27,15 +27,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 
 from ...source.ir import nodes, types, walk
-from .._algebra import FALSE, TRUE, constant, integer, number
+from .._algebra import FALSE, TRUE, both, compare, constant, integer, number
 from .._engine_vectors import has_engine_vector, with_vectors
 from .._names import Names
 from .._strip_parts import assign, at_line, by_arithmetic, run_lanes
 from ._arrays import Remade, with_arrays
 from ._loops import find_loops_ended_by_data, operations, with_named_bounds
-from ._masks import conjunction
 from ._sharing import Sharing
 from ._statements import Block, Writer
 
@@ -189,7 +189,7 @@ class _Task:
         bounds = [self.agree(name) for name in self.sharing.agreed]
         self.writer.flush()
         agrees = self.names.local("lanes_agree", "u1")
-        test = conjunction([nodes.Binary("==", low, high, "u1") for low, high in bounds])
+        test = reduce(both, [compare("==", low, high) for low, high in bounds])
         self.writer.block.statements.append(assign(agrees, test))
         head, self.writer.block = self.writer.block.statements, Block()
         self.writer.run(self.sharing.body[split:], TRUE)
@@ -214,9 +214,9 @@ class _Task:
         """Whether there is all that inactive lanes read: element 0 of each array, or one for each iteration."""
         arrays = sorted(walk.find_loaded(self.sharing.body))
         axes = [nodes.Size(name, axis) for name in arrays for axis in range(self.kernel.arrays[name].rank)]
-        tests = [nodes.Binary(">", axis, number(0), "u1") for axis in axes]
-        is_full = [nodes.Binary("==", self.size, number(self.width), "u1")] if self.has_vectors else []
-        return conjunction([*tests, *self.writer.within, *is_full])
+        tests = [compare(">", axis, number(0)) for axis in axes]
+        is_full = [compare("==", self.size, number(self.width))] if self.has_vectors else []
+        return reduce(both, [*tests, *self.writer.within, *is_full], TRUE)
 
     def load_own_elements(self) -> None:
         """Load what inner loops read at a lane's own places before them: a vector is loaded number by number."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from ...source.ir import nodes, walk
-from .._algebra import FALSE, TRUE, both, constant, integer, number, opposite
+from .._algebra import FALSE, TRUE, both, constant, integer, number, opposite, or_else
 from .._names import Names
 from .._strip_parts import FUNCTIONS, assign, moves, run_lanes
-from ._loops import leaves, may_trap, operations
-from ._masks import either, select, select_changed
+from ._loops import has_break, may_trap, operations
+from ._masks import select, select_changed
 from ._sharing import Sharing
 
 _BRIEF = 12
@@ -80,7 +80,7 @@ class Writer:
             case nodes.Continue():
                 again = self._again[-1] if self._again else None
                 if again is not None:
-                    self.give(again, either(again, mask))
+                    self.give(again, or_else(again, mask))
                 return FALSE
             case nodes.If():
                 return self.branch(one, mask)
@@ -196,7 +196,7 @@ class Writer:
 
     def branch(self, one: nodes.If, mask: nodes.Expr) -> nodes.Expr:
         """Write a branch for the lanes that take it; those that go on behind it."""
-        exits = [leaves(body, nodes.Break, nodes.Continue) for body in (one.body, one.orelse)]
+        exits = [any(walk.jumps_in(body)) for body in (one.body, one.orelse)]
         if self.sharing.is_shared(one.condition) and not any(exits):
             self.flush()
             bodies = [self.inside(lambda body=body: self.run(body, mask)) for body in (one.body, one.orelse)]
@@ -211,7 +211,7 @@ class Writer:
         fails = self.bind_fresh("lanes", both(mask, fails)) if one.orelse or any(exits) else FALSE
         goes_on = self.under(one.body, holds, is_likely=bool(one.orelse) or exits[1])
         otherwise = self.under(one.orelse, fails, is_likely=True)
-        return self.bind_fresh("lanes", either(goes_on, otherwise)) if any(exits) else mask
+        return self.bind_fresh("lanes", or_else(goes_on, otherwise)) if any(exits) else mask
 
     def under(self, body: Sequence[nodes.Stmt], mask: nodes.Expr, *, is_likely: bool) -> nodes.Expr:
         """Write a branch, which is guarded where it must be, or where that may save much."""
@@ -230,7 +230,7 @@ class Writer:
         """Statements that run if a mask has a lane; the lanes that go on behind them."""
         alive = self.count(mask)
         goes_on: nodes.Local | None = None
-        if leaves(body, nodes.Break, nodes.Continue):
+        if any(walk.jumps_in(body)):
             goes_on = self.names.local("lanes", "u1")
             self.give(goes_on, mask)
         self.flush()
@@ -254,13 +254,13 @@ class Writer:
     def body_of_loop(self, body: Sequence[nodes.Stmt], active: nodes.Expr) -> nodes.Expr:
         """An iteration for active lanes; those that may go on with the next one."""
         again = None
-        if leaves(body, nodes.Continue):
+        if any(isinstance(one, nodes.Continue) for one in walk.jumps_in(body)):
             again = self.names.local("again", "u1")
             self.give(again, FALSE)
         self._again.append(again)
         after = self.run(body, active)
         self._again.pop()
-        return after if again is None else either(after, again)
+        return after if again is None else or_else(after, again)
 
     def repeat(
         self, body: Sequence[nodes.Stmt], mask: nodes.Expr, index: nodes.Local | None = None, end: nodes.Expr = FALSE
@@ -301,7 +301,7 @@ class Writer:
         """A loop by one index. Lanes of which it ends earlier, or that left it, are inactive in what is left."""
         begin, end = one.bounds[0]
         place = nodes.Local(one.names[0], "i32")
-        may_end = leaves(one.body, nodes.Break)
+        may_end = has_break(one.body)
         is_even = all(self.sharing.is_shared(bound) for pair in one.bounds for bound in pair)
         bounds = one.bounds
         last = end
