@@ -10,13 +10,45 @@ from typing import Any
 
 from . import _nodes as nodes
 
-# By type, for speed: most expressions are leaves, which would fail every case of a `match`.
+# By type, for speed: most expressions are leaves, and most statements assignments, which would fail every case of a
+# `match`.
 _OPERANDS: dict[type[nodes.Expr], Callable[[Any], tuple[nodes.Expr, ...]]] = {
     nodes.Load: lambda expr: expr.index,
     nodes.Unary: lambda expr: (expr.value,),
     nodes.Cast: lambda expr: (expr.value,),
     nodes.Binary: lambda expr: (expr.left, expr.right),
     nodes.Select: lambda expr: (expr.condition, expr.then, expr.otherwise),
+}
+
+_EXPRESSIONS: dict[type[nodes.Stmt], Callable[[Any], tuple[nodes.Expr, ...]]] = {
+    nodes.Assign: lambda one: (one.value,),
+    nodes.Store: lambda one: (*one.index, one.value),
+    nodes.Atomic: lambda one: (*one.index, one.value),
+    nodes.Decompose: lambda one: one.matrix,
+    nodes.If: lambda one: (one.condition,),
+    nodes.For: lambda one: tuple([bound for pair in one.bounds for bound in pair]),
+    nodes.Loop: lambda one: (
+        *[expr for carried in one.carried for expr in (carried.first, carried.next)],
+        *[bound for pair in one.bounds for bound in pair],
+    ),
+}
+_BODIES: dict[type[nodes.Stmt], Callable[[Any], tuple[nodes.Block, ...]]] = {
+    nodes.If: lambda one: (one.body, one.orelse),
+    nodes.For: lambda one: (one.body,),
+    nodes.While: lambda one: (one.body,),
+    nodes.Loop: lambda one: (one.body,),
+}
+_RESULTS: dict[type[nodes.Stmt], Callable[[Any], tuple[str, ...]]] = {
+    nodes.Assign: lambda one: (one.name,),
+    nodes.Draw: lambda one: (one.name,),
+    nodes.Atomic: lambda one: () if one.result is None else (one.result,),
+    nodes.Decompose: lambda one: one.results,
+    nodes.For: lambda one: one.names,
+    nodes.Loop: lambda one: (
+        *one.names,
+        *[name for carried in one.carried for name in (carried.head, carried.last, carried.cell)],
+    ),
+    nodes.Barrier: lambda one: (one.result,) if one.vote else (),
 }
 
 
@@ -70,6 +102,18 @@ def locals_in(exprs: Sequence[nodes.Expr]) -> set[str]:
     return names
 
 
+def arrays_in(exprs: Sequence[nodes.Expr]) -> set[str]:
+    """Names of arrays that expressions load elements of."""
+    names, waiting = set[str](), list(exprs)
+    while waiting:
+        one = waiting.pop()
+        if type(one) is nodes.Load:
+            names.add(one.array)
+        if (of_type := _OPERANDS.get(type(one))) is not None:
+            waiting.extend(of_type(one))
+    return names
+
+
 def reads_memory(expr: nodes.Expr) -> bool:
     """Whether an expression reads an element of an array."""
     return any(type(one) is nodes.Load for one in parts(expr))
@@ -89,22 +133,8 @@ def substitute(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr
 
 def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
     """What a statement computes itself, without the statements inside it."""
-    match statement:
-        case nodes.Assign():
-            return (statement.value,)
-        case nodes.Store() | nodes.Atomic():
-            return (*statement.index, statement.value)
-        case nodes.Decompose():
-            return statement.matrix
-        case nodes.If():
-            return (statement.condition,)
-        case nodes.For():
-            return tuple([bound for pair in statement.bounds for bound in pair])
-        case nodes.Loop():
-            handed = [expr for one in statement.carried for expr in (one.first, one.next)]
-            return (*handed, *(bound for pair in statement.bounds for bound in pair))
-        case _:
-            return ()
+    of_type = _EXPRESSIONS.get(type(statement))
+    return () if of_type is None else of_type(statement)
 
 
 def locals_read(statement: nodes.Stmt) -> set[str]:
@@ -113,33 +143,35 @@ def locals_read(statement: nodes.Stmt) -> set[str]:
 
 
 def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Stmt:
-    """A statement with each expression that it computes itself changed; statements inside it stay."""
+    """A statement with each expression that it computes itself changed; itself where none is."""
     match statement:
         case nodes.Assign():
             value = change(statement.value)
-            return statement if value is statement.value else replace(statement, value=value)
-        case nodes.Store() | nodes.Atomic():
-            value = change(statement.value)
-            return replace(statement, index=tuple([change(one) for one in statement.index]), value=value)
-        case nodes.Decompose():
-            return replace(statement, matrix=tuple([change(one) for one in statement.matrix]))
+            if value is statement.value:
+                return statement
+            return nodes.Assign(statement.name, value, statement.line, statement.number)
         case nodes.If():
-            return replace(statement, condition=change(statement.condition))
+            condition = change(statement.condition)
+            return statement if condition is statement.condition else replace(statement, condition=condition)
+    old = expressions(statement)
+    new = tuple([change(one) for one in old])
+    if all(map(is_, old, new)):
+        return statement
+    match statement:
+        case nodes.Store() | nodes.Atomic():
+            return replace(statement, index=new[:-1], value=new[-1])
+        case nodes.Decompose():
+            return replace(statement, matrix=new)
         case nodes.For():
-            return replace(statement, bounds=tuple([(change(first), change(end)) for first, end in statement.bounds]))
+            return replace(statement, bounds=tuple(zip(new[::2], new[1::2], strict=True)))
         case _:
-            return statement
+            raise AssertionError(f"{statement} computes nothing")
 
 
 def bodies(statement: nodes.Stmt) -> tuple[nodes.Block, ...]:
     """The blocks inside a statement."""
-    match statement:
-        case nodes.If():
-            return statement.body, statement.orelse
-        case nodes.For() | nodes.While() | nodes.Loop():
-            return (statement.body,)
-        case _:
-            return ()
+    of_type = _BODIES.get(type(statement))
+    return () if of_type is None else of_type(statement)
 
 
 def with_bodies(statement: nodes.Stmt, change: Callable[[nodes.Block], nodes.Block]) -> nodes.Stmt:
@@ -166,10 +198,12 @@ def rewrite(body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[
 
 def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
     """Statements and everything inside them, in the order of the text."""
-    for one in body:
+    waiting = [*reversed(body)]
+    while waiting:
+        one = waiting.pop()
         yield one
-        for inner in bodies(one):
-            yield from statements(inner)
+        for inner in reversed(bodies(one)):
+            waiting.extend(reversed(inner))
 
 
 def has_jumps(body: Sequence[nodes.Stmt]) -> bool:
@@ -188,21 +222,8 @@ def jumps_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Break | nodes.Continu
 
 def find_assigned(statement: nodes.Stmt) -> tuple[str, ...]:
     """Names of locals that a statement gives a value itself."""
-    match statement:
-        case nodes.Assign() | nodes.Draw():
-            return (statement.name,)
-        case nodes.Atomic():
-            return () if statement.result is None else (statement.result,)
-        case nodes.Decompose():
-            return statement.results
-        case nodes.For():
-            return statement.names
-        case nodes.Loop():
-            return (*statement.names, *(name for one in statement.carried for name in (one.head, one.last, one.cell)))
-        case nodes.Barrier():
-            return (statement.result,) if statement.vote else ()
-        case _:
-            return ()
+    of_type = _RESULTS.get(type(statement))
+    return () if of_type is None else of_type(statement)
 
 
 def find_defined(body: Sequence[nodes.Stmt]) -> set[str]:
@@ -226,7 +247,8 @@ def rename_results(statement: nodes.Stmt, name: Callable[[str], str]) -> nodes.S
     """A statement that gives its values to locals of other names; what it reads stays."""
     match statement:
         case nodes.Assign() | nodes.Draw():
-            return replace(statement, name=name(statement.name))
+            new = name(statement.name)
+            return statement if new == statement.name else replace(statement, name=new)
         case nodes.Atomic() if statement.result is not None:
             return replace(statement, result=name(statement.result))
         case nodes.Decompose():
@@ -276,7 +298,7 @@ def reads(body: Sequence[nodes.Stmt]) -> set[str]:
 
 def find_loaded(body: Sequence[nodes.Stmt]) -> set[str]:
     """Arrays of which statements load elements."""
-    return {load.array for load in loads(body)}
+    return arrays_in([expr for one in statements(body) for expr in expressions(one)])
 
 
 def find_changed(body: Sequence[nodes.Stmt]) -> set[str]:

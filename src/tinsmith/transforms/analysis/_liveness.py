@@ -10,6 +10,8 @@ Live = frozenset[str]
 class Liveness:
     """One way backwards through statements. A pass says what it does on the way by overriding `plain` and `compound`.
 
+    Each walk is by an instance of its own.
+
     Args:
         tracked: the locals that are looked at; left out, all of them.
     """
@@ -18,6 +20,8 @@ class Liveness:
         self.tracked = tracked
         self.after_break: list[Live] = []
         self.after_continue: list[Live] = []
+        self._loops = 0
+        self._at_ends: dict[int, Live] = {}
 
     def block(self, body: nodes.Block, live: Live, *, is_last: bool = False) -> tuple[nodes.Block, Live]:
         """What a pass leaves of statements, and the locals that are live before them.
@@ -70,13 +74,19 @@ class Liveness:
             after: what is live after the loop.
             at_end: what of it is live where an iteration ends.
         """
+        # A loop inside is walked again for each pass over this one, each time with more locals live than before: what
+        # it settled at last time is where it starts. Otherwise nests would take time exponential in their depth.
+        number = self._loops
+        at_end |= self._at_ends.get(number, frozenset())
         while True:
+            self._loops = number + 1
             self.after_break.append(after)
             self.after_continue.append(at_end)
             rewritten, before = self.block(body, at_end, is_last=True)
             self.after_break.pop()
             self.after_continue.pop()
             if before <= at_end:
+                self._at_ends[number] = at_end
                 return rewritten, before
             at_end |= before
 

@@ -18,7 +18,7 @@ def sink_constants(body: Sequence[nodes.Stmt]) -> nodes.Block:
 def _sink(body: nodes.Block, everywhere: Counter[str]) -> nodes.Block:
     statements: list[nodes.Stmt | None] = list(body)
     starts = [n for n, one in enumerate(body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Const)]
-    users = _users(body) if starts else {}
+    users = _users(body, starts[0]) if starts else {}
     for place in reversed(starts):
         one = body[place]
         assert isinstance(one, nodes.Assign)
@@ -30,11 +30,11 @@ def _sink(body: nodes.Block, everywhere: Counter[str]) -> nodes.Block:
     return tuple(walk.with_bodies(one, lambda inner: _sink(inner, everywhere)) for one in statements if one is not None)
 
 
-def _users(body: nodes.Block) -> dict[str, list[int]]:
-    """The places of the statements that mention each local."""
+def _users(body: nodes.Block, first: int) -> dict[str, list[int]]:
+    """The places of the statements that mention each local, from the `first` one on."""
     users: dict[str, list[int]] = {}
-    for place, one in enumerate(body):
-        for name in _mentions([one]):
+    for place in range(first, len(body)):
+        for name in walk.find_mentioned([body[place]]):
             users.setdefault(name, []).append(place)
     return users
 

@@ -111,7 +111,8 @@ class _Interference(Liveness):
 def _rename(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator[nodes.Stmt]:
     def expression(expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Local):
-            return replace(expr, name=name(expr.name))
+            new = name(expr.name)
+            return expr if new == expr.name else nodes.Local(new, expr.type)
         return walk.rebuild(expr, expression)
 
     for one in body:

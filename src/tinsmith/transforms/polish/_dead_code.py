@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from operator import is_
 
 from ...source.ir import nodes, walk
 from .._algebra import opposite
@@ -81,11 +82,10 @@ def drop_last_stores(tasks: Sequence[nodes.Stmt], array: str) -> nodes.Block:
     left: list[nodes.Stmt] = []
     is_read = False
     for one in reversed(tasks):
-        is_shared = isinstance(one, nodes.For) and one.is_parallel and array not in find_owned(one)
-        is_read |= is_shared and array in walk.reads([one])
         if isinstance(one, nodes.For) and one.is_parallel:
+            is_read = is_read or (array in walk.reads([one]) and array not in find_owned(one))
             body, is_read = _without_last_stores(one.body, array, is_read=is_read)
-            left.append(replace(one, body=body))
+            left.append(one if body is one.body else replace(one, body=body))
         else:
             kept, is_read = _without_last_stores((one,), array, is_read=is_read)
             left += reversed(kept)
@@ -95,21 +95,21 @@ def drop_last_stores(tasks: Sequence[nodes.Stmt], array: str) -> nodes.Block:
 def _without_last_stores(body: nodes.Block, array: str, *, is_read: bool) -> tuple[nodes.Block, bool]:
     """Statements without stores that nobody reads, and whether somebody reads the array from them on."""
     left: list[nodes.Stmt] = []
-    for one in reversed(body):
+    for place in reversed(range(len(body))):
+        if is_read:  # all that comes before stays
+            left += reversed(body[: place + 1])
+            break
+        one = body[place]
         is_store = isinstance(one, nodes.Store) or (isinstance(one, nodes.Atomic) and one.result is None)
-        if is_store and one.array == array and not is_read:  # type: ignore[union-attr]
+        if is_store and one.array == array:  # type: ignore[union-attr]
             continue
-        if isinstance(one, nodes.If):
-            bodies = [_without_last_stores(part, array, is_read=is_read) for part in (one.body, one.orelse)]
-            one = replace(one, body=bodies[0][0], orelse=bodies[1][0])
-            is_read = any(part for _, part in bodies)
-        elif isinstance(one, nodes.For | nodes.While):
-            is_read |= array in walk.reads(one.body)  # the next iteration may
-            inner, is_read = _without_last_stores(one.body, array, is_read=is_read)
-            one = replace(one, body=inner)
-        is_read |= array in walk.reads([one])
-        left.append(one)
-    return tuple(reversed(left)), is_read
+        is_read = isinstance(one, nodes.Atomic) and one.array == array
+        is_read |= isinstance(one, nodes.For | nodes.While) and array in walk.reads(one.body)  # the next iteration may
+        parts = [_without_last_stores(part, array, is_read=is_read) for part in walk.bodies(one)]
+        is_read |= any(is_part_read for _, is_part_read in parts) or array in walk.arrays_in(walk.expressions(one))
+        bodies = iter(part for part, _ in parts)
+        left.append(walk.with_bodies(one, lambda _, bodies=bodies: next(bodies)))
+    return body if len(left) == len(body) and all(map(is_, reversed(left), body)) else tuple(reversed(left)), is_read
 
 
 class _Elimination(Liveness):
@@ -120,6 +120,8 @@ class _Elimination(Liveness):
         self.idle = idle
 
     def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
+        if type(one) is nodes.Assign:  # as below, for most statements
+            return (one, live - {one.name} | walk.locals_in((one.value,))) if one.name in live else (None, live)
         if isinstance(one, nodes.Atomic) and one.result is not None and one.result not in live:
             one = replace(one, result=None)
         given = walk.find_assigned(one)

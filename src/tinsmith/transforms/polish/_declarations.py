@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ...source.ir import nodes, types, walk
@@ -101,7 +101,7 @@ def name_locals(
 
     def rename(one: Any) -> Any:
         if isinstance(one, nodes.Local):
-            return replace(one, name=new[one.name])
+            return one if new[one.name] == one.name else nodes.Local(new[one.name], one.type)
         return walk.rename_results(one, new.__getitem__)
 
     return walk.change_parts(body, rename), new
