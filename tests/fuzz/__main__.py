@@ -205,10 +205,12 @@ def _started(engine: str, dtype: str) -> object:
         **options,
     )
     sys.stdout = kept
+    # Engines wrap the source line of every node for messages that nobody reads here: a tenth of all time.
+    utilities: Any = importlib.import_module(f"{engine}.lang.ast.ast_transformer_utils")
     if engine == "taichi":
-        # Taichi wraps the source line of every node for messages that nobody reads here: a tenth of all time.
-        utilities: Any = importlib.import_module("taichi.lang.ast.ast_transformer_utils")
         utilities.ASTTransformerContext.get_pos_info = lambda *_: ""
+    else:
+        utilities.ASTTransformerFuncContext.memoized_get_pos_info = lambda *_: ""
     return lang
 
 

@@ -38,7 +38,7 @@ torch, and torch's autograd differentiates it, once and twice. The modes are
 - `compile`: `torch.compile(op, backend="aot_eager", fullgraph=True)`, for one program in {every}, since tracing by
   torch takes longer than all other modes together.
 
-Half of the programs run on several threads, the others on one. Buffers whose contents must not be read are filled
+A quarter of the programs run on several threads, the others on one. Buffers whose contents must not be read are filled
 with NaN.
 
 | outcome | what it means |
