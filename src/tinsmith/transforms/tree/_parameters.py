@@ -119,15 +119,7 @@ def begin_with_copies(
 
 def _copy(source: str, own: str, rank: int | None) -> ast.stmt:
     """A loop that copies all elements: over what it fills, which is as large."""
-    names = ["_at"] if rank is None else [f"_at{axis}" for axis in range(rank)]
-    index = _tuple([load(name) for name in names], ast.Load()) if names else ast.Constant(None)
-    value = ast.Subscript(load(source), index, ast.Load())
-    fill = ast.Assign([ast.Subscript(load(own), index, ast.Store())], value)
-    if not names:
-        return ast.For(store("_at"), ast.Call(load("range"), [ast.Constant(1)], []), [fill], [])
-    over = lang_call("grouped", load(own)) if rank is None else load(own)
-    return ast.For(_tuple([store(name) for name in names], ast.Store()), over, [fill], [])
-
-
-def _tuple(parts: list[ast.expr], context: ast.expr_context) -> ast.expr:
-    return parts[0] if len(parts) == 1 else ast.Tuple(parts, context)
+    index = ast.Constant(None) if rank == 0 else load("_at")
+    fill = ast.Assign([ast.Subscript(load(own), index, ast.Store())], ast.Subscript(load(source), index, ast.Load()))
+    over = ast.Call(load("range"), [ast.Constant(1)], []) if rank == 0 else lang_call("grouped", load(own))
+    return ast.For(store("_at"), over, [fill], [])
