@@ -7,6 +7,7 @@ from ._engine_hazards import EngineHazards
 from ._examination import Examinable, Examination, Origin
 from ._examples import example_inputs
 from ._language import language
+from ._large_memory import make_zeros
 from ._launcher import Launcher
 from ._links import FieldArray, Links
 from ._make_op import chain, op
@@ -93,6 +94,7 @@ __all__ = [
     "keep_order",
     "language",
     "lint_subject",
+    "make_zeros",
     "name_fields",
     "note_values",
     "older_batches",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import mmap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -25,6 +25,11 @@ def in_large_pages(memory: torch.Tensor) -> torch.Tensor:
     if advise is not None:
         advise(memory.data_ptr(), memory.nbytes)
     return memory
+
+
+def make_zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Zeros on the CPU, in large pages where they take much memory."""
+    return in_large_pages(torch.empty(shape, dtype=dtype)).zero_()
 
 
 @functools.cache

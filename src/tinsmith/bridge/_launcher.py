@@ -18,7 +18,9 @@ import torch
 from .._errors import ArgumentError, GradientError, refusal
 from ..engines import ArrayArgument, Compiled, Engine, of_kernel
 from ..source import FieldUse
+from ..source.ir import NotCovered, nodes
 from ..spec import Spec
+from ..transforms.analysis import find_filled
 from ._baked_values import changed_between
 from ._binding import BoundArguments, bind
 from ._elements import check_element
@@ -63,6 +65,25 @@ class Launcher:
         """Every field that a launch with these arguments uses."""
         self.stage.baked_values.survey(self.stage.templates(bound.templates))
         return self.stage.baked_values.field_uses()
+
+    def find_filled(self, bound: BoundArguments, shapes: Mapping[str, tuple[int, ...]]) -> frozenset[str]:
+        """Fields, by what the source calls them, of which the kernel stores every element before it uses any.
+
+        `shapes` are those of the fields; none of them is sparse.
+        """
+        try:
+            kernel, _ = self.stage.lower_variant(self.variant(bound, self.stage), bound.templates)
+        except NotCovered:
+            return frozenset()
+        labels = {name: array.label for name, array in kernel.arrays.items() if array.label in shapes}
+
+        def length(expr: nodes.Expr) -> object:
+            match expr:
+                case nodes.Size(array, axis) if array in labels:
+                    return shapes[labels[array]][axis]
+            return None
+
+        return frozenset(labels[name] for name in find_filled(kernel, length) & labels.keys())
 
     def gradients(self, bound: BoundArguments) -> tuple[frozenset[str], tuple[str, str] | None]:
         """Gradients that the kernel stores to, `x.grad`; and one that it uses otherwise, with the place."""

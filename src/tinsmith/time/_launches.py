@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..bridge import PreparedPass, Stepping, prepare_stepping
+from ..bridge import PreparedPass, Stepping, make_zeros, prepare_stepping
 from ._job import Job, is_differentiable
 from ._launch_reversal import LaunchedReversal
 from ._records import Move, Record, Rows
@@ -127,8 +127,8 @@ class Launched:
         job = self._job
         slots = Record(self.likes, job.schedule.capacity)
         places = {position: slot for slot, position in enumerate(job.schedule.stored_positions)}
-        states = [one.new_zeros((job.rows, *one.shape)) for one in self.given.state]
-        outputs = [one.new_zeros((job.length, *one.shape)) for one in self.room]
+        states = [make_zeros((job.rows, *one.shape), one.dtype) for one in self.given.state]
+        outputs = [make_zeros((job.length, *one.shape), one.dtype) for one in self.room]
         rows, output_rows = [Rows.of(one) for one in states], [Rows.of(one) for one in outputs]
         present = self.initial
         for number in range(job.length):

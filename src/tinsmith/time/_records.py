@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..bridge import make_zeros
+
 ALIGNED = 64
 """Bytes: addresses of tensors are multiples of that many."""
 Move = Callable[[int], None]
@@ -26,7 +28,7 @@ class Record:
         sizes = [shape.numel() * dtype.itemsize for shape, dtype in likes]
         self._offsets = list(itertools.accumulate([-(-size // ALIGNED) * ALIGNED for size in sizes], initial=0))
         self._size = self._offsets[-1]
-        self._memory = torch.zeros((count, self._size), dtype=torch.uint8)
+        self._memory = make_zeros((count, self._size), torch.uint8)
         self._first = self._memory.data_ptr()
         self.columns = [
             self._memory[:, start : start + size].view(dtype).view(count, *shape)

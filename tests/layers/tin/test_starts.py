@@ -143,6 +143,33 @@ def test_what_is_replaced_at_once_is_not_read(lang64, loop):
     assert "def start(" not in layer.explain()
 
 
+@pytest.mark.parametrize("how", ["in branches", "by a function"])
+def test_what_is_replaced_by_more_than_one_statement_is_not_read(lang64, how):
+    x, y = graded(lang64), graded(lang64)
+
+    @lang64.kernel
+    def in_branches():
+        for i in x:
+            if x[i] > 0.0:
+                y[N - 1 - i] = x[N - 1 - i] * x[N - 1 - i]
+            else:
+                y[N - 1 - i] = x[N - 1 - i] ** 2
+
+    @lang64.func
+    def put(i, value):
+        y[i] = value
+
+    @lang64.kernel
+    def by_function():
+        for i in x:
+            put(i, x[i] * x[i])
+
+    y.fill(7.0)
+    layer = layer_of("tensors", [x], [(y, {})], [(in_branches if how == "in branches" else by_function,)])
+    agree(layer, lambda x: x * x, inputs_for("tensors", N))
+    assert "def start(" not in layer.explain()
+
+
 # Sums ---------------------------------------------------------------------------------------------
 def loss_of(lang, x, loss):
     @lang.kernel

@@ -7,11 +7,11 @@ tensors copy the latter into the arrays that take the fields' places, unless the
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...bridge import Links
-from ...source import build, is_static, parse_statement, resolve_callee, walk
+from ...source import build, parse_statement
 from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, Use, by_key, uses_of_each
 
@@ -98,113 +98,12 @@ def start_kernel(one: LayerField, array: str) -> tuple[Any, Links]:
 def is_replaced_first(one: LayerField, launches: Sequence[Launch], uses: Sequence[Mapping[str, Use]]) -> bool:
     """Whether the first kernel that uses a field surely gives each of its elements another value before it reads any.
 
-    True for `for i in x: y[i] = ...` and `for i, j in ti.ndrange(4, 5): y[i, j] = ...`, where `x` is as large as `y`.
+    The kernels are those that name each field by itself.
     """
     for launch, launch_uses in zip(launches, uses, strict=True):
         labels = [label for label, use in launch_uses.items() if use.one.facts.key == one.facts.key]
         if labels:
-            return len(labels) == 1 and _Replacement(launch, launch_uses, labels[0], one).is_sure()
+            facts = ((label, use.one.facts) for label, use in launch_uses.items())
+            shapes = {label: field.shape for label, field in facts if field.is_dense}
+            return len(labels) == 1 and labels[0] in launch.launcher.find_filled(launch.bound, shapes)
     return False
-
-
-class _Replacement:
-    """Looks for the loop of a kernel that replaces a whole field."""
-
-    def __init__(self, launch: Launch, uses: Mapping[str, Use], label: str, one: LayerField) -> None:
-        self._stage = launch.launcher.stage
-        self._uses = uses
-        self._label = label
-        self._shape = one.facts.shape
-        nodes = self._stage.source.nodes
-        self._own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        self._own |= set(self._stage.source.parameters)
-
-    def is_sure(self) -> bool:
-        """Whether the first statement that uses the field replaces it."""
-        for statement in self._stage.source.tree.body:
-            if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant):
-                continue  # the docstring
-            if self._calls_functions(statement):
-                return False
-            if any(self._is_field(node) for node in walk(statement)):
-                return isinstance(statement, ast.For) and not is_static(statement) and self._is_replacing(statement)
-        return False
-
-    def _is_field(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Name | ast.Attribute) and ast.unparse(node) == self._label
-
-    def _calls_functions(self, statement: ast.stmt) -> bool:
-        """Whether it calls a function that might use the field."""
-        calls = (node.func for node in walk(statement) if isinstance(node, ast.Call))
-        return any(not self._is_engines(function) for function in calls)
-
-    def _is_engines(self, function: ast.expr) -> bool:
-        if isinstance(function, ast.Name) and function.id in ("range", "min", "max", "abs", "int", "float"):
-            return True
-        owner = function.value if isinstance(function, ast.Attribute) else None
-        if isinstance(owner, ast.Subscript):  # `x[i].dot(...)` of an element
-            return ast.unparse(owner.value) in self._uses
-        if isinstance(owner, ast.Name) and owner.id not in self._own:
-            return self._stage.home.owns(_lookup(self._stage.source, owner.id))
-        return isinstance(owner, ast.Name) and owner.id not in self._stage.source.parameters  # `v.norm()` of a local
-
-    def _is_replacing(self, loop: ast.For) -> bool:
-        places = self._places(loop)
-        if not places or any(isinstance(node, ast.Continue | ast.Break | ast.Return) for node in walk(loop)):
-            return False
-        stores = [self._is_store(statement, places) for statement in loop.body]
-        uses = [node for statement in loop.body for node in walk(statement) if self._is_field(node)]
-        return stores.count(True) == 1 and len(uses) == 1  # nothing else of the field is read or written there
-
-    def _is_store(self, statement: ast.stmt, places: str) -> bool:
-        """Whether a statement is `y[i] = ...`, for the element that the loop is at."""
-        target = statement.targets[0] if isinstance(statement, ast.Assign) and len(statement.targets) == 1 else None
-        if not (isinstance(target, ast.Subscript) and self._is_field(target.value)):
-            return False
-        return ast.unparse(target.slice).strip("()") == places
-
-    def _places(self, loop: ast.For) -> str:
-        """The loop's variables, as an index is written, where it goes over all elements; "" otherwise."""
-        iterator = loop.iter
-        if isinstance(iterator, ast.Call) and resolve_callee(iterator) == "grouped" and len(iterator.args) == 1:
-            iterator, is_grouped = iterator.args[0], True
-        else:
-            is_grouped = False
-        if self._extent(iterator) != self._shape:
-            return ""
-        names = [loop.target] if isinstance(loop.target, ast.Name) else getattr(loop.target, "elts", [])
-        if len(names) != (1 if is_grouped else len(self._shape)):
-            return ""
-        return ", ".join(map(ast.unparse, names))
-
-    def _extent(self, iterator: ast.expr) -> tuple[int, ...] | None:
-        """The sizes of what a loop goes over."""
-        use = self._uses.get(ast.unparse(iterator))
-        if use is not None:
-            facts = use.one.facts
-            return facts.shape if facts.is_dense and not any(facts.offset) else None
-        if isinstance(iterator, ast.Call) and resolve_callee(iterator) in ("range", "ndrange"):
-            is_whole = resolve_callee(iterator) == "ndrange" or len(iterator.args) == 1
-            sizes = tuple(self._sizes(iterator.args))
-            return sizes if is_whole and len(sizes) == len(iterator.args) else None
-        return None
-
-    def _sizes(self, bounds: Sequence[ast.expr]) -> Iterator[int]:
-        """Those of the bounds that are known."""
-        for bound in bounds:
-            value: Any = bound.value if isinstance(bound, ast.Constant) else None
-            if isinstance(bound, ast.Name) and bound.id not in self._own:
-                value = _lookup(self._stage.source, bound.id)
-            match bound:
-                case ast.Subscript(value=ast.Attribute(value=field, attr="shape"), slice=ast.Constant(value=int(axis))):
-                    use = self._uses.get(ast.unparse(field))
-                    value = use.one.facts.shape[axis] if use is not None else None
-            if type(value) is int:
-                yield value
-
-
-def _lookup(source: Any, name: str) -> Any:
-    try:
-        return source.lookup(name)
-    except KeyError:
-        return None
