@@ -12,7 +12,7 @@ from ._seed_random import draws, seed_random
 from ._slopes import Slope, slopes
 from ._strips import has_vector_loops, strip_functions
 from .blocks import run_blocks_in_order, spread_blocks
-from .polish import declare_locals, eliminate_dead_code_of_tasks
+from .polish import declare_locals, eliminate_dead_code
 from .tangent import Tangent, tangent
 from .tree import (
     NotRewritable,
@@ -49,7 +49,7 @@ __all__ = [
     "drop_gradient_stores",
     "drop_results",
     "drop_stores",
-    "eliminate_dead_code_of_tasks",
+    "eliminate_dead_code",
     "exchange_values",
     "flat",
     "flatten_structs",

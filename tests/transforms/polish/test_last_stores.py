@@ -2,13 +2,13 @@
 
 import pytest
 
-from support.by_hand import array, assign, branch, local, loop, store
+from support.by_hand import array, branch, local, loop, store
 from tinsmith.source.ir import nodes, walk
-from tinsmith.transforms.polish import drop_last_stores
+from tinsmith.transforms.polish import eliminate_dead_code
 
 Y, K = array("y"), array("k", "i32")
 IF = local("p", "u1")
-READ, CLEAR = assign("a", Y["i"]), store(Y, "i", 0.0)
+READ, CLEAR = store(array("x"), "i", Y["i"]), store(Y, "i", 0.0)
 GONE = {
     "after the last load": [READ, CLEAR],
     "in a branch": [READ, branch(IF, [CLEAR])],
@@ -19,7 +19,7 @@ KEPT = {
     "read later": [CLEAR, READ],
     "read in a branch later": [CLEAR, branch(IF, [READ])],
     "read by the next iteration of a loop inside": [loop("j", 3, [READ, CLEAR])],
-    "of an element that another iteration reads": [assign("a", Y[K["i"]]), CLEAR],
+    "of an element that another iteration reads": [store(array("x"), "i", Y[K["i"]]), CLEAR],
 }
 
 
@@ -29,7 +29,7 @@ def task(body):
 
 
 def stores(body):
-    return [one for one in walk.stores(drop_last_stores(body, "y")) if one.array == "y"]
+    return [one for one in walk.stores(eliminate_dead_code(body, private=["y"])) if one.array == "y"]
 
 
 @pytest.mark.parametrize("name", GONE)
@@ -48,6 +48,12 @@ def test_a_later_task_reads():
 
 
 def test_other_arrays_keep_theirs():
-    other = store(array("x"), "i", 0.0)
-    (left,) = drop_last_stores([task([READ, CLEAR, other])], "y")
-    assert [*walk.stores([left])] == [other]
+    (left,) = eliminate_dead_code([task([READ, CLEAR])], private=["y"])
+    assert [*walk.stores([left])] == [READ]
+
+
+def test_what_a_loop_reads_only_for_itself():
+    """Each iteration adds to what the one before left, and nobody asks for the sum."""
+    counts = loop("j", 3, [store(Y, "i", nodes.Binary("+", Y["i"], nodes.Const(1.0, "f32"), "f32"))])
+    assert stores([task([READ, counts])]) == []
+    assert stores([task([counts, READ])]) == [*walk.stores([counts])]

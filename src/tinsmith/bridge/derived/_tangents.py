@@ -15,7 +15,7 @@ from ..._errors import GradientError, refusal
 from ...engines import COMPILING
 from ...source.ir import LoweredKernel, NotCovered, nodes, walk
 from ...spec import Item, Sizing, Spec
-from ...transforms import declare_locals, eliminate_dead_code_of_tasks, rename_arrays
+from ...transforms import declare_locals, eliminate_dead_code, rename_arrays
 from ...transforms.tangent import tangent
 from .._buffers import Buffer
 from .._call import Call
@@ -166,7 +166,7 @@ class TangentCore(DerivedCore):
         kept: list[LoweredKernel] = []
         for kernel, fields in reversed(derived):
             idle = kernel.arrays.keys() - {*self.signature.arrays} - results - needed
-            body = declare_locals(eliminate_dead_code_of_tasks(kernel.body, private=idle), kernel.locals)
+            body = declare_locals(eliminate_dead_code(kernel.body, private=idle), kernel.locals)
             needed |= walk.reads(body)
             used = needed | walk.find_touched(body) | walk.find_sized(body)
             arrays = {name: array for name, array in kernel.arrays.items() if name in used}

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk
-from ..polish import declare_locals, drop_last_stores, eliminate_dead_code
+from ..polish import declare_locals, eliminate_dead_code
 from ._dependences import Unchanged
 from ._program import Action, Copy, Fresh, Program, Reserve, Run
 from ._reversible import Reversible
@@ -288,8 +288,8 @@ def _without_last_stores(actions: Sequence[Action], arrays: Collection[str]) -> 
         run = left[last[0]] if len(last) == 1 else None
         if not isinstance(run, Run):
             continue
-        body = drop_last_stores(run.kernel.body, array)
+        body = eliminate_dead_code(run.kernel.body, private=[array])
         if body != run.kernel.body:
-            body = declare_locals(eliminate_dead_code(body), run.kernel.locals)
+            body = declare_locals(body, run.kernel.locals)
             left[last[0]] = replace(run, kernel=replace(run.kernel, body=body))
     return left

@@ -149,11 +149,11 @@ class _Writing:
         body = self.reversal.frame(self.steps, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
         taped = {name for tape in self.reversal.tapes.by_key.values() for name in (tape.array, tape.where)}
-        body = list(eliminate_dead_code(body, private=self.state | taped))
-        tapes = self.find_used_tapes(body)
-        reserve = self.reserve(tapes, walk.reads(body)) if tapes else None
+        read = walk.reads(eliminate_dead_code([self.around(body)], private=self.state | taped))
+        tapes = [tape for tape in self.reversal.tapes.by_key.values() if tape.array in read]
+        reserve = self.reserve(tapes, read) if tapes else None
         starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
-        whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state)
+        whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state | taped)
         kernel = self.kernel("adjoint", whole, reserve)
         used = {tape.key for tape in tapes}
         return TaskReverse(
@@ -216,10 +216,6 @@ class _Writing:
                 if array_key(array) in used:
                     places = "" if array in kept.regular else ", and where,"
                     yield f"tape: what stores to `{array}` overwrite{places} {where}"
-
-    def find_used_tapes(self, body: Block) -> list[Tape]:
-        read = walk.reads(body)
-        return [tape for tape in self.reversal.tapes.by_key.values() if tape.array in read]
 
     def around(self, body: Block) -> nodes.Stmt:
         """The task's loop around the statements of one iteration; a serial task is a loop of one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ...source.ir import nodes, walk
 
 Live = frozenset[str]
@@ -66,13 +68,20 @@ class Liveness:
             case _:
                 return self.plain(one, live)
 
-    def loop(self, body: nodes.Block, after: Live, at_end: Live) -> tuple[nodes.Block, Live]:
+    def loop(
+        self,
+        body: nodes.Block,
+        after: Live,
+        at_end: Live,
+        carry: Callable[[nodes.Block, Live], Live] = lambda body, before: before,
+    ) -> tuple[nodes.Block, Live]:
         """A loop's body: what one iteration reads, the one before it must leave.
 
         Args:
             body: the statements.
             after: what is live after the loop.
             at_end: what of it is live where an iteration ends.
+            carry: what iterations ask of each other, from what is left of the body and is live before it.
         """
         # A loop inside is walked again for each pass over this one, each time with more locals live than before: what
         # it settled at last time is where it starts. Otherwise nests would take time exponential in their depth.
@@ -85,10 +94,11 @@ class Liveness:
             rewritten, before = self.block(body, at_end, is_last=True)
             self.after_break.pop()
             self.after_continue.pop()
-            if before <= at_end:
+            carried = carry(rewritten, before)
+            if carried <= at_end:
                 self._at_ends[number] = at_end
                 return rewritten, before
-            at_end |= before
+            at_end |= carried
 
     def reads(self, one: nodes.Stmt) -> set[str]:
         """Of the tracked locals, those that a statement reads itself."""

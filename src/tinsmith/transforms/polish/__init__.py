@@ -1,16 +1,14 @@
 """Passes over generated statements that change no result: what is not needed goes, what is left reads as if written."""
 
 from ._additions import find_added_value, write_out_addition
-from ._dead_code import drop_last_stores, eliminate_dead_code, eliminate_dead_code_of_tasks, live_before
+from ._dead_code import eliminate_dead_code, live_before
 from ._declarations import declare_locals, name_locals
 from ._inline_sizes import inline_sizes
 from ._simplify import simplify
 
 __all__ = [
     "declare_locals",
-    "drop_last_stores",
     "eliminate_dead_code",
-    "eliminate_dead_code_of_tasks",
     "find_added_value",
     "inline_sizes",
     "live_before",
