@@ -14,7 +14,6 @@ from ..extremes import Beside, extremes_in, extremes_of, write_in_order
 from ._access import find_owned, sequential
 from ._activity import activities_of
 from ._build_ssa import SsaBuilder
-from ._disjoint import find_disjoint_arrays
 from ._prelude import Prelude, search_of
 from ._promises import Promise, find_promised_arrays
 from ._races import find_races
@@ -109,14 +108,12 @@ def reversibles(
     for number, (source, kernel, statements) in enumerate(plain):
         making = _Making(source, places[number], statements, adjoints, marks[number])
         tasks += making.expand_extremes(kernel, extremes[number], own[number])
-    disjoint = find_disjoint_arrays([task.steps for task in tasks])
-    disjoint = [one | find_promised_arrays(task.steps, promises) for one, task in zip(disjoint, tasks, strict=True)]
-    return [_put_in_order(task, arrays) for task, arrays in zip(tasks, disjoint, strict=True)]
+    return [_put_in_order(task, promises) for task in tasks]
 
 
-def _put_in_order(task: Reversible, disjoint: frozenset[str]) -> Reversible:
-    """A task whose atomics are loads and stores where order matters; `disjoint` is what stores and the spec promise."""
-    own, kernel = find_owned(task.steps) | disjoint, task.kernel
+def _put_in_order(task: Reversible, promises: Mapping[str, Promise]) -> Reversible:
+    """A task whose atomics are loads and stores where order matters."""
+    own, kernel = find_owned(task.steps) | find_promised_arrays(task.steps, promises), task.kernel
     races = find_races(kernel, task.steps, own, task.names)
     steps, unknown = sequential(task.steps, kernel.arrays, own, task.names, kernel.path, races)
     arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}

@@ -55,13 +55,9 @@ class Expander:
 
     Each definition is expanded once, and is one object wherever it is used. Expanded again at each use, the places of a
     kernel for volume rendering took four fifths of the time in which its adjoint is generated.
-
-    Attributes:
-        meanings: what stands for locals without a definition, where they do not stand for themselves.
     """
 
-    def __init__(self, definitions: Mapping[str, nodes.Expr], meanings: Mapping[str, nodes.Expr] | None = None) -> None:
-        self.meanings = dict(meanings or {})
+    def __init__(self, definitions: Mapping[str, nodes.Expr]) -> None:
         self._definitions = definitions
         self._expanded: dict[str, nodes.Expr] = {}
 
@@ -70,12 +66,8 @@ class Expander:
             return walk.rebuild(expr, self)
         if expr.name not in self._expanded:
             value = self._definitions.get(expr.name)
-            self._expanded[expr.name] = self.meanings.get(expr.name, expr) if value is None else self(value)
+            self._expanded[expr.name] = expr if value is None else self(value)
         return self._expanded[expr.name]
-
-    def with_meanings(self, meanings: Mapping[str, nodes.Expr]) -> Expander:
-        """One with more locals that something else stands for."""
-        return Expander(self._definitions, {**self.meanings, **meanings})
 
 
 def expand(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:

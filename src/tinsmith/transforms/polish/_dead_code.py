@@ -57,8 +57,10 @@ class _Elimination(Liveness):
     def reads(self, one: nodes.Stmt) -> set[str]:
         names = walk.locals_read(one)
         if self.private:
-            loads = (part for part in walk.parts(*walk.expressions(one)) if isinstance(part, nodes.Load))
-            arrays = {load.array for load in loads} | _fetched(one)
+            parts = walk.parts(*walk.expressions(one))
+            arrays = {part.array for part in parts if isinstance(part, nodes.Load)}
+            if isinstance(one, nodes.Atomic) and one.result is not None:
+                arrays.add(one.array)
             names |= _as_memory(self.private & arrays)
         return names
 
@@ -100,11 +102,6 @@ class _Elimination(Liveness):
         """
         inside = walk.statements(body)
         return any(self.changes(one, live) or not live.isdisjoint(walk.find_assigned(one)) for one in inside)
-
-
-def _fetched(one: nodes.Stmt) -> set[str]:
-    """The array of which a statement fetches an element's old value, an atomic."""
-    return {one.array} if isinstance(one, nodes.Atomic) and one.result is not None else set()
 
 
 def _as_memory(arrays: Iterable[str]) -> Live:
