@@ -13,6 +13,7 @@ from ..analysis import Activity, concurrent_loop
 from ._assembly import Assembly, Turn, turns_of
 from ._checkpoints import split_into_blocks
 from ._dependences import Unchanged, find_written_once
+from ._frame_reversal import Task
 from ._parallelize import parallelize
 from ._program import Program, Run, WithResults
 from ._promises import NO_PROMISES, Promise
@@ -20,7 +21,7 @@ from ._records import handing_out
 from ._reversible import Reversible, WantedGradients, adjoint_names, reversibles
 from ._split import split
 from ._ssa import number_steps, plain_steps
-from ._task import KeptResults, TaskInput, reverse_task
+from ._task import KeptResults, reverse_task
 from ._tasks import parts_of
 
 
@@ -81,7 +82,7 @@ def adjoint(
     is_alone = len(tasks) == len(order) == 1 and not cells and tasks[0].is_as_written
     for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
         own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
-        known = TaskInput(task.kernel, number, task.steps, task.own, activity, task.names, own, once)
+        known = Task(task.kernel, number, task.steps, task.own, activity, task.names, own, once)
         one = reverse_task(known, may_keep_results=is_alone)
         if has_checkpoints and one.taped:
             steps = split_into_blocks(task.steps, one.taped, activity, task.names, numbers)

@@ -11,16 +11,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ...source.ir import RUN_IN_ORDER, Misfit, NotCovered, nodes, types
+from ..._lazy import lazy
+from ...source.ir import RUN_IN_ORDER, Misfit, NotCovered, nodes, types, walk
 from .._algebra import cast, compare, constant, either, is_constant, negate, plus
 from .._decompositions import adjoint_of
 from .._names import Names
 from .._slopes import slopes
-from ..analysis import Activity
+from ..analysis import Activity, definitions
 from ._access import unread
 from ._accumulators import find_sums_in_place
 from ._guards import Guards, put_under
-from ._ssa import Step, frame_locals, frame_steps, repeatable_definitions
+from ._ssa import Step, frame_locals, frame_steps, parallel_loop, repeatable_definitions
 from ._sums import Frame, Sums
 
 Block = list[nodes.Stmt]
@@ -39,28 +40,59 @@ class TurnedFrame(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What is known of a task's memory.
+    """A task in SSA form, and what its reverse is made from.
 
     Attributes:
-        arrays: all arrays by name.
-        gradients: names of the adjoints of arrays that have one.
-        state: arrays that the task reads and changes: it works on copies of them.
-        changed: arrays that the task changes.
+        kernel: the kernel that it is a part of.
+        number: its place among the tasks of the op.
+        steps: its steps.
         own: arrays no element of which two parallel iterations touch.
+        activity: what has a gradient.
+        names: its names.
+        gradients: names of the adjoints of arrays that have one.
         once: numbers of stores that write an element which nothing wrote or read before.
-        restores: whether overwritten values are put back: where loops run a second time.
-        known: every expression that a local of the task is given.
     """
 
-    arrays: Mapping[str, nodes.Array]
-    gradients: Mapping[str, str]
-    state: frozenset[str]
-    changed: frozenset[str]
+    kernel: nodes.Kernel
+    number: int
+    steps: tuple[Step, ...]
     own: frozenset[str]
+    activity: Activity
+    names: Names
+    gradients: Mapping[str, str]
     once: frozenset[int]
-    restores: bool
-    path: str
-    known: Mapping[str, Sequence[nodes.Expr]]
+
+    @property
+    def parallel(self) -> nodes.Loop | None:
+        """The loop that a parallel task is."""
+        return parallel_loop(self.steps)
+
+    @property
+    def body(self) -> tuple[Step, ...]:
+        """What one thread runs."""
+        return self.steps if self.parallel is None else self.parallel.body
+
+    @lazy
+    def changed(self) -> frozenset[str]:
+        """Arrays that it changes."""
+        return frozenset(walk.find_changed(self.steps))
+
+    @lazy
+    def restores(self) -> bool:
+        """Whether overwritten values are put back: where loops run a second time.
+
+        Elsewhere nobody reads them again, and iterations that store the same to one element would disturb each other.
+        """
+        return any(isinstance(step, nodes.Loop) and not step.is_parallel for step in walk.statements(self.steps))
+
+    @lazy
+    def expressions(self) -> dict[str, list[nodes.Expr]]:
+        """Every expression that a local of it is given: more than one where branches end with it."""
+        expressions: dict[str, list[nodes.Expr]] = {}
+        for name, value in definitions(self.steps):
+            if value is not None:
+                expressions.setdefault(name, []).append(value)
+        return expressions
 
 
 @dataclass
@@ -68,6 +100,9 @@ class FrameReversal(ABC):
     """Reverses the frames of one task.
 
     Attributes:
+        task: the task.
+        state: arrays that it reads and changes: its reverse works on copies of them.
+        names: names of this reverse.
         adjoints: locals that gather those of others, by name.
         partial_sums: locals whose adjoint is that of a sum which a loop adds to.
         sums_in_place: numbers of stores that add to what they overwrite, with the local that was loaded.
@@ -77,7 +112,7 @@ class FrameReversal(ABC):
     """
 
     task: Task
-    activity: Activity
+    state: frozenset[str]
     names: Names
     sums: Sums = field(init=False)
     adjoints: dict[str, str] = field(default_factory=dict)
@@ -172,7 +207,7 @@ class FrameReversal(ABC):
         """A store to a copy: what was there before is kept in a local."""
         if self.is_forward_pass:
             return [store]
-        if store.array not in self.task.state or store.number in self._unread:
+        if store.array not in self.state or store.number in self._unread:
             return []
         old = self.old_of(store)
         before = nodes.Load(store.array, store.index, store.entry, old.type)
@@ -221,7 +256,7 @@ class FrameReversal(ABC):
     def reverse_assign(self, step: nodes.Assign) -> Block:
         if isinstance(step.value, nodes.Load):
             self.read_later[-1].add(step.value.array)
-        if step.name not in self.activity or step.name in self._summands:
+        if step.name not in self.task.activity or step.name in self._summands:
             return []
         seed = self.adjoint(step.name)
 
@@ -233,10 +268,10 @@ class FrameReversal(ABC):
         return self.reverse_under_guard([step.name], reverse)
 
     def reverse_decompose(self, step: nodes.Decompose) -> Block:
-        if not any(name in self.activity for name in step.results):
+        if not any(name in self.task.activity for name in step.results):
             return []
         zero = constant(0, step.type)
-        seeds = [self.adjoint(name) if name in self.activity else zero for name in step.results]
+        seeds = [self.adjoint(name) if name in self.task.activity else zero for name in step.results]
 
         def reverse() -> Block:
             statements, adjoints = adjoint_of(step, seeds, self.names)
@@ -258,20 +293,20 @@ class FrameReversal(ABC):
     ) -> Block:
         """Adds to the adjoints of an expression's locals, `seed` being its own."""
         if isinstance(expr, nodes.Local):
-            if expr.name not in self.activity or expr.name in self.partial_sums | self._summands:
+            if expr.name not in self.task.activity or expr.name in self.partial_sums | self._summands:
                 return []
             self.note_use(expr.name)
             target = self.adjoint(expr.name)
             return [nodes.Assign(target.name, plus(target, seed), line)]
-        if not self.activity.depends(expr):
+        if not self.task.activity.depends(expr):
             return []
         assert isinstance(expr, nodes.Unary | nodes.Binary | nodes.Cast), expr
         if isinstance(expr, nodes.Cast) and expr.keeps_bits:
-            raise NotCovered("the bits of a number that has a gradient", line, self.task.path)
+            raise NotCovered("the bits of a number that has a gradient", line, self.task.kernel.path)
         try:
             derivatives = slopes(expr, expr if value is None else value)
         except Misfit as reason:
-            raise NotCovered(str(reason), line, self.task.path) from None
+            raise NotCovered(str(reason), line, self.task.kernel.path) from None
         statements: Block = []
         for slope in derivatives:
             part = slope.of(seed)
@@ -311,7 +346,7 @@ class FrameReversal(ABC):
                 statements += self.propagate_stored(store, self.load_adjoint(gradient, store))
             else:
                 statements += self.take_adjoint(gradient, store)
-        if store.array in self.task.state and self.task.restores and store.number not in self._unread:
+        if store.array in self.state and self.task.restores and store.number not in self._unread:
             statements.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
         return statements
 
@@ -340,7 +375,7 @@ class FrameReversal(ABC):
 
     def old_of(self, store: nodes.Store) -> nodes.Local:
         """The local that keeps what a store to a copy overwrites."""
-        kind = self.task.arrays[store.array].type
+        kind = self.task.kernel.arrays[store.array].type
         if store.number not in self._old:
             self._old[store.number] = self.names.fresh(f"{store.array}_old", kind)
         return nodes.Local(self._old[store.number], kind)
@@ -351,10 +386,10 @@ class FrameReversal(ABC):
 
     def reverse_atomic(self, atomic: nodes.Atomic) -> Block:
         gradient = self.task.gradients.get(atomic.array)
-        if gradient is None or not self.activity.depends(atomic.value):
+        if gradient is None or not self.task.activity.depends(atomic.value):
             return []
         if atomic.operator not in ("add", "sub"):
             words = f"atomic_{atomic.operator} on what other parallel iterations change too"
-            raise NotCovered(words, atomic.line, self.task.path, remedy=RUN_IN_ORDER)
+            raise NotCovered(words, atomic.line, self.task.kernel.path, remedy=RUN_IN_ORDER)
         adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
         return self.propagate_stored(atomic, negate(adjoint) if atomic.operator == "sub" else adjoint)

@@ -81,7 +81,7 @@ class Reversal(FrameReversal):
     def needs_results_alone(self, loop: nodes.Loop) -> bool:
         """Whether the reverse of a loop needs nothing of its run but what it leaves."""
         kept = self.records[loop.number]
-        return not kept.heads and not kept.logged and not self.task.state
+        return not kept.heads and not kept.logged and not self.state
 
     def run_loop(self, loop: nodes.Loop) -> Block:
         """A loop that runs forward."""
@@ -97,7 +97,7 @@ class Reversal(FrameReversal):
                 statements += self.tapes.push(now)
             for array in kept.logged:
                 if array not in kept.regular:
-                    statements += self.tapes.push(self.tapes.top_of(self.task.arrays[array]))
+                    statements += self.tapes.push(self.tapes.top_of(self.task.kernel.arrays[array]))
             return statements
 
         trips = self.trips.get(loop.number)
@@ -110,7 +110,7 @@ class Reversal(FrameReversal):
             if trips is not None:
                 statements.append(nodes.Assign(trips, plus(nodes.Local(trips, "i32"), constant(1, "i32"))))
             for array, log in kept.regular.items():
-                top = self.tapes.top_of(self.task.arrays[array])
+                top = self.tapes.top_of(self.task.kernel.arrays[array])
                 statements.append(nodes.Assign(top.name, plus(top, walk.substitute(log.count, inner))))
             for condition, (ended, truth) in ends.items():
                 held = walk.substitute(nodes.Local(condition, "u1"), inner)
@@ -124,11 +124,11 @@ class Reversal(FrameReversal):
         kept = self.records[loop.number]
         if self.is_forward_pass:
             return [store]
-        if store.array not in self.task.state or loop.number in self.idle:
+        if store.array not in self.state or loop.number in self.idle:
             return []
         if store.array not in kept.logged:
             return [store]
-        tape = self.tapes.for_array(self.task.arrays[store.array])
+        tape = self.tapes.for_array(self.task.kernel.arrays[store.array])
         if store.array not in kept.regular:
             return [*self.tapes.log(tape, store.index), store]
         place = walk.substitute(kept.regular[store.array].stores[store.number].place, renamed)
@@ -139,7 +139,7 @@ class Reversal(FrameReversal):
 
     def reverse_loop(self, loop: nodes.Loop) -> Block:
         """The reverse of a loop: its iterations from the last to the first."""
-        active = [one for one in loop.carried if one.last in self.activity or one.head in self.activity]
+        active = [one for one in loop.carried if one.last in self.task.activity or one.head in self.task.activity]
         if not loop.names or loop.exit is not None:
             self.trips[loop.number] = self.names.fresh("trips", "i32")
         known = set(self.names.types)
@@ -152,7 +152,7 @@ class Reversal(FrameReversal):
         inner.backwards.extend(nodes.Assign(self.adjoint(one.last).name, self.adjoint(one.head)) for one in moved)
         heads = self.find_needed_heads(loop, inner.whole, known)
         logged = self.choose_logs(loop, inner.whole, known)
-        rerun = plan_rerun(loop, heads, self.names, self.task.state, self.task.known)
+        rerun = plan_rerun(loop, heads, self.names, self.state, self.task.expressions)
         inverses = rerun.inverses if rerun else ()
         inverted = tuple(one.carried.head for one in inverses)
         taped = tuple(name for name in heads if name not in inverted)
@@ -222,7 +222,7 @@ class Reversal(FrameReversal):
 
         Where nobody reads any of what it stores before it has been reversed, the loop need not run forward for it.
         """
-        stored = walk.find_changed(loop.body) & self.task.state
+        stored = walk.find_changed(loop.body) & self.state
         own = self._own_of(loop, known)
         read = walk.reads(eliminate_dead_code(inner, walk.find_defined(inner) - own))
         later = self.read_later[-1]
@@ -251,7 +251,7 @@ class Reversal(FrameReversal):
         kept = self.records[loop.number]
         statements: Block = []
         for array in reversed(kept.logged):
-            tape = self.tapes.for_array(self.task.arrays[array])
+            tape = self.tapes.for_array(self.task.kernel.arrays[array])
             if array in kept.regular:
                 statements += self.put_back(tape, kept.regular[array])
                 continue

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ...source.ir import nodes, walk
-from ..analysis import definitions, single_definitions
+from ..analysis import single_definitions
 
 Step: TypeAlias = nodes.Stmt
 """A statement in SSA form: an `Assign`, `Decompose`, `Store`, `Atomic`, `If` or `Loop`."""
@@ -60,15 +60,6 @@ def parallel_loop(task: Sequence[Step]) -> nodes.Loop | None:
     """The loop that a parallel task is; what stands before it is for its bounds."""
     last = task[-1] if task else None
     return last if isinstance(last, nodes.Loop) and last.is_parallel else None
-
-
-def collect_expressions(body: Sequence[Step]) -> dict[str, list[nodes.Expr]]:
-    """Every expression that a local is given: more than one where branches end with it."""
-    expressions: dict[str, list[nodes.Expr]] = {}
-    for name, value in definitions(body):
-        if value is not None:
-            expressions.setdefault(name, []).append(value)
-    return expressions
 
 
 def repeatable_definitions(steps: Iterable[Step], changed: Collection[str]) -> dict[str, nodes.Expr]:

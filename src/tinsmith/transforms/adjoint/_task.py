@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
 from .._algebra import ONE, ZERO, minus, plus, times
 from .._evaluate import extent
-from .._names import Names
 from .._slots import place_of, trips_of
-from ..analysis import Activity
 from ..polish import eliminate_dead_code, name_locals, simplify
 from ._counting import Counting, Formula
 from ._dependences import never_overwritten_after_read, never_written_where_read
@@ -18,42 +16,11 @@ from ._frame_reversal import Task
 from ._loop_results import LoopResults
 from ._program import Reserve, Run, TapeSize
 from ._reversal import Reversal
-from ._ssa import Step, collect_expressions, frame_steps, parallel_loop, repeatable_definitions
+from ._ssa import frame_steps, repeatable_definitions
 from ._tapes import Tape, array_key
 from ._tasks import kernel_of
 
 Block = list[nodes.Stmt]
-
-
-@dataclass(frozen=True)
-class TaskInput:
-    """A task in form, and what its reverse is made from.
-
-    Attributes:
-        kernel: the kernel that it is a part of.
-        number: its place among the tasks of the op.
-        steps: its steps.
-        own: arrays of which no two iterations touch one element.
-    """
-
-    kernel: nodes.Kernel
-    number: int
-    steps: tuple[Step, ...]
-    own: frozenset[str]
-    activity: Activity
-    names: Names
-    gradients: Mapping[str, str]
-    once: frozenset[int]
-
-    @property
-    def parallel(self) -> nodes.Loop | None:
-        """The loop that a parallel task is."""
-        return parallel_loop(self.steps)
-
-    @property
-    def body(self) -> tuple[Step, ...]:
-        """What one thread runs."""
-        return self.steps if self.parallel is None else self.parallel.body
 
 
 @dataclass(frozen=True)
@@ -87,66 +54,40 @@ class TaskReverse:
     results: KeptResults | None = None
 
 
-def reverse_task(given: TaskInput, *, may_keep_results: bool = False) -> TaskReverse:
+def reverse_task(task: Task, *, may_keep_results: bool = False) -> TaskReverse:
     """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays.
 
     `may_keep_results` says that the task, in form, does what its kernel does, so that it can be the forward pass.
     """
-    changed = frozenset(walk.find_changed(given.steps))
-    both = frozenset(walk.find_loaded(given.steps)) & changed
-    steady = never_overwritten_after_read(given.body, both & given.own)
-    steady |= never_written_where_read(given.body, both - given.own)
+    both = task.changed & walk.find_loaded(task.steps)
+    steady = never_overwritten_after_read(task.body, both & task.own)
+    steady |= never_written_where_read(task.body, both - task.own)
     state = both - steady
     while True:
-        reverse = _Writing(given, changed, state, steady).reverse()
+        reverse = _Writing(task, state, steady).reverse()
         left = state & walk.reads(reverse.kernel.body)
         if left == state:
             break
         state = left
     if may_keep_results and not state and reverse.reserve is None:
-        return replace(reverse, results=_Writing(given, changed, state, steady).keep_results())
+        return replace(reverse, results=_Writing(task, state, steady).keep_results())
     return reverse
 
 
 class _Writing:
     """Writes the reverse of a task that works on copies of the arrays in `state`."""
 
-    def __init__(
-        self, given: TaskInput, changed: frozenset[str], state: frozenset[str], steady: frozenset[str]
-    ) -> None:
-        self.given = given
-        self.steady = steady
-        names = given.names.copy()
-        restores = any(isinstance(step, nodes.Loop) and not step.is_parallel for step in walk.statements(given.steps))
-        everything = frozenset(given.kernel.arrays)
-        own = everything if given.parallel is None else given.own
-        task = Task(
-            given.kernel.arrays,
-            given.gradients,
-            state,
-            changed,
-            own,
-            given.once,
-            restores,
-            given.kernel.path,
-            collect_expressions(given.steps),
-        )
+    def __init__(self, task: Task, state: frozenset[str], steady: frozenset[str]) -> None:
+        self.task = task
         self.state = state
-        self.names = names
-        self.reversal = Reversal(task, given.activity, names)
+        self.steady = steady
+        self.names = task.names.copy()
+        self.reversal = Reversal(task, state, self.names)
         self.results: LoopResults | None = None
 
-    @property
-    def parallel(self) -> nodes.Loop | None:
-        return self.given.parallel
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        return self.given.body
-
     def reverse(self) -> TaskReverse:
-        names = () if self.parallel is None else self.parallel.names
-        body = self.reversal.frame(self.steps, names).whole
+        names = () if self.task.parallel is None else self.task.parallel.names
+        body = self.reversal.frame(self.task.body, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
         taped = {name for tape in self.reversal.tapes.by_key.values() for name in (tape.array, tape.where)}
         read = walk.reads(eliminate_dead_code([self.around(body)], private=self.state | taped))
@@ -162,17 +103,17 @@ class _Writing:
 
     def keep_results(self) -> KeptResults | None:
         """The forward pass that keeps what loops leave, and its reverse; None where no loop's run can be left out."""
-        if self.parallel is None or self.iterations is None:
+        if self.task.parallel is None or self.iterations is None:
             return None
         self.results = self.reversal.results = LoopResults(self.names, self.place())
-        body = self.reversal.frame(self.steps, self.parallel.names).whole
+        body = self.reversal.frame(self.task.body, self.task.parallel.names).whole
         backward = self.kernel("adjoint", eliminate_dead_code([self.around(body)]))
         read = walk.reads(backward.body)
         self.results.arrays = {local: one for local, one in self.results.arrays.items() if one.name in read}
         if not self.results.arrays:
             return None
         self.reversal.is_forward_pass, self.reversal.runs_back = True, False
-        forward = self.kernel("forward", eliminate_dead_code([self.around(self.reversal.forward(self.steps))]))
+        forward = self.kernel("forward", eliminate_dead_code([self.around(self.reversal.forward(self.task.body))]))
         return KeptResults(forward, backward, tuple(self.results.arrays.values()), self.iterations)
 
     def find_long_loops(self, used: set[str]) -> frozenset[int]:
@@ -180,9 +121,9 @@ class _Writing:
 
         Whether one block reads what another one stores is not looked into: loops that do both stay as they are.
         """
-        both = walk.find_loaded(self.given.steps) & self.reversal.task.changed
+        both = walk.find_loaded(self.task.steps) & self.task.changed
         numbers = set[int]()
-        for step in walk.statements(self.steps):
+        for step in walk.statements(self.task.body):
             kept = self.reversal.records.get(step.number)
             if not isinstance(step, nodes.Loop) or kept is None or kept.logged or len(step.names) > 1:
                 continue
@@ -193,7 +134,7 @@ class _Writing:
 
     def notes(self, used: set[str]) -> Iterator[str]:
         """What loops keep, in words."""
-        for step in walk.statements(self.steps):
+        for step in walk.statements(self.task.body):
             kept = self.reversal.records.get(step.number)
             if not isinstance(step, nodes.Loop) or kept is None:
                 continue
@@ -202,7 +143,7 @@ class _Writing:
                 where = f"of each block of iterations of the loop in line {step.line}"
             elif step.most is not None:
                 where = f"of each iteration of one block of the loop in line {step.line}"
-            source_name = self.given.kernel.source_name
+            source_name = self.task.kernel.source_name
             for name in kept.heads:
                 kind = self.names.types[name]
                 if types.keeping(kind) in used:
@@ -219,7 +160,7 @@ class _Writing:
 
     def around(self, body: Block) -> nodes.Stmt:
         """The task's loop around the statements of one iteration; a serial task is a loop of one."""
-        loop = self.parallel
+        loop = self.task.parallel
         if loop is None:
             return nodes.For((self.names.fresh("once", "i32"),), ((ZERO, ONE),), tuple(body))
         if not self.reversal.runs_back:
@@ -241,28 +182,28 @@ class _Writing:
 
     def kernel(self, word: str, body: Sequence[nodes.Stmt], reserve: Reserve | None = None) -> nodes.Kernel:
         """A kernel of its own, with the arrays that its statements use."""
-        given = self.given
-        before = self.before() if self.parallel is not None else ()
+        task = self.task
+        before = self.before() if self.task.parallel is not None else ()
         kinds = dict(self.names.types)
-        written = simplify((*before, *body), kinds, {*given.gradients.values()})
-        statements = _size_by_gradients(written, given)
-        arguments = dict(given.kernel.arguments)
+        written = simplify((*before, *body), kinds, {*task.gradients.values()})
+        statements = _size_by_gradients(written, task)
+        arguments = dict(task.kernel.arguments)
         if reserve is not None:
             arguments |= {size.depth[0]: ("i32", ()) for size in reserve.tapes if size.depth}
-        name = f"{given.kernel.name}_{word}_{given.number}"
-        made = kernel_of(given.kernel, name, statements, self.arrays(reserve), arguments)
+        name = f"{task.kernel.name}_{word}_{task.number}"
+        made = kernel_of(task.kernel, name, statements, self.arrays(reserve), arguments)
         used = {*made.arrays, *made.arguments}
-        statements, new = name_locals(statements, self.names.root, used, given.kernel.locals)
+        statements, new = name_locals(statements, self.names.root, used, task.kernel.locals)
         return replace(made, locals={new[old]: kind for old, kind in kinds.items() if old in new}, body=statements)
 
     def before(self) -> nodes.Block:
         """Statements that give the loop's bounds their values."""
-        return tuple(step for step in self.given.steps[:-1] if isinstance(step, nodes.Assign))
+        return tuple(step for step in self.task.steps[:-1] if isinstance(step, nodes.Assign))
 
     def arrays(self, reserve: Reserve | None) -> dict[str, nodes.Array]:
-        given = self.given
-        arrays = dict(given.kernel.arrays)
-        for name, gradient in given.gradients.items():
+        task = self.task
+        arrays = dict(task.kernel.arrays)
+        for name, gradient in task.gradients.items():
             if name not in arrays:
                 continue
             arrays[gradient] = replace(arrays[name], name=gradient, label="")
@@ -282,8 +223,8 @@ class _Writing:
     # Tapes ------------------------------------------------------------------------------------
 
     def reserve(self, tapes: list[Tape], read: set[str]) -> Reserve:
-        again = repeatable_definitions(frame_steps(self.given.steps), ())
-        formulas = Formula(self.names, self.reversal.records, again).need(self.steps)
+        again = repeatable_definitions(frame_steps(self.task.steps), ())
+        formulas = Formula(self.names, self.reversal.records, again).need(self.task.body)
         sizes = []
         for tape in tapes:
             arrays = [(tape.array, tape.type, tape.width)]
@@ -303,11 +244,11 @@ class _Writing:
 
     @property
     def iterations(self) -> nodes.Expr | None:
-        return ONE if self.parallel is None else extent(self.parallel.bounds)
+        return ONE if self.task.parallel is None else extent(self.task.parallel.bounds)
 
     def place(self) -> nodes.Expr:
         """The number of this iteration among the parallel ones."""
-        return ZERO if self.parallel is None else place_of(self.parallel.names, self.parallel.bounds)
+        return ZERO if self.task.parallel is None else place_of(self.task.parallel.names, self.task.parallel.bounds)
 
     def start(self, tape: Tape, size: TapeSize) -> nodes.Stmt:
         """Where this iteration's part of a tape starts."""
@@ -319,7 +260,7 @@ class _Writing:
     def build_counting_kernel(self, tapes: list[Tape], reserve: Reserve) -> nodes.Kernel:
         """The kernel that counts what each iteration needs."""
         counting = Counting(self.names, self.reversal.records, {tape.key: tape for tape in tapes}, self.state)
-        body, need = counting.count_frame(self.steps)
+        body, need = counting.count_frame(self.task.body)
         for tape, size in zip(tapes, reserve.tapes, strict=True):
             assert size.starts is not None
             body.append(nodes.Store(size.starts[1], (self.place(),), (), nodes.Local(need[tape.key], "i32")))
@@ -327,17 +268,17 @@ class _Writing:
 
     def build_measuring_kernel(self, reserve: Reserve) -> nodes.Kernel:
         """The kernel that stores how many parallel iterations there are, where bounds are read from memory."""
-        assert self.parallel is not None
-        total = nodes.Store(reserve.total, (), (), trips_of(self.parallel.bounds))
+        assert self.task.parallel is not None
+        total = nodes.Store(reserve.total, (), (), trips_of(self.task.parallel.bounds))
         return self.kernel("iterations", [total], reserve)
 
 
-def _size_by_gradients(statements: nodes.Block, given: TaskInput) -> nodes.Block:
+def _size_by_gradients(statements: nodes.Block, task: Task) -> nodes.Block:
     """Statements that ask a gradient for its sizes where they use an array for nothing else: it need not be handed."""
-    touched, arrays = walk.find_touched(statements), given.kernel.arrays
+    touched, arrays = walk.find_touched(statements), task.kernel.arrays
     instead = {
         name: gradient
-        for name, gradient in given.gradients.items()
+        for name, gradient in task.gradients.items()
         if name in arrays and not arrays[name].label and name not in touched and gradient in touched
     }
 
