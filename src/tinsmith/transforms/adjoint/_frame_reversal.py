@@ -73,7 +73,7 @@ class Task:
         return self.steps if self.parallel is None else self.parallel.body
 
     @lazy
-    def changed(self) -> frozenset[str]:
+    def changed_arrays(self) -> frozenset[str]:
         """Arrays that it changes."""
         return frozenset(walk.find_changed(self.steps))
 
@@ -152,7 +152,7 @@ class FrameReversal(ABC):
             handed: adjoints that come in at its end, of the expressions they belong to.
         """
         mine = [*given, *frame_locals(body)]
-        frame = Frame(frozenset(mine), repeatable_definitions(frame_steps(body), self.task.changed))
+        frame = Frame(frozenset(mine), repeatable_definitions(frame_steps(body), self.task.changed_arrays))
         self._unread |= unread(body)
         self._guards.append(Guards(frozenset(mine)))
         if not self.read_later:
@@ -320,7 +320,7 @@ class FrameReversal(ABC):
         """A load hands its adjoint to the array's."""
         if load.array not in self.task.gradients:
             return []
-        total = None if load.array in self.task.changed else self.sums.total(load)
+        total = None if load.array in self.task.changed_arrays else self.sums.total(load)
         if total is not None:
             return [nodes.Assign(total.name, plus(total, seed), line)]
         return [self.add(load, seed, line)]

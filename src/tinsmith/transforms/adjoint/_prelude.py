@@ -11,12 +11,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes
-from .._algebra import ZERO, times
+from .._algebra import ZERO
 from .._names import Names
 from .._slots import trips_of
 from ..extremes import Beside, Expansion, Search, note_of
 from ..polish import simplify
-from ._program import Reserve, Run, TapeSize
+from ._program import Reserve, Run, TapeSize, size_tape
 from ._tasks import kernel_of
 
 
@@ -66,28 +66,23 @@ class _Writing:
 
     def first_slot(self) -> nodes.Expr:
         """Where the candidates of an iteration start: all have as much room, or what was counted for each."""
-        search, most = self.search, self.search.most
-        assert search.candidates is not None
-        self.arrays[search.candidates.name] = search.candidates
-        tape = ((search.candidates.name, search.candidates.type, 1),)
-        if most is not None:
-            depth = self.names.reserve_shared("depth_candidates")
-            self.arguments[depth] = "i32", ()
-            self.size = TapeSize(tape, (depth, most), None)
-            return times(search.place, nodes.Argument(depth, "i32"))
-        starts = self.names.reserve_shared("start_candidates"), self.names.reserve_shared("count_candidates")
-        self.arrays |= {name: nodes.Array(name, "i32", 1) for name in starts}
-        self.size = TapeSize(tape, None, starts)
-        return nodes.Load(starts[0], (search.place,), (), "i32")
+        candidates = self.search.candidates
+        assert candidates is not None
+        self.arrays[candidates.name] = candidates
+        tape = ((candidates.name, candidates.type, 1),)
+        self.size = size_tape(self.names, "candidates", tape, self.search.most)
+        return self.size.first_entry(self.search.place)
 
     def reserve(self) -> Reserve:
         """Room for candidates."""
         assert self.size is not None
         iterations, total = self.search.iterations, self.names.reserve_shared("iterations")
-        self.arrays[total] = nodes.Array(total, "i32", 0)
+        plain = Reserve((self.size,), ZERO, total, None)
+        self.arrays |= plain.arrays
+        self.arguments |= plain.arguments
         measured = iterations if iterations is not None else Run(self._build_measuring_kernel(total), 0, {})
         count = None if self.size.starts is None else Run(self._counting(self.size.starts[1]), 0, {})
-        return Reserve((self.size,), measured, total, count)
+        return replace(plain, iterations=measured, count=count)
 
     def _build_measuring_kernel(self, total: str) -> nodes.Kernel:
         """The kernel that stores how many parallel iterations there are."""

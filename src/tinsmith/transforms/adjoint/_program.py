@@ -8,6 +8,8 @@ from functools import cache
 from typing import TypeAlias
 
 from ...source.ir import nodes
+from .._algebra import times
+from .._names import Names
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,21 @@ class TapeSize:
     depth: tuple[str, nodes.Expr] | None
     starts: tuple[str, str] | None
 
+    def first_entry(self, iteration: nodes.Expr) -> nodes.Expr:
+        """Where the part of an iteration with this number starts."""
+        if self.depth is not None:
+            return times(iteration, nodes.Argument(self.depth[0], "i32"))
+        assert self.starts is not None
+        return nodes.Load(self.starts[0], (iteration,), (), "i32")
+
+
+def size_tape(names: Names, label: str, arrays: tuple[tuple[str, str, int], ...], most: nodes.Expr | None) -> TapeSize:
+    """How large a tape of this label is: for `most` entries an iteration, or where that is None, for those counted."""
+    if most is not None:
+        return TapeSize(arrays, (names.reserve_shared(f"depth_{label}"), most), None)
+    start, count = (names.reserve_shared(f"{word}_{label}") for word in ("start", "count"))
+    return TapeSize(arrays, None, (start, count))
+
 
 @dataclass(frozen=True)
 class Reserve:
@@ -75,6 +92,17 @@ class Reserve:
     total: str
     count: Run | None
     source: int = 0
+
+    @property
+    def arguments(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """What kernels with these tapes are given besides them: how many entries an iteration may need."""
+        return {size.depth[0]: ("i32", ()) for size in self.tapes if size.depth}
+
+    @property
+    def arrays(self) -> dict[str, nodes.Array]:
+        """The arrays in which sizes are counted, and where parts start."""
+        names = [name for size in self.tapes for name in size.starts or ()]
+        return {**{name: nodes.Array(name, "i32", 1) for name in names}, self.total: nodes.Array(self.total, "i32", 0)}
 
 
 Action: TypeAlias = Fresh | Copy | Run | Reserve

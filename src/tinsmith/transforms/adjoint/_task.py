@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import ONE, ZERO, minus, plus, times
+from .._algebra import ONE, ZERO, minus, plus
 from .._evaluate import extent
 from .._slots import place_of, trips_of
 from ..polish import eliminate_dead_code, name_locals, simplify
@@ -14,7 +14,7 @@ from ._counting import Counting, Formula
 from ._dependences import never_overwritten_after_read, never_written_where_read
 from ._frame_reversal import Task
 from ._loop_results import LoopResults
-from ._program import Reserve, Run, TapeSize
+from ._program import Reserve, Run, size_tape
 from ._reversal import Reversal
 from ._ssa import frame_steps, repeatable_definitions
 from ._tapes import Tape, array_key
@@ -59,7 +59,7 @@ def reverse_task(task: Task, *, may_keep_results: bool = False) -> TaskReverse:
 
     `may_keep_results` says that the task, in form, does what its kernel does, so that it can be the forward pass.
     """
-    both = task.changed & walk.find_loaded(task.steps)
+    both = task.changed_arrays & walk.find_loaded(task.steps)
     steady = never_overwritten_after_read(task.body, both & task.own)
     steady |= never_written_where_read(task.body, both - task.own)
     state = both - steady
@@ -93,7 +93,10 @@ class _Writing:
         read = walk.reads(eliminate_dead_code([self.around(body)], private=self.state | taped))
         tapes = [tape for tape in self.reversal.tapes.by_key.values() if tape.array in read]
         reserve = self.reserve(tapes, read) if tapes else None
-        starts = [self.start(tape, size) for tape, size in zip(tapes, reserve.tapes, strict=True)] if reserve else []
+        sizes = reserve.tapes if reserve else ()
+        starts = [
+            nodes.Assign(tape.top, size.first_entry(self.place())) for tape, size in zip(tapes, sizes, strict=True)
+        ]
         whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state | taped)
         kernel = self.kernel("adjoint", whole, reserve)
         used = {tape.key for tape in tapes}
@@ -121,7 +124,7 @@ class _Writing:
 
         Whether one block reads what another one stores is not looked into: loops that do both stay as they are.
         """
-        both = walk.find_loaded(self.task.steps) & self.task.changed
+        both = walk.find_loaded(self.task.steps) & self.task.changed_arrays
         numbers = set[int]()
         for step in walk.statements(self.task.body):
             kept = self.reversal.records.get(step.number)
@@ -187,9 +190,7 @@ class _Writing:
         kinds = dict(self.names.types)
         written = simplify((*before, *body), kinds, {*task.gradients.values()})
         statements = _size_by_gradients(written, task)
-        arguments = dict(task.kernel.arguments)
-        if reserve is not None:
-            arguments |= {size.depth[0]: ("i32", ()) for size in reserve.tapes if size.depth}
+        arguments = {**task.kernel.arguments, **(reserve.arguments if reserve else {})}
         name = f"{task.kernel.name}_{word}_{task.number}"
         made = kernel_of(task.kernel, name, statements, self.arrays(reserve), arguments)
         used = {*made.arrays, *made.arguments}
@@ -211,11 +212,8 @@ class _Writing:
             arrays[tape.array] = nodes.Array(tape.array, tape.type, 1)
             if tape.where:
                 arrays[tape.where] = nodes.Array(tape.where, "i32", 1)
-        for size in reserve.tapes if reserve else ():
-            for name in size.starts or ():
-                arrays[name] = nodes.Array(name, "i32", 1)
         if reserve is not None:
-            arrays[reserve.total] = nodes.Array(reserve.total, "i32", 0)
+            arrays |= reserve.arrays
         if self.results is not None:
             arrays |= {one.name: one for one in self.results.arrays.values()}
         return arrays
@@ -229,13 +227,8 @@ class _Writing:
         for tape in tapes:
             arrays = [(tape.array, tape.type, tape.width)]
             arrays += [(tape.where, "i32", tape.rank)] if tape.where in read and tape.rank else []
-            depth = starts = None
-            if formulas is not None and self.iterations is not None:
-                depth = self.names.reserve_shared(f"depth_{tape.label}"), formulas[tape.key]
-            else:
-                begin, need = (self.names.reserve_shared(f"{word}_{tape.label}") for word in ("start", "count"))
-                starts = begin, need
-            sizes.append(TapeSize(tuple(arrays), depth, starts))
+            most = formulas[tape.key] if formulas is not None and self.iterations is not None else None
+            sizes.append(size_tape(self.names, tape.label, tuple(arrays), most))
         total = self.names.reserve_shared("iterations")
         plain = Reserve(tuple(sizes), ZERO, total, None)
         iterations = self.iterations if self.iterations is not None else Run(self.build_measuring_kernel(plain), 0, {})
@@ -249,13 +242,6 @@ class _Writing:
     def place(self) -> nodes.Expr:
         """The number of this iteration among the parallel ones."""
         return ZERO if self.task.parallel is None else place_of(self.task.parallel.names, self.task.parallel.bounds)
-
-    def start(self, tape: Tape, size: TapeSize) -> nodes.Stmt:
-        """Where this iteration's part of a tape starts."""
-        if size.depth is not None:
-            return nodes.Assign(tape.top, times(self.place(), nodes.Argument(size.depth[0], "i32")))
-        assert size.starts is not None
-        return nodes.Assign(tape.top, nodes.Load(size.starts[0], (self.place(),), (), "i32"))
 
     def build_counting_kernel(self, tapes: list[Tape], reserve: Reserve) -> nodes.Kernel:
         """The kernel that counts what each iteration needs."""
