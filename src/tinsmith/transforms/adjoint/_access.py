@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, operators, types, walk
 from .._names import Names
@@ -21,17 +20,6 @@ def find_owned(steps: Sequence[Step]) -> frozenset[str]:
     return find_owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(definitions(steps)))
 
 
-class InOrder(NamedTuple):
-    """Steps in which an atomic whose old or new value matters is a load and a store.
-
-    Attributes:
-        unknown: arrays that stand for integers which only the forward pass knew, each with a refusal for who reads it.
-    """
-
-    steps: tuple[Step, ...]
-    unknown: Mapping[str, NotCovered]
-
-
 def sequential(
     steps: Sequence[Step],
     arrays: Mapping[str, nodes.Array],
@@ -39,15 +27,18 @@ def sequential(
     names: Names,
     path: str,
     races: Mapping[str, NotCovered],
-) -> InOrder:
-    """Put the atomics of a task in order. `races` are the refusals of `find_races`.
+) -> tuple[tuple[Step, ...], Mapping[str, NotCovered]]:
+    """Steps in which an atomic whose old or new value matters is a load and a store.
+
+    With them, arrays that stand for integers which only the forward pass knew, each with a refusal for who reads it.
+    `races` are the refusals of `find_races`.
 
     Raises:
         NotCovered: one whose value has a gradient changes what other parallel iterations change too.
     """
     loaded = frozenset(walk.find_loaded(steps))
     ordering = _Sequential(loaded, _find_used_in_order(steps), arrays, own, names, path, races)
-    return InOrder(walk.rewrite(steps, ordering.step), ordering.unknown)
+    return walk.rewrite(steps, ordering.step), ordering.unknown
 
 
 def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:

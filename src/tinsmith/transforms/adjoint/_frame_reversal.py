@@ -169,8 +169,8 @@ class FrameReversal(ABC):
         self.read_later.pop()
         forward = self.forward(body)
         zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self.partial_sums]
-        added = [step for total in frame.totals for step in self.add_total(total)]
-        begun = [nodes.Assign(total.local, constant(0, total.load.type)) for total in frame.totals]
+        added = [self.add_total(load, total) for load, total in frame.totals.items()]
+        begun = [nodes.Assign(total.name, constant(0, total.type)) for total in frame.totals.values()]
         return TurnedFrame(forward, [*begun, *zeros, *backwards, *added])
 
     def zero(self, local: str) -> nodes.Stmt:
@@ -333,10 +333,9 @@ class FrameReversal(ABC):
         old = nodes.Load(gradient, load.index, load.entry, load.type)
         return nodes.Store(gradient, load.index, load.entry, plus(old, value), line)
 
-    def add_total(self, total: Sums.Total) -> Block:
+    def add_total(self, load: nodes.Load, total: nodes.Local) -> nodes.Stmt:
         """What a loop gathered, added once. Nothing gathered: the element may not be there."""
-        local = nodes.Local(total.local, total.load.type)
-        return [nodes.If(compare("!=", local, constant(0, local.type)), (self.add(total.load, local),))]
+        return nodes.If(compare("!=", total, constant(0, total.type)), (self.add(load, total),))
 
     def reverse_store(self, store: nodes.Store) -> Block:
         statements: Block = []

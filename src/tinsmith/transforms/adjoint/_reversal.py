@@ -244,7 +244,7 @@ class Reversal(FrameReversal):
 
     def _outer_adjoints(self, own: set[str]) -> set[str]:
         adjoints = {adjoint for local, adjoint in self.adjoints.items() if local not in own}
-        return adjoints | {total.local for frame in self.sums.frames for total in frame.totals}
+        return adjoints | {total.name for frame in self.sums.frames for total in frame.totals.values()}
 
     def restore_kept(self, loop: nodes.Loop) -> Block:
         """The head of a reversed iteration: what was kept, the latest first, and memory as it was."""

@@ -9,10 +9,9 @@ from typing import NamedTuple
 from ..._lazy import lazy
 from ...source.ir import NotCovered, nodes, types, walk
 from .._names import Names
-from ..analysis import Activity
+from ..analysis import Activity, along, edges_of
 from ..extremes import Beside, extremes_in, extremes_of, write_in_order
 from ._access import find_owned, sequential
-from ._activity import activities_of
 from ._build_ssa import SsaBuilder
 from ._prelude import Prelude, search_of
 from ._promises import Promise, find_promised_arrays
@@ -68,7 +67,14 @@ class Reversible:
 
 
 class WantedGradients(NamedTuple):
-    """What a gradient is wanted of, and the numbers of the kernels in the order of their launches."""
+    """What a gradient is wanted of.
+
+    Attributes:
+        inputs: arrays that want a gradient.
+        outputs: arrays that are given one.
+        closed: arrays that let none through.
+        launches: the numbers of the kernels in the order of their launches.
+    """
 
     inputs: Collection[str]
     outputs: Collection[str]
@@ -76,9 +82,21 @@ class WantedGradients(NamedTuple):
     launches: Sequence[int]
 
     def activities(self, tasks: Sequence[Sequence[Step]], sources: Sequence[int]) -> list[Activity]:
-        """What has a gradient in each task; `sources` are the numbers of their kernels."""
+        """What has a gradient in each task; `sources` are the numbers of their kernels.
+
+        An array depends on the inputs from the first task on that gives it something that does, and reaches the outputs
+        up to the last one from which it does; inside a task the order of statements does not count. What a task does to
+        an array that is only later active need not be reversed, so what it reads need not be kept.
+        """
         order = [number for kernel in self.launches for number, source in enumerate(sources) if source == kernel]
-        return activities_of(tasks, self.inputs, self.outputs, self.closed, order)
+        shut = {f"@{name}" for name in self.closed}
+        edges = [
+            [edge for one in walk.statements(task) for edge in edges_of(one) if not shut & {*edge}] for task in tasks
+        ]
+        backwards = [[(end, start) for start, end in some] for some in edges]
+        varied = along(order, edges, {f"@{name}" for name in self.inputs})
+        useful = along(order[::-1], backwards, {f"@{name}" for name in self.outputs})
+        return [Activity(one & other, one) for one, other in zip(varied, useful, strict=True)]
 
 
 def adjoint_names(kernels: Sequence[nodes.Kernel], arrays: Iterable[str]) -> dict[str, str]:

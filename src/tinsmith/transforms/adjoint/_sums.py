@@ -11,14 +11,6 @@ from .._names import Names
 from ..analysis import expand
 
 
-@dataclass(frozen=True)
-class Total:
-    """A local that gathers for one element."""
-
-    load: nodes.Load
-    local: str
-
-
 @dataclass
 class Frame:
     """What can be named in a frame, and what is gathered there.
@@ -26,17 +18,16 @@ class Frame:
     Attributes:
         names: its locals.
         definitions: what some of them are computed from.
+        totals: locals that gather for elements, by a load of each.
     """
 
     names: frozenset[str]
     definitions: Mapping[str, nodes.Expr]
-    totals: list[Total] = field(default_factory=list)
+    totals: dict[nodes.Load, nodes.Local] = field(default_factory=dict)
 
 
 class Sums:
     """The frames that are open, the outermost first."""
-
-    Total = Total
 
     def __init__(self, names: Names) -> None:
         self.names = names
@@ -62,13 +53,8 @@ class Sums:
             known |= frame.names
             index = [expand(one, known, definitions) for one in load.index]
             if all(one is not None for one in index):
-                return self._total_in(frame, replace(load, index=tuple(one for one in index if one is not None)))
+                element = replace(load, index=tuple(one for one in index if one is not None))
+                if element not in frame.totals:
+                    frame.totals[element] = self.names.local(f"grad_{load.array}_sum", load.type)
+                return frame.totals[element]
         return None
-
-    def _total_in(self, frame: Frame, load: nodes.Load) -> nodes.Local:
-        for total in frame.totals:
-            if total.load == load:
-                return nodes.Local(total.local, load.type)
-        local = self.names.fresh(f"grad_{load.array}_sum", load.type)
-        frame.totals.append(Total(load, local))
-        return nodes.Local(local, load.type)

@@ -47,6 +47,11 @@ def edges_of(one: object) -> Iterator[Edge]:
             yield from ((source, name) for entry in one.matrix for source in sources(entry) for name in one.results)
         case nodes.Store() | nodes.Atomic():
             yield from ((source, f"@{one.array}") for source in sources(one.value))
+        case nodes.Loop():
+            for carried in one.carried:
+                for source in (*sources(carried.first), *sources(carried.next)):
+                    yield source, carried.head
+                    yield source, carried.last
     if isinstance(one, nodes.Atomic) and one.result is not None and types.is_float(one.value.type):
         yield f"@{one.array}", one.result
 
