@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..source import AffineIndex
-from ..source.ir import nodes, walk
+from ..source.ir import nodes, operators, walk
 from ._algebra import both, compare, constant, integer, shift_by
 from .analysis import affine, definitions, find_owned, single_definitions
 from .polish import declare_locals, eliminate_dead_code
@@ -31,7 +31,6 @@ _WIDEST = 64
 """Iterations that an end may have along an axis."""
 _MOST_SERIAL_NAMES = 2
 """Loops over so many names at most have ends so short that waking threads for them would take longer."""
-_SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
 
 Ends = Mapping[tuple[str, bool], int]
@@ -149,7 +148,9 @@ class _Middle:
                 return None if answer is None else answer._replace(value=not answer.value)
             case nodes.Binary("and" | "or" as operator, left, right):
                 return self.join(self.ask(left), self.ask(right), decides=operator == "or")
-            case nodes.Binary(operator, left, right) if operator in _SWAPPED and left.type == right.type == "i32":
+            case nodes.Binary(operator, left, right) if (
+                operator in operators.SWAPPED and left.type == right.type == "i32"
+            ):
                 return self.compare(operator, affine(left, self.known).plus(affine(right, self.known), -1))
         return None
 
@@ -169,12 +170,12 @@ class _Middle:
         sign = difference.terms[name]
         place = AffineIndex({name: 1}).plus(difference, -sign)  # the variable is compared with this
         first, last = self.bounds[name]
-        operator = operator if sign == 1 else _SWAPPED[operator]
+        operator = operator if sign == 1 else operators.SWAPPED[operator]
         answers: list[tuple[int, _Answer]] = []
         # Iterations are counted from the first one on, or from the last one backwards, which swaps the comparison.
         for is_last, way, distance in (
             (False, operator, place.plus(first, -1).number),
-            (True, _SWAPPED[operator], last.plus(place, -1).number),
+            (True, operators.SWAPPED[operator], last.plus(place, -1).number),
         ):
             if distance is not None:
                 count = max(distance if way in (">=", "<") else distance + 1, 0)

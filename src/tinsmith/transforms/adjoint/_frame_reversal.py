@@ -20,7 +20,7 @@ from .._slopes import slopes
 from ..analysis import Activity, definitions
 from ._access import unread
 from ._accumulators import find_sums_in_place
-from ._guards import Guards, put_under
+from ._guards import BranchArm, Guards, put_under
 from ._ssa import Step, frame_locals, frame_steps, parallel_loop, repeatable_definitions
 from ._sums import Frame, Sums
 
@@ -237,7 +237,7 @@ class FrameReversal(ABC):
     def reverse_branch(self, step: nodes.If) -> nodes.Stmt:
         arms = []
         for part, holds in ((step.body, True), (step.orelse, False)):
-            with self._guards[-1].inside(step, holds=holds):
+            with self._guards[-1].under((BranchArm(step.number, step.condition, holds),)):
                 arms.append(tuple(self.backward(part)))
         return nodes.If(step.condition, arms[0], arms[1], step.line)
 

@@ -64,12 +64,6 @@ class Guards:
         finally:
             self.path = outer
 
-    @contextlib.contextmanager
-    def inside(self, branch: nodes.If, *, holds: bool) -> Iterator[None]:
-        """While one arm of a branch is reversed."""
-        with self.under((BranchArm(branch.number, branch.condition, holds),)):
-            yield
-
 
 def put_under(block: Sequence[nodes.Stmt], guard: Guard) -> list[nodes.Stmt]:
     """Statements that run where a guard holds."""

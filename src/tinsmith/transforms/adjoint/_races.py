@@ -13,12 +13,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...source import AffineIndex
-from ...source.ir import NotCovered, Race, nodes, types
+from ...source.ir import NotCovered, Race, nodes, operators, types
 from .._names import Names
 from ..analysis import affine, definitions, is_invariant, single_definitions, whole_definitions
 from ._ssa import Step, parallel_loop
-
-_OPPOSITES = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 
 class _Limit(NamedTuple):
@@ -120,9 +118,9 @@ class _Search:
             case nodes.Binary("and" | "or" as operator, left, right) if (operator == "and") == is_met:
                 both = self.guard(left, is_met), self.guard(right, is_met)
                 return None if both[0] is None or both[1] is None else both[0] + both[1]
-            case nodes.Binary(operator, left, right) if operator in _OPPOSITES and _are_whole(left, right):
+            case nodes.Binary(operator, left, right) if operator in operators.OPPOSITE and _are_whole(left, right):
                 gap = affine(left, self.whole).plus(affine(right, self.whole), -1)
-                return self.limit(operator if is_met else _OPPOSITES[operator], gap)
+                return self.limit(operator if is_met else operators.OPPOSITE[operator], gap)
         return None
 
     def limit(self, operator: str, gap: AffineIndex) -> tuple[_Limit, ...] | None:

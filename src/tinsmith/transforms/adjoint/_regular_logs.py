@@ -115,23 +115,19 @@ class _Finding:
                 if self.array in walk.find_changed([step]):
                     return False
             elif isinstance(step, nodes.Loop) and self.array in walk.find_changed(step.body):
-                inner = self.loop(step, loops)
+                inner = self.loop(step)
                 if inner is None or not self.block(step.body, (*loops, inner)):
                     return False
         return True
 
-    def loop(self, loop: nodes.Loop, around: tuple[nodes.Loop, ...]) -> nodes.Loop | None:
+    def loop(self, loop: nodes.Loop) -> nodes.Loop | None:
         """A loop with bounds that are known outside; None where they are not, or where it may end early."""
         if not loop.names or loop.exit is not None:
             return None
-        known = self.collect_loop_names(())
-        bounds = [tuple(self.steady(one, known) for one in pair) for pair in loop.bounds]
+        bounds = [tuple(self.steady(one, set()) for one in pair) for pair in loop.bounds]
         if any(one is None for pair in bounds for one in pair):
             return None
         return replace(loop, bounds=tuple((a, b) for a, b in bounds if a is not None and b is not None), body=())
-
-    def collect_loop_names(self, loops: Sequence[nodes.Loop]) -> set[str]:
-        return {name for loop in loops for name in loop.names}
 
     def steady(self, expr: nodes.Expr, known: set[str]) -> nodes.Expr | None:
         """An expression in terms of what is known outside, and of some loops' variables."""

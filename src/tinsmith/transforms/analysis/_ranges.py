@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...source.ir import nodes, types
+from ...source.ir import nodes, operators, types
 
 
 class Range(NamedTuple):
@@ -39,8 +39,7 @@ _IMAGES: dict[str, Range] = {
     "cos": Range(-1.0, 1.0),
     "tanh": Range(-1.0, 1.0),
 }
-_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-_SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_ORDER = ("<", "<=", ">", ">=")
 
 
 class Ranges:
@@ -78,9 +77,9 @@ class Ranges:
                 return self._bounds(value, not holds)
             case nodes.Binary("and" | "or" as word, left, right) if holds == (word == "and"):
                 return [*self._bounds(left, holds), *self._bounds(right, holds)]
-            case nodes.Binary(operator, left, right) if operator in _OPPOSITE:
-                asked = operator if holds else _OPPOSITE[operator]
-                sides = ((left, asked, right), (right, _SWAPPED[asked], left))
+            case nodes.Binary(operator, left, right) if operator in _ORDER:
+                asked = operator if holds else operators.OPPOSITE[operator]
+                sides = ((left, asked, right), (right, operators.SWAPPED[asked], left))
                 return [
                     (one.name, self._side(word, self.of(other)))
                     for one, word, other in sides

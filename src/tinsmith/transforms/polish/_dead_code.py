@@ -57,8 +57,7 @@ class _Elimination(Liveness):
     def reads(self, one: nodes.Stmt) -> set[str]:
         names = walk.locals_read(one)
         if self.private:
-            parts = walk.parts(*walk.expressions(one))
-            arrays = {part.array for part in parts if isinstance(part, nodes.Load)}
+            arrays = walk.arrays_in(walk.expressions(one))
             if isinstance(one, nodes.Atomic) and one.result is not None:
                 arrays.add(one.array)
             names |= _as_memory(self.private & arrays)
