@@ -6,6 +6,7 @@ import torch
 import tinsmith as ts
 from tinsmith.time import _function
 from tinsmith.time._launches import Launched
+from tinsmith.time._records import Record
 
 F64 = torch.float64
 
@@ -139,6 +140,16 @@ def test_gradients_are_those_of_a_loop_over_the_op(lang64, runners, configure, m
         for one, other in zip(torch.autograd.grad(end.square().sum(), (x, k)), right, strict=True):
             torch.testing.assert_close(one, other)
     assert all((one is Launched) == (make is not with_a_ragged_tape) for one in runners)
+
+
+@pytest.mark.parametrize(("make", "is_cleared"), [(with_a_tape, False), (that_adds, True)])
+def test_a_state_that_a_step_fills_is_not_zeroed_before(lang64, monkeypatch, make, is_cleared):
+    cleared, clear = [], Record.clear
+    monkeypatch.setattr(Record, "clear", lambda record, piece=0: cleared.append(piece) or clear(record, piece))
+    op = make(lang64, lang64.types.ndarray())
+    x, k = torch.rand(5, dtype=F64), torch.rand(5, dtype=F64)
+    ts.scan(op, x, length=8, parameters=k)
+    assert bool(cleared) == is_cleared
 
 
 def test_arguments_of_all_kinds(lang64, runners):

@@ -43,6 +43,7 @@ class Plan:
         names: of all arrays: inputs, outputs, scratch.
         outputs: where the outputs stand among all arrays; `inputs` how many inputs there are.
         steady_outputs: places among the outputs of those without a gradient.
+        makes: memory that a forward pass makes first: outputs and scratch.
     """
 
     def __init__(self, kind: Kind, reverse: ReverseAt, layout: Layout, paces: Paces) -> None:
@@ -61,7 +62,7 @@ class Plan:
         self._moving = tuple((place, name) for place, name in pairs if name in kind.floats)
         self._paces = paces
         self._forward = Runner(lambda: layout, kind, paces)
-        self._makes = layout.makes
+        self.makes = layout.makes
         self._gradients: dict[frozenset[str], PassesForGradient] = {}
         self._backward: dict[Wish, Runner] = {}
         # Filled by `_prepared_passes.Stepping`.
@@ -97,7 +98,7 @@ class Plan:
             # where it may be refused: a stack that is too small crashes the process, so the call must raise before it
             # runs.
             is_early = any(self.kind.case.fingerprints) or self.reverse.needs_stacks(active)
-            kept = self.reverse.forward_with_results(self.kind, wanted, self._makes)
+            kept = self.reverse.forward_with_results(self.kind, wanted, self.makes)
             runner = self._forward
             if kept is not None:
                 layout = kept.layout

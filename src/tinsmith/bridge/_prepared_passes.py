@@ -201,7 +201,7 @@ class Stepping:
 
     def starts_at_zero(self, output: str) -> bool:
         """Whether an output's memory must be zero before a run."""
-        return self.plan.signature.starts_at_zero(output)
+        return any(one.name == output and one.is_zero for one in self.plan.makes)
 
     @property
     def is_serial(self) -> bool:
