@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, walk
@@ -15,7 +14,7 @@ def sink_constants(body: Sequence[nodes.Stmt]) -> nodes.Block:
     return _sink(tuple(body), _mentions(body))
 
 
-def _sink(body: nodes.Block, everywhere: Counter[str]) -> nodes.Block:
+def _sink(body: nodes.Block, everywhere: Mapping[str, int]) -> nodes.Block:
     statements: list[nodes.Stmt | None] = list(body)
     starts = [n for n, one in enumerate(body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Const)]
     users = _users(body, starts[0]) if starts else {}
@@ -43,17 +42,19 @@ def _holding(branch: nodes.Stmt, start: nodes.Assign, others: int) -> nodes.Stmt
     """A branch with a start in it; None where it is not the only one to mention the local."""
     if not isinstance(branch, nodes.If):
         return None
-    inside = [_mentions(part)[start.name] for part in (branch.body, branch.orelse)]
+    inside = [_mentions(part).get(start.name, 0) for part in (branch.body, branch.orelse)]
     if inside == [others, 0]:
         return replace(branch, body=(start, *branch.body))
     return replace(branch, orelse=(start, *branch.orelse)) if inside == [0, others] else None
 
 
-def _mentions(body: Sequence[nodes.Stmt]) -> Counter[str]:
+def _mentions(body: Sequence[nodes.Stmt]) -> dict[str, int]:
     """How many statements read or assign each local."""
-    counts: Counter[str] = Counter()
+    # Not a `Counter`, which takes longer to be told of a few names than they take to be found.
+    counts: dict[str, int] = {}
     for one in walk.statements(body):
-        counts.update({*walk.find_assigned(one), *walk.locals_in(walk.expressions(one))})
+        for name in walk.locals_in(walk.expressions(one)).union(walk.find_assigned(one)):
+            counts[name] = counts.get(name, 0) + 1
     return counts
 
 
