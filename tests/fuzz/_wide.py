@@ -329,7 +329,8 @@ class _WideTasks(Tasks):
             self._rows(("y",))
 
     def _drawn(self, names: list[str]) -> tuple[str, ...]:
-        return tuple(self.dice.sample([*names, *({"y", "z"} & set(names)), "d", "c", "g"], self.dice.choice([1, 1, 2])))
+        twice = [name for name in ("y", "z") if name in names]
+        return tuple(self.dice.sample([*names, *twice, "d", "c", "g"], self.dice.choice([1, 1, 2])))
 
     def _total(self) -> None:
         """A local of the top level that a loop adds to, or takes the greatest of."""
