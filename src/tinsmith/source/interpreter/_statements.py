@@ -89,8 +89,8 @@ class Statements:
                 return lambda _: BREAK
             case nodes.Continue():
                 return lambda _: CONTINUE
-            case nodes.Barrier() | nodes.LocalArray():
-                raise AssertionError(f"{stmt}: blocks were to be run in order, and strips are for printing alone")
+            case nodes.Barrier() | nodes.LocalArray() | nodes.Loop():
+                raise AssertionError(f"{stmt}: blocks were to be run in order, and strips and SSA form are not run")
 
     def block(self, body: Iterable[nodes.Stmt]) -> Step:
         """A function that runs statements in order."""
