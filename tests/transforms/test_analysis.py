@@ -122,9 +122,6 @@ def test_definitions_are_put_in_place_of_locals():
     given = {"a": nodes.Binary("*", i, SIZE, "i32"), "b": nodes.Binary("+", nodes.Local("a", "i32"), n, "i32")}
     b = nodes.Local("b", "i32")
     assert Expander(given)(b) == nodes.Binary("+", nodes.Binary("*", i, SIZE, "i32"), n, "i32")
-    halved = Expander(given, {"i": whole(7)})
-    assert halved(b) == nodes.Binary("+", nodes.Binary("*", whole(7), SIZE, "i32"), n, "i32")
-    assert halved.with_meanings({"n": i})(b) == nodes.Binary("+", nodes.Binary("*", whole(7), SIZE, "i32"), i, "i32")
 
 
 def test_a_definition_is_expanded_once_however_often_it_is_read():

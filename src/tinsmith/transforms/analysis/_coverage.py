@@ -73,12 +73,10 @@ def find_covered(
     """
 
     def resolve(expr: nodes.Expr) -> object:
-        match expr:
-            case nodes.Const(value):
-                return value
-            case nodes.Local(name):
-                return resolve(known[name]) if name in known else None
-        return length(expr)
+        # A loop, since a closure that calls itself would keep what `length` refers to alive until a garbage collection.
+        while isinstance(expr, nodes.Local) and expr.name in known:
+            expr = known[expr.name]
+        return expr.value if isinstance(expr, nodes.Const) else length(expr)
 
     # An axis of three that a static loop unrolls has a store for each place, as numbers of a vector have.
     parts: set[Part] = set()
@@ -197,5 +195,7 @@ def _variable(index: AffineIndex, ranges: Mapping[str, object], length: Length) 
         case [(name, 1)], [], 0:
             return name
         case [(name, -1)], [(size, 1)], -1 if size is not None and size == ranges.get(name):
+            return name
+        case [(name, -1)], [], last if ranges.get(name) == last + 1:
             return name
     return None
