@@ -48,7 +48,7 @@ def test_two_ops_of_one_text_share_their_gradient(lang, compiled):
 
 
 def test_a_kernel_that_nobody_needs_is_let_go(lang, compiled):
-    """With the op, and not with the next garbage collection: no objects refer to each other in a circle."""
+    """With the op, and not with the next garbage collection: there is no reference cycle."""
     x = torch.rand(5)
     gc.collect()
     gc.disable()

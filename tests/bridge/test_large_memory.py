@@ -1,4 +1,4 @@
-"""Memory of 32 MiB and more: in large pages where the system has them, with the values that any memory would have."""
+"""Memory of 32 MiB and more: in huge pages where the system has them, with the values that any memory would have."""
 
 import mmap
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.bridge._large_memory import LARGE, in_large_pages
+from tinsmith.bridge._large_memory import LARGE, in_huge_pages
 
 COUNT = LARGE // 8
 F64 = torch.float64
@@ -32,28 +32,28 @@ def is_advised(memory):
 
 linux = pytest.mark.skipif(
     not hasattr(mmap, "MADV_HUGEPAGE") or not Path("/sys/kernel/mm/transparent_hugepage").exists(),
-    reason="the system has no large pages to ask for",
+    reason="the system has no huge pages to ask for",
 )
 
 
 @linux
 def test_only_large_memory_is_asked_for():
-    large = in_large_pages(torch.empty(COUNT, dtype=F64))
+    large = in_huge_pages(torch.empty(COUNT, dtype=F64))
     assert is_advised(large)
     large.fill_(2.0)
     assert large.sum() == 2.0 * COUNT
-    assert not is_advised(in_large_pages(torch.empty(COUNT - 1, dtype=F64)))
+    assert not is_advised(in_huge_pages(torch.empty(COUNT - 1, dtype=F64)))
     # A view that does not begin with a page.
-    assert is_advised(in_large_pages(torch.empty(COUNT + 3, dtype=F64)[3:]))
+    assert is_advised(in_huge_pages(torch.empty(COUNT + 3, dtype=F64)[3:]))
 
 
 def test_a_system_without_the_advice_has_ordinary_pages(monkeypatch):
     monkeypatch.delattr(mmap, "MADV_HUGEPAGE", raising=False)
-    in_large_pages.__globals__["_find_advice"].cache_clear()
+    in_huge_pages.__globals__["_find_advice"].cache_clear()
     try:
-        assert in_large_pages(torch.ones(COUNT, dtype=F64)).sum() == COUNT
+        assert in_huge_pages(torch.ones(COUNT, dtype=F64)).sum() == COUNT
     finally:
-        in_large_pages.__globals__["_find_advice"].cache_clear()
+        in_huge_pages.__globals__["_find_advice"].cache_clear()
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def pair(lang64):
 
 
 @linux
-def test_outputs_and_gradients_are_in_large_pages(pair):
+def test_outputs_and_gradients_are_in_huge_pages(pair):
     x, k = torch.rand(COUNT, dtype=F64, requires_grad=True), torch.tensor([3.0], dtype=F64, requires_grad=True)
     y, z = pair(x, k)
     assert is_advised(y) and is_advised(z)

@@ -15,7 +15,7 @@ import torch
 
 from .._config import config
 from .._errors import GradientError, refusal
-from ._large_memory import LARGE, in_large_pages
+from ._large_memory import LARGE, in_huge_pages
 
 LARGEST_TAPE = 2**31 - 1
 """The maximum number of elements of a tape: engines count them in 32 bits."""
@@ -31,7 +31,7 @@ class Buffer(NamedTuple):
 
 def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Uninitialised memory, which must not be read; poisoned where TINSMITH_POISON asks for it."""
-    memory = in_large_pages(torch.empty(shape, dtype=dtype, device=device))
+    memory = in_huge_pages(torch.empty(shape, dtype=dtype, device=device))
     return poison(memory) if config().poison else memory
 
 
@@ -47,7 +47,7 @@ def private(tensor: torch.Tensor) -> torch.Tensor:
     """A contiguous copy that may be overwritten. An expanded gradient becomes contiguous."""
     if tensor.nbytes < LARGE:
         return tensor.clone(memory_format=torch.contiguous_format)
-    return in_large_pages(torch.empty_like(tensor, memory_format=torch.contiguous_format)).copy_(tensor)
+    return in_huge_pages(torch.empty_like(tensor, memory_format=torch.contiguous_format)).copy_(tensor)
 
 
 def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:

@@ -10,9 +10,9 @@ from ._specialization import Specialization
 
 
 def find_filled_arrays(case: Specialization) -> frozenset[str]:
-    """Outputs and scratch of a call to which the first kernel that has them stores every element, for each sample."""
+    """Arrays that start at zero and need not: the first kernel that has them stores every element, for each sample."""
     signature, filled = case.signature, set[str]()
-    waiting = {*signature.outputs, *signature.scratch}
+    waiting = {name for name in signature.outputs + signature.scratch if signature.starts_at_zero(name)}
     for stage, variant in zip(signature.stages, case.variants, strict=True):
         own = waiting.intersection(stage.arrays)
         waiting -= own

@@ -1,8 +1,8 @@
-"""Large memory: asks Linux for pages of 2 MiB, as those of new memory cost more than the work of an elementwise kernel.
+"""Large memory: asks Linux for huge pages, as page faults of new memory cost more than an elementwise kernel's work.
 
 The allocator of the C library gets blocks of 32 MiB and more from the system each time, and returns them each time.
-The first write to each of their pages, of 4 KiB, enters the system: for 40 MB that takes three times as long as with
-pages of 2 MiB. Many systems give a process these only where it asks for them (`madvise`; see Linux,
+The first write to each of their pages, of 4 KiB, is a page fault: for 40 MB these take three times as long as with huge
+pages, of 2 MiB. Many systems give a process these only where it asks for them (`madvise`; see Linux,
 Documentation/admin-guide/mm/transhuge.rst). Torch asks for them if the environment sets THP_MEM_ALLOC_ENABLE=1.
 """
 
@@ -19,8 +19,8 @@ LARGE = 2**25
 """Bytes from which glibc allocates a block apart: the most that its M_MMAP_THRESHOLD becomes by itself."""
 
 
-def in_large_pages(memory: torch.Tensor) -> torch.Tensor:
-    """The same memory, to which nobody has written yet; the system is asked to use large pages for it."""
+def in_huge_pages(memory: torch.Tensor) -> torch.Tensor:
+    """The same memory, to which nobody has written yet; the system is asked to use huge pages for it."""
     advise = _find_advice() if memory.nbytes >= LARGE and memory.device.type == "cpu" else None
     if advise is not None:
         advise(memory.data_ptr(), memory.nbytes)
@@ -28,8 +28,8 @@ def in_large_pages(memory: torch.Tensor) -> torch.Tensor:
 
 
 def make_zeros(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    """Zeros on the CPU, in large pages where they take much memory."""
-    return in_large_pages(torch.empty(shape, dtype=dtype)).zero_()
+    """Zeros on the CPU, in huge pages where they take much memory."""
+    return in_huge_pages(torch.empty(shape, dtype=dtype)).zero_()
 
 
 @functools.cache

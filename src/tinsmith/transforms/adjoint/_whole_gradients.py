@@ -104,8 +104,6 @@ def _fills(
     """Whether additions give each element of an adjoint a value of its own."""
     if any(one.is_conditional for one in additions):
         return False
-    if any(one.is_conditional for one in additions):
-        return False
     owners = {name: one for one, name in program.gradients.items()}
 
     def length(expr: nodes.Expr) -> object:

@@ -73,7 +73,7 @@ def find_covered(
     """
 
     def resolve(expr: nodes.Expr) -> object:
-        # A loop, since a closure that calls itself would keep what `length` refers to alive until a garbage collection.
+        # A loop: a closure that calls itself is a reference cycle, which would keep alive what `length` refers to.
         while isinstance(expr, nodes.Local) and expr.name in known:
             expr = known[expr.name]
         return expr.value if isinstance(expr, nodes.Const) else length(expr)
@@ -127,15 +127,12 @@ def _fills(task: nodes.Stmt, memory: nodes.Array, known: Mapping[str, nodes.Expr
         return *(affine(expr, known) for expr in one.index), one.entry
 
     # The variables of loops alone are in an index that covers an array, so an equal index is the same element.
-    own = [element(one.store) for one in stores]
-    places = [
-        place
-        for place, one in enumerate(loops[-1].body)
-        if any(own.store is part for own in stores for part in walk.stores([one]))
-    ]
-    last = max(places)
-    later = _find_uses(loops[-1].body[last + 1 :], memory.name)
-    return len(later) == count and all(element(one) in own for one in later)
+    filled = [element(one.store) for one in stores]
+    kept = [one.store for one in stores]
+    body = loops[-1].body
+    last = max(place for place, one in enumerate(body) if any(store in kept for store in walk.stores([one])))
+    later = _find_uses(body[last + 1 :], memory.name)
+    return len(later) == count and all(element(one) in filled for one in later)
 
 
 def _find_uses(body: Sequence[nodes.Stmt], array: str) -> list[nodes.Load | nodes.Store | nodes.Atomic]:
