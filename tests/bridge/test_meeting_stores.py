@@ -80,3 +80,34 @@ def test_the_adjoint_is_taken_in_one_step(lang64):
     s, w = torch.tensor([0, 0], dtype=torch.int32), torch.rand(1, dtype=D, requires_grad=True)
     op(w, torch.rand(2, dtype=D), s).sum().backward()
     assert "atomic_mul(grad_y[s_at], 0.0)" in op.explain()
+
+
+@pytest.mark.parametrize("place", ["before the inner loop", "inside it"])
+def test_what_one_iteration_restores_does_not_disturb_the_others(lang64, place):
+    """Each iteration marks an element that others mark too, and inner loops read the mark."""
+    mark = "mark[k[i]] = 3.0"
+    before, inside = (mark, "pass") if place == "before the inner loop" else ("pass", mark)
+    kernel = written(
+        lang64,
+        f"""
+def kernel(x: lang.types.ndarray(ndim=2), k: lang.types.ndarray(dtype=lang.i32, ndim=1),
+           mark: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+    for i in range(x.shape[0]):
+        s = 0.0
+        {before}
+        for j in range(x.shape[1]):
+            {inside}
+            s = s * mark[k[i]] * x[i, j] + x[i, j]
+        y[i] = s
+""",
+    )
+    op = ts.op("x[n, m], k[n]: i32 -> y[n]", scratch="mark[p]", adjoint="source")(kernel)
+    x, k = 0.1 * torch.rand(200_000, 8, dtype=D), torch.zeros(200_000, dtype=torch.int32)
+    leaves = [x.clone().requires_grad_() for _ in range(2)]
+    wanted = torch.zeros(len(x), dtype=D)
+    for column in leaves[0].T:
+        wanted = wanted * 3 * column + column
+    (expected,) = torch.autograd.grad(wanted.sum(), leaves[0])
+    for _ in range(10):
+        (gradient,) = torch.autograd.grad(op(leaves[1], k, p=1).sum(), leaves[1])
+        torch.testing.assert_close(gradient, expected)

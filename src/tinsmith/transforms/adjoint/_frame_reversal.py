@@ -78,12 +78,10 @@ class Task:
         return frozenset(walk.find_changed(self.steps))
 
     @lazy
-    def restores(self) -> bool:
-        """Whether overwritten values are put back: where loops run a second time.
-
-        Elsewhere nobody reads them again, and iterations that store the same to one element would disturb each other.
-        """
-        return any(isinstance(step, nodes.Loop) and not step.is_parallel for step in walk.statements(self.steps))
+    def restored_arrays(self) -> frozenset[str]:
+        """Arrays whose overwritten values are put back: those that inner loops read, which run a second time."""
+        loops = [step for step in walk.statements(self.body) if isinstance(step, nodes.Loop)]
+        return frozenset(walk.find_loaded(loops))
 
     @lazy
     def expressions(self) -> dict[str, list[nodes.Expr]]:
@@ -345,7 +343,7 @@ class FrameReversal(ABC):
                 statements += self.propagate_stored(store, self.load_adjoint(gradient, store))
             else:
                 statements += self.take_adjoint(gradient, store)
-        if store.array in self.state and self.task.restores and store.number not in self._unread:
+        if store.array in self.state & self.task.restored_arrays and store.number not in self._unread:
             statements.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
         return statements
 

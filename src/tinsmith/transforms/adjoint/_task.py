@@ -166,11 +166,13 @@ class _Writing:
         loop = self.task.parallel
         if loop is None:
             return nodes.For((self.names.fresh("once", "i32"),), ((ZERO, ONE),), tuple(body))
+        # What one iteration puts back, another one that stored the same to that element may be about to read.
+        is_parallel = walk.find_changed(body).isdisjoint((self.state & self.task.restored_arrays) - self.task.own)
         if not self.reversal.runs_back:
-            return nodes.For(loop.names, loop.bounds, tuple(body), True, loop.line)
-        return self.downwards(loop, body)
+            return nodes.For(loop.names, loop.bounds, tuple(body), is_parallel, loop.line)
+        return self.downwards(loop, body, is_parallel=is_parallel)
 
-    def downwards(self, loop: nodes.Loop, body: Block) -> nodes.Stmt:
+    def downwards(self, loop: nodes.Loop, body: Block, *, is_parallel: bool) -> nodes.Stmt:
         """The task's loop, the last iteration first, as loops inside run backwards: memory is met in one direction.
 
         Iterations of a parallel loop have no order, but a processor fetches ahead in one direction only: rows in
@@ -181,7 +183,7 @@ class _Writing:
         for name, back, (first, end) in zip(loop.names, backs, loop.bounds, strict=True):
             last = minus(plus(first, end), ONE)
             head.append(nodes.Assign(name, minus(last, nodes.Local(back, "i32"))))
-        return nodes.For(backs, loop.bounds, (*head, *body), True, loop.line)
+        return nodes.For(backs, loop.bounds, (*head, *body), is_parallel, loop.line)
 
     def kernel(self, word: str, body: Sequence[nodes.Stmt], reserve: Reserve | None = None) -> nodes.Kernel:
         """A kernel of its own, with the arrays that its statements use."""
