@@ -11,12 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 from .._errors import ShapeError, refusal
+from ..engines import MOST_ELEMENTS
 from ..source.ir import LoweredKernel, nodes
 from ..spec import Numbers, Sizing, Symbol
 from ..transforms.adjoint import evaluate
-
-LARGEST = 2**31 - 1
-"""The maximum number of elements of an array: engines count them in 32 bits."""
 
 
 def add_block_memory(sizing: Sizing, kernels: Sequence[LoweredKernel], op: str) -> Sizing:
@@ -75,8 +73,8 @@ def _sizes(
             largest[name] = tuple([max(pair) for pair in zip(largest[name], needed, strict=True)])
     for name, shape in largest.items():
         count = math.prod((*shape, *arrays[name].element))
-        if count > LARGEST:
+        if count > MOST_ELEMENTS:
             words = f"op `{op}` would need {count} numbers of memory for its blocks, more than engines can index"
             remedy = "Split the call: fewer parallel iterations in one call, or less memory of a block."
-            raise ShapeError(refusal(words, [("largest", str(LARGEST))], remedy))
+            raise ShapeError(refusal(words, [("largest", str(MOST_ELEMENTS))], remedy))
     return largest

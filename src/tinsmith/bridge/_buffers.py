@@ -8,17 +8,17 @@ were checked earlier; this file does not know the spec.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 
 from .._config import config
-from .._errors import GradientError, refusal
+from .._errors import GradientError, ShapeError, refusal
+from ..engines import MOST_ELEMENTS
+from ..spec import Numbers, Sizing
 from ._large_memory import LARGE, in_huge_pages
-
-LARGEST_TAPE = 2**31 - 1
-"""The maximum number of elements of a tape: engines count them in 32 bits."""
 
 
 class Buffer(NamedTuple):
@@ -27,6 +27,16 @@ class Buffer(NamedTuple):
     name: str
     shape: tuple[int, ...]
     dtype: torch.dtype
+
+
+def check_reach(op: str, sizing: Sizing, numbers: Numbers) -> None:
+    """Refuse arrays with more elements than an index reaches."""
+    for name in sizing.shapes:
+        shape = sizing.evaluate(name, numbers)
+        if math.prod(shape) > MOST_ELEMENTS:
+            words = f"array `{name}` of op `{op}` has more elements than an engine can index"
+            rows = [("shape", str(shape)), ("elements", f"{math.prod(shape):,}"), ("at most", f"{MOST_ELEMENTS:,}")]
+            raise ShapeError(refusal(words, rows, "Split the call: give it a part of the array at a time."))
 
 
 def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
@@ -85,7 +95,7 @@ class TapeRoom:
 
     def check(self, count: int) -> None:
         """Refuse a tape with more elements than engines can count."""
-        if count > LARGEST_TAPE:
+        if count > MOST_ELEMENTS:
             words = f"the backward pass of op `{self.op}` needs a tape of {count} numbers, more than engines can index"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
-            raise GradientError(refusal(words, [("largest", str(LARGEST_TAPE))], remedy))
+            raise GradientError(refusal(words, [("largest", str(MOST_ELEMENTS))], remedy))

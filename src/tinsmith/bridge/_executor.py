@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import torch
 
 from .._config import config
-from ..engines import DTYPES, hold
+from ..engines import DTYPES, MOST_ELEMENTS, hold
 from ..source.ir import nodes
 from ..spec import Size, Symbol
 from ..transforms.adjoint import Copy, TapeSize, formula_text
-from ._buffers import TapeRoom, adjoint_of, private
+from ._buffers import TapeRoom, adjoint_of, check_reach, private
 from ._elements import check_element
 from ._kind import Kind
 from ._large_memory import LARGE
@@ -105,7 +105,8 @@ class PassWriter(PassText):
     def unpack(self) -> list[str]:
         """Take the numbers of sizes apart."""
         sizes = "".join(f"{Symbol(place)}, " for place in range(self.kind.sizing.symbols))
-        lines = [f"    {sizes}elements, = numbers"]
+        check = self.bind(partial(check_reach, self.kind.signature.op, self.kind.sizing), "check_reach")
+        lines = [f"    {sizes}elements, = numbers", f"    if elements > {MOST_ELEMENTS}: {check}(numbers)"]
         # No dtype has more than 8 bytes, so no array of a call with fewer elements is large.
         return [*lines, f"    is_large = elements >= {LARGE // 8}"] if self.kind.device.type == "cpu" else lines
 

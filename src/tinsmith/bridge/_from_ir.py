@@ -11,7 +11,16 @@ from ..engines import Compiled, Engine, Language
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
 from ..source import build
 from ..source.ir import NotCovered, nodes, print_kernel, types
-from ..transforms import batch_kernel, flat, has_elements_at_top, has_vector_loops, serialize_kernel, strip_functions
+from ..transforms import (
+    batch_kernel,
+    flat,
+    has_elements_at_top,
+    has_rows_in_loops,
+    has_vector_loops,
+    index_by_rows,
+    serialize_kernel,
+    strip_functions,
+)
 from ._compile_errors import reverse_remedy, telling
 
 if TYPE_CHECKING:
@@ -87,7 +96,8 @@ def compile_ir(
 
 def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
     """A kernel in strips and lanes, as the compiler of an engine makes machine vectors of it."""
-    return strip_functions(kernel, has_fast_vectors=engine.has_fast_vectors, has_vectors=True)
+    stripped = strip_functions(kernel, has_fast_vectors=engine.has_fast_vectors, has_vectors=True)
+    return stripped if stripped is kernel and not has_rows_in_loops(kernel) else index_by_rows(stripped)
 
 
 def namespace_of(engine: Engine) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from .._errors import ArgumentError, GradientError, refusal
-from ..engines import ArrayArgument, Compiled, Engine, of_kernel
+from ..engines import MOST_ELEMENTS, ArrayArgument, Compiled, Engine, of_kernel
 from ..source import FieldUse
 from ..source.ir import NotCovered, nodes
 from ..spec import Spec
@@ -160,6 +160,11 @@ class Launcher:
         if not isinstance(tensor, torch.Tensor):
             words = f"array argument `{name}` of `{self.signature.op}` must be a tensor or a NumPy array"
             raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r:.60}")]))
+        if tensor.numel() > MOST_ELEMENTS:
+            words = f"array argument `{name}` of `{self.signature.op}` has more elements than an engine can index"
+            raise ArgumentError(
+                refusal(words, [("shape", str(tuple(tensor.shape))), ("at most", f"{MOST_ELEMENTS:,}")])
+            )
         parameter = self.stage.parameters[name]
         if parameter.element:
             check_element(self.signature.op, parameter, "", tensor.shape)

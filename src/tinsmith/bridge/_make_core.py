@@ -112,9 +112,9 @@ def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:
         words = f"`backward` of op `{signature.op}` is not a kernel of Taichi or Quadrants"
         actual = f"{type(backward).__name__} {getattr(backward, '__name__', '')}".strip()
         raise ArgumentError(refusal(words, [("got", actual)], "Decorate it with @ti.kernel (or @qd.kernel)."))
-    known = [item.name for item in signature.spec.items]
-    names = [*known, *(f"grad_{name}" for name in known)]
-    stage = stage_of(backward, names, options, splits_gradients=options.replaces_gradient)
+    known = {item.name: item.sizes for item in signature.spec.items}
+    arrays = known | {f"grad_{name}": sizes for name, sizes in known.items()}
+    stage = stage_of(backward, arrays, options, splits_gradients=options.replaces_gradient)
     return HandWritten(signature, stage, options.otherwise)
 
 

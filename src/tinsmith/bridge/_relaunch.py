@@ -75,7 +75,7 @@ def stages_of(
 
     `updated` are the names of arrays that kernels update in place, and those of copies that are updated instead.
     """
-    arrays = [item.name for item in spec.items]
+    arrays = {item.name: item.sizes for item in spec.items}
     links: Sequence[Links | None] = options.links or [None] * len(kernels)
     new = frozenset(updated.values())
     outputs = [one.name for one in spec.outputs if one.name not in new]
@@ -108,7 +108,7 @@ def _names_of_results(kernels: Sequence[Any], outputs: Sequence[str]) -> list[tu
 
 def stage_of(
     kernel: Any,
-    arrays: Sequence[str],
+    arrays: Mapping[str, tuple[str | int | None, ...]],
     options: OpOptions,
     links: Links | None = None,
     results: Sequence[str] = (),
@@ -119,8 +119,8 @@ def stage_of(
 ) -> Stage:
     """A kernel of an op, or its gradient kernel, which uses `arrays`; `results` are names of what it returns.
 
-    Arrays that are `updated` are copies of that name, which the first kernel `begins`. A gradient kernel that
-    `splits_gradients` calls `grad_x` `x.grad`.
+    Of arrays the `nodes.Array.dims` are given. Those that are `updated` are copies of that name, which the first
+    kernel `begins`. A gradient kernel that `splits_gradients` calls `grad_x` `x.grad`.
     """
     own = {parameter.name for parameter in of_kernel(kernel).parameters(kernel)}
     return Stage(
@@ -136,4 +136,5 @@ def stage_of(
         is_simd=options.simd,
         is_steady=options.steady,
         is_checked=options.check_bounds or config().check_bounds,
+        dims=arrays,
     )

@@ -56,6 +56,9 @@ from ._truncations import warn_of_truncations
 from ._unseen_writes import refuse_unseen_writes
 from ._variant import ArrayType, Variant
 
+NO_DIMS: Mapping[str, tuple[str | int | None, ...]] = {}
+"""Nothing is known of the sizes of arrays."""
+
 
 class Stage:
     """One kernel, ready to be rewritten and compiled for any variant.
@@ -88,6 +91,7 @@ class Stage:
         is_simd: bool = False,
         is_steady: bool = False,
         is_checked: bool = False,
+        dims: Mapping[str, tuple[str | int | None, ...]] = NO_DIMS,
     ) -> None:
         self.links = links or Links({}, {})
         # A layer does not use the results of its kernels.
@@ -111,6 +115,7 @@ class Stage:
         self.is_simd = is_simd and not is_checked
         self.is_checked = is_checked
         self.may_write_fields = may_write_fields
+        self._dims = dims
         self._ranks = {name: self.parameters[name].ndim for name in self.arrays}
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self._ranks)
         self.baked_values = BakedValues(linked, self.engine, may_write_fields=may_write_fields, is_steady=is_steady)
@@ -242,7 +247,10 @@ class Stage:
     def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
         """The kernel as it was written."""
         given = dict(variant.arrays)
-        arrays = {n: nodes.Array(n, NAMES[a.dtype], a.rank, a.element) for n, a in given.items()}
+        arrays = {
+            name: nodes.Array(name, NAMES[one.dtype], one.rank, one.element, dims=self._dims.get(name, ())[: one.rank])
+            for name, one in given.items()
+        }
         arguments = {
             name: (_type_of(parameter, defaults), parameter.element)
             for name, parameter in self.parameters.items()

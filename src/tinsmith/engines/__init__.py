@@ -7,7 +7,7 @@ user of one engine does not need the other.
 
 from ._annotations import DTYPES, FLOATS, HALVES, INTEGERS, NAMES, SPEC_DTYPES, array_text
 from ._common import COMPILING, hold, one_at_a_time
-from ._contract import ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
+from ._contract import MOST_ELEMENTS, ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
 from ._language import Language, StructFacts
 from ._listening import Listener
 from ._module_name import module_name, preferred_name
@@ -39,6 +39,7 @@ __all__ = [
     "Language",
     "Launch",
     "Listener",
+    "MOST_ELEMENTS",
     "NAMES",
     "Parameter",
     "Probe",

@@ -24,6 +24,9 @@ ArrayArgument = tuple[Any, int, int, Sequence[int], int]
 ScalarArgument = tuple[str, Any, Any]
 """(setter: "float", "int", "uint" or "matrix", slot, value)."""
 
+MOST_ELEMENTS = 2**31 - 1
+"""Elements that an array may have: an index has 32 bits (Taichi 1.7.4, Quadrants 1.3.3, which end the process)."""
+
 Launch = Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], None]
 
 

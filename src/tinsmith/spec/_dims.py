@@ -137,6 +137,15 @@ class Item:
         return tuple(dict.fromkeys(name for dim in self.dims for name in _names_of(dim)))
 
     @lazy
+    def sizes(self) -> tuple[str | int | None, ...]:
+        """Of each dim that a kernel sees its size, or text that is the same for equal sizes; () with `...`.
+
+        None says that nothing is known.
+        """
+        seen = [dim for dim in self.dims if not isinstance(dim, Batch)]
+        return () if self.has_rest else tuple(_size_of(dim) for dim in seen)
+
+    @lazy
     def layout(self) -> Layout:
         """The dims of an input, made ready for solving."""
         seen = [dim for dim in self.dims if not isinstance(dim, Batch)]
@@ -194,6 +203,16 @@ class Spec:
     def solving_order(self) -> tuple[Item, ...]:
         """The inputs, those last whose `*b` and `...` only the others can tell apart."""
         return tuple(sorted(self.inputs, key=lambda item: item.batch_name is not None and item.has_rest))
+
+
+def _size_of(dim: Dim) -> str | int | None:
+    match dim:
+        case Fixed(size):
+            return size
+        case Anything():
+            return None
+        case _:
+            return str(dim)
 
 
 def _names_of(dim: Dim) -> Iterator[str]:

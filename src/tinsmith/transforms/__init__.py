@@ -8,6 +8,7 @@ from ._exchanges import exchange_values
 from ._names import Names
 from ._products import write_out_products
 from ._rename_arrays import rename_arrays
+from ._row_major import has_rows_in_loops, index_by_rows
 from ._seed_random import draws, seed_random
 from ._slopes import Slope, slopes
 from ._strips import has_vector_loops, strip_functions
@@ -55,7 +56,9 @@ __all__ = [
     "flatten_structs",
     "has_aliases",
     "has_elements_at_top",
+    "has_rows_in_loops",
     "has_vector_loops",
+    "index_by_rows",
     "insert_bounds_checks",
     "is_swept",
     "lift_scalars",

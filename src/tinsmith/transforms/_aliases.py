@@ -62,5 +62,10 @@ def flat(kernel: nodes.Kernel) -> nodes.Kernel:
             return replace(one, index=(*one.index, *numbers), entry=())
         return one
 
-    plain = {name: replace(one, rank=one.rank + len(one.element), element=()) for name, one in moved.items()}
+    plain = {name: _in_numbers(one) for name, one in moved.items()}
     return replace(kernel, arrays={**kernel.arrays, **plain}, body=walk.change_parts(kernel.body, flatten))
+
+
+def _in_numbers(array: nodes.Array) -> nodes.Array:
+    dims = array.dims and (*array.dims, *array.element)
+    return replace(array, rank=array.rank + len(array.element), element=(), dims=dims)

@@ -53,7 +53,10 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
         body = (nodes.For((sample,), (samples,), tuple(map(_in_order, body)), is_parallel=True, line=line),)
     return replace(
         kernel,
-        arrays={n: replace(a, rank=a.rank + 1) if n in arrays else a for n, a in kernel.arrays.items()},
+        arrays={
+            n: replace(a, rank=a.rank + 1, dims=a.dims and (None, *a.dims)) if n in arrays else a
+            for n, a in kernel.arrays.items()
+        },
         body=walk.number_statements(body),
     )
 

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from ..._errors import ShapeError, refusal
+from ...engines import MOST_ELEMENTS
 from ...source.ir import nodes
 from ...spec import Sizing, Symbol
 from ...transforms.adjoint import evaluate
 from .._call import Call
 from .._signature import Signature
 
-LARGEST = 2**31 - 1
-"""Numbers of one array: engines count elements in 32 bits."""
 Room: TypeAlias = Mapping[str, tuple[int, nodes.Expr]]
 """Arrays by name, each with the number of the kernel whose arguments its length depends on, and its length."""
 Shapes: TypeAlias = Mapping[str, Sequence[int]]
@@ -26,10 +25,10 @@ def lengths(room: Room, signature: Signature, shapes: Shapes, scalars: Mapping[s
         stage = signature.stages[number]
         pairs = ((one, stage.scalar_names.get(one, one)) for one in stage.first.parameters)
         counts.append(evaluate(length, shapes, {one: scalars[called] for one, called in pairs if called in scalars}))
-        if counts[-1] > LARGEST:
+        if counts[-1] > MOST_ELEMENTS:
             words = f"op `{signature.op}` would keep {counts[-1]} numbers of its atomics, more than engines can index"
             remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
-            raise ShapeError(refusal(words, [("array", name), ("largest", str(LARGEST))], remedy))
+            raise ShapeError(refusal(words, [("array", name), ("largest", str(MOST_ELEMENTS))], remedy))
     return counts
 
 
