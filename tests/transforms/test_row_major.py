@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.by_hand import DEFAULTS, array, assign, atomic, kernel, local, loop, store
+from support.by_hand import DEFAULTS, array, assign, atomic, branch, kernel, local, loop, store
 from tinsmith.source.ir import nodes, print_kernel
 from tinsmith.transforms import has_rows_in_loops, index_by_rows
 
@@ -43,7 +43,10 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray(), z: _lang.types.n
         z_size_1 = z.shape[2]
         y_size = y.shape[1]
         for s in range(x_size):
-            y[0, r * y_size + s] = z[0, 0, (r * z_size + s) * z_size_1 + 2] * x[s]
+            at = r * z_size + s
+            at_1 = at * z_size_1
+            at_2 = r * y_size + s
+            y[0, at_2] = z[0, 0, at_1 + 2] * x[s]
 """)
     )
 
@@ -56,7 +59,9 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray(), z: _lang.types.n
     for r in range(x.shape[0]):
         x_size = x.shape[0]
         for s in range(x_size):
-            y[0, r * x_size + s] = z[0, 0, (r * x_size + s) * 3 + 2]
+            at = r * x_size + s
+            at_1 = at * 3
+            y[0, at] = z[0, 0, at_1 + 2]
 """)
     )
 
@@ -64,18 +69,49 @@ def by_hand(x: _lang.types.ndarray(), y: _lang.types.ndarray(), z: _lang.types.n
 def test_dims_of_another_rank_say_nothing():
     """A pass that gave the array another axis, and did not say how long it is."""
     one = with_dims(of(store(Y, ("r", "s"), Z["r", "s", 2])), z=("m", 3))
-    assert "z[0, 0, (r * z_size + s) * z_size_1 + 2]" in text(index_by_rows(one))
+    assert "at_1 = at * z_size_1" in text(index_by_rows(one))
 
 
-def test_a_lane_stays_the_last_term():
-    """Vectors of the engine are loaded where an index ends with the lane."""
-    one = of(store(Y, ("r", local("first", "i32") + "s"), 1.0), first="i32")
-    assert "y[0, r * y_size + first + s] = 1.0" in text(index_by_rows(one))
+def test_a_lane_stays_the_last_term_of_vectors():
+    """By it elements are known to lie side by side."""
+    lanes = replace(loop("lane", 16, [store(Y, ("r", local("first", "i32") + "lane"), 1.0)]), vector_width=16)
+    one = kernel([X, Y], [loop("r", X.size(), [assign("first", 0), lanes], is_parallel=True)], first="i32")
+    assert "y[0, r * y_size + first + entry_1] = vector_1[entry_1]" in text(index_by_rows(one))
+
+
+def test_an_index_is_computed_again_once_a_part_of_it_is_another_number():
+    """In a block, in a loop inside it, and behind a branch that changes it."""
+    changed = branch(Y["r", "k"] > 0.0, [assign("k", local("k", "i32") + 1), store(Y, ("r", "k"), 2.0)])
+    body = [assign("k", 0), store(Y, ("r", "k"), 1.0), changed, store(Y, ("r", "k"), 3.0)]
+    one = kernel([X, Y], [loop("r", X.size(), body, is_parallel=True)], k="i32")
+    assert (
+        body_of(index_by_rows(one))
+        == """\
+        y_size = y.shape[1]
+        k = 0
+        at = r * y_size + k
+        y[0, at] = 1.0
+        at_1 = r * y_size + k
+        if y[0, at_1] > 0.0:
+            k = k + 1
+            at_2 = r * y_size + k
+            y[0, at_2] = 2.0
+        at_3 = r * y_size + k
+        y[0, at_3] = 3.0"""
+    )
+
+
+def test_an_index_from_memory_is_read_each_time():
+    """Between two statements another one may store there."""
+    index = array("of", "i32")
+    body = [store(Y, ("r", index["r"]), 1.0), store(index, "r", 0), store(Y, ("r", index["r"]), 2.0)]
+    one = kernel([X, Y, index], [loop("r", X.size(), body, is_parallel=True)])
+    assert text(index_by_rows(one)).count("y[0, r * y_size + of[r]]") == 2
 
 
 def test_wide_indices_are_cut_as_engines_do():
     one = of(atomic("add", Y, ("r", local("k", "i64")), 1.0), k="i64")
-    assert "y[0, r * y_size + _lang.cast(k, _lang.i32)]" in text(index_by_rows(one))
+    assert "at = r * y_size + _lang.cast(k, _lang.i32)" in text(index_by_rows(one))
 
 
 def test_the_top_level_keeps_its_indices():

@@ -2,8 +2,9 @@
 
     for r in range(x.shape[0]):               for r in range(x.shape[0]):
         for s in range(x.shape[1]):               size = x.shape[1]
-            y[r, s] = 2.0 * x[r, s]    ->         for s in range(x.shape[1]):
-                                                      y[0, r * size + s] = 2.0 * x[0, r * size + s]
+            y[r, s] = 2.0 * x[r, s]    ->         for s in range(size):
+                                                      at = r * size + s
+                                                      y[0, at] = 2.0 * x[0, at]
 
 The engines compute `r * y.shape[1] + s` from sizes that lie in memory, and their compilers load these again after each
 store, which might have changed them (docs/about/decisions/vector-speed.md). Here the sizes are locals, so what depends
@@ -13,15 +14,13 @@ in the same places as before: arrays are contiguous.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..source.ir import nodes, walk
 from ._algebra import cast, integer, number
 from ._names import Names
 from ._strip_parts import assign
-
-Access = nodes.Load | nodes.Store | nodes.Atomic
 
 
 def index_by_rows(kernel: nodes.Kernel) -> nodes.Kernel:
@@ -31,7 +30,7 @@ def index_by_rows(kernel: nodes.Kernel) -> nodes.Kernel:
     names = Names(walk.names_of(kernel))
     names.types |= kernel.locals
     sizes = _find_sizes(kernel)
-    body = tuple(_index_task(one, sizes, names) if isinstance(one, nodes.For) else one for one in kernel.body)
+    body = tuple(_Indexing(sizes, names).task(one) if isinstance(one, nodes.For) else one for one in kernel.body)
     return replace(kernel, body=body, locals=names.types)
 
 
@@ -64,33 +63,98 @@ def _find_sizes(kernel: nodes.Kernel) -> dict[tuple[str, int], nodes.Expr]:
     return sizes
 
 
-def _index_task(task: nodes.For, sizes: Mapping[tuple[str, int], nodes.Expr], names: Names) -> nodes.For:
-    """A loop in which arrays of several axes have row-major indices."""
-    locals_: dict[nodes.Size, nodes.Local] = {}
+class _Indexing:
+    """Writes one outermost loop with row-major indices.
 
-    def size_of(array: str, axis: int) -> nodes.Expr:
-        size = sizes[array, axis]
+    An index that statements beside each other have in common is computed once: not for speed, which compilers see to,
+    but because engines take long to read expressions.
+    """
+
+    def __init__(self, sizes: Mapping[tuple[str, int], nodes.Expr], names: Names) -> None:
+        self.sizes = sizes
+        self.names = names
+        self.size_locals: dict[nodes.Size, nodes.Local] = {}
+        self.known: dict[nodes.Expr, nodes.Local] | None = {}
+        self.before: list[nodes.Stmt] = []
+
+    def task(self, task: nodes.For) -> nodes.For:
+        body = self.block(task.body)
+        return replace(task, body=(*(assign(local, size) for size, local in self.size_locals.items()), *body))
+
+    def block(self, body: Sequence[nodes.Stmt]) -> nodes.Block:
+        """Statements of one block. What is known in it is known in those inside it, and not the other way round."""
+        around = self.known
+        self.known = None if around is None else {**around}
+        written: list[nodes.Stmt] = []
+        for one in body:
+            written += self.statement(one)
+        self.known = around
+        return tuple(written)
+
+    def statement(self, one: nodes.Stmt) -> list[nodes.Stmt]:
+        given = walk.find_defined([one])
+        if not isinstance(one, nodes.Assign):
+            self.forget(given)
+        self.before = []
+        changed = walk.with_expressions(one, self.expression)
+        if isinstance(changed, nodes.Store | nodes.Atomic):
+            changed = replace(changed, index=self.index(changed.array, changed.index))
+        before = self.before
+        if isinstance(one, nodes.For) and one.vector_width:
+            # There an index ends with the lane, by which vectors of elements side by side are known.
+            around, self.known = self.known, None
+            changed = walk.with_bodies(changed, self.block)
+            self.known = around
+        else:
+            changed = walk.with_bodies(changed, self.block)
+        self.forget(given)
+        return [*before, changed]
+
+    def forget(self, given: set[str]) -> None:
+        """Indices that are computed from locals which are given other values."""
+        if self.known is not None:
+            self.known = {expr: local for expr, local in self.known.items() if walk.locals_in([expr]).isdisjoint(given)}
+
+    def expression(self, one: nodes.Expr) -> nodes.Expr:
+        one = walk.rebuild(one, self.expression)
+        match one:
+            case nodes.Size(array, axis) if (array, axis) in self.sizes:
+                return self.size_of(array, axis)
+            case nodes.Load(array, index):
+                return replace(one, index=self.index(array, index))
+            case _:
+                return one
+
+    def size_of(self, array: str, axis: int) -> nodes.Expr:
+        size = self.sizes[array, axis]
         if not isinstance(size, nodes.Size):
             return size
-        if size not in locals_:
-            locals_[size] = names.local(f"{size.array}_size", "i32")
-        return locals_[size]
+        if size not in self.size_locals:
+            self.size_locals[size] = self.names.local(f"{size.array}_size", "i32")
+        return self.size_locals[size]
 
-    def change(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
-        if isinstance(one, nodes.Size) and (one.array, one.axis) in sizes:
-            return size_of(one.array, one.axis)
-        if not isinstance(one, Access) or (one.array, 1) not in sizes:
-            return one
-        place, *others = (cast(index, "i32") for index in one.index)
-        for axis, index in enumerate(others, start=1):
-            row = integer("*", place, size_of(one.array, axis))
-            # The last term stays the last: vectors are known by it, and the sum of the others is computed once.
-            match index:
+    def index(self, array: str, index: Sequence[nodes.Expr]) -> tuple[nodes.Expr, ...]:
+        if (array, 1) not in self.sizes:
+            return tuple(index)
+        place, *others = (cast(one, "i32") for one in index)
+        for axis, one in enumerate(others, start=1):
+            row = integer("*", self.share(place), self.size_of(array, axis))
+            match one:
+                case nodes.Const():
+                    row = self.share(row)
+                    place = row if one == number(0) else integer("+", row, one)
                 case nodes.Binary("+", first, last):
                     place = integer("+", integer("+", row, first), last)
                 case _:
-                    place = integer("+", row, index)
-        return replace(one, index=(*(number(0) for _ in others), place))
+                    place = integer("+", row, one)
+        return (*(number(0) for _ in others), place if isinstance(others[-1], nodes.Const) else self.share(place))
 
-    body = walk.change_parts(task.body, change)
-    return replace(task, body=(*(assign(local, size) for size, local in locals_.items()), *body))
+    def share(self, place: nodes.Expr) -> nodes.Expr:
+        """A local that holds a part of an index, for statements that need the same."""
+        is_leaf = isinstance(place, nodes.Local | nodes.Const | nodes.Argument)
+        if is_leaf or self.known is None or walk.reads_memory(place):
+            return place
+        if place not in self.known:
+            self.known[place] = self.names.local("at", "i32")
+            self.before.append(assign(self.known[place], place))
+        return self.known[place]
