@@ -53,6 +53,28 @@ def test_any_place_in_memory(lang, first, ran):
     assert "kernel" in ran
 
 
+@pytest.mark.parametrize("shape", [(3, 64), (2, 200), (65, 7), (4, 0), (1, 130)])
+def test_arrays_of_several_axes(lang, shape, ran):
+    """Rows, whole or in strips; elements of one row, of the one below, and of a third axis."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def kernel(x: array, y: array, z: array):
+        for i, j in lang.ndrange(z.shape[0], z.shape[1]):
+            z[i, j] = 2.5 * x[i, j] * x[i + 1, j] - y[1, i, j]
+
+    op = ts.op("x[n, m], y[2, k, m] -> z[k, m]")(kernel)
+    x, y = torch.randn(shape[0] + 1, shape[1]), torch.randn(2, *shape)
+    inputs, exact = ([one.to(kind).requires_grad_() for one in (x, y)] for kind in (torch.float32, torch.float64))
+    result, wanted = op(*inputs), 2.5 * exact[0][:-1] * exact[0][1:] - exact[1][1]
+    cotangent = torch.randn(shape)
+    slopes = torch.autograd.grad(result, inputs, cotangent)
+    gradients = torch.autograd.grad(wanted, exact, cotangent.double())
+    for one, other in zip((result, *slopes), (wanted, *gradients), strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+    assert "kernel" in ran
+
+
 def test_neighbours(lang, ran):
     """Elements beside an iteration's own, and its number as a value."""
     array = lang.types.ndarray()

@@ -88,7 +88,15 @@ def test_vectors_that_an_engine_takes_whole():
     assert not is_in_vectors(cast(local("r", "i32"), "f32") * X["r"])
 
 
-@pytest.mark.parametrize("value", [unary("sin", X["r"]), unary("log", X["r"]), J[0, "r"]], ids=["sin", "log", "a row"])
+def test_elements_of_rows_in_vectors():
+    """The number of an element is masked as a whole, and arrays of more elements use the loops."""
+    one = text(strip_functions(of(store(Y, "r", J[2, "r"]), arrays=(Y, J)), has_vectors=True))
+    assert "& (m.shape[0] * m.shape[1] <= 1073741824)" in one
+    assert "at = 2 * m.shape[1] + base & 1073741823" in one
+    assert "m[0, at + entry_1]" in one
+
+
+@pytest.mark.parametrize("value", [unary("sin", X["r"]), unary("log", X["r"])], ids=["sin", "log"])
 def test_strips_that_stay_loops(value):
     one = of(store(Y, "r", value), arrays=(X, Y, J))
     assert text(strip_functions(one, has_vectors=True)) == text(strip_functions(one))

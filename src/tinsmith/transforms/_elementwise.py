@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from ..source.ir import nodes, walk
 from ._algebra import both, compare, integer, number
@@ -67,7 +68,7 @@ def strip_elementwise(
     carried = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     if not carried.isdisjoint(walk.find_defined(task.body)):
         return None
-    has_vectors = has_vectors and _may_be_vectors(task, kernel, is_whole=is_whole)
+    has_vectors = has_vectors and _may_be_vectors(task, is_whole=is_whole)
     return strip_loop(task, kernel, names, is_task=True, has_vectors=has_vectors)[1]
 
 
@@ -75,14 +76,8 @@ _MOST = 1 << 30
 """Elements that an array of a strip in vectors may have at most."""
 
 
-def _may_be_vectors(loop: nodes.For, kernel: nodes.Kernel, *, is_whole: bool) -> bool:
-    """Whether vectors of the engine gain: where arrays have one axis, so that the compilers see rows of elements."""
-    touched = [kernel.arrays[name] for name in walk.find_touched(loop.body)]
-    return (
-        len(loop.names) == 1
-        and all(array.rank == 1 for array in touched)
-        and all(has_engine_vector(by_arithmetic(part), is_whole=is_whole) for part in walk.parts_in(loop.body))
-    )
+def _may_be_vectors(loop: nodes.For, *, is_whole: bool) -> bool:
+    return all(has_engine_vector(by_arithmetic(part), is_whole=is_whole) for part in walk.parts_in(loop.body))
 
 
 def _write_vectors(
@@ -105,23 +100,31 @@ def _write_vectors(
     places: dict[nodes.Expr, nodes.Local] = {}
     loaded: dict[nodes.Load, nodes.Local] = {}
 
-    def at(place: Index) -> Index:
+    def at(array: str, place: Index) -> Index:
+        """An element by its number, which is the last index behind zeros."""
         start = walk.substitute(place[0], {index: base})
-        return (integer("+", places.setdefault(start, names.local("at", "i32")), lane),)
+        for axis, one in enumerate(place[1:], start=1):
+            row = integer("*", start, nodes.Size(array, axis))
+            start = integer("+", row, walk.substitute(one, {index: base}))
+        if start not in places:
+            places[start] = names.local("at", "i32")
+        return (*(number(0) for _ in place[1:]), integer("+", places[start], lane))
 
     def load(one: nodes.Load, place: Index) -> nodes.Expr:
         if index not in walk.locals_in(place):
             return replace(one, index=place)
-        return loaded.setdefault(replace(one, index=at(place)), names.local(f"{one.array}_at", one.type))
+        return loaded.setdefault(replace(one, index=at(one.array, place)), names.local(f"{one.array}_at", one.type))
 
     values, stored = _compute_values(loop, kernel, names, fresh, load)
-    stores = [nodes.Store(array, at(place), (), value) for (array, place), value in stored.items()]
+    stores = [nodes.Store(array, at(array, place), (), value) for (array, place), value in stored.items()]
     loads = [assign(local, load) for load, local in loaded.items()]
     own = [assign(fresh[index], integer("+", base, lane))] if fresh[index].name in walk.find_read(values) else []
     vectors = run_lanes(lane, number(0), number(WIDTH), (*own, *loads, *values, *stores))
     is_whole: nodes.Expr = compare("==", size, number(LENGTH))
     for name in sorted(walk.find_touched(loop.body)):
-        is_whole = both(is_whole, compare("<=", nodes.Size(name, 0), number(_MOST)))
+        sizes = [nodes.Size(name, axis) for axis in range(kernel.arrays[name].rank)]
+        count = reduce(lambda one, other: integer("*", one, other), sizes)
+        is_whole = both(is_whole, compare("<=", count, number(_MOST)))
     before = [assign(base, integer("+", first, integer("*", part, number(WIDTH))))]
     before += [assign(local, integer("&", start, number(_MOST - 1))) for start, local in places.items()]
     body = (*before, replace(vectors, vector_width=WIDTH))

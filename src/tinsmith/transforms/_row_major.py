@@ -138,6 +138,9 @@ class _Indexing:
             return tuple(index)
         place, *others = (cast(one, "i32") for one in index)
         for axis, one in enumerate(others, start=1):
+            if place == number(0):
+                place = one
+                continue
             row = integer("*", self.share(place), self.size_of(array, axis))
             match one:
                 case nodes.Const():
