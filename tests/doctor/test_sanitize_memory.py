@@ -5,6 +5,7 @@ import torch
 
 import tinsmith as ts
 from support.findings import pointed, seen
+from support.written import written
 
 X = torch.tensor([0.5, 1.5, 2.5, 3.5])
 
@@ -108,6 +109,32 @@ def test_atomics_of_two_kinds(lang, second):
     race = findings.one("TS601", "sum")
     assert "atomic max" in race.message
     assert "added to" in race.message
+
+
+def test_an_iteration_may_read_what_it_wrote_like_others(lang):
+    """The value is the same in any order, unless the iterations write different values, or read before they write."""
+    race = seen(marks_op(lang, "flag[i // 2] = 1", "pass"), X).one("TS601", "first")
+    assert race.severity == "warning"
+    assert "both write the same value" in race.message
+    assert seen(marks_op(lang, "flag[i // 2] = i", "pass"), X).one("TS601", "first").severity == "error"
+    assert seen(marks_op(lang, "flag[i // 2] = 1", "flag[i // 2] = 2"), X).one("TS601", "first").severity == "error"
+    read_first = seen(marks_op(lang, "y[i] = flag[i // 2] * x[i]", "flag[i // 2] = 1"), X).one("TS601", "second")
+    assert "whether the old or the new value is read" in read_first.message
+
+
+def marks_op(lang, first, second):
+    kernel = written(
+        lang,
+        f"""
+def marks(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1),
+          flag: lang.types.ndarray(dtype=lang.i32, ndim=1)):
+    for i in x:
+        {first}  # first
+        y[i] += flag[i // 2] * x[i]
+        {second}  # second
+""",
+    )
+    return ts.op("x[n] -> y[n], flag[n]: i32")(kernel)
 
 
 def test_the_same_value_twice_is_a_warning(lang):

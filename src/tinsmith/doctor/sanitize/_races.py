@@ -14,13 +14,16 @@ from ...linter import Finding, Severity
 from ...source.interpreter import How, Number
 from ._columns import Columns
 from ._log import Log
-from ._position import ExecutionPosition, Spot
+from ._position import ExecutionPosition, Place, Spot
 
 _KINDS = {"sub": "add"}  # these two commute
 
 
 class _Touch(NamedTuple):
-    """How an iteration touched an element: "read", "write", or what an atomic did."""
+    """How an iteration touched an element: "read", "write", or what an atomic did.
+
+    `value` is what a write stores; None if the iteration writes several values.
+    """
 
     kind: str
     spot: Spot
@@ -39,20 +42,29 @@ class Races:
         self._log = log
         self._columns = columns
         self._touched: dict[tuple[str, int], dict[str, list[_Touch]]] = {}
+        self._last_writers: dict[tuple[str, int], Place] = {}
 
     def begin(self) -> None:
         """Another loop starts: the accesses of the last one cannot conflict with it."""
         self._touched.clear()
+        self._last_writers.clear()
 
     def add(self, how: How, array: str, position: int, line: int, operator: str, value: Number | None) -> None:
         """An access of the present iteration."""
         kind = _KINDS.get(operator, operator) or how
         touch = _Touch(kind, self._here.spot(line), value if kind == "write" else None)
         kinds = self._touched.setdefault((array, position), {})
+        if kind == "write":
+            self._last_writers[array, position] = touch.spot.place
+        elif kind == "read" and self._last_writers.get((array, position)) == touch.spot.place:
+            return  # what another iteration does to the element conflicts with the write of this one
         other = _conflicting(touch, kinds)
         if other is not None:
             self._report_race(touch, other, array, position)
         same = kinds.setdefault(kind, [])
+        for at, one in enumerate(same) if kind == "write" else ():
+            if one.spot.place == touch.spot.place and not _is_same(one.value, touch.value):
+                same[at] = one._replace(value=None)
         if len(same) < 2 and all(one.spot.place != touch.spot.place for one in same):
             same.append(touch)
 
