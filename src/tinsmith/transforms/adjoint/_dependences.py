@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...source import AffineIndex, EnclosingLoop, PartialIndexMap, each_moves_an_axis, may_overwrite
 from ...source.ir import nodes, walk
 from ..analysis import affine, definitions, is_invariant, whole_definitions
-from ._ssa import Step
+from ._ssa import Step, accesses
 from ._tasks import parts_of
 
 MANY = 256
@@ -51,34 +51,17 @@ def _uses_by_array(steps: Sequence[Step], task: int = 0, own: Collection[str] = 
     """Every use of each array by a task's steps; of those in `own`, no two parallel iterations use one element."""
     uses: dict[str, list[_Use]] = {}
     known = whole_definitions(definitions(steps))
-    for order, (of, loops) in enumerate(_accesses(steps, ())):
-        index = tuple([affine(one, known) for one in of.index])
-        uses.setdefault(of.array, []).append(_Use(of, index, loops, order, task, of.array in own))
+    for order, one in enumerate(accesses(steps)):
+        index = tuple([affine(part, known) for part in one.of.index])
+        loops = tuple(inner for loop in one.around if isinstance(loop, nodes.Loop) for inner in _enclosing(loop))
+        uses.setdefault(one.of.array, []).append(_Use(one.of, index, loops, order, task, one.of.array in own))
     return uses
 
 
-def _accesses(
-    steps: Sequence[Step], loops: tuple[EnclosingLoop, ...]
-) -> Iterator[tuple[nodes.Load | nodes.Store | nodes.Atomic, tuple[EnclosingLoop, ...]]]:
-    for step in steps:
-        match step:
-            case nodes.Assign(value=nodes.Load() as load):
-                yield load, loops
-            case nodes.Store() | nodes.Atomic():
-                yield step, loops
-            case nodes.If():
-                yield from _accesses(step.body, loops)
-                yield from _accesses(step.orelse, loops)
-            case nodes.Loop():
-                # The last of several names is the fastest: a nest of loops with one each.
-                names = [(name,) for name in step.names] or [()]
-                inner = [
-                    EnclosingLoop(f"{step.number} {at}", one, bool(one), step.is_parallel)
-                    for at, one in enumerate(names)
-                ]
-                yield from _accesses(step.body, (*loops, *inner))
-            case _:
-                pass
+def _enclosing(loop: nodes.Loop) -> Iterator[EnclosingLoop]:
+    """A loop as a nest of loops over a name each: the last of several names is the fastest."""
+    for at, names in enumerate([(name,) for name in loop.names] or [()]):
+        yield EnclosingLoop(f"{loop.number} {at}", names, bool(names), loop.is_parallel)
 
 
 # Written after it was read ----------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from .._slopes import slopes
 from ..analysis import Activity, definitions
 from ._access import unread
 from ._accumulators import find_sums_in_place
-from ._guards import BranchArm, Guards, put_under
-from ._ssa import Step, frame_locals, frame_steps, parallel_loop, repeatable_definitions
+from ._guards import Guards, put_under
+from ._ssa import BranchArm, Step, frame_locals, frame_steps, parallel_loop, repeatable_definitions
 from ._sums import Frame, Sums
 
 Block = list[nodes.Stmt]

@@ -10,18 +10,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ...source.ir import nodes
-
-
-class BranchArm(NamedTuple):
-    """An arm of a branch."""
-
-    number: int
-    condition: nodes.Expr
-    holds: bool
-
+from ._ssa import BranchArm
 
 Guard = tuple[BranchArm, ...]
 """Arms that must all be taken, a branch before those inside it."""

@@ -16,7 +16,7 @@ from ...source import AffineIndex
 from ...source.ir import NotCovered, Race, nodes, operators, types
 from .._names import Names
 from ..analysis import affine, definitions, is_invariant, single_definitions, whole_definitions
-from ._ssa import Step, parallel_loop
+from ._ssa import BranchArm, Step, accesses, parallel_loop
 
 
 class _Limit(NamedTuple):
@@ -28,8 +28,8 @@ class _Limit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Access:
-    """A load or change of an element, and what is known of the iterations that reach it."""
+class _Reached:
+    """An access, and what is known of the iterations that reach it."""
 
     of: nodes.Load | nodes.Store | nodes.Atomic
     line: int
@@ -54,7 +54,7 @@ def find_races(
     search = _Search(steps, loop)
     called = {name: kernel.source_name(names.root(name)) for name in loop.names}
     races: dict[str, NotCovered] = {}
-    reached: list[_Access] = list(search.accesses(loop.body, search.bounds()))
+    reached = [*search.find_reached()]
     loads = [one for one in reached if isinstance(one.of, nodes.Load)]
     for place, change in enumerate(reached):
         array = change.of.array
@@ -80,31 +80,23 @@ class _Search:
         self.whole = whole_definitions(definitions(steps))
         self.definitions = single_definitions(definitions(steps))
 
-    def bounds(self) -> tuple[_Limit, ...]:
+    def find_reached(self) -> Iterator[_Reached]:
+        """The accesses that are certainly reached, each with the limits of the iterations that do."""
         pairs = zip(self.loop.names, self.loop.bounds, strict=True)
         ends = ((name, affine(first, self.whole), affine(end, self.whole)) for name, (first, end) in pairs)
-        return tuple(limit for name, first, end in ends for limit in _between(name, first, end))
+        bounds = tuple(limit for name, first, end in ends for limit in _between(name, first, end))
+        for one in accesses(self.loop.body):
+            guards = [*map(self.limits_of, one.around)]
+            if None not in guards:
+                limits = (*bounds, *(limit for guard in guards for limit in guard or ()))
+                yield _Reached(one.of, one.line, tuple([affine(part, self.whole) for part in one.of.index]), limits)
 
-    def accesses(self, steps: Sequence[Step], limits: tuple[_Limit, ...]) -> Iterator[_Access]:
-        """Those that are certainly reached in the iterations within limits."""
-        for step in steps:
-            match step:
-                case nodes.Assign(value=nodes.Load() as load):
-                    yield self.access(load, step.line, limits)
-                case nodes.Store() | nodes.Atomic():
-                    yield self.access(step, step.line, limits)
-                case nodes.If():
-                    for body, is_met in ((step.body, True), (step.orelse, False)):
-                        guard = self.guard(step.condition, is_met)
-                        if guard is not None:
-                            yield from self.accesses(body, (*limits, *guard))
-                case nodes.Loop(exit=None) if step.names and all(map(self.has_iterations, step.bounds)):
-                    yield from self.accesses(step.body, limits)
-                case _:
-                    pass
-
-    def access(self, of: nodes.Load | nodes.Store | nodes.Atomic, line: int, limits: tuple[_Limit, ...]) -> _Access:
-        return _Access(of, line, tuple([affine(one, self.whole) for one in of.index]), limits)
+    def limits_of(self, around: nodes.Loop | BranchArm) -> tuple[_Limit, ...] | None:
+        """What it says of iterations that an access is reached in a loop or an arm; None where it may not be."""
+        if isinstance(around, BranchArm):
+            return self.guard(around.condition, around.holds)
+        is_entered = around.exit is None and around.names and all(map(self.has_iterations, around.bounds))
+        return () if is_entered else None
 
     def has_iterations(self, bounds: tuple[nodes.Expr, nodes.Expr]) -> bool:
         first, end = (affine(one, self.whole) for one in bounds)
@@ -142,7 +134,7 @@ class _Search:
                 return (_Limit(variable, 0, rest),)
         return None
 
-    def is_race(self, change: _Access, load: _Access) -> bool:
+    def is_race(self, change: _Reached, load: _Reached) -> bool:
         """Whether one iteration certainly changes what another reads."""
         distances = self.distances(change, load)
         if not distances or all(one.number == 0 for one in distances.values()):
@@ -153,7 +145,7 @@ class _Search:
             return False
         return all(self.may_both_run(change, load, *one) for one in distances.items())
 
-    def is_shared_update(self, change: _Access, load: _Access) -> bool:
+    def is_shared_update(self, change: _Reached, load: _Reached) -> bool:
         """Whether iterations that differ in a variable outside the index read one element and then store to it."""
         distances = self.distances(change, load)
         if distances is None or not isinstance(change.of, nodes.Store):
@@ -163,7 +155,7 @@ class _Search:
         missing = (name for name in self.loop.names if name not in distances)
         return any(self.may_both_run(change, load, name, AffineIndex(constant=1)) for name in missing)
 
-    def distances(self, change: _Access, load: _Access) -> dict[str, AffineIndex] | None:
+    def distances(self, change: _Reached, load: _Reached) -> dict[str, AffineIndex] | None:
         """How much later, in each loop variable, the iteration is that changes what one reads; None if unknown."""
         if change.of.entry != load.of.entry or len(change.index) != len(load.index):
             return None
@@ -187,7 +179,7 @@ class _Search:
                 return None
         return distances
 
-    def may_both_run(self, change: _Access, load: _Access, variable: str, distance: AffineIndex) -> bool:
+    def may_both_run(self, change: _Reached, load: _Reached, variable: str, distance: AffineIndex) -> bool:
         """Whether there is an iteration that makes the change, and the one at a distance before it that reads."""
         limits = [one for one in change.limits if one.variable == variable]
         theirs = (one for one in load.limits if one.variable == variable)
@@ -223,7 +215,7 @@ def _are_whole(*operands: nodes.Expr) -> bool:
     return all(one.type in ("i32", "i64") for one in operands)
 
 
-def _text(access: _Access, array: str, names: Mapping[str, str]) -> str:
+def _text(access: _Reached, array: str, names: Mapping[str, str]) -> str:
     """An access as it may stand in the source: `y[i - 1]`."""
     entry = "".join(f"[{one}]" for one in access.of.entry)
     index = ", ".join(one.text(lambda atom: _atom(atom, names)) for one in access.index)

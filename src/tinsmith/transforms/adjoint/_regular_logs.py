@@ -15,7 +15,7 @@ from .._algebra import ONE, ZERO, plus, times
 from .._names import Names
 from .._slots import place_of, trips_of
 from ..analysis import affine, expand, is_invariant
-from ._ssa import Step, repeatable_definitions
+from ._ssa import Access, BranchArm, Step, accesses, repeatable_definitions
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,9 @@ def find_regular_log(loop: nodes.Loop, array: str) -> RegularLog | None:
         loop: the loop that logs.
         array: the array.
     """
-    finding = _Finding(array, _definitions(loop.body), set(loop.names), frozenset(walk.find_defined(loop.body)))
-    if not finding.block(loop.body, ()):
+    finding = _Finding(_definitions(loop.body), set(loop.names), frozenset(walk.find_defined(loop.body)))
+    changes = (one for one in accesses(loop.body) if one.of.array == array and not isinstance(one.of, nodes.Load))
+    if not all(map(finding.add, changes)):
         return None
     stores: dict[int, LoggedStore] = {}
     first: nodes.Expr = ZERO
@@ -96,7 +97,6 @@ def _are_apart(one: nodes.Store, other: nodes.Store) -> bool:
 class _Finding:
     """Collects an array's stores, with the loops around each."""
 
-    array: str
     definitions: Mapping[str, nodes.Expr]
     outside: set[str]
     inside: frozenset[str]
@@ -105,29 +105,19 @@ class _Finding:
         self.stores: list[tuple[nodes.Store, tuple[nodes.Loop, ...]]] = []
         self.around = walk.locals_in([*self.definitions.values()]) - self.inside
 
-    def block(self, body: Sequence[Step], loops: tuple[nodes.Loop, ...]) -> bool:
-        """Whether all stores among steps are regular."""
-        for step in body:
-            if isinstance(step, nodes.Store | nodes.Atomic) and step.array == self.array:
-                if not isinstance(step, nodes.Store) or not self.store(step, loops):
-                    return False
-            elif isinstance(step, nodes.If):
-                if self.array in walk.find_changed([step]):
-                    return False
-            elif isinstance(step, nodes.Loop) and self.array in walk.find_changed(step.body):
-                inner = self.loop(step)
-                if inner is None or not self.block(step.body, (*loops, inner)):
-                    return False
-        return True
+    def add(self, change: Access) -> bool:
+        """Add a change of the array; False where its elements do not follow from the loops around it alone."""
+        loops = tuple(filter(None, map(self.loop, change.around)))
+        return len(loops) == len(change.around) and isinstance(change.of, nodes.Store) and self.store(change.of, loops)
 
-    def loop(self, loop: nodes.Loop) -> nodes.Loop | None:
-        """A loop with bounds that are known outside; None where they are not, or where it may end early."""
-        if not loop.names or loop.exit is not None:
+    def loop(self, around: nodes.Loop | BranchArm) -> nodes.Loop | None:
+        """A loop with bounds that are known outside; None where they are not, or it may end early, and for a branch."""
+        if isinstance(around, BranchArm) or not around.names or around.exit is not None:
             return None
-        bounds = [tuple(self.steady(one, set()) for one in pair) for pair in loop.bounds]
+        bounds = [tuple(self.steady(one, set()) for one in pair) for pair in around.bounds]
         if any(one is None for pair in bounds for one in pair):
             return None
-        return replace(loop, bounds=tuple((a, b) for a, b in bounds if a is not None and b is not None), body=())
+        return replace(around, bounds=tuple((a, b) for a, b in bounds if a is not None and b is not None), body=())
 
     def steady(self, expr: nodes.Expr, known: set[str]) -> nodes.Expr | None:
         """An expression in terms of what is known outside, and of some loops' variables."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ...source.ir import nodes, walk
 from ..analysis import single_definitions
@@ -54,6 +54,37 @@ def plain_steps(body: Sequence[Step]) -> Iterator[Step]:
                     yield from (nodes.Assign(name, value, one.line) for name in (carried.head, carried.last))
         elif not isinstance(one, nodes.If):
             yield one
+
+
+class BranchArm(NamedTuple):
+    """An arm of a branch."""
+
+    number: int
+    condition: nodes.Expr
+    holds: bool
+
+
+class Access(NamedTuple):
+    """A load or change of an element, with the loops and arms of branches around it, the outermost first."""
+
+    of: nodes.Load | nodes.Store | nodes.Atomic
+    line: int
+    around: tuple[nodes.Loop | BranchArm, ...]
+
+
+def accesses(body: Sequence[Step], around: tuple[nodes.Loop | BranchArm, ...] = ()) -> Iterator[Access]:
+    """Every access to memory, in the order of the text."""
+    for one in body:
+        match one:
+            case nodes.Assign(value=nodes.Load() as load):
+                yield Access(load, one.line, around)
+            case nodes.Store() | nodes.Atomic():
+                yield Access(one, one.line, around)
+            case nodes.If():
+                for arm, holds in ((one.body, True), (one.orelse, False)):
+                    yield from accesses(arm, (*around, BranchArm(one.number, one.condition, holds)))
+            case nodes.Loop():
+                yield from accesses(one.body, (*around, one))
 
 
 def parallel_loop(task: Sequence[Step]) -> nodes.Loop | None:
