@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from ..source.ir import decompositions, nodes
+from ..source.ir import decompositions, nodes, walk
 from ._algebra import compare, constant, minus, negate, over, plus, times
 from ._names import Names
+from ._slopes import slopes
 
 Rows = list[list[nodes.Expr]]
 Parts = dict[str, Rows]
@@ -26,15 +27,43 @@ _EPS = {"f32": 2.0**-23, "f64": 2.0**-52}
 def tangent_of(one: nodes.Decompose, moved: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
     """The tangents of the results, and the statements that they take, from those of the matrix, of its own type."""
     work = _Work(one, names)
-    tangents = _RULES[one.function][0](work, work.parts, work.square(moved))
+    tangents = _TANGENTS[one.function](work, work.parts, work.square(moved))
     return work.steps, [entry for part in decompositions.parts_of(one) for row in tangents[part.name] for entry in row]
 
 
 def adjoint_of(one: nodes.Decompose, seeds: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
-    """The adjoints of the matrix's entries, and the statements that they take, from those of the results."""
-    work = _Work(one, names)
-    adjoints = _RULES[one.function][1](work, work.parts, work.split(seeds))
-    return work.steps, [entry for row in adjoints for entry in row]
+    """The adjoints of the matrix's entries, and the statements that they take, from those of the results.
+
+    The tangent is linear in that of the matrix, so the adjoint is its transpose: the same statements, the last first.
+    """
+    moved = [names.local("moved", one.type) for _ in one.matrix]
+    steps, tangents = tangent_of(one, moved, names)
+    adjoints: dict[str, nodes.Expr] = {local.name: constant(0, one.type) for local in moved}
+
+    def is_linear(expr: nodes.Expr) -> bool:
+        return not adjoints.keys().isdisjoint(walk.locals_in([expr]))
+
+    work, linear = _Work(one, names), list[nodes.Assign]()
+    for step in steps:
+        if isinstance(step, nodes.Assign) and is_linear(step.value):
+            adjoints[step.name] = constant(0, one.type)
+            linear.append(step)
+        else:
+            work.steps.append(step)
+
+    def add(expr: nodes.Expr, seed: nodes.Expr) -> None:
+        if isinstance(expr, nodes.Local):
+            adjoints[expr.name] = plus(adjoints[expr.name], seed)
+        elif isinstance(expr, nodes.Unary | nodes.Binary):
+            for slope in slopes(expr, expr):
+                if is_linear(slope.operand):
+                    add(slope.operand, slope.of(seed))
+
+    for tangent, seed in zip(tangents, seeds, strict=True):
+        add(tangent, seed)
+    for step in reversed(linear):
+        add(step.value, work.bind(adjoints[step.name]))
+    return work.steps, [adjoints[local.name] for local in moved]
 
 
 @dataclass
@@ -130,21 +159,6 @@ def _svd_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
     return {"u": work.product(u, turn_u), "s": [[inner[i][i] for i in range(len(s))]], "v": work.product(v, turn_v)}
 
 
-def _svd_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
-    u, (s,), v = known["u"], known["s"], known["v"]
-    of_u, of_v = work.product(_transpose(u), seeds["u"]), work.product(_transpose(v), seeds["v"])
-    limit, half = work.rounding(s), work.number(0.5)
-    inner: Rows = [[work.number(0)] * len(s) for _ in s]
-    for i, j in _pairs(len(s)):
-        both = plus(_skew(of_u, i, j), _skew(of_v, i, j)), minus(_skew(of_u, i, j), _skew(of_v, i, j))
-        of_sum = work.bind(times(half, times(both[0], work.reciprocal(minus(s[j], s[i]), limit))))
-        of_difference = work.bind(times(half, times(both[1], work.reciprocal(plus(s[i], s[j]), limit))))
-        inner[i][j], inner[j][i] = work.bind(plus(of_sum, of_difference)), work.bind(minus(of_sum, of_difference))
-    for i, seed in enumerate(seeds["s"][0]):
-        inner[i][i] = seed
-    return work.product(work.product(u, inner), _transpose(v))
-
-
 # A = Q W Q^T ------------------------------------------------------------------------------------
 
 
@@ -159,31 +173,11 @@ def _eigen_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
     return {"w": [[inner[i][i] for i in range(len(w))]], "q": work.product(q, work.antisymmetric(turn))}
 
 
-def _eigen_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
-    (w,), q = known["w"], known["q"]
-    of_q, limit, half = work.product(_transpose(q), seeds["q"]), work.rounding(w), work.number(0.5)
-    inner: Rows = [[work.number(0)] * len(w) for _ in w]
-    for i, j in _pairs(len(w)):
-        seed = times(half, times(_skew(of_q, i, j), work.reciprocal(minus(w[j], w[i]), limit)))
-        inner[i][j] = inner[j][i] = work.bind(seed)
-    for i, seed in enumerate(seeds["w"][0]):
-        inner[i][i] = seed
-    return work.product(work.product(q, inner), _transpose(q))
-
-
 # M = Q max(W, 0) Q^T ----------------------------------------------------------------------------
 
 
 def _positive_tangent(work: _Work, _known: Parts, moved: Rows) -> Parts:
-    return {"m": _positive(work, moved)}
-
-
-def _positive_adjoint(work: _Work, _known: Parts, seeds: Parts) -> Rows:
-    return _positive(work, seeds["m"])
-
-
-def _positive(work: _Work, moved: Rows) -> Rows:
-    """The derivative, which is its own adjoint: a difference of max(w, 0) over one of w, without any difference."""
+    """A difference of max(w, 0) over one of w, without any difference."""
     one, side, half = work.one, len(moved), work.number(0.5)
     names = tuple(work.names.fresh(wish, one.type) for wish in ["w"] * side + ["q"] * side**2)
     eigen = nodes.Decompose("sym_eig", one.matrix, names, one.type, line=one.line)
@@ -197,7 +191,7 @@ def _positive(work: _Work, moved: Rows) -> Rows:
     for i, j in [*_pairs(side), *((k, k) for k in range(side))]:
         share = times(plus(kept[i], kept[j]), work.reciprocal(plus(sizes[i], sizes[j]), limit))
         scaled[i][j] = scaled[j][i] = work.bind(times(times(half, plus(inner[i][j], inner[j][i])), share))
-    return work.product(work.product(q, scaled), _transpose(q))
+    return {"m": work.product(work.product(q, scaled), _transpose(q))}
 
 
 # A = R P ----------------------------------------------------------------------------------------
@@ -212,15 +206,6 @@ def _polar_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
     turn = _solve_antisymmetric(work, p, [_skew(inner, i, j) for i, j in _AXES[len(p)]])
     bent = work.product(turn, p)
     return {"r": work.product(r, turn), "p": [[*map(minus, *rows)] for rows in zip(inner, bent, strict=True)]}
-
-
-def _polar_adjoint(work: _Work, known: Parts, seeds: Parts) -> Rows:
-    r, p = known["r"], known["p"]
-    of_r, of_p = work.product(_transpose(r), seeds["r"]), work.product(seeds["p"], p)
-    axis = [minus(_skew(of_r, i, j), _skew(of_p, i, j)) for i, j in _AXES[len(p)]]
-    turn = _solve_antisymmetric(work, p, axis)
-    inner: Rows = [[work.bind(entry) for entry in map(plus, *rows)] for rows in zip(seeds["p"], turn, strict=True)]
-    return work.product(r, inner)
 
 
 def _solve_antisymmetric(work: _Work, p: Rows, axis: list[nodes.Expr]) -> Rows:
@@ -251,10 +236,10 @@ def _cofactor(rows: Rows, i: int, j: int) -> nodes.Expr:
     return minus(times(rows[a][c], rows[b][d]), times(rows[a][d], rows[b][c]))
 
 
-_RULES: dict[str, tuple[Callable[[_Work, Parts, Rows], Parts], Callable[[_Work, Parts, Parts], Rows]]] = {
-    "svd": (_svd_tangent, _svd_adjoint),
-    "sym_eig": (_eigen_tangent, _eigen_adjoint),
-    "make_spd": (_positive_tangent, _positive_adjoint),
-    "polar_decompose": (_polar_tangent, _polar_adjoint),
+_TANGENTS: dict[str, Callable[[_Work, Parts, Rows], Parts]] = {
+    "svd": _svd_tangent,
+    "sym_eig": _eigen_tangent,
+    "make_spd": _positive_tangent,
+    "polar_decompose": _polar_tangent,
 }
-"""Tangent and adjoint, by the engines' name."""
+"""By the engines' name."""
