@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...source.ir import nodes
+from ...source.ir import nodes, walk
 from .._algebra import FALSE, TRUE
 from .._names import Names
 
@@ -23,27 +23,16 @@ class StructuredLoop:
 
 def structurize_exits(body: Sequence[nodes.Stmt], names: Names) -> StructuredLoop:
     """A loop's body, in which a `break` has become a truth. Bodies of loops inside are left as they are."""
-    own = list(_own(body))
-    if not any(isinstance(one, nodes.Break | nodes.Continue) for one in own):
+    jumps = [*walk.jumps_in(body)]
+    if not jumps:
         return StructuredLoop(tuple(body), None)
-    has_break = any(isinstance(one, nodes.Break) for one in own)
-    leave = names.fresh("leave", "u1") if has_break else None
+    leave = names.fresh("leave", "u1") if any(isinstance(one, nodes.Break) for one in jumps) else None
     goes_on = names.fresh("goes_on", "u1")
     inner, _ = _Structuring(leave, goes_on).block(tuple(body))
     first = [nodes.Assign(goes_on, TRUE)]
     if leave is not None:
         first.insert(0, nodes.Assign(leave, FALSE))
     return StructuredLoop((*first, *inner), leave)
-
-
-def _own(body: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
-    """Statements of a loop's body, without those of loops inside it."""
-    statements: list[nodes.Stmt] = []
-    for one in body:
-        statements.append(one)
-        if isinstance(one, nodes.If):
-            statements += [*_own(one.body), *_own(one.orelse)]
-    return statements
 
 
 @dataclass(frozen=True)
@@ -55,7 +44,7 @@ class _Structuring:
         for place, one in enumerate(body):
             if isinstance(one, nodes.Break | nodes.Continue):
                 return (*body[:place], *self.replace_exit(one)), "always"
-            if isinstance(one, nodes.If) and any(isinstance(s, nodes.Break | nodes.Continue) for s in _own([one])):
+            if isinstance(one, nodes.If) and any(walk.jumps_in([one])):
                 rest, leaves = self.branch(one, body[place + 1 :])
                 return (*body[:place], *rest), leaves
         return body, "never"

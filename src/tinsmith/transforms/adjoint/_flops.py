@@ -11,8 +11,6 @@ from .._evaluate import evaluate, extent
 from ..analysis import concurrent_loop, shared_atomics
 from ..lanes import find_loops_ended_by_data
 
-_COUNTED = {"+", "-", "*", "/", "pow", "min", "max", "atan2", "%"}
-_FREE = {"not", "~"}
 _FUNCTIONS = {"exp", "log", "sin", "cos", "tan", "tanh", "asin", "acos", "pow", "atan2"}
 _FUNCTION, _ATOMIC, _DRAW, _DECOMPOSITION = 10, 4, 10, 50
 """Operations that a function counts as, an atomic, a random number, and a decomposition of a matrix."""
@@ -112,14 +110,9 @@ def _sum(
 
 
 def _flops_of(one: nodes.Stmt) -> int:
-    own = sum(map(_is_flop, walk.parts(*walk.expressions(one))))
-    return own + (types.is_float(one.value.type) if isinstance(one, nodes.Atomic) else 0)
-
-
-def _is_flop(expr: nodes.Expr) -> bool:
-    if isinstance(expr, nodes.Binary):
-        return types.is_float(expr.type) and expr.operator in _COUNTED
-    return isinstance(expr, nodes.Unary) and types.is_float(expr.type) and expr.operator not in _FREE
+    own = (part for part in walk.parts(*walk.expressions(one)) if isinstance(part, nodes.Unary | nodes.Binary))
+    sums = [one.value] if isinstance(one, nodes.Atomic) else []
+    return sum(types.is_float(part.type) for part in (*own, *sums))
 
 
 def _operations_of(one: nodes.Stmt) -> int:

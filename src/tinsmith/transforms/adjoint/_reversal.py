@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ...source.ir import nodes, walk
 from .._algebra import FALSE, constant, minus, opposite, plus
+from .._names import Names
 from ..polish import eliminate_dead_code, live_before
 from ._accumulators import find_partial_sums
 from ._forward_copy import ForwardCopy, Renamed
@@ -283,10 +284,15 @@ class Reversal(FrameReversal):
             return nodes.For((back,), bounds, tuple(body), line=loop.line)
         if not is_ordered:
             return nodes.For(loop.names, loop.bounds, tuple(body), line=loop.line)
-        backs = [self.names.fresh(f"{name}_back", "i32") for name in loop.names]
-        head: Block = []
-        bounds = []
-        for name, back, (first, end) in zip(loop.names, backs, loop.bounds, strict=True):
-            bounds.append((constant(0, "i32"), minus(end, first)))
-            head.append(nodes.Assign(name, minus(minus(end, one), nodes.Local(back, "i32"))))
-        return nodes.For(tuple(backs), tuple(bounds), (*head, *body), line=loop.line)
+        return run_downwards(loop, body, self.names)
+
+
+def run_downwards(loop: nodes.Loop, body: Block, names: Names) -> nodes.For:
+    """A loop around other statements, its last iteration first."""
+    backs = tuple(names.fresh(f"{name}_back", "i32") for name in loop.names)
+    head: Block = []
+    bounds = []
+    for name, back, (first, end) in zip(loop.names, backs, loop.bounds, strict=True):
+        bounds.append((constant(0, "i32"), minus(end, first)))
+        head.append(nodes.Assign(name, minus(minus(end, constant(1, "i32")), nodes.Local(back, "i32"))))
+    return nodes.For(backs, tuple(bounds), (*head, *body), loop.is_parallel, loop.line)

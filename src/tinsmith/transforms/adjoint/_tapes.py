@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass, field
 
 from ...source.ir import nodes, types
-from .._algebra import cast, compare, constant, plus, times
+from .._algebra import cast, compare, constant, number, plus, times
 from .._names import Names
 
 Block = list[nodes.Stmt]
@@ -56,9 +56,9 @@ class Tape:
     def width(self) -> int:
         return math.prod(self.element)
 
-    def slot(self, place: nodes.Expr) -> nodes.Expr:
-        """The place of a number that lies so far behind the entry at the top."""
-        return plus(times(constant(self.width, "i32"), _top(self)), place)
+    def slot(self, place: nodes.Expr, width: int | None = None) -> nodes.Expr:
+        """The place of a number that lies so far behind the entry at the top, of entries of `width` numbers."""
+        return plus(times(constant(self.width if width is None else width, "i32"), _top(self)), place)
 
 
 @dataclass
@@ -106,21 +106,23 @@ class Tapes:
         """Keep an element that is about to be overwritten, and where it is."""
         block: Block = []
         for axis, place in enumerate(index):
-            block.append(nodes.Store(tape.where, (_slot(tape, tape.rank, axis),), (), place))
-        for number, entry in enumerate(itertools.product(*map(range, tape.element))):
+            block.append(nodes.Store(tape.where, (tape.slot(number(axis), tape.rank),), (), place))
+        for at, entry in enumerate(itertools.product(*map(range, tape.element))):
             old = nodes.Load(tape.of, index, entry, tape.type)
-            block.append(nodes.Store(tape.array, (_slot(tape, tape.width, number),), (), old))
+            block.append(nodes.Store(tape.array, (tape.slot(number(at)),), (), old))
         return [*block, _move_top(tape, "+")]
 
     def undo(self, tape: Tape, mark: nodes.Local) -> Block:
         """Put back what was kept since `mark`, the latest first."""
-        index = tuple(nodes.Load(tape.where, (_slot(tape, tape.rank, axis),), (), "i32") for axis in range(tape.rank))
+        index = tuple(
+            nodes.Load(tape.where, (tape.slot(number(axis), tape.rank),), (), "i32") for axis in range(tape.rank)
+        )
         block: Block = [nodes.If(compare("<=", _top(tape), mark), (nodes.Break(),)), _move_top(tape, "-")]
         names = [self.names.fresh(f"{tape.of}_row", "i32") for _ in index]
         block += [nodes.Assign(name, place) for name, place in zip(names, index, strict=True)]
         places = tuple(nodes.Local(name, "i32") for name in names)
-        for number, entry in enumerate(itertools.product(*map(range, tape.element))):
-            old = nodes.Load(tape.array, (_slot(tape, tape.width, number),), (), tape.type)
+        for at, entry in enumerate(itertools.product(*map(range, tape.element))):
+            old = nodes.Load(tape.array, (tape.slot(number(at)),), (), tape.type)
             block.append(nodes.Store(tape.of, places, entry, old))
         return [nodes.While(tuple(block))]
 
@@ -131,11 +133,3 @@ def _top(tape: Tape) -> nodes.Local:
 
 def _move_top(tape: Tape, way: str) -> nodes.Assign:
     return nodes.Assign(tape.top, nodes.Binary(way, _top(tape), constant(1, "i32"), "i32"))
-
-
-def _slot(tape: Tape, width: int, number: int) -> nodes.Expr:
-    """The place of one number of the entry at the top."""
-    start: nodes.Expr = _top(tape)
-    if width > 1:
-        start = nodes.Binary("*", start, constant(width, "i32"), "i32")
-    return start if number == 0 else nodes.Binary("+", start, constant(number, "i32"), "i32")
