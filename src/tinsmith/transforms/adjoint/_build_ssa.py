@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TypeAlias
 
 from ...source.ir import NotCovered, nodes, types, walk
 from .._algebra import ZERO, integer
@@ -29,7 +30,8 @@ class SsaBuilder:
     def task(self, statement: nodes.Stmt | nodes.Block) -> tuple[Step, ...]:
         """A task: a loop of the top level, or the statements between two."""
         body = statement if isinstance(statement, tuple) else (statement,)
-        return self.block(body, {})
+        steps = self.block(body, {})
+        return share_loads(steps, walk.find_changed(steps))
 
     # Statements -------------------------------------------------------------------------------
 
@@ -246,3 +248,29 @@ def _find_assigned(body: Sequence[nodes.Stmt]) -> list[str]:
 
 def _minus(end: nodes.Expr, first: nodes.Expr) -> nodes.Expr:
     return end if first == ZERO else integer("-", end, first)
+
+
+Known: TypeAlias = tuple[Mapping[nodes.Expr, nodes.Local], Mapping[str, nodes.Local]]
+"""The locals of loads before some steps, and locals that are copies, each with the one that it is a copy of."""
+
+
+def share_loads(body: Sequence[Step], changed: Collection[str], known: Known = ({}, {})) -> tuple[Step, ...]:
+    """Steps in which `b = x[i]` is `b = a` where `a = x[i]` stands before it on every way, and nobody changes `x`.
+
+    Whatever is added to the adjoint of the element is then added once: three plain additions would load and store it
+    three times, and three atomic ones wait thrice.
+    """
+    loads, copies = dict(known[0]), dict(known[1])
+    steps: list[Step] = []
+    for one in body:
+        if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load) and one.value.array not in changed:
+            load = walk.substitute(one.value, copies)
+            if load in loads:
+                copies[one.name] = loads[load]
+            else:
+                loads[load] = nodes.Local(one.name, load.type)
+            one = replace(one, value=copies.get(one.name, load))
+        # The iterations of a parallel loop share no local.
+        around = ({}, {}) if isinstance(one, nodes.Loop) and one.is_parallel else (loads, copies)
+        steps.append(walk.with_bodies(one, lambda inner, around=around: share_loads(inner, changed, around)))
+    return tuple(steps)

@@ -106,7 +106,7 @@ class _Kernel:
         if body == self.kernel.body:
             return self.kernel
         kinds = dict(self.names.types)
-        body = simplify(body, kinds, {*self.owners})
+        body = simplify(body, kinds)
         defined = walk.find_defined(body)
         return replace(self.kernel, body=body, locals={name: kind for name, kind in kinds.items() if name in defined})
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ...source.ir import nodes, types, walk
-from .._algebra import ONE, ZERO, minus, plus
+from .._algebra import ONE, ZERO
 from .._evaluate import extent
 from .._slots import place_of, trips_of
 from ..polish import eliminate_dead_code, name_locals, simplify
@@ -15,7 +15,7 @@ from ._dependences import never_overwritten_after_read, never_written_where_read
 from ._frame_reversal import Task
 from ._loop_results import LoopResults
 from ._program import Reserve, Run, size_tape
-from ._reversal import Reversal
+from ._reversal import Reversal, run_downwards
 from ._ssa import frame_steps, repeatable_definitions
 from ._tapes import Tape, array_key
 from ._tasks import kernel_of
@@ -170,27 +170,16 @@ class _Writing:
         is_parallel = walk.find_changed(body).isdisjoint((self.state & self.task.restored_arrays) - self.task.own)
         if not self.reversal.runs_back:
             return nodes.For(loop.names, loop.bounds, tuple(body), is_parallel, loop.line)
-        return self.downwards(loop, body, is_parallel=is_parallel)
-
-    def downwards(self, loop: nodes.Loop, body: Block, *, is_parallel: bool) -> nodes.Stmt:
-        """The task's loop, the last iteration first, as loops inside run backwards: memory is met in one direction.
-
-        Iterations of a parallel loop have no order, but a processor fetches ahead in one direction only: rows in
-        the opposite order of their elements took twice the time.
-        """
-        backs = tuple(self.names.fresh(f"{name}_back", "i32") for name in loop.names)
-        head: Block = []
-        for name, back, (first, end) in zip(loop.names, backs, loop.bounds, strict=True):
-            last = minus(plus(first, end), ONE)
-            head.append(nodes.Assign(name, minus(last, nodes.Local(back, "i32"))))
-        return nodes.For(backs, loop.bounds, (*head, *body), is_parallel, loop.line)
+        # Iterations of a parallel loop have no order, but a processor fetches ahead in one direction only, and loops
+        # inside run backwards: rows in the opposite order of their elements took twice the time.
+        return run_downwards(replace(loop, is_parallel=is_parallel), body, self.names)
 
     def kernel(self, word: str, body: Sequence[nodes.Stmt], reserve: Reserve | None = None) -> nodes.Kernel:
         """A kernel of its own, with the arrays that its statements use."""
         task = self.task
         before = self.before() if self.task.parallel is not None else ()
         kinds = dict(self.names.types)
-        written = simplify((*before, *body), kinds, {*task.gradients.values()})
+        written = simplify((*before, *body), kinds)
         statements = _size_by_gradients(written, task)
         arguments = {**task.kernel.arguments, **(reserve.arguments if reserve else {})}
         name = f"{task.kernel.name}_{word}_{task.number}"

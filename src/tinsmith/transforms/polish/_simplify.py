@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from ...source.ir import nodes
-from ._additions import combine_additions
 from ._branches import merge_branches, sink_constants, start_sums
 from ._coalesce import coalesce_locals
 from ._copies import eliminate_common_loads, propagate_copies
@@ -13,18 +12,16 @@ from ._dead_code import eliminate_dead_code
 from ._declarations import declare_locals
 
 
-def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, str], adjoints: Collection[str] = ()) -> nodes.Block:
+def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
     """Statements that do the same, with every local declared where an engine sees it.
 
     Args:
         body: the statements.
         kinds: types of locals.
-        adjoints: arrays of which it does not matter in which order an element's terms are added.
     """
     statements, before = eliminate_dead_code(body), None
     while statements != before:
         before = statements
         statements = merge_branches(sink_constants(statements))
     statements = propagate_copies(eliminate_common_loads(start_sums(statements), kinds), kinds)
-    statements = combine_additions(eliminate_dead_code(statements), adjoints)
-    return declare_locals(eliminate_dead_code(coalesce_locals(statements, kinds)), kinds)
+    return declare_locals(eliminate_dead_code(coalesce_locals(eliminate_dead_code(statements), kinds)), kinds)
