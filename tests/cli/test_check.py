@@ -208,6 +208,13 @@ def test_a_file_with_a_mark_and_one_in_another_encoding(folder):
     assert check(".").exit_code == 0
 
 
+def test_a_link_to_itself_is_a_file_that_cannot_be_read(folder):
+    (folder / "loop.py").symlink_to("loop.py")
+    result = check(".", "--format", "json")
+    assert result.exit_code == 2
+    assert [one["rule"] for one in json.loads(result.output)["findings"]] == ["TS001"]
+
+
 def test_python_s_own_warnings_of_a_file_are_not_told(write):
     write("odd.py", TRUNCATES, r"pattern = '\d'" + "\n")
     for form in ("text", "html"):

@@ -287,6 +287,29 @@ def test_a_comment_behind_a_joined_line_and_one_that_leaves_the_next_mistake_nam
     assert rules_of(text) == [("TS105", 9)]
 
 
+RACES = "@ti.kernel\ndef k(x: ti.types.ndarray(), y: ti.types.ndarray()):\n    for i in x:\n        y[0] = x[i]"
+
+
+@pytest.mark.parametrize("mark", ["\f", "s = 'a\u2028b'\n", "s = 'a\x1db'\n"])
+def test_lines_are_counted_as_python_counts_them(mark):
+    text = f"import taichi as ti\n{mark}{RACES}"
+    assert [one.rule for one in lint_file("k.py", text)] == ["TS105"]
+    assert lint_file("k.py", f"{text}  # tinsmith: ignore\n") == []
+
+
+def test_a_column_counts_characters():
+    line = "        y[0] = x[i]"
+    findings = lint_file("k.py", f"import taichi as ti\n{RACES}".replace(line, f"        é = 1; {line.strip()}"))
+    assert [(one.line, one.column) for one in findings if one.rule == "TS105"] == [(5, 16)]
+
+
+@pytest.mark.parametrize("outside", ["class A:\n    class B:", "for _ in range(3):", "while False:"])
+def test_kernels_in_loops_and_in_classes_of_classes(outside):
+    depth = 4 * len(outside.splitlines())
+    text = f"import taichi as ti\n{outside}\n{textwrap.indent(RACES, depth * ' ')}\n"
+    assert [one.rule for one in lint_file("k.py", text)] == ["TS105"]
+
+
 def test_unrolled_loops_by_a_name_of_their_own():
     text = """
     import taichi as ti

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tokenize
 import warnings
 from pathlib import Path
@@ -78,7 +79,7 @@ def check_example(op: Op, example: str) -> Report:
 
 def check_file(path: Path) -> Report:
     """Lint every kernel in a Python file without running it. A file that cannot be read or parsed is a finding."""
-    path = path.resolve()  # as kernels that were imported name it
+    path = Path(os.path.realpath(path))  # as kernels that were imported name it; `resolve` refuses a loop of links
     contents = FileContents(0, ())
     try:
         # As Python itself reads it: UTF-8, or what its first lines say.

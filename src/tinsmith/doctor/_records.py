@@ -122,7 +122,7 @@ def _artifact(path: str, root: Path) -> dict[str, str]:
 
 def _relative(path: str, root: Path) -> str:
     """From the root down, with `/`; the whole path of what stands elsewhere."""
-    whole = Path(path).resolve()
+    whole = Path(os.path.realpath(path))
     try:
         return whole.relative_to(root.resolve()).as_posix()
     except ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import copy
+import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -47,7 +48,8 @@ class _Place:
 def scan_file(path: str, text: str) -> Iterator[Subject]:
     """Every kernel and engine function of a file. Raises SyntaxError."""
     module = parse_module(text, path)
-    lines = tuple(text.splitlines())
+    # As Python counts lines: `splitlines` also ends one at a form feed.
+    lines = tuple(io.StringIO(text, newline=None))
     default_fp = _default_fp(module)
     specs = _specs_given_later(module)
     for definition, place in _definitions(module, _Place(vars(builtins))):
@@ -98,6 +100,9 @@ def _of_class(node: ast.ClassDef, names: Mapping[str, Any]) -> Iterator[tuple[as
         yield one, place
         if not _kind(one, names)[0]:
             yield from _definitions(one, _Place(names))
+    for one in node.body:
+        if isinstance(one, ast.ClassDef):
+            yield from _of_class(one, names)
 
 
 def _default_fp(module: ast.Module) -> str:
@@ -107,10 +112,10 @@ def _default_fp(module: ast.Module) -> str:
 
 
 def statements_in_blocks(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements, those under `if`, `with` and `try` too."""
+    """Statements, those in loops and under `if`, `with` and `try` too."""
     for one in statements:
         yield one
-        if isinstance(one, ast.If | ast.With | ast.Try):
+        if isinstance(one, ast.If | ast.For | ast.While | ast.With | ast.Try):
             yield from statements_in_blocks([node for node in ast.iter_child_nodes(one) if isinstance(node, ast.stmt)])
 
 

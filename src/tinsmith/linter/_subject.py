@@ -17,6 +17,7 @@ from ..source import (
     Source,
     Spot,
     copy_node,
+    count_column,
     find_called_function,
     find_saved_values,
     names_in,
@@ -211,7 +212,8 @@ class Subject:
         engines: tuple[str, ...] = (),
     ) -> Finding:
         """A finding at a node; `engines` are those whose own reverse mode alone it is about."""
-        line, column = getattr(node, "lineno", self.tree.lineno), getattr(node, "col_offset", -1) + 1
+        line, offset = getattr(node, "lineno", self.tree.lineno), getattr(node, "col_offset", None)
+        column = 0 if offset is None else count_column("".join(self.lines[line - 1 : line]), offset)
         return Finding(rule, severity, self.source.path, line, column, message, remedy, engines=engines)
 
 

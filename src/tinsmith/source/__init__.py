@@ -41,7 +41,7 @@ from ._loops import (
     tasks,
 )
 from ._nodes import index_parts, is_size, names_in, replace_nodes, resolve_callee, root, sub_expressions
-from ._parsing import column_of, parse_expression, parse_lines, parse_module, parse_statement
+from ._parsing import column_of, count_column, parse_expression, parse_lines, parse_module, parse_statement
 from ._read import Source, Unrun, find_called_function, read, resolve_calls
 from ._references import find_changed_loop_variable, find_lent_names
 from ._role_walk import roles_of
@@ -78,6 +78,7 @@ __all__ = [
     "carrying_nests",
     "changes_of",
     "column_of",
+    "count_column",
     "combine",
     "constants_of",
     "copy_node",

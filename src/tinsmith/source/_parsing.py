@@ -67,4 +67,9 @@ def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
 
 def column_of(path: str, line: int, offset: int) -> int:
     """The column of a node, in characters from 1: the parser counts bytes from 0."""
-    return len(linecache.getline(path, line).encode()[:offset].decode(errors="replace")) + 1
+    return count_column(linecache.getline(path, line), offset)
+
+
+def count_column(text: str, offset: int) -> int:
+    """The column in a line of text, in characters from 1, at an offset of bytes from 0."""
+    return len(text.encode()[:offset].decode(errors="replace")) + 1
