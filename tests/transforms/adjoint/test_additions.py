@@ -4,14 +4,8 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.by_hand import array, assign, atomic, branch, local, loop, store
 from support.written import written
 from tinsmith.bridge import adjoint_source
-from tinsmith.source.ir import walk
-from tinsmith.transforms.adjoint._build_ssa import share_loads
-
-X, Y, K = array("x"), array("y"), array("k", "i32")
-A, B = local("a"), local("b")
 
 HEAD = "def kernel(x: lang.types.ndarray(), j: lang.types.ndarray(), y: lang.types.ndarray()):\n"
 FORMS = {  # a kernel, and how many additions to the gradient of `x` stand in its adjoint
@@ -42,37 +36,3 @@ def test_an_element_gets_what_is_added_to_it_at_once(lang64, form):
     lines = [line.strip() for line in source.splitlines() if not line.strip().startswith("#")]
     added = [line for line in lines if line.startswith(("grad_x[", "ti.atomic_add(grad_x", "qd.atomic_add(grad_x"))]
     assert len(added) == count, source
-
-
-FIRST, SECOND = assign("a", X["i"]), assign("b", X["i"])
-USE = store(Y, "i", A + B)
-IF = local("p", "u1")
-ONCE = {
-    "in a block": [FIRST, SECOND, USE],
-    "in a branch": [FIRST, branch(IF, [SECOND, USE])],
-    "in a loop": [FIRST, loop("j", 3, [SECOND, USE])],
-    "by an index": [assign("n", K["i"]), assign("a", X["n"]), assign("b", X["n"]), USE],
-}
-TWICE = {
-    "another place": [FIRST, assign("b", X[0]), USE],
-    "of two branches": [branch(IF, [FIRST], [SECOND]), USE],
-    "not on every way": [branch(IF, [FIRST]), SECOND, USE],
-    "changed": [FIRST, store(X, 0, 1.0), SECOND, USE],
-    "changed by an atomic": [FIRST, loop("j", 3, [SECOND, atomic("add", X, 0, B)]), USE],
-}
-
-
-def loads(body):
-    return [load for load in walk.loads(body) if load.array == "x"]
-
-
-@pytest.mark.parametrize("name", ONCE)
-def test_loaded_once(name):
-    body = [loop("i", X.size(), ONCE[name], is_parallel=True)]
-    assert len(loads(body)) == 2 and len(loads(share_loads(body, walk.find_changed(body)))) == 1
-
-
-@pytest.mark.parametrize("name", TWICE)
-def test_loaded_twice(name):
-    body = (loop("i", X.size(), TWICE[name], is_parallel=True),)
-    assert share_loads(body, walk.find_changed(body)) == body

@@ -11,6 +11,7 @@ from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import nodes, print_kernel, types, walk
 from tinsmith.transforms.polish._branches import merge_branches, sink_constants
 from tinsmith.transforms.polish._coalesce import coalesce_locals
+from tinsmith.transforms.polish._copies import propagate_copies
 from tinsmith.transforms.polish._simplify import simplify
 
 X, Y = array("x"), array("y")
@@ -136,6 +137,37 @@ def test_joined_at_random(seed):
     assert len(merged) <= len(body)
 
 
+COPY = assign("a", B)
+TAKE = store(Y, "i", A)
+GIVE = assign("b", X["i"])
+COPIES = {
+    "plain": ([GIVE, COPY, TAKE], ["b = x[i]", "y[i] = b"]),
+    "of a copy": ([GIVE, COPY, assign("c", A), store(Y, "i", C)], ["b = x[i]", "y[i] = b"]),
+    "of a loop's variable": ([loop("i", 3, [assign("n", local("i", "i32")), store(Y, "n", 1.0)])], None),
+    "of a sum that is done": ([GIVE, assign("b", B + 1.0), COPY, TAKE], ["b = x[i]", "b = b + 1.0", "y[i] = b"]),
+    "read in a loop": ([GIVE, COPY, loop("i", 3, [TAKE])], None),
+    "in each iteration": ([loop("i", 3, [GIVE, COPY, TAKE])], None),
+    "not where the source changes": ([GIVE, COPY, assign("b", B + 1.0), TAKE], "the same"),
+    "not where the source changes in a loop after it": ([GIVE, COPY, loop("i", 3, [TAKE, GIVE])], "the same"),
+    "not of two sources": ([GIVE, branch(IF, [COPY], [assign("a", C)]), TAKE], "the same"),
+    "not what a loop leaves": ([repeat([GIVE, branch(IF, [nodes.Break()]), COPY]), TAKE], "the same"),
+    "not of another type": ([assign("n", X["i"]), store(Y, "n", 0.0), assign("n", 1)], "the same"),
+    "not what a loop hands on": ([GIVE, loop("i", 3, [COPY, TAKE, assign("b", A + 1.0)])], "the same"),
+}
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_uncopied(name):
+    body, wanted = COPIES[name]
+    propagated = propagate_copies(body, KINDS)
+    if isinstance(wanted, list):
+        assert text(propagated) == wanted
+    elif wanted is None:
+        assert not any("a = b" in line or "n = i" in line for line in text(propagated))
+    else:
+        assert propagated == tuple(body)
+
+
 CHAIN = [
     assign("s", const(0.0, "f32")),
     assign("a", S),
@@ -201,6 +233,11 @@ def test_what_is_known_outside_of_a_parallel_loop_stays():
     """One local of many iterations would be a race."""
     body = (assign("a", X[0]), loop("i", X.size(), [assign("b", A), assign("b", B + 1.0), store(Y, "i", B)], True))
     assert coalesce_locals(body, KINDS) == body
+
+
+def test_a_copy_of_another_type_is_a_cast():
+    body = (assign("b", X["i"]), assign("n", B), store(Y, "n", 1.0))
+    assert propagate_copies(body, KINDS) == body
 
 
 def test_all_of_it():

@@ -4,6 +4,7 @@ from ._activity import Activity, Edge, along, edges_of, find_reachable, find_var
 from ._coverage import PlacedStore, find_covered, find_filled, find_placed_stores
 from ._definitions import (
     Definition,
+    DefinitionsAndUses,
     Expander,
     definitions,
     expand,
@@ -20,6 +21,7 @@ from ._tasks import tasks_of
 __all__ = [
     "Activity",
     "Definition",
+    "DefinitionsAndUses",
     "Edge",
     "Expander",
     "Live",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from typing import TypeAlias
 
 from ...source.ir import nodes, walk
 
 Definition: TypeAlias = tuple[str, nodes.Expr | None]
 """A local and what it is computed from; None where that is not an expression: a draw, an atomic's result, a loop."""
+
+Path: TypeAlias = tuple[int, ...]
+"""Loops around a statement, by number."""
 
 
 def definitions(body: Sequence[nodes.Stmt]) -> Iterator[Definition]:
@@ -79,3 +83,45 @@ def expand(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Ex
         return None
     given = iter(parts)
     return walk.rebuild(expr, lambda _: next(given))  # type: ignore[arg-type,return-value]
+
+
+class DefinitionsAndUses:
+    """Where locals of statements are given values and read, by number in the text.
+
+    Attributes:
+        given: for each local, its definitions: their numbers, each with the loops inside which it holds.
+        read: for each local, the loops around each statement that reads it.
+    """
+
+    def __init__(self, body: Sequence[nodes.Stmt]) -> None:
+        self.given: dict[str, list[tuple[int, Path]]] = {}
+        self.read: dict[str, list[Path]] = {}
+        self._collect(body, (), count())
+
+    def _collect(self, body: Sequence[nodes.Stmt], path: Path, numbers: Iterator[int]) -> None:
+        for one in body:
+            number = next(numbers)
+            inside = (*path, number) if isinstance(one, nodes.For | nodes.While) else path
+            for name in walk.find_assigned(one):
+                self.given.setdefault(name, []).append((number, inside))
+            for name in walk.locals_in(walk.expressions(one)):
+                self.read.setdefault(name, []).append(path)
+            for part in walk.bodies(one):
+                self._collect(part, inside, numbers)
+
+    def single(self, name: str) -> tuple[int, Path] | None:
+        """The definition of a local that has one."""
+        return self.given[name][0] if len(self.given[name]) == 1 else None
+
+    def is_fixed_from(self, number: int, name: str) -> bool:
+        """Whether a local gets no value at a statement of this number or later in the text."""
+        return all(other < number for other, _ in self.given.get(name, ()))
+
+    def is_copy(self, name: str, source: str) -> bool:
+        """Whether a local that is assigned another one has its value wherever it is read."""
+        definition = self.single(name)
+        if definition is None:
+            return False
+        number, path = definition
+        is_inside = all(where[: len(path)] == path for where in self.read.get(name, ()))
+        return is_inside and self.is_fixed_from(number, source)

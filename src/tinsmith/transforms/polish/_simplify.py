@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from ...source.ir import nodes
 from ._branches import merge_branches, sink_constants, start_sums
 from ._coalesce import coalesce_locals
+from ._copies import eliminate_common_loads, propagate_copies
 from ._dead_code import eliminate_dead_code
 from ._declarations import declare_locals
 
@@ -22,5 +23,5 @@ def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Bloc
     while statements != before:
         before = statements
         statements = merge_branches(sink_constants(statements))
-    statements = coalesce_locals(eliminate_dead_code(start_sums(statements)), kinds)
-    return declare_locals(eliminate_dead_code(statements), kinds)
+    statements = propagate_copies(eliminate_common_loads(start_sums(statements), kinds), kinds)
+    return declare_locals(eliminate_dead_code(coalesce_locals(eliminate_dead_code(statements), kinds)), kinds)
