@@ -88,6 +88,14 @@ def test_vectors_that_an_engine_takes_whole():
     assert not is_in_vectors(cast(local("r", "i32"), "f32") * X["r"])
 
 
+def test_an_array_without_axes_is_read_by_vectors_as_it_is():
+    """It has no size that could be too large."""
+    scale = array("scale", rank=0)
+    one = text(strip_functions(of(store(Y, "r", X["r"] * scale[()]), arrays=(X, Y, scale)), has_vectors=True))
+    assert "if (strip_size == 64) &" in one
+    assert "scale.shape" not in one
+
+
 def test_elements_of_rows_in_vectors():
     """The number of an element is masked as a whole, and arrays of more elements use the loops."""
     one = text(strip_functions(of(store(Y, "r", J[2, "r"]), arrays=(Y, J)), has_vectors=True))

@@ -123,7 +123,7 @@ def _write_vectors(
     is_whole: nodes.Expr = compare("==", size, number(LENGTH))
     for name in sorted(walk.find_touched(loop.body)):
         sizes = [nodes.Size(name, axis) for axis in range(kernel.arrays[name].rank)]
-        count = reduce(lambda one, other: integer("*", one, other), sizes)
+        count = reduce(lambda one, other: integer("*", one, other), sizes or [number(1)])
         is_whole = both(is_whole, compare("<=", count, number(_MOST)))
     before = [assign(base, integer("+", first, integer("*", part, number(WIDTH))))]
     before += [assign(local, integer("&", start, number(_MOST - 1))) for start, local in places.items()]
