@@ -69,6 +69,17 @@ def test_a_change_between_the_passes_is_refused(ops, name, kind):
     torch.testing.assert_close(gradient, 8.0 * 4.0**7 * x.detach() ** 7)
 
 
+@pytest.mark.parametrize("name", ["value", "field"])
+def test_a_compiled_step_that_was_differentiated_before(ops, name):
+    """By a first backward pass that keeps no graph, torch decides that none of its function ever does."""
+    op, _ = ops[name]
+    x = torch.full((3,), 0.2, dtype=torch.float64, requires_grad=True)
+    compiled = torch.compile(op, backend="aot_eager")
+    compiled(x).sum().backward()
+    (gradient,) = torch.autograd.grad(ts.scan(returning(compiled), x, length=3, checkpoint=3)[0].sum(), x)
+    torch.testing.assert_close(gradient, 8.0 * 4.0**7 * x.detach() ** 7)
+
+
 def test_a_change_before_a_second_derivative_is_refused(ops):
     op, change = ops["value"]
     x = torch.full((3,), 0.2, dtype=torch.float64, requires_grad=True)

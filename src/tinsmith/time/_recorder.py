@@ -109,7 +109,10 @@ class Reversal:
         rows = [one for row in stretch.rows for one in row]
         wanted = [True] * len(stretch.state) + [*self._needs_gradient.inputs] * len(stretch.rows)
         wanted += [*self._needs_gradient.parameters, *self._needs_gradient.captured]
-        gradients = pull_back(ends, [*stretch.state, *rows, *shared], wanted)
+        # A graph that a step shares with the outside, behind a captured tensor, is used again in the next step. Others
+        # are used once: compiled steps may be of a kind that torch differentiates only so.
+        is_shared = bool(self._recorder.captured)
+        gradients = pull_back(ends, [*stretch.state, *rows, *shared], wanted, retain_graph=is_shared)
         count = len(stretch.state)
         self._state = gradients[:count]
         self._put_inputs(stretch.steps, gradients[count : count + len(rows)])
@@ -146,6 +149,7 @@ def pull_back(
     wanted: Sequence[bool] | None = None,
     *,
     create_graph: bool = False,
+    retain_graph: bool = True,
 ) -> list[Tensor | None]:
     """Gradients of leaves, None for those that have none or are not wanted; `ends` are results and their cotangents."""
     wanted = [True] * len(leaves) if wanted is None else wanted
@@ -155,7 +159,6 @@ def pull_back(
     if not ends or not active:
         return [None] * len(leaves)
     results, cotangents = zip(*ends, strict=True)
-    # A graph that a step shares with the outside, behind a captured tensor, is used again in the next step.
-    options = {"create_graph": create_graph, "allow_unused": True, "retain_graph": True}
+    options = {"create_graph": create_graph, "allow_unused": True, "retain_graph": retain_graph}
     gradients = iter(torch.autograd.grad(results, active, cotangents, **options))
     return [next(gradients) if is_asked else None for is_asked in asked]
