@@ -98,7 +98,7 @@ def _ir_compiler(
 
 
 def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
-    """Whether loops of the kernel can run in strips or in lanes, which CPUs are faster with.
+    """Whether loops of the kernel can run in strips or in lanes, or compute row-major indices: CPUs are faster so.
 
     False if the IR does not cover the kernel: then the engine compiles it as it is.
     """

@@ -95,7 +95,7 @@ def compile_ir(
 
 
 def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
-    """A kernel in strips and lanes, as the compiler of an engine makes machine vectors of it."""
+    """A kernel in strips and lanes, which an engine's compiler makes machine vectors of, and by row-major indices."""
     stripped = strip_functions(kernel, has_fast_vectors=engine.has_fast_vectors, has_vectors=True)
     return stripped if stripped is kernel and not has_rows_in_loops(kernel) else index_by_rows(stripped)
 
@@ -133,7 +133,7 @@ def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], o
 
 
 def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel whose inner loops compute their functions ahead (`transforms.strip_functions`).
+    """A kernel in the form for CPUs: its inner loops compute functions ahead, and indices are row-major.
 
     Raises:
         KernelError: the engine does not compile it.

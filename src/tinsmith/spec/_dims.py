@@ -142,15 +142,14 @@ class Item:
 
         None says that nothing is known.
         """
-        seen = [dim for dim in self.dims if not isinstance(dim, Batch)]
-        return () if self.has_rest else tuple(_size_of(dim) for dim in seen)
+        return () if self.has_rest else self.layout.plain
 
     @lazy
     def layout(self) -> Layout:
         """The dims of an input, made ready for solving."""
         seen = [dim for dim in self.dims if not isinstance(dim, Batch)]
         before = seen.index(Rest()) if self.has_rest else len(seen)
-        plain = tuple(_plain(dim) for dim in seen if not isinstance(dim, Rest))
+        plain = tuple(_size_of(dim) for dim in seen if not isinstance(dim, Rest))
         return Layout(self.batch_name is not None, self.has_rest, before, plain)
 
 
@@ -220,9 +219,3 @@ def _names_of(dim: Dim) -> Iterator[str]:
         yield dim.name
     elif isinstance(dim, Arithmetic):
         yield from tree_names(dim.tree)
-
-
-def _plain(dim: Dim) -> str | int | None:
-    if isinstance(dim, Named):
-        return dim.name
-    return dim.size if isinstance(dim, Fixed) else None

@@ -100,13 +100,12 @@ class _Indexing:
         if isinstance(changed, nodes.Store | nodes.Atomic):
             changed = replace(changed, index=self.index(changed.array, changed.index))
         before = self.before
+        around = self.known
         if isinstance(one, nodes.For) and one.vector_width:
             # There an index ends with the lane, by which vectors of elements side by side are known.
-            around, self.known = self.known, None
-            changed = walk.with_bodies(changed, self.block)
-            self.known = around
-        else:
-            changed = walk.with_bodies(changed, self.block)
+            self.known = None
+        changed = walk.with_bodies(changed, self.block)
+        self.known = around
         self.forget(given)
         return [*before, changed]
 
