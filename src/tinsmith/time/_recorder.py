@@ -110,7 +110,7 @@ class Reversal:
         wanted = [True] * len(stretch.state) + [*self._needs_gradient.inputs] * len(stretch.rows)
         wanted += [*self._needs_gradient.parameters, *self._needs_gradient.captured]
         # A graph that a step shares with the outside, behind a captured tensor, is used again in the next step. Others
-        # are used once: compiled steps may be of a kind that torch differentiates only so.
+        # are used once, and torch refuses to keep that of a compiled function whose first backward pass kept none.
         is_shared = bool(self._recorder.captured)
         gradients = pull_back(ends, [*stretch.state, *rows, *shared], wanted, retain_graph=is_shared)
         count = len(stretch.state)

@@ -27,6 +27,7 @@ from ..source.ir import nodes, walk
 from ._algebra import both, compare, integer, number
 from ._engine_vectors import WIDTH, has_engine_vector
 from ._names import Names
+from ._row_major import behind_zeros, number_element
 from ._strip_parts import (
     KINDS,
     LENGTH,
@@ -102,13 +103,11 @@ def _write_vectors(
 
     def at(array: str, place: Index) -> Index:
         """An element by its number, which is the last index behind zeros."""
-        start = walk.substitute(place[0], {index: base})
-        for axis, one in enumerate(place[1:], start=1):
-            row = integer("*", start, nodes.Size(array, axis))
-            start = integer("+", row, walk.substitute(one, {index: base}))
+        parts = [walk.substitute(one, {index: base}) for one in place]
+        start = number_element(parts, lambda axis: nodes.Size(array, axis))
         if start not in places:
             places[start] = names.local("at", "i32")
-        return (*(number(0) for _ in place[1:]), integer("+", places[start], lane))
+        return behind_zeros(integer("+", places[start], lane), len(place))
 
     def load(one: nodes.Load, place: Index) -> nodes.Expr:
         if index not in walk.locals_in(place):

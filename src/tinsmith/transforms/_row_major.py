@@ -14,7 +14,7 @@ in the same places as before: arrays are contiguous.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..source.ir import nodes, walk
@@ -32,6 +32,40 @@ def index_by_rows(kernel: nodes.Kernel) -> nodes.Kernel:
     sizes = _find_sizes(kernel)
     body = tuple(_Indexing(sizes, names).task(one) if isinstance(one, nodes.For) else one for one in kernel.body)
     return replace(kernel, body=body, locals=names.types)
+
+
+def number_element(
+    index: Sequence[nodes.Expr],
+    size: Callable[[int], nodes.Expr],
+    share: Callable[[nodes.Expr], nodes.Expr] = lambda part: part,
+) -> nodes.Expr:
+    """The number of an element in row-major order.
+
+    Args:
+        index: its index.
+        size: gives the size of an axis.
+        share: gives what stands for a part that other elements have too.
+    """
+    place, *others = index
+    for axis, one in enumerate(others, start=1):
+        if place == number(0):
+            place = one
+            continue
+        row = integer("*", share(place), size(axis))
+        match one:
+            case nodes.Const():
+                row = share(row)
+                place = row if one == number(0) else integer("+", row, one)
+            case nodes.Binary("+", first, last):
+                place = integer("+", integer("+", row, first), last)
+            case _:
+                place = integer("+", row, one)
+    return place
+
+
+def behind_zeros(place: nodes.Expr, rank: int) -> tuple[nodes.Expr, ...]:
+    """The index by which an array of so many axes gives the element of a number."""
+    return (*[number(0)] * (rank - 1), place)
 
 
 def has_rows_in_loops(kernel: nodes.Kernel) -> bool:
@@ -135,21 +169,9 @@ class _Indexing:
     def index(self, array: str, index: Sequence[nodes.Expr]) -> tuple[nodes.Expr, ...]:
         if (array, 1) not in self.sizes:
             return tuple(index)
-        place, *others = (cast(one, "i32") for one in index)
-        for axis, one in enumerate(others, start=1):
-            if place == number(0):
-                place = one
-                continue
-            row = integer("*", self.share(place), self.size_of(array, axis))
-            match one:
-                case nodes.Const():
-                    row = self.share(row)
-                    place = row if one == number(0) else integer("+", row, one)
-                case nodes.Binary("+", first, last):
-                    place = integer("+", integer("+", row, first), last)
-                case _:
-                    place = integer("+", row, one)
-        return (*(number(0) for _ in others), place if isinstance(others[-1], nodes.Const) else self.share(place))
+        places = [cast(one, "i32") for one in index]
+        place = number_element(places, lambda axis: self.size_of(array, axis), self.share)
+        return behind_zeros(place if isinstance(places[-1], nodes.Const) else self.share(place), len(index))
 
     def share(self, place: nodes.Expr) -> nodes.Expr:
         """A local that holds a part of an index, for statements that need the same."""
