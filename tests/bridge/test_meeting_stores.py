@@ -111,3 +111,8 @@ def kernel(x: lang.types.ndarray(ndim=2), k: lang.types.ndarray(dtype=lang.i32, 
     for _ in range(10):
         (gradient,) = torch.autograd.grad(op(leaves[1], k, p=1).sum(), leaves[1])
         torch.testing.assert_close(gradient, expected)
+    explained = op.explain()
+    assert "forward, `kernel`: several threads (" in explained
+    assert "`kernel_adjoint_0`: one thread (it has no parallel loop)\n" in explained
+    reason = "because its iterations restore elements of `mark` that others read"
+    assert f"in order: the loop in line 4, {reason}\n" in explained

@@ -263,3 +263,20 @@ def test_a_bound_of_0_uses_threads_for_atomics_too(lang, serial_below):
     op = ts.op("x[n] -> y[1]")(total)
     op(torch.rand(100))
     assert "serialize=True" not in op.explain()
+
+
+def test_a_kernel_without_parallel_loops_never_uses_several_threads(lang, serial_below):
+    serial_below(0)
+
+    @lang.kernel
+    def running_sum(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        lang.loop_config(serialize=True)
+        for i in x:
+            y[i] = x[i] + (y[i - 1] if i > 0 else 0.0)
+
+    op = ts.op("x[n] -> y[n]")(running_sum)
+    op(torch.rand(100, requires_grad=True)).sum().backward()
+    explained = op.explain()
+    for words in ("forward, `running_sum`", "backward for x, `running_sum_adjoint_0`"):
+        assert f"  {words}: one thread (it has no parallel loop)\n" in explained
+    assert "in order:" not in explained

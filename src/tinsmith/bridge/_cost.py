@@ -31,6 +31,11 @@ class Cost(NamedTuple):
     renamed: Mapping[str, str]
     threads: int
 
+    @property
+    def has_parallel_loops(self) -> bool:
+        """Whether threads can share a launch; true for a kernel that cannot be analysed."""
+        return self.body is None or count_parallel_loops(self.body) > 0
+
     def formula(self, kind: Kind, repeats: int) -> str:
         """The operations of a launch, for each loop that wakes threads, as Python.
 

@@ -119,6 +119,9 @@ def _describe_threads(core: Core) -> Iterable[str]:
         for words, runner in plan.runners:
             for serial, counts in runner.choices.items():
                 for group, is_serial, (count, is_dear) in zip(runner.threads.groups, serial, counts, strict=True):
+                    if not group.has_parallel_loops:
+                        lines[f"  {words}, `{group.name}`: one thread (it has no parallel loop)"] = None
+                        continue
                     below = f"{count:,} operations, {'below' if is_serial else 'not below'} {group.pace.serial_below:,}"
                     if is_serial and is_dear and count >= group.pace.serial_below:
                         below = f"{count:,} operations, with atomics that would cost more than threads save"

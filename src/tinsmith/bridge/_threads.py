@@ -32,6 +32,7 @@ class Group:
         loss: what several threads lose by atomics, as Python: above 0, one thread is quicker.
         pace: what was learned of the kernel.
         launches: those of the program.
+        has_parallel_loops: whether several threads can share a launch; true if the source does not tell.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Group:
     loss: str
     pace: Pace
     launches: tuple[ProgramLaunch, ...]
+    has_parallel_loops: bool
 
 
 class Threads:
@@ -106,13 +108,14 @@ def _choice(group: Group, pace: str) -> str:
 def _group_launches(layout: Layout, kind: Kind, paces: Paces) -> tuple[Group, ...]:
     costs = [(launch, cost) for launch in layout.launches if (cost := launch.cost(kind)) is not None]
     repeats = Counter(cost.kernel for _, cost in costs)
-    grouped: dict[tuple[Any, str, str], list[ProgramLaunch]] = {}
+    grouped: dict[tuple[Any, str, str, bool], list[ProgramLaunch]] = {}
     for launch, cost in costs:
-        key = cost.kernel, cost.formula(kind, repeats[cost.kernel]), cost.loss_by_atomics(kind)
+        formula, loss = cost.formula(kind, repeats[cost.kernel]), cost.loss_by_atomics(kind)
+        key = cost.kernel, formula, loss, cost.has_parallel_loops
         grouped.setdefault(key, []).append(launch)
     return tuple(
-        Group(launches[0].name, formula, loss, paces.of(kernel), tuple(launches))
-        for (kernel, formula, loss), launches in grouped.items()
+        Group(launches[0].name, formula, loss, paces.of(kernel), tuple(launches), has_parallel_loops)
+        for (kernel, formula, loss, has_parallel_loops), launches in grouped.items()
     )
 
 

@@ -100,9 +100,8 @@ class _Writing:
         whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state | taped)
         kernel = self.kernel("adjoint", whole, reserve)
         used = {tape.key for tape in tapes}
-        return TaskReverse(
-            reserve, kernel, self.state, self.steady, tuple(self.notes(used)), self.find_long_loops(used)
-        )
+        notes = (*self.describe_order(body), *self.notes(used))
+        return TaskReverse(reserve, kernel, self.state, self.steady, notes, self.find_long_loops(used))
 
     def keep_results(self) -> KeptResults | None:
         """The forward pass that keeps what loops leave, and its reverse; None where no loop's run can be left out."""
@@ -166,13 +165,27 @@ class _Writing:
         loop = self.task.parallel
         if loop is None:
             return nodes.For((self.names.fresh("once", "i32"),), ((ZERO, ONE),), tuple(body))
-        # What one iteration puts back, another one that stored the same to that element may be about to read.
-        is_parallel = walk.find_changed(body).isdisjoint((self.state & self.task.restored_arrays) - self.task.own)
+        is_parallel = not self.find_disturbed(body)
         if not self.reversal.runs_back:
             return nodes.For(loop.names, loop.bounds, tuple(body), is_parallel, loop.line)
         # Iterations of a parallel loop have no order, but a processor fetches ahead in one direction only, and loops
         # inside run backwards: rows in the opposite order of their elements took twice the time.
         return run_downwards(replace(loop, is_parallel=is_parallel), body, self.names)
+
+    def find_disturbed(self, body: Block) -> frozenset[str]:
+        """Arrays whose elements one iteration restores while another one may be about to read them.
+
+        Both stored the same value to the element. If there is such an array, the iterations run in order.
+        """
+        return ((self.state & self.task.restored_arrays) - self.task.own) & walk.find_changed(body)
+
+    def describe_order(self, body: Block) -> Iterator[str]:
+        """Why the iterations of a parallel loop run in order, in words."""
+        loop = self.task.parallel
+        if loop is not None and (disturbed := self.find_disturbed(body)):
+            names = ", ".join(f"`{name}`" for name in sorted(disturbed))
+            reason = f"its iterations restore elements of {names} that others read"
+            yield f"in order: the loop in line {loop.line}, because {reason}"
 
     def kernel(self, word: str, body: Sequence[nodes.Stmt], reserve: Reserve | None = None) -> nodes.Kernel:
         """A kernel of its own, with the arrays that its statements use."""
