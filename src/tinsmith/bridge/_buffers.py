@@ -30,13 +30,21 @@ class Buffer(NamedTuple):
 
 
 def check_reach(op: str, sizing: Sizing, numbers: Numbers) -> None:
-    """Refuse arrays with more elements than an index reaches."""
+    """Refuse a call with an array of more elements than an index reaches. Raises ShapeError."""
     for name in sizing.shapes:
-        shape = sizing.evaluate(name, numbers)
-        if math.prod(shape) > MOST_ELEMENTS:
-            words = f"array `{name}` of op `{op}` has more elements than an engine can index"
-            rows = [("shape", str(shape)), ("elements", f"{math.prod(shape):,}"), ("at most", f"{MOST_ELEMENTS:,}")]
-            raise ShapeError(refusal(words, rows, "Split the call: give it a part of the array at a time."))
+        check_element_count(f"array `{name}` of op `{op}`", sizing.evaluate(name, numbers))
+
+
+def check_element_count(array: str, shape: tuple[int, ...]) -> None:
+    """Refuse an array of this shape if it has more elements than an index reaches. Raises ShapeError.
+
+    `array` is what the message calls it.
+    """
+    count = math.prod(shape)
+    if count > MOST_ELEMENTS:
+        rows = [("shape", str(shape)), ("elements", f"{count:,}"), ("at most", f"{MOST_ELEMENTS:,}")]
+        remedy = "Split the call: give it a part of the array at a time."
+        raise ShapeError(refusal(f"{array} has more elements than an engine can index", rows, remedy))
 
 
 def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

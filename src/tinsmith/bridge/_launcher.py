@@ -16,13 +16,14 @@ import numpy as np
 import torch
 
 from .._errors import ArgumentError, GradientError, refusal
-from ..engines import MOST_ELEMENTS, ArrayArgument, Compiled, Engine, of_kernel
+from ..engines import ArrayArgument, Compiled, Engine, of_kernel
 from ..source import FieldUse
 from ..source.ir import NotCovered, nodes
 from ..spec import Spec
 from ..transforms.analysis import find_filled
 from ._baked_values import changed_between
 from ._binding import BoundArguments, bind
+from ._buffers import check_element_count
 from ._elements import check_element
 from ._signature import Signature
 from ._stage import Stage
@@ -55,7 +56,7 @@ class Launcher:
         self._ready: dict[Any, Ready] = {}
 
     def bind_arguments(self, arguments: Sequence[Any]) -> BoundArguments:
-        """A launch's arguments, checked. Raises ArgumentError."""
+        """A launch's arguments, checked. Raises ArgumentError, ShapeError."""
         bound = bind(self.signature, arguments, {})
         pairs = zip(self.signature.arrays, bound.tensors, strict=True)
         of_numpy = tuple(place for place, value in enumerate(bound.tensors) if isinstance(value, np.ndarray))
@@ -160,11 +161,7 @@ class Launcher:
         if not isinstance(tensor, torch.Tensor):
             words = f"array argument `{name}` of `{self.signature.op}` must be a tensor or a NumPy array"
             raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r:.60}")]))
-        if tensor.numel() > MOST_ELEMENTS:
-            words = f"array argument `{name}` of `{self.signature.op}` has more elements than an engine can index"
-            raise ArgumentError(
-                refusal(words, [("shape", str(tuple(tensor.shape))), ("at most", f"{MOST_ELEMENTS:,}")])
-            )
+        check_element_count(f"array argument `{name}` of `{self.signature.op}`", tuple(tensor.shape))
         parameter = self.stage.parameters[name]
         if parameter.element:
             check_element(self.signature.op, parameter, "", tensor.shape)

@@ -74,6 +74,21 @@ def test_a_numpy_array_that_changes_before_the_engines_own_backward_pass(lang):
         loss.backward()
 
 
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+def test_an_array_beyond_an_index_is_refused(lang, kind):
+    """Both engines end the process on it. All its elements are one in memory."""
+    array = torch.zeros(1, dtype=torch.float64).expand(2**31)
+    with pytest.raises(ts.ShapeError) as refused:
+        layer_of(lang, [array.numpy() if kind == "numpy" else array])
+    assert str(refused.value) == (
+        "array argument `a` of `EmptyTin.scale 0` has more elements than an engine can index\n"
+        "  shape     (2147483648,)\n"
+        "  elements  2,147,483,648\n"
+        "  at most   2,147,483,647\n"
+        "Split the call: give it a part of the array at a time."
+    )
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_the_gradient_is_checked(lang, way):
     layer, _ = layer_of(lang, [np.ones(N)], **WAYS[way])
