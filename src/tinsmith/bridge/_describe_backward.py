@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .._config import config
 from ..engines import DTYPES
-from ..transforms.adjoint import Action, Copy, Fresh, Reserve, Run
+from ..transforms.adjoint import Action, Copy, Fresh, Reserve, Run, formula_text
 from .backward import SourceAt
 
 
@@ -21,10 +21,13 @@ def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: 
         if gradient in outputs and outputs[gradient] != name:
             yield f"# the gradient of `{name}` is that of `{outputs[gradient]}`, not copied"
     if (kept := at.results(active)) is not None and not has_checkpoints:
-        names = ", ".join(one.name for one in kept.arrays)
-        size = sum(DTYPES[one.type].itemsize for one in kept.arrays)
-        yield f"# an eager call keeps what loops leave, in {names}: {size} bytes for each parallel iteration."
-        yield "# Its backward pass then does not run these loops forward, as the one below does"
+        yield "# an eager call keeps what its backward pass needs of loops, for each parallel iteration:"
+        for size in kept.sizes:
+            assert size.depth is not None
+            entries = formula_text(size.depth[1], lambda array, axis: f"{array}.shape[{axis}]", str)
+            times = "" if entries == "1" else f" times {entries}"
+            yield from (f"#   {name}: {DTYPES[kind].itemsize} bytes{times}" for name, kind, _ in size.arrays)
+        yield "# That backward pass does not run these loops forward, as the one below does"
     if program.has_long_tapes:
         yield f"# a call that takes more than {config().tape_limit:,} bytes of tape keeps checkpoints instead"
     for action in program.actions:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import nodes
-from ...transforms.adjoint import Copy, Fresh, Program, Reserve, Run, TapeSize, WithResults
+from ...transforms.adjoint import Copy, Fresh, Program, Reserve, Run, WithResults
 from .._cost import Cost
 from .._kind import Kind
 from .._layout import Action, Cotangent, Input, Layout, Make, Result, Saved, Tapes
@@ -113,10 +112,8 @@ def forward_layout_with_results(
     case: Specialization, emit: Emit, kept: WithResults, names: Sequence[str], makes: Sequence[Make]
 ) -> Layout:
     """A forward pass that keeps what loops leave, which are further results."""
-    arrays = tuple((one.name, one.type, 1) for one in kept.arrays)
-    size = TapeSize(arrays, ("", nodes.Const(1, "i32")), None)
-    room = Tapes((size,), kept.iterations, "", None, case.signature.stages[0].scalar_names)
-    whole = (*names, *(one.name for one in kept.arrays))
+    room = Tapes(kept.sizes, kept.iterations, "", None, case.signature.stages[0].scalar_names)
+    whole = (*names, *kept.names)
     layout = forward_layout(case, emit, kept.forward, whole, makes)
     return replace(layout, actions=(room, *layout.actions))
 

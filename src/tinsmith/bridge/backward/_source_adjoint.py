@@ -192,6 +192,8 @@ class SourceAt(ReverseAt):
             unchanged=self._unchanged,
             promises=self._promises,
             has_checkpoints=has_checkpoints,
+            # Processors of graphics have units for functions, and wait for memory.
+            keeps_functions=signature.firsts[0].engine.device_type() == "cpu",
         )
 
     @property
@@ -290,7 +292,7 @@ class SourceAt(ReverseAt):
         if kept is None:
             return None
         layout = forward_layout_with_results(self.case, self.emit, kept, kind.names, makes)
-        return ForwardWithResults(layout, tuple(one.name for one in kept.arrays))
+        return ForwardWithResults(layout, kept.names)
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:
         active, given, _, adds, has_checkpoints, has_results = wish
@@ -300,7 +302,7 @@ class SourceAt(ReverseAt):
         alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
         kept = self.results(active) if has_results else None
         program, whole = self.prepare_program(active, given, alone, has_checkpoints=has_checkpoints, kept=kept)
-        names = [one.name for one in kept.arrays] if kept else ()
+        names = kept.names if kept else ()
         return backward_layout(self.case, self.emit, program, kind, active, whole, names)
 
     def prepare_program(

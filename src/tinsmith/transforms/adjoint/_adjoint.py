@@ -37,6 +37,7 @@ def adjoint(
     unchanged: Collection[Unchanged] = (),
     promises: Mapping[str, Promise] = NO_PROMISES,
     has_checkpoints: bool = False,
+    keeps_functions: bool = False,
 ) -> Program:
     """What a backward pass does. A kernel is reversed once, however often it is launched.
 
@@ -51,6 +52,8 @@ def adjoint(
         unchanged: what `find_unchanged_after` gives for them.
         promises: what the spec says of the numbers in inputs, by name.
         has_checkpoints: whether loops run in blocks, so that their tapes are short.
+        keeps_functions: whether a forward pass that keeps something of loops keeps values of functions too, where
+            memory costs less than they do.
 
     Raises:
         NotCovered: a kernel does what cannot be reversed; the message says where.
@@ -83,7 +86,7 @@ def adjoint(
     for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
         own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
         known = Task(task.kernel, number, task.steps, task.own, activity, task.names, own, once)
-        one = reverse_task(known, may_keep_results=is_alone)
+        one = reverse_task(known, may_keep_results=is_alone, keeps_functions=keeps_functions)
         if has_checkpoints and one.taped:
             steps = split_into_blocks(task.steps, one.taped, activity, task.names, numbers)
             one = replace(reverse_task(replace(known, steps=steps)), taped=frozenset())
@@ -97,7 +100,7 @@ def adjoint(
     program = replace(assemble(turns), has_long_tapes=any(one.taped for one in reverses))
     _check_known(program, {name: reason for task in tasks for name, reason in task.unknown.items()})
     if kept := reverses[0].results if is_alone else None:
-        turn = replace(turns[0], reverse=replace(reverses[0], kernel=kept.backward))
+        turn = replace(turns[0], reverse=replace(reverses[0], kernel=kept.backward, reserve=None))
         program = replace(program, results=_with_results(program, assemble([turn]), kept))
     return program
 
@@ -106,11 +109,11 @@ def _with_results(plain: Program, backward: Program, kept: KeptResults) -> WithR
     """The passes of an op of one task that keep what its loops leave; None where that would need more of the call."""
     if not backward.reads <= plain.reads:
         return None
-    arrays = {**backward.arrays, **{one.name: one for one in kept.arrays}}
-    names = frozenset(one.name for one in kept.arrays)
-    backward = replace(backward, arrays=arrays, reads=backward.reads | names)
+    made = {name: nodes.Array(name, kind, 1) for size in kept.sizes for name, kind, _ in size.arrays}
+    arrays = {**backward.arrays, **made}
+    backward = replace(backward, arrays=arrays, reads=backward.reads | frozenset(made))
     forward = Program((Run(kept.forward, 0, {}),), arrays, {}, frozenset(), frozenset(), ())
-    return WithResults(forward, backward, kept.arrays, kept.iterations)
+    return WithResults(forward, backward, kept.sizes, kept.iterations)
 
 
 def _check_order(task: Reversible, activity: Activity) -> None:

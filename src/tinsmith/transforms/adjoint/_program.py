@@ -163,10 +163,15 @@ class WithResults:
 
     Attributes:
         forward, backward: the passes.
-        arrays: what is kept, an element for each of the `iterations` of the parallel loop.
+        sizes: memory for what is kept, for each of the `iterations` of the parallel loop.
     """
 
     forward: Program
     backward: Program
-    arrays: tuple[nodes.Array, ...]
+    sizes: tuple[TapeSize, ...]
     iterations: nodes.Expr
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the memory is called."""
+        return tuple(name for size in self.sizes for name, _, _ in size.arrays)

@@ -7,13 +7,14 @@ and cannot compute it backwards. When the loop is reversed, each iteration takes
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes, walk
 from .._algebra import FALSE, constant, minus, opposite, plus
 from .._names import Names
 from ..polish import eliminate_dead_code, live_before
 from ._accumulators import find_partial_sums
+from ._flops import is_function
 from ._forward_copy import ForwardCopy, Renamed
 from ._frame_reversal import Block, FrameReversal
 from ._inverses import Rerun, plan_rerun
@@ -31,12 +32,14 @@ class IterationRecord:
         logged: arrays whose overwritten values are logged.
         regular: those logs whose places follow from the text.
         inverted: locals that are computed backwards instead.
+        functions: values of functions that a forward pass keeps.
     """
 
     heads: tuple[str, ...]
     logged: tuple[str, ...]
     regular: Mapping[str, RegularLog]
     inverted: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
 
 
 _NOTHING = IterationRecord((), (), {})
@@ -70,19 +73,20 @@ class Reversal(FrameReversal):
 
     def forward_loop(self, loop: nodes.Loop) -> Block:
         """A loop in a frame: its iterations leave only what `records` says."""
-        # Inside another loop's frame what it leaves would need memory for each iteration of that one. Under a branch
-        # it would be read where the condition, computed again, is another one for the last bit of a number.
-        is_own = not self.read_later and any(one is loop for one in self.task_steps)
-        if self.results is None or not is_own or not self.needs_results_alone(loop):
+        if self.results is None or not self.needs_results_alone(loop):
             return self.run_loop(loop)
         ended = [local for local, _ in self.ends[loop.number].values()]
         left = [one.last for one in loop.carried], self.trips.get(loop.number), ended
         return [*self.run_loop(loop), *self.results.store(*left)] if self.is_forward_pass else self.results.load(*left)
 
     def needs_results_alone(self, loop: nodes.Loop) -> bool:
-        """Whether the reverse of a loop needs nothing of its run but what it leaves."""
+        """Whether the reverse of a loop needs nothing of its run but what the forward pass can keep."""
+        # Inside another loop's frame what it leaves would need memory for each iteration of that one. Under a branch
+        # it would be read where the condition, computed again, is another one for the last bit of a number.
         kept = self.records[loop.number]
-        return not kept.heads and not kept.logged and not self.state
+        is_own = any(one is loop for one in self.task_steps)
+        has_room = not kept.heads or (self.results is not None and len(kept.heads) <= self.results.room(loop))
+        return is_own and has_room and not kept.logged and not self.state
 
     def run_loop(self, loop: nodes.Loop) -> Block:
         """A loop that runs forward."""
@@ -108,6 +112,9 @@ class Reversal(FrameReversal):
 
         def tail(inner: Renamed) -> Block:
             statements: Block = []
+            if self.results is not None and self.is_forward_pass and self.needs_results_alone(loop):
+                record = self.records[loop.number]
+                statements += self.results.store_entries(loop, (*record.heads, *record.functions), inner)
             if trips is not None:
                 statements.append(nodes.Assign(trips, plus(nodes.Local(trips, "i32"), constant(1, "i32"))))
             for array, log in kept.regular.items():
@@ -163,6 +170,7 @@ class Reversal(FrameReversal):
         )
         forward = self.rerun(rerun) if rerun else inner.forward
         self.ends[loop.number] = rerun.ends if rerun else {}
+        forward = self.keep_functions(loop, forward, inner.backwards)
         last = [nodes.Assign(one.now, nodes.Local(one.carried.head, one.type)) for one in inverses]
         body = [*self.restore_kept(loop), *forward, *inner.backwards, *last]
         is_ordered = bool(heads or logged or moved) or self.overwrites(loop)
@@ -180,6 +188,18 @@ class Reversal(FrameReversal):
             statements += [statement for one in stage.inverses for statement in one.statements]
         never = [nodes.Assign(ended, FALSE) for ended, _ in rerun.ends.values()]
         return [*statements, *self.forward(rerun.rest), *never]
+
+    def keep_functions(self, loop: nodes.Loop, forward: Block, backwards: Block) -> Block:
+        """An iteration run forward, without those functions whose values the forward pass keeps."""
+        results, record = self.results, self.records[loop.number]
+        if results is None or not results.keeps_functions or not self.needs_results_alone(loop):
+            return forward
+        dear = [one for one in forward if isinstance(one, nodes.Assign) and is_function(one.value)]
+        rest = [one for one in forward if one not in dear]
+        live = live_before([*rest, *backwards], lambda name: False)
+        names = [one.name for one in dear if one.name in live][: results.room(loop) - len(record.heads)]
+        self.records[loop.number] = replace(record, functions=tuple(names))
+        return [one for one in forward if not isinstance(one, nodes.Assign) or one.name not in names]
 
     def overwrites(self, loop: nodes.Loop) -> bool:
         """Whether an iteration may store where an earlier one did: the later one is to take the adjoint first."""
@@ -250,6 +270,8 @@ class Reversal(FrameReversal):
     def restore_kept(self, loop: nodes.Loop) -> Block:
         """The head of a reversed iteration: what was kept, the latest first, and memory as it was."""
         kept = self.records[loop.number]
+        if self.results is not None and self.needs_results_alone(loop):
+            return self.results.load_entries(loop, (*kept.heads, *kept.functions))
         statements: Block = []
         for array in reversed(kept.logged):
             tape = self.tapes.for_array(self.task.kernel.arrays[array])

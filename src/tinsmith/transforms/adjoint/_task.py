@@ -14,7 +14,7 @@ from ._counting import Counting, Formula
 from ._dependences import never_overwritten_after_read, never_written_where_read
 from ._frame_reversal import Task
 from ._loop_results import LoopResults
-from ._program import Reserve, Run, size_tape
+from ._program import Reserve, Run, TapeSize, size_tape
 from ._reversal import Reversal, run_downwards
 from ._ssa import frame_steps, repeatable_definitions
 from ._tapes import Tape, array_key
@@ -29,12 +29,12 @@ class KeptResults:
 
     Attributes:
         forward: the task, which stores it too; `backward` the reverse that reads it.
-        arrays: the memory, an element for each of the parallel `iterations`.
+        sizes: the memory, for each of the parallel `iterations`.
     """
 
     forward: nodes.Kernel
     backward: nodes.Kernel
-    arrays: tuple[nodes.Array, ...]
+    sizes: tuple[TapeSize, ...]
     iterations: nodes.Expr
 
 
@@ -54,10 +54,11 @@ class TaskReverse:
     results: KeptResults | None = None
 
 
-def reverse_task(task: Task, *, may_keep_results: bool = False) -> TaskReverse:
+def reverse_task(task: Task, *, may_keep_results: bool = False, keeps_functions: bool = False) -> TaskReverse:
     """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays.
 
-    `may_keep_results` says that the task, in form, does what its kernel does, so that it can be the forward pass.
+    `may_keep_results` says that the task, in form, does what its kernel does, so that it can be the forward pass;
+    `keeps_functions` that this then keeps values of functions too.
     """
     both = task.changed_arrays & walk.find_loaded(task.steps)
     steady = never_overwritten_after_read(task.body, both & task.own)
@@ -69,8 +70,9 @@ def reverse_task(task: Task, *, may_keep_results: bool = False) -> TaskReverse:
         if left == state:
             break
         state = left
-    if may_keep_results and not state and reverse.reserve is None:
-        return replace(reverse, results=_Writing(task, state, steady).keep_results())
+    if may_keep_results and not state:
+        kept = _Writing(task, state, steady).keep_results(keeps_functions=keeps_functions)
+        return replace(reverse, results=kept)
     return reverse
 
 
@@ -103,20 +105,22 @@ class _Writing:
         notes = (*self.describe_order(body), *self.notes(used))
         return TaskReverse(reserve, kernel, self.state, self.steady, notes, self.find_long_loops(used))
 
-    def keep_results(self) -> KeptResults | None:
+    def keep_results(self, *, keeps_functions: bool) -> KeptResults | None:
         """The forward pass that keeps what loops leave, and its reverse; None where no loop's run can be left out."""
         if self.task.parallel is None or self.iterations is None:
             return None
-        self.results = self.reversal.results = LoopResults(self.names, self.place())
+        known = self.task.kernel.arrays.values()
+        self.results = LoopResults(self.names, self.place(), self.iterations, known, self.definitions, keeps_functions)
+        self.reversal.results = self.results
         body = self.reversal.frame(self.task.body, self.task.parallel.names).whole
         backward = self.kernel("adjoint", eliminate_dead_code([self.around(body)]))
         read = walk.reads(backward.body)
         self.results.arrays = {local: one for local, one in self.results.arrays.items() if one.name in read}
-        if not self.results.arrays:
+        if not self.results.arrays or any(tape.array in read for tape in self.reversal.tapes.by_key.values()):
             return None
         self.reversal.is_forward_pass, self.reversal.runs_back = True, False
         forward = self.kernel("forward", eliminate_dead_code([self.around(self.reversal.forward(self.task.body))]))
-        return KeptResults(forward, backward, tuple(self.results.arrays.values()), self.iterations)
+        return KeptResults(forward, backward, self.results.sizes, self.iterations)
 
     def find_long_loops(self, used: set[str]) -> frozenset[int]:
         """Loops whose tapes would be shorter if they ran in blocks; not those that log what they overwrite.
@@ -225,8 +229,7 @@ class _Writing:
     # Tapes ------------------------------------------------------------------------------------
 
     def reserve(self, tapes: list[Tape], read: set[str]) -> Reserve:
-        again = repeatable_definitions(frame_steps(self.task.steps), ())
-        formulas = Formula(self.names, self.reversal.records, again).need(self.task.body)
+        formulas = Formula(self.names, self.reversal.records, self.definitions).need(self.task.body)
         sizes = []
         for tape in tapes:
             arrays = [(tape.array, tape.type, tape.width)]
@@ -238,6 +241,13 @@ class _Writing:
         iterations = self.iterations if self.iterations is not None else Run(self.build_measuring_kernel(plain), 0, {})
         count = None if any(size.depth for size in sizes) else Run(self.build_counting_kernel(tapes, plain), 0, {})
         return Reserve(tuple(sizes), iterations, total, count)
+
+    @property
+    def definitions(self) -> dict[str, nodes.Expr]:
+        """What locals of the task and of its parallel iterations are computed from."""
+        task = self.task
+        steps = [*task.steps, *([] if task.parallel is None else task.body)]
+        return repeatable_definitions(frame_steps(steps), ())
 
     @property
     def iterations(self) -> nodes.Expr | None:
