@@ -1,5 +1,7 @@
 """What lint looks at: ops with specs, fields of objects, engine functions, kernels of factories; what it leaves."""
 
+import ast
+import sys
 import textwrap
 
 import pytest
@@ -308,6 +310,68 @@ def test_kernels_in_loops_and_in_classes_of_classes(outside):
     depth = 4 * len(outside.splitlines())
     text = f"import taichi as ti\n{outside}\n{textwrap.indent(RACES, depth * ' ')}\n"
     assert [one.rule for one in lint_file("k.py", text)] == ["TS105"]
+
+
+BLOCKS = {
+    "if": "if a:\n    {}",
+    "else": "if a:\n    pass\nelse:\n    {}",
+    "elif": "if a:\n    pass\nelif b:\n    {}",
+    "for else": "for _ in a:\n    pass\nelse:\n    {}",
+    "while": "while a:\n    {}",
+    "while else": "while a:\n    pass\nelse:\n    {}",
+    "with": "with a:\n    {}",
+    "try": "try:\n    {}\nfinally:\n    pass",
+    "except": "try:\n    pass\nexcept OSError:\n    {}",
+    "try else": "try:\n    pass\nexcept OSError:\n    pass\nelse:\n    {}",
+    "finally": "try:\n    pass\nfinally:\n    {}",
+    "match": "match a:\n    case 1:\n        pass\n    case _:\n        {}",
+    "def": "def f():\n    {}",
+    "async def": "async def f():\n    {}",
+    "async for": "async def f():\n    async for _ in a:\n        {}",
+    "async with": "async def f():\n    async with a:\n        {}",
+    "class": "class A:\n    {}",
+}
+if sys.version_info >= (3, 11):
+    BLOCKS["except*"] = "try:\n    pass\nexcept* OSError:\n    {}"
+
+
+def in_block(outside, inside):
+    """A block with these statements in place of {}."""
+    [place] = [line for line in outside.splitlines() if "{}" in line]
+    return outside.replace(place, textwrap.indent(inside, place.removesuffix("{}")))
+
+
+def test_all_statements_with_blocks_are_tried():
+    """A new version of Python may have more of them."""
+    tried = {type(node) for block in BLOCKS.values() for node in ast.walk(ast.parse(block.format("pass")))}
+    assert {kind for kind in ast.stmt.__subclasses__() if {"body", "cases"} & {*kind._fields}} <= tried
+
+
+@pytest.mark.parametrize("around", [None, "class", "async def", "def"])
+@pytest.mark.parametrize("block", BLOCKS)
+def test_kernels_in_blocks(block, around):
+    """The block stands at the top level, or in a class or a function."""
+    text = in_block(BLOCKS[block], RACES)
+    text = in_block(BLOCKS[around], text) if around else text
+    assert [one.rule for one in lint_file("k.py", f"import taichi as ti\n{text}\n")] == ["TS105"]
+
+
+def test_imports_in_blocks_of_functions():
+    text = """
+    def build():
+        try:
+            from taichi import kernel, types
+        except ImportError:
+            return None
+
+        @kernel
+        def k(x: types.ndarray(), y: types.ndarray()):
+            for i in x:
+                y[0] = x[i]
+
+        return k
+    """
+    assert rules_of(text) == [("TS105", 11)]
 
 
 def test_unrolled_loops_by_a_name_of_their_own():

@@ -7,7 +7,7 @@ import builtins
 import copy
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -86,23 +86,29 @@ def _definitions(body: ast.AST, place: _Place) -> Iterator[tuple[ast.FunctionDef
     for node in statements_in_blocks(statements):
         if isinstance(node, ast.FunctionDef):
             yield node, inside
-            if not _kind(node, names)[0]:
-                yield from _definitions(node, inside)
-        elif isinstance(node, ast.ClassDef):
+        yield from _definitions_inside(node, names)
+
+
+def _definitions_inside(node: ast.stmt, names: Mapping[str, Any]) -> Iterator[tuple[ast.FunctionDef, _Place]]:
+    """The `def`s in a function or a class of a scope with these names; none of a kernel, or of another statement."""
+    match node:
+        case ast.ClassDef():
             yield from _of_class(node, names)
+        case ast.AsyncFunctionDef():
+            yield from _definitions(node, _Place(names))
+        case ast.FunctionDef() if not _kind(node, names)[0]:
+            yield from _definitions(node, _Place(names))
 
 
 def _of_class(node: ast.ClassDef, names: Mapping[str, Any]) -> Iterator[tuple[ast.FunctionDef, _Place]]:
-    defs = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+    statements = [*statements_in_blocks(node.body)]
+    defs = [one for one in statements if isinstance(one, ast.FunctionDef)]
     methods = {one.name: Unrun(_source(one, "", names), True) for one in defs if _kind(one, names)[0] in _FUNCTIONS}
     place = _Place(names, methods)
-    for one in defs:
-        yield one, place
-        if not _kind(one, names)[0]:
-            yield from _definitions(one, _Place(names))
-    for one in node.body:
-        if isinstance(one, ast.ClassDef):
-            yield from _of_class(one, names)
+    for one in statements:
+        if isinstance(one, ast.FunctionDef):
+            yield one, place
+        yield from _definitions_inside(one, names)
 
 
 def _default_fp(module: ast.Module) -> str:
@@ -111,18 +117,22 @@ def _default_fp(module: ast.Module) -> str:
     return next((_last(word.value) for word in words if word.arg == "default_fp"), "") or "f32"
 
 
-def statements_in_blocks(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements, those in loops and under `if`, `with` and `try` too."""
-    for one in statements:
-        yield one
-        if isinstance(one, ast.If | ast.For | ast.While | ast.With | ast.Try):
-            yield from statements_in_blocks([node for node in ast.iter_child_nodes(one) if isinstance(node, ast.stmt)])
+def statements_in_blocks(nodes: Iterable[ast.AST]) -> Iterator[ast.stmt]:
+    """Statements, and all that stand in their blocks, as in loops and under `try`; functions and classes are closed."""
+    for one in nodes:
+        if isinstance(one, ast.stmt):
+            yield one
+        # Not a list of the statements that have blocks: `except` and `case` have theirs below a node of another type.
+        # An expression contains no statement.
+        if not isinstance(one, ast.expr | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield from statements_in_blocks(ast.iter_child_nodes(one))
 
 
 def _find_imports(body: ast.AST) -> dict[str, Any]:
     """Names that imports give to engines, and to what lies in them; None is what other imports give."""
     meanings: dict[str, Any] = {}
-    for node in walk(body) if isinstance(body, ast.Module) else ast.iter_child_nodes(body):
+    scope = ast.iter_child_nodes(body)
+    for node in walk(body) if isinstance(body, ast.Module) else statements_in_blocks(scope):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 root, _, path = alias.name.partition(".")
