@@ -13,7 +13,7 @@ from typing import Any
 from .._config import config
 from ..engines import Compiled, of_kernel
 from ..source.ir import LoweredKernel, nodes, walk
-from ..spec import Spec
+from ..spec import DimSizes, Spec
 from ._linked_kernel import NO_NAMES
 from ._links import Links
 from ._options import OpOptions
@@ -108,7 +108,7 @@ def _names_of_results(kernels: Sequence[Any], outputs: Sequence[str]) -> list[tu
 
 def stage_of(
     kernel: Any,
-    arrays: Mapping[str, tuple[str | int | None, ...]],
+    arrays: Mapping[str, DimSizes],
     options: OpOptions,
     links: Links | None = None,
     results: Sequence[str] = (),

@@ -36,6 +36,7 @@ from ..source import (
     runs_in_blocks,
 )
 from ..source.ir import LoweredKernel, NotCovered, lower, nodes, types
+from ..spec import DimSizes
 from ..transforms import (
     NotBatchable,
     annotate,
@@ -56,7 +57,7 @@ from ._truncations import warn_of_truncations
 from ._unseen_writes import refuse_unseen_writes
 from ._variant import ArrayType, Variant
 
-NO_DIMS: Mapping[str, tuple[str | int | None, ...]] = {}
+NO_DIMS: Mapping[str, DimSizes] = {}
 """Nothing is known of the sizes of arrays."""
 
 
@@ -91,7 +92,7 @@ class Stage:
         is_simd: bool = False,
         is_steady: bool = False,
         is_checked: bool = False,
-        dims: Mapping[str, tuple[str | int | None, ...]] = NO_DIMS,
+        dims: Mapping[str, DimSizes] = NO_DIMS,
     ) -> None:
         self.links = links or Links({}, {})
         # A layer does not use the results of its kernels.

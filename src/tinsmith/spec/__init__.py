@@ -7,7 +7,7 @@ of one call are found in `_solve`. Nothing here knows tensors, kernels or engine
 """
 
 from ._arithmetic import Tree, tree_text
-from ._dims import PROMISES, Anything, Arithmetic, Batch, Dim, Fixed, Item, Named, Rest, Spec
+from ._dims import PROMISES, Anything, Arithmetic, Batch, Dim, DimSizes, Fixed, Item, Named, Rest, Spec
 from ._functional import functional
 from ._misfits import unexpected_keyword
 from ._parse import DTYPES, parse
@@ -20,6 +20,7 @@ __all__ = [
     "Batch",
     "DTYPES",
     "Dim",
+    "DimSizes",
     "Fixed",
     "Item",
     "Named",

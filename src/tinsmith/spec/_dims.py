@@ -85,6 +85,12 @@ class Batch:
 
 Dim: TypeAlias = Named | Fixed | Arithmetic | Anything | Rest | Batch
 
+DimSizes: TypeAlias = tuple[str | int | None, ...]
+"""The size of each axis of an array, as far as it is known before a call.
+
+A number; or text, which stands for one size in the whole op; or None where nothing is known.
+"""
+
 
 class Layout(NamedTuple):
     """How an input's shape is taken apart: `*b` first, then its plain dims with `...` somewhere among them.
@@ -95,7 +101,7 @@ class Layout(NamedTuple):
     has_batch: bool
     has_rest: bool
     before_rest: int  # how many plain dims stand before `...`
-    plain: tuple[str | int | None, ...]
+    plain: DimSizes
 
 
 @dataclass(frozen=True)
@@ -137,11 +143,8 @@ class Item:
         return tuple(dict.fromkeys(name for dim in self.dims for name in _names_of(dim)))
 
     @lazy
-    def sizes(self) -> tuple[str | int | None, ...]:
-        """Of each dim that a kernel sees its size, or text that is the same for equal sizes; () with `...`.
-
-        None says that nothing is known.
-        """
+    def sizes(self) -> DimSizes:
+        """The sizes of the dims that a kernel sees; () with `...`."""
         return () if self.has_rest else self.layout.plain
 
     @lazy

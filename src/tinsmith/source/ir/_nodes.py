@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from ...spec import DimSizes
+
 # Expressions ------------------------------------------------------------------------------------
 
 
@@ -328,8 +330,7 @@ class Array:
 
     `rank` counts the dims that an index has; `element` are those of its vectors or matrices. `label` is
     what the source calls a field ("self.x"), "" for a parameter; `offset` the first index along each axis, () for 0.
-    `dims` says of each axis how long it is: a number, or text that stands for one size in the whole kernel, or None;
-    () where nothing is known.
+    `dims` are the sizes of its axes; () where nothing is known.
     No derivative goes through one that is not `is_differentiable`, as none does through integers. What blocks of
     iterations have for themselves `is_of_blocks`, its adjoints and tangents too.
     """
@@ -342,7 +343,7 @@ class Array:
     offset: tuple[int, ...] = ()
     is_differentiable: bool = True
     is_of_blocks: bool = False
-    dims: tuple[str | int | None, ...] = ()
+    dims: DimSizes = ()
 
 
 @dataclass(frozen=True, eq=False, slots=True)
