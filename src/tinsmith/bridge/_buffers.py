@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from .._config import config
-from .._errors import GradientError, ShapeError, refusal
+from .._errors import ShapeError, refusal
 from ..engines import MOST_ELEMENTS
 from ..spec import Numbers, Sizing
 from ._large_memory import LARGE, in_huge_pages
@@ -82,28 +82,3 @@ def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """The tensors with contiguous memory; copies of those that were not contiguous."""
     return [(tensor if tensor.is_contiguous() else private(tensor)).resolve_neg() for tensor in tensors]
-
-
-class TapeRoom:
-    """Makes memory for the tapes of an op."""
-
-    def __init__(self, op: str, device: torch.device) -> None:
-        self.op = op
-        self.device = device
-
-    def __call__(self, count: int, dtype: torch.dtype) -> torch.Tensor:
-        """Allocate a tape with this number of elements. Raises GradientError."""
-        self.check(count)
-        return unread((count,), dtype, self.device)
-
-    def zeros(self, count: int) -> torch.Tensor:
-        """Numbers to count with."""
-        self.check(count)
-        return torch.zeros(count, dtype=torch.int32, device=self.device)
-
-    def check(self, count: int) -> None:
-        """Refuse a tape with more elements than engines can count."""
-        if count > MOST_ELEMENTS:
-            words = f"the backward pass of op `{self.op}` needs a tape of {count} numbers, more than engines can index"
-            remedy = "Split the call: fewer parallel iterations, or shorter loops in each, in one call."
-            raise GradientError(refusal(words, [("largest", str(MOST_ELEMENTS))], remedy))

@@ -12,14 +12,12 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
-import torch
-
 from .._config import config
 from ..engines import DTYPES, MOST_ELEMENTS, hold
 from ..source.ir import nodes
 from ..spec import Size, Symbol
-from ..transforms.adjoint import Copy, TapeSize, formula_text
-from ._buffers import TapeRoom, adjoint_of, check_reach, private
+from ..transforms.adjoint import Copy, formula_text
+from ._buffers import adjoint_of, check_reach, private
 from ._elements import check_element
 from ._kind import Kind
 from ._large_memory import LARGE
@@ -27,6 +25,7 @@ from ._layout import Cotangent, Given, Input, Layout, Make, ProgramLaunch, Resul
 from ._pass_text import Pass, PassText
 from ._steps import Entry, Step
 from ._streams import keep_order
+from ._tape_room import TapeReservation, TapeRoom
 from ._threads import Watch
 
 HELD_FROM = 4
@@ -335,51 +334,15 @@ class PassWriter(PassText):
     # Tapes ------------------------------------------------------------------------------------
     def reserve(self, tapes: Tapes) -> None:
         """Make room for a task's tapes."""
-        room = self.bind(TapeRoom(self.kind.signature.op, self.kind.device), "room")
-        iterations = self.fresh("iterations")
-        if isinstance(tapes.iterations, nodes.Expr):
-            self.add(f"{iterations} = {self.formula(tapes.iterations, tapes)}")
-        else:
-            self.put(tapes.total, f"{room}.zeros(1).reshape(())", (), torch.int32)
-            self.wait(tapes.iterations, self.compile_launch(tapes.iterations))
-            self.flush()
-            self.add(f"{iterations} = int({self.memory(tapes.total)})")
-        entries: dict[TapeSize, str] = {}
-        for size in tapes.sizes:
-            if size.depth:
-                name, formula = size.depth
-                depth = self.fresh("depth")
-                self.add(f"{depth} = {self.formula(formula, tapes)}")
-                self.numbers[name] = depth
-                entries[size] = f"{iterations} * {depth}"
-        if tapes.counts_entries is not None:
-            entries |= self.count_entries(tapes, tapes.counts_entries, iterations, room)
-        lengths: list[tuple[str, str, torch.dtype]] = []
-        for size in tapes.sizes:
-            for name, kind, width in size.arrays:
-                length = self.fresh("length")
-                self.add(f"{length} = {entries[size]} * {width}")
-                lengths.append((name, length, DTYPES[kind]))
-        if self.may_shorten and self.layout.has_long_tapes:
-            sums = " + ".join(f"{dtype.itemsize} * {length}" for _, length, dtype in lengths)
-            self.add(f"taped += {sums}")
-            self.add(f"if taped > {config().tape_limit}: return taped")
-        for name, length, dtype in lengths:
-            self.put(name, f"{room}({length}, {self.bind(dtype, 'dtype')})", (length,), dtype)
 
-    def count_entries(self, tapes: Tapes, launch: ProgramLaunch, iterations: str, room: str) -> dict[TapeSize, str]:
-        """Entries of tapes for which a kernel has to count."""
-        counted = [(size, *size.starts) for size in tapes.sizes if size.starts is not None]
-        for _, _, counts in counted:
-            self.put(counts, f"{room}.zeros({iterations})", (iterations,), torch.int32)
-        self.wait(launch, self.compile_launch(launch))
-        self.flush()
-        entries = {}
-        for size, starts, counts in counted:
-            entries[size], begins = self.fresh("entries"), self.fresh("starts")
-            self.add(f"{begins}, {entries[size]} = {self.bind(_end_to_end, 'end_to_end')}({self.memory(counts)})")
-            self.put(starts, begins, (iterations,), torch.int32)
-        return entries
+        def launch(one: ProgramLaunch) -> None:
+            self.wait(one, self.compile_launch(one))
+            self.flush()
+
+        may_stop = self.may_shorten and self.layout.has_long_tapes
+        limit = config().tape_limit if may_stop else None
+        room = TapeRoom(self.kind.signature.op, self.kind.device)
+        self.numbers |= TapeReservation(self, room, tapes, launch, self.formula, limit).write()
 
     def formula(self, expr: nodes.Expr, tapes: Tapes) -> str:
         """An integer that sizes and scalars tell."""
@@ -400,9 +363,3 @@ class PassWriter(PassText):
 def is_split(step: Step) -> bool:
     """Whether a kernel is launched for each sample of a batch."""
     return any(one.is_split for one in step.entries)
-
-
-def _end_to_end(counts: torch.Tensor) -> tuple[torch.Tensor, int]:
-    """Where the entries of each iteration begin that lie one after the other, and how many there are."""
-    ends = counts.cumsum(0)
-    return (ends - counts).int(), int(ends[-1]) if len(ends) else 0
