@@ -9,6 +9,8 @@ import pytest
 import torch
 
 import tinsmith as ts
+from support.written import written
+from tinsmith.engines import get
 
 LENGTHS = (0, 1, 7, 8, 64, 65, 200)
 
@@ -184,3 +186,53 @@ def test_float64_keeps_the_library(lang64):
     kernel, twin = along_rays(lang64)
     x, w = torch.rand(3, 100, dtype=torch.float64), torch.rand(3, 100, dtype=torch.float64)
     torch.testing.assert_close(ts.op("x[r, s], w[r, s] -> y[r]")(kernel)(x, w), twin(x, w), rtol=1e-14, atol=0)
+
+
+def test_numbers_of_a_field_of_vectors_outside_of_loops(lang64):
+    """A kernel that uses them cannot be compiled from its IR: the engine gets it as it is."""
+    x, y = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(2))
+    v = lang64.Vector.field(3, lang64.f64, shape=2)
+
+    @lang64.kernel
+    def kernel(w: lang64.types.ndarray(ndim=2)):
+        v[0][1] = 2.0
+        for i in range(4):
+            s = 0.0
+            for j in range(w.shape[1]):
+                s += lang64.exp(x[i] * w[i, j]) * v[0][1]
+            y[i] = s
+
+    layer = ts.EmptyTin(adjoint="engine").register_input_field(x, "x").register_output_field(y, "y")
+    w, value = torch.rand(4, 65, dtype=torch.float64), torch.rand(4, dtype=torch.float64)
+    layer = layer.register_internal_field(v, name="v").register_kernel(kernel, w).finish()
+    torch.testing.assert_close(layer(value), 2.0 * torch.exp(value[:, None] * w).sum(1))
+
+
+@pytest.mark.parametrize("function", ["exp", "abs"])
+def test_a_form_for_cpus_that_does_not_compile_is_to_be_reported(lang, engine, monkeypatch, function):
+    """With functions to compute in advance, and with row-major indices alone; the kernel itself compiles."""
+    by_engine = type(get(engine)).compile
+
+    def refuse_rewritten(self, compiled, *arguments, **options):
+        if "rewritten" in compiled.__code__.co_filename:
+            raise RuntimeError("no")
+        return by_engine(self, compiled, *arguments, **options)
+
+    monkeypatch.setattr(type(get(engine)), "compile", refuse_rewritten)
+    kernel = written(
+        lang,
+        f"""
+def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for r in range(x.shape[0]):
+        s = 0.0
+        for k in range(x.shape[1]):
+            s += lang.{function}(x[r, k])
+        y[r] = s
+""",
+    )
+    with pytest.raises(ts.KernelError) as refused:
+        ts.op("x[n, m] -> y[n]", name="sums")(kernel)(torch.rand(3, 70))
+    lines = str(refused.value).splitlines()
+    assert lines[0] == "the kernel of op `sums` does not compile in the form for CPUs"
+    assert lines[-1] == "Please report this, with the kernel."
+    assert refused.value.is_internal

@@ -34,6 +34,7 @@ from ._from_ir import (
     compile_products,
     compile_strips,
     find_misreading,
+    has_field_elements_at_top,
     in_machine_vectors,
     misread_reverse,
 )
@@ -55,6 +56,7 @@ def compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], o
         if by_ir is not compile_strips:
             raise
         refused = error
+    refused.is_internal = True
     # If the original kernel does not compile either, this raises an error with the user's own lines. It is
     # outside the handler because Quadrants also quotes the error that is being handled.
     _compile_source(stage, variant, values, op)
@@ -100,7 +102,7 @@ def _ir_compiler(
 def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
     """Whether loops of the kernel can run in strips or in lanes, or compute row-major indices: CPUs are faster so.
 
-    False if the IR does not cover the kernel: then the engine compiles it as it is.
+    False if the IR does not cover the kernel, or cannot be compiled: then the engine compiles the kernel as it is.
     """
     is_cpu = stage.engine.device_type() == "cpu"
     if not is_cpu or variant.is_simd:
@@ -109,7 +111,7 @@ def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bo
         kernel = stage.lower_variant(variant, values).kernel
     except NotCovered:
         return False
-    return in_machine_vectors(kernel, stage.engine) is not kernel
+    return not has_field_elements_at_top(kernel) and in_machine_vectors(kernel, stage.engine) is not kernel
 
 
 def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:

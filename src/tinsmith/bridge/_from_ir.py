@@ -61,16 +61,13 @@ def compile_ir(
     otherwise, printed number by number.
     """
     arrays = dict(variant.arrays)
+    if has_field_elements_at_top(kernel):
+        hint = f"Put its statements into a loop, `for _ in range(1):`. {remedy}"
+        raise KernelError(refusal(words, [("because", "it uses numbers of a field of vectors outside of loops")], hint))
     is_flat = has_elements_at_top(kernel)
     if is_flat:
         kernel = flat(kernel)
         arrays = {name: one._replace(rank=one.rank + len(one.element), element=()) for name, one in arrays.items()}
-        # Fields keep the layout in which their owner placed them.
-        if has_elements_at_top(kernel):
-            hint = f"Put its statements into a loop, `for _ in range(1):`. {remedy}"
-            raise KernelError(
-                refusal(words, [("because", "it uses numbers of a field of vectors outside of loops")], hint)
-            )
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
     texts |= dict.fromkeys(fields, "_lang.template()")
@@ -92,6 +89,14 @@ def compile_ir(
         rows = [("kernel", kernel.name), (stage.engine.name, telling(cause))]
         error = GradientError if variant.adjoint else KernelError
         raise error(refusal(words, rows, remedy)) from cause
+
+
+def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
+    """Whether a kernel uses numbers of a field of vectors outside of loops, so that its IR cannot be compiled.
+
+    An array is compiled as one of numbers, but fields keep the layout in which their owner placed them.
+    """
+    return has_elements_at_top(kernel) and has_elements_at_top(flat(kernel))
 
 
 def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
@@ -137,11 +142,11 @@ def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op
 
     Raises:
         KernelError: the engine does not compile it.
+        NotCovered: the kernel has no IR.
     """
-    remedy = "take `exp` and its like in a function of Python instead"
-    kernel, fields = lower_for(stage, variant, values, f"op `{op}` cannot compute its functions in advance", remedy)
-    words = f"the kernel of op `{op}` does not compile with its functions computed in advance"
-    return compile_ir(stage, variant, kernel, fields, words, sentence(remedy), is_same=True)
+    kernel, fields = stage.lower_variant(variant, values)
+    words = f"the kernel of op `{op}` does not compile in the form for CPUs"
+    return compile_ir(stage, variant, kernel, fields, words, "Please report this, with the kernel.", is_same=True)
 
 
 def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
