@@ -754,6 +754,69 @@ CASES = {
                 y[i] = s
         """,
     ),
+    "a changed loop variable": (
+        "TS205",
+        "warning",
+        "",
+        """
+        def k(x: A, y: A):
+            for i in y:
+                for j in range(3):
+                    if x[i] > 0.5:
+                        j += 2  #!
+                        j = 2 * j
+                    y[i] += x[j]
+        """,
+        """
+        def k(x: A, y: A):
+            for i in y:
+                for j in range(3):
+                    own = j
+                    own += 2
+                    y[i] += x[own]
+                for j, m in ti.ndrange(2, 2):
+                    j += m
+                    y[i] += x[j]
+                j = 0
+                while j < 3:
+                    y[i] += x[j]
+                    j += 2
+                for m in range(2):
+                    for j in range(m):
+                        y[i] += x[j]
+                    j = m
+        """,
+    ),
+    "a loop variable that a function changes": (
+        "TS205",
+        "warning",
+        "",
+        """
+        @ti.func
+        def advance(n: ti.template(), by):
+            n += by
+
+        @ti.kernel
+        def k(x: A, y: A):
+            for i in y:
+                for j in range(3):
+                    advance(j, 2)  #!
+                    y[i] += x[j]
+        """,
+        """
+        @ti.func
+        def advance(n: ti.template(), by):
+            n += by
+
+        @ti.kernel
+        def k(x: A, y: A):
+            for i in y:
+                for j in range(3):
+                    own = j
+                    advance(own, 2)
+                    y[i] += x[own]
+        """,
+    ),
     "a known division": (
         "TS306",
         "warning",

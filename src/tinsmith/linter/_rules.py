@@ -36,6 +36,7 @@ _ALL = (
     Rule(
         "TS204", "deep-carrying-loop", "a loop carries locals through more iterations than a gradient stack has entries"
     ),
+    Rule("TS205", "changed-loop-variable", "the body of a loop changes the loop's variable"),
     # Numbers
     Rule("TS301", "silent-truncation", "an integer variable is given a float, whose fraction is lost"),
     Rule("TS302", "gradient-through-integer", "a value that has a gradient is cast to an integer"),

@@ -43,7 +43,7 @@ from ._loops import (
 from ._nodes import index_parts, is_size, names_in, replace_nodes, resolve_callee, root, sub_expressions
 from ._parsing import column_of, count_column, parse_expression, parse_lines, parse_module, parse_statement
 from ._read import Source, Unrun, find_called_function, read, resolve_calls
-from ._references import find_changed_loop_variable, find_lent_names
+from ._references import changed_loop_variables, find_changed_loop_variable, find_lent_names
 from ._role_walk import roles_of
 from ._roles import Access, Roles
 from ._saved_values import SavedValues, find_saved_values
@@ -76,6 +76,7 @@ __all__ = [
     "build",
     "callee_of",
     "carrying_nests",
+    "changed_loop_variables",
     "changes_of",
     "column_of",
     "combine",

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import Any
 
 from ._calls import Callee, EngineFacts, bind_callee, callee_of, find_reachable
@@ -71,33 +72,40 @@ def _reference_kinds(outer: Callee, parameter: str, engine: EngineFacts, seen: s
 
 
 def find_changed_loop_variable(source: Source, engine: EngineFacts) -> str | None:
-    """Where a kernel first gives the variable of a loop over a range or an array a value of its own, `file:line`.
-
-    Taichi 1.7.4 and Quadrants 1.3.3 leave `i += 1` out without a word, and `i = i + 1` ends the process, or is refused.
-    In loops over `ndrange` and `grouped` variables are locals, and may be changed.
-    """
+    """Where a kernel first changes the variable of a loop, `file:line`."""
     for one in find_reachable(source, engine):
-        for loop in one.nodes:
-            if isinstance(loop, ast.For) and resolve_callee(loop.iter) not in ("static", "ndrange", "grouped"):
-                changed = _find_change(loop, one, engine)
-                if changed is not None:
-                    return one.place(changed)
+        for _, changed in changed_loop_variables(one, engine):
+            return one.place(changed)
     return None
 
 
-def _find_change(loop: ast.For, source: Source, engine: EngineFacts) -> ast.AST | None:
-    """A statement or call in a loop that changes its variable. A variable of a loop inside is another one."""
+def changed_loop_variables(source: Source, engine: EngineFacts) -> Iterator[tuple[str, ast.AST]]:
+    """Variables of loops over ranges and arrays that are changed in them, each with the first statement or call.
+
+    Taichi 1.7.4 and Quadrants 1.3.3 leave `i += 1` out without a word, or end the process on it, as on `i = i + 1`,
+    which they refuse otherwise. In loops over `ndrange` and `grouped` variables are locals, and may be changed.
+    """
+    for loop in source.nodes:
+        if isinstance(loop, ast.For) and resolve_callee(loop.iter) not in ("static", "ndrange", "grouped"):
+            changed = _find_change(loop, source, engine)
+            if changed is not None:
+                yield changed
+
+
+def _find_change(loop: ast.For, source: Source, engine: EngineFacts) -> tuple[str, ast.AST] | None:
+    """The variable of a loop that the loop changes, and where. A variable of a loop inside is another one."""
     inside = [node for statement in loop.body for node in walk(statement)]
     headers = {name for node in inside if isinstance(node, ast.For) for name in names_in(node.target)}
     names = names_in(loop.target) - headers
     for node in inside:
-        if any(isinstance(one.target, ast.Name) and one.target.id in names for one in changes_of(node)):
-            return node
+        for one in changes_of(node):
+            if isinstance(one.target, ast.Name) and one.target.id in names:
+                return one.target.id, node
         callee = callee_of(source, node, engine) if isinstance(node, ast.Call) else None
         for name, argument in callee.arguments.items() if callee else ():
             is_variable = isinstance(argument, ast.Name) and argument.id in names
             if callee and is_variable and {"write", "add"} & {*reference_kinds(callee, name, engine)}:
-                return node
+                return root(argument), node
     return None
 
 

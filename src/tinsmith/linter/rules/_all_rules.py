@@ -33,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     _control.mixed_top_level,
     _control.early_ends,
     _control.deep_loops,
+    _control.changed_variables,
     _numbers.find_truncated_values,
     _numbers.through_integers,
     _numbers.singular,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import carrying_nests, dynamic, is_size, root, sources, walk
+from ...source import carrying_nests, changed_loop_variables, dynamic, is_size, root, sources, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 
@@ -72,6 +72,22 @@ def deep_loops(subject: Subject) -> Iterator[Finding]:
             more = f"its stack has {STACK} entries by default, and the process crashes when it needs more"
             remedy = f"{subject.module_name}.init(ad_stack_size=...)  # or Quadrants"
             yield subject.finding("TS204", "warning", loop, words + more, remedy, ("taichi",))
+
+
+def changed_variables(subject: Subject) -> Iterator[Finding]:
+    """TS205: ops have a local there, as Python has."""
+    for name, change in changed_loop_variables(subject.source, subject.engine):
+        words = f"`{name}` is the variable of a loop, whose body changes it: {BOTH} ignore the change, refuse the "
+        words += "kernel, or end the process"
+        match change:
+            case ast.AugAssign(op=op, value=value):
+                value = ast.BinOp(ast.Name(name, ast.Load()), op, value)
+            case ast.Assign(value=value):
+                pass
+            case _:
+                value = ast.Name(name, ast.Load())
+        remedy = f"own_{name} = {subject.text(value)}  # and use it from there on"
+        yield subject.finding("TS205", "warning", change, words, remedy)
 
 
 def _has_gradient(local: str, subject: Subject) -> bool:
