@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from types import ModuleType
 
@@ -124,8 +125,8 @@ def _starts_processes(item: pytest.Item) -> bool:
 
 def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
     config.hook.pytest_deselected(items=left_out)
-    gone = set(map(id, left_out))
-    items[:] = [item for item in items if id(item) not in gone]
+    gone = set(left_out)
+    items[:] = [item for item in items if item not in gone]
 
 
 def _skip_gpu_without_one(items: list[pytest.Item]) -> None:
@@ -198,3 +199,11 @@ def _seeded() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch.set_rng_state(state)
+
+
+@pytest.fixture(autouse=True)
+def _forgetful() -> Iterator[None]:
+    """No test depends on what others compiled: torch compiles `__call__` for eight ops of a process at most."""
+    yield
+    if "torch._dynamo" in sys.modules:
+        torch.compiler.reset()

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith import _config
 
 SPEC = "density[r, s], step[r, s], colour[r, s, 3] -> light[r, 3]"
 
@@ -63,16 +62,13 @@ def rays(dtype, r=7, s=70):
 @pytest.mark.parametrize("fp", ["f32", "f64"])
 @pytest.mark.parametrize("below", [0, 10**9])
 @pytest.mark.parametrize("shape", [(7, 70), (3, 5), (4, 0), (0, 6)])
-def test_compositing(lang, fp, below, shape, monkeypatch):
+def test_compositing(lang, fp, below, shape, configure):
     """On several threads and on one, in strips and in loops that are too short for them, and without samples."""
-    monkeypatch.setenv("TINSMITH_SERIAL_BELOW", str(below))
-    _config.config.cache_clear()
+    configure(serial_below=str(below))
     op = ts.op(SPEC)(compositing(lang, fp))
     dtype = {"f32": torch.float32, "f64": torch.float64}[fp]
     agree(op, composited, rays(dtype, *shape), {"f32": 1e-5, "f64": 1e-11}[fp])
     assert kept(op, "density", "step", "colour") == ["was_e", "was_through"]
-    monkeypatch.undo()
-    _config.config.cache_clear()
 
 
 def test_what_is_kept_is_said(lang):
