@@ -12,7 +12,11 @@ import tinsmith as ts
 N = 4
 
 
-def average(lang, *, has_state=True):
+WAYS = {"generated": {}, "the engine's": {"adjoint": "engine"}}
+"""Where the gradient comes from."""
+
+
+def average(lang, *, has_state=True, **options):
     """y = s², with an average s of inputs that goes on from call to call, or begins anew."""
     x, s, y = (lang.field(lang.f64, shape=N, needs_grad=True) for _ in range(3))
 
@@ -27,15 +31,35 @@ def average(lang, *, has_state=True):
             s[i] = 0.3 * x[i] + 0.7 * s[i]
             y[i] = s[i] ** 2
 
-    layer = ts.EmptyTin()
+    layer = ts.EmptyTin(**options)
     layer = layer if has_state else layer.register_kernel(begin)
     layer = layer.register_kernel(update).register_input_field(x, name="x")
     return layer.register_internal_field(s, name="s").register_output_field(y, name="y").finish()
 
 
+def squares(lang, **options):
+    """y = x², by way of a field that each call replaces before it reads it; kernels are given their fields."""
+    x, between, y = (lang.field(lang.f64, shape=N, needs_grad=True) for _ in range(3))
+
+    @lang.kernel
+    def copy(source: lang.template(), target: lang.template()):
+        for i in source:
+            target[i] = source[i]
+
+    @lang.kernel
+    def square(source: lang.template(), target: lang.template()):
+        for i in source:
+            target[i] = source[i] * source[i]
+
+    layer = ts.EmptyTin(**options).register_input_field(x, name="x").register_output_field(y, name="y")
+    layer = layer.register_internal_field(between, name="between")
+    return layer.register_kernel(copy, x, between).register_kernel(square, between, y).finish()
+
+
 @pytest.mark.parametrize("use_reentrant", [False, True])
-def test_it_warns(lang64, use_reentrant):
-    layer = average(lang64)
+@pytest.mark.parametrize("way", WAYS)
+def test_it_warns(lang64, way, use_reentrant):
+    layer = average(lang64, **WAYS[way])
     x = torch.rand(N, dtype=torch.float64, requires_grad=True)
     y = checkpoint(layer, x, use_reentrant=use_reentrant)
     with pytest.warns(UserWarning, match="EmptyTin is run again in a backward pass, and begins with .* `s`"):
@@ -43,12 +67,23 @@ def test_it_warns(lang64, use_reentrant):
 
 
 @pytest.mark.parametrize("has_state", [False, True])
-def test_it_is_quiet_elsewhere(lang64, has_state):
+@pytest.mark.parametrize("way", WAYS)
+def test_it_is_quiet_elsewhere(lang64, way, has_state):
     """In calls outside of checkpoints, and in a checkpoint where each call begins anew."""
-    layer = average(lang64, has_state=has_state)
+    layer = average(lang64, has_state=has_state, **WAYS[way])
     x = torch.rand(N, dtype=torch.float64, requires_grad=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         y = layer(x) if has_state else checkpoint(layer, x, use_reentrant=False)
         y.sum().backward()
     cases.assert_close(x.grad, (2 * 0.3**2 * x).detach())
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_it_is_quiet_about_a_field_that_each_call_replaces(lang64, way):
+    layer = squares(lang64, **WAYS[way])
+    x = torch.rand(N, dtype=torch.float64, requires_grad=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        checkpoint(layer, x, use_reentrant=False).sum().backward()
+    cases.assert_close(x.grad, 2 * x.detach())

@@ -16,8 +16,7 @@ import torch
 
 from ..._config import config
 from ..._errors import KernelError, refusal
-from ..._user_warnings import warn
-from ...bridge import Copy, Transfer, has_older_batch, is_in_backward, is_plain, keep_order, name_fields
+from ...bridge import Copy, Transfer, has_older_batch, is_plain, keep_order, name_fields
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
@@ -26,7 +25,7 @@ from ._gradient_stores import GradientStores
 from ._layer_field import LayerField
 from ._managed_copies import ManagedCall, ManagedCopies
 from ._roles import Habits, Launch, Roles, by_key, uses_of_each
-from ._starts import Starts, is_replaced_first
+from ._starts import Starts, find_held, find_state, warn_of_rerun
 
 SHARED = 1 << 20
 """Bytes from which it pays to ask whether a field has changed since the call before."""
@@ -70,10 +69,9 @@ class ArrayProgram:
         registered = by_key((*roles.filled, *roles.outputs, *roles.internal))
         self._used = by_key([use.one for of_launch in uses for use in of_launch.values()]) | registered
         written = {use.one.facts.key for of_launch in uses for use in of_launch.values() if use.is_written}
-        read = {use.one.facts.key for of_launch in uses for use in of_launch.values() if use.is_read}
         cleared = by_key(Starts(roles, launches, habits).fields_at_zero)
-        self.held = tuple(self._find_held(named, uses, written, cleared))
-        self._state = tuple(one.name for one in self.held if one.facts.key in written & read)
+        self.held = find_held(roles, named, cleared)
+        self._state = find_state(self.held, named)
         filled = (*roles.filled, *self.held)
         keys = {use.one.facts.key for of_launch in uses for use in of_launch.values()}
         self._given = tuple(place for place, one in enumerate(filled) if one.facts.key in keys)
@@ -132,26 +130,13 @@ class ArrayProgram:
             self._last_taken = launches, taken
         return self._last_taken[1]
 
-    def _find_held(
-        self, named: Sequence[Launch], uses: Any, written: set[int], cleared: dict[int, LayerField]
-    ) -> list[LayerField]:
-        """Fields whose content a call begins with, and that nobody fills."""
-        filled = by_key(self._roles.filled)
-        used = {use.one.facts.key for of_launch in uses for use in of_launch.values()}
-        used |= by_key(self._roles.outputs).keys()
-        others = [one for key, one in self._used.items() if key in used and key not in filled]
-        # What is cleared and written starts as an array of zeros does.
-        others = [one for one in others if not (one.facts.key in cleared and one.facts.key in written)]
-        return [one for one in others if one.facts.key not in written or not is_replaced_first(one, named, uses)]
-
     def _transfer(self, kind: Any, fields: Sequence[LayerField]) -> Transfer:
         return Transfer(self.engine, [Copy(kind, one.field, one.facts) for one in fields])
 
     # Running ----------------------------------------------------------------------------------
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
-        if self._state and is_in_backward():
-            warn(_describe_rerun(self.layer, self._state))
+        warn_of_rerun(self.layer, self._state)
         device = torch.device(self._roles.filled[0].runs_on)
         managed = ManagedCall(self._managed) if self._managed.is_any else None
         memory = memory if managed is None else managed.fill(memory)
@@ -288,15 +273,6 @@ def _has_gradient(one: LayerField) -> bool:
 
 def _in_order(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().resolve_neg()
-
-
-def _describe_rerun(layer: str, state: Sequence[str]) -> str:
-    """What to warn of where a layer runs in a backward pass: no first run's state is left to begin with."""
-    fields = ", ".join(f"`{name}`" for name in state)
-    words = f"{layer} is run again in a backward pass, and begins with what the last call left in {fields}"
-    rows = [("gradient", "that of this run, not of the first one")]
-    remedy = "Leave the layer out of what `torch.utils.checkpoint` runs again, or register these fields as inputs."
-    return refusal(words, rows, remedy)
 
 
 class NoArray(KernelError):

@@ -17,7 +17,7 @@ import torch
 
 from ..._errors import GradientError, TinsmithError, refusal
 from ..._user_warnings import warn
-from ...bridge import RACE, Adjoint, Examination, is_transformed, refuse_race, show_call
+from ...bridge import RACE, Adjoint, Examination, is_in_backward, is_transformed, refuse_race, show_call
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED
 from ._call import run
@@ -26,7 +26,8 @@ from ._examination import FieldsExamination
 from ._layer_field import LayerField
 from ._on_arrays import ArrayProgram, NoArray
 from ._program import Program
-from ._roles import Habits, Launch, Roles
+from ._roles import Habits, Launch, Roles, by_key
+from ._starts import Starts, find_held, find_state, warn_of_rerun
 
 Reason = NotCovered | TinsmithError
 """Why the kernels are not an op on arrays, or why that has no gradient."""
@@ -68,6 +69,12 @@ class OnFields:
         is_wished = self._adjoint == "engine"
         return Program(self.layer, self.roles, self._launches, self._habits, self._reset, is_wished=is_wished)
 
+    @cached_property
+    def _state(self) -> tuple[str, ...]:
+        """Names of fields from whose content of the last call the next one goes on."""
+        cleared = by_key(Starts(self.roles, self._launches, self._habits).fields_at_zero)
+        return find_state(find_held(self.roles, self._launches, cleared), self._launches)
+
     def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
         with FIELDS_LOCK:
@@ -81,6 +88,8 @@ class OnFields:
                 return choice(launches, memory)
             if active and _is_race(choice):
                 raise refuse_generated(self.layer, choice, launches)
+            if is_in_backward():  # else the state need not be known, which takes time
+                warn_of_rerun(self.layer, self._state)
             with self._source_first(choice):
                 results = run(self.program, launches, memory)
             if active and choice is not None and not (isinstance(choice, NoArray) or self.program.is_unforeseen):

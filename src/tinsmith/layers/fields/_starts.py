@@ -7,10 +7,12 @@ tensors copy the latter into the arrays that take the fields' places, unless the
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from ...bridge import Links
+from ..._errors import refusal
+from ..._user_warnings import warn
+from ...bridge import Links, is_in_backward
 from ...source import build, parse_statement
 from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, Use, by_key, uses_of_each
@@ -93,6 +95,43 @@ def start_kernel(one: LayerField, array: str) -> tuple[Any, Links]:
     lang: Any = one.engine.lang
     function, _ = build(tree, {"_lang": lang, "source": one.field}, "start")
     return lang.kernel(function), Links({"target": array}, {array: one.facts.element})
+
+
+def find_held(roles: Roles, launches: Sequence[Launch], cleared: Collection[int]) -> tuple[LayerField, ...]:
+    """Fields whose content a call begins with, and that nobody fills.
+
+    Args:
+        roles: the fields of the layer.
+        launches: its kernels, of which each names its fields by itself.
+        cleared: keys of the fields that start each call at zero.
+    """
+    uses = uses_of_each(launches)
+    written = {use.one.facts.key for of_launch in uses for use in of_launch.values() if use.is_written}
+    used = by_key([use.one for of_launch in uses for use in of_launch.values()]) | by_key(roles.outputs)
+    used |= {key: one for key, one in by_key(roles.internal).items() if key in used}
+    others = [one for key, one in used.items() if key not in by_key(roles.filled)]
+    # What is cleared and written starts as an array of zeros does.
+    others = [one for one in others if not (one.facts.key in cleared and one.facts.key in written)]
+    return tuple([one for one in others if one.facts.key not in written or not is_replaced_first(one, launches, uses)])
+
+
+def find_state(held: Sequence[LayerField], launches: Sequence[Launch]) -> tuple[str, ...]:
+    """Names of those fields that kernels read and change: a call begins with what the call before left in them."""
+    uses = [use for of_launch in uses_of_each(launches) for use in of_launch.values()]
+    written = {use.one.facts.key for use in uses if use.is_written}
+    read = {use.one.facts.key for use in uses if use.is_read}
+    return tuple(one.name for one in held if one.facts.key in written & read)
+
+
+def warn_of_rerun(layer: str, state: Sequence[str]) -> None:
+    """Warn where a layer with a state runs in a backward pass: the state that its first run began with is gone."""
+    if not state or not is_in_backward():
+        return
+    fields = ", ".join(f"`{name}`" for name in state)
+    words = f"{layer} is run again in a backward pass, and begins with what the last call left in {fields}"
+    rows = [("gradient", "that of this run, not of the first one")]
+    remedy = "Leave the layer out of what `torch.utils.checkpoint` runs again, or register these fields as inputs."
+    warn(refusal(words, rows, remedy))
 
 
 def is_replaced_first(one: LayerField, launches: Sequence[Launch], uses: Sequence[Mapping[str, Use]]) -> bool:
