@@ -149,6 +149,11 @@ def compare(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     return nodes.Binary(operator, left, right, "u1")
 
 
+def is_not_zero(number: nodes.Expr) -> nodes.Expr:
+    """Whether a number is not 0, as NaN is not either: for engines NaN is neither equal to a number nor unequal."""
+    return opposite(compare("==", number, constant(0, number.type)))
+
+
 def straight_through(value: nodes.Expr, source: nodes.Expr) -> nodes.Expr:
     """The value of one expression with the derivative of another."""
     return nodes.Binary("straight_through", value, source, value.type)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from ..source.ir import Misfit, nodes, types
-from ._algebra import cast, compare, constant, either, is_constant, minus, negate, over, plus, times
+from ._algebra import cast, compare, constant, either, is_constant, is_not_zero, minus, negate, over, plus, times
 
 Operation: TypeAlias = nodes.Unary | nodes.Binary | nodes.Cast
 Contribution: TypeAlias = Callable[[nodes.Expr], nodes.Expr]
@@ -124,7 +124,7 @@ def _half_inverse(one: _One) -> Contribution:
 
 def _norm(one: _One) -> Contribution:
     half, zero = _half_inverse(one), one.number(0)
-    return lambda seed: either(compare("!=", one.y, zero), half(seed), zero)
+    return lambda seed: either(is_not_zero(one.y), half(seed), zero)
 
 
 def _rsqrt(one: _One) -> Contribution:
@@ -241,7 +241,7 @@ def _atan2(two: _Two) -> list[Slope]:
     square, zero = plus(times(two.a, two.a), times(two.b, two.b)), two.number(0)
 
     def along(side: nodes.Expr) -> Contribution:
-        return lambda seed: either(compare("!=", square, zero), times(seed, over(side, square)), zero)
+        return lambda seed: either(is_not_zero(square), times(seed, over(side, square)), zero)
 
     return [Slope(two.left, along(two.b)), Slope(two.right, along(negate(two.a)))]
 

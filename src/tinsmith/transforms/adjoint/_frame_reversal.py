@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ..._lazy import lazy
 from ...source.ir import RUN_IN_ORDER, Misfit, NotCovered, nodes, types, walk
-from .._algebra import cast, compare, constant, either, is_constant, negate, plus
+from .._algebra import cast, constant, either, is_constant, is_not_zero, negate, plus
 from .._decompositions import adjoint_of
 from .._names import Names
 from .._slopes import slopes
@@ -309,7 +309,7 @@ class FrameReversal(ABC):
         for slope in derivatives:
             part = slope.of(seed)
             if slope.is_singular:
-                part = either(compare("!=", seed, constant(0, seed.type)), part, constant(0, part.type))
+                part = either(is_not_zero(seed), part, constant(0, part.type))
             if not is_constant(part, 0):
                 statements += self.propagate_adjoint(slope.operand, part, None, line)
         return statements
@@ -333,7 +333,7 @@ class FrameReversal(ABC):
 
     def add_total(self, load: nodes.Load, total: nodes.Local) -> nodes.Stmt:
         """What a loop gathered, added once. Nothing gathered: the element may not be there."""
-        return nodes.If(compare("!=", total, constant(0, total.type)), (self.add(load, total),))
+        return nodes.If(is_not_zero(total), (self.add(load, total),))
 
     def reverse_store(self, store: nodes.Store) -> Block:
         statements: Block = []
