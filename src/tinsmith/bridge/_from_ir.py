@@ -20,6 +20,7 @@ from ..transforms import (
     index_by_rows,
     serialize_kernel,
     strip_functions,
+    sum_in_locals,
 )
 from ._compile_errors import reverse_remedy, telling
 
@@ -100,8 +101,12 @@ def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
 
 
 def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
-    """A kernel in strips and lanes, which an engine's compiler makes machine vectors of, and by row-major indices."""
-    stripped = strip_functions(kernel, has_fast_vectors=engine.has_fast_vectors, has_vectors=True)
+    """A kernel in strips and lanes, which an engine's compiler makes machine vectors of.
+
+    Before that, sums go to locals and lose atomics; afterwards, indices become row-major.
+    """
+    summed = sum_in_locals(kernel)
+    stripped = strip_functions(summed, has_fast_vectors=engine.has_fast_vectors, has_vectors=True)
     return stripped if stripped is kernel and not has_rows_in_loops(kernel) else index_by_rows(stripped)
 
 

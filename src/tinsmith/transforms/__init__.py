@@ -5,6 +5,7 @@ from ._batch import NotBatchable, batch_kernel, serialize_kernel
 from ._bounds_checks import ENTRIES, RECORD, Site, insert_bounds_checks
 from ._divisions import write_out_divisions
 from ._exchanges import exchange_values
+from ._local_sums import sum_in_locals
 from ._names import Names
 from ._products import write_out_products
 from ._rename_arrays import rename_arrays
@@ -76,6 +77,7 @@ __all__ = [
     "spread_blocks",
     "store_results",
     "strip_functions",
+    "sum_in_locals",
     "tangent",
     "write_out_divisions",
     "write_out_products",
