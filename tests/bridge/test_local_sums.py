@@ -191,8 +191,8 @@ def test_whole_numbers_and_what_atomics_return(lang, kind):
     many = (x > 0).sum(1).to(dtype)
     assert torch.equal(seen[:, 0], many) and torch.equal(seen[:, 2], many)
     assert seen[0, 1] == -2 * many.sum() and not seen[1:, 1].any()
-    for row, found, count in zip(x, slots, many.tolist(), strict=True):
-        assert found[:count].tolist() == (row > 0).nonzero().flatten().tolist()
+    for row, places, count in zip(x, slots, many.tolist(), strict=True):
+        assert places[:count].tolist() == (row > 0).nonzero().flatten().tolist()
 
 
 def test_infinities_and_nan(lang):

@@ -4,7 +4,7 @@
         for s in range(x.shape[1]):                  y_sum = 0.0
             y[r] += x[r, s]              ->          for s in range(x.shape[1]):
                                                          y_sum = y_sum + x[r, s]
-                                                     if y_sum != 0.0:
+                                                     if not y_sum == 0.0:
                                                          y[r] = y[r] + y_sum
 
 In a parallel loop `y[r] += v` is an atomic, which on a CPU takes as long as some twenty operations. A loop that uses an
@@ -36,7 +36,7 @@ def sum_in_locals(kernel: nodes.Kernel) -> nodes.Kernel:
         return kernel
     names = Names(walk.names_of(kernel))
     names.types |= kernel.locals
-    tasks = [_Task(one, kernel.arrays, names).rewritten() if isinstance(one, nodes.For) else one for one in kernel.body]
+    tasks = [_Task(one, kernel.arrays, names).rewrite() if isinstance(one, nodes.For) else one for one in kernel.body]
     if all(one is other for one, other in zip(tasks, kernel.body, strict=True)):
         return kernel
     return replace(kernel, body=tuple(tasks), locals=names.types)
@@ -86,7 +86,7 @@ class _Task:
         variable = (nodes.Local(task.names[0], "i32"),)
         self.known = {_Element(name, variable, ()) for name in self.own if is_known}
 
-    def rewritten(self) -> nodes.For:
+    def rewrite(self) -> nodes.For:
         body = walk.rewrite(self.block(self.task.body), lambda one: [self.without_atomic(one)])
         return self.task if body == self.task.body else replace(self.task, body=body)
 
@@ -128,7 +128,7 @@ class _Task:
 
     def constant_elements(self, loop: nodes.For | nodes.While) -> dict[_Element, nodes.Stmt]:
         """Elements that a loop does nothing with but add to them, where it does not change which they are."""
-        defined = walk.find_defined([loop])
+        defined, changed = walk.find_defined([loop]), walk.find_changed(loop.body)
         elements: dict[_Element, nodes.Stmt] = {}
         used: set[str] = set()
         for one in walk.statements(loop.body):
@@ -139,7 +139,7 @@ class _Task:
                 continue
             array, index, _ = addition.to
             used |= walk.arrays_in([*index, addition.value])
-            is_constant = walk.locals_in(index).isdisjoint(defined) and not any(map(walk.reads_memory, index))
+            is_constant = walk.locals_in(index).isdisjoint(defined) and walk.arrays_in(index).isdisjoint(changed)
             if is_constant and array in self.kinds and addition.to not in self.known:
                 elements[addition.to] = elements.get(addition.to, one) if isinstance(one, nodes.Store) else one
         return {element: one for element, one in elements.items() if element.array not in used}
