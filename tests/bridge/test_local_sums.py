@@ -227,3 +227,20 @@ def test_half_precision_and_serial_loops(lang):
         x = torch.rand(6, 9).to(dtype)
         wanted = torch.stack([x[::2].sum(), x[1::2].sum()]).reshape(2, 1) * 2
         torch.testing.assert_close(op(x), wanted, rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("size", [0, 5, 1000])
+def test_elements_of_one_axis(lang, dtype, size):
+    """Additions to the loop's own element are plain, so the loop can run in strips."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def curve(x: array, y: array):
+        for i in range(x.shape[0]):
+            y[i] += 2 * x[i]
+            y[i] -= lang.exp(-x[i])
+
+    op = ts.op("x[n] -> y[n]")(curve)
+    compare(op, lambda x: 2 * x - torch.exp(-x), (torch.rand(size, dtype=dtype),), 1e-5)
+    assert "atomic" not in text_of(op)

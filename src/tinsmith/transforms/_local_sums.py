@@ -81,8 +81,10 @@ class _Task:
         self.kinds = {name: kind for name, kind in given.items() if kind in _KINDS}
         self.own = self.kinds.keys() & (find_owned(task) if concurrent_loop(task) else walk.find_changed(task.body))
         # Engines see for themselves that `y[i] += v` needs no atomic, by the loop's own variable. Their compilers then
-        # find the sum too, and short loops of it are faster than those over a local.
-        is_known = task.is_parallel and len(task.names) == 1
+        # find the sum of an inner loop too, and short ones are faster than over a local. Without one, plain additions
+        # can run in strips.
+        has_loops = any(isinstance(one, nodes.For | nodes.While) for one in walk.statements(task.body))
+        is_known = task.is_parallel and len(task.names) == 1 and has_loops
         variable = (nodes.Local(task.names[0], "i32"),)
         self.known = {_Element(name, variable, ()) for name in self.own if is_known}
 
