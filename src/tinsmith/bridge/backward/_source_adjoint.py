@@ -192,7 +192,7 @@ class SourceAt(ReverseAt):
             unchanged=self._unchanged,
             promises=self._promises,
             has_checkpoints=has_checkpoints,
-            # Processors of graphics have units for functions, and wait for memory.
+            # GPUs have units for functions, and wait for memory.
             keeps_functions=signature.firsts[0].engine.device_type() == "cpu",
         )
 
