@@ -252,6 +252,23 @@ def test_atomics_of_all_iterations_take_one_thread_however_many_there_are(lang, 
     ]
 
 
+def test_atomics_of_a_loop_inside_count_once(lang, monkeypatch):
+    """What an inner loop adds to one element is summed in a local, and added once."""
+    monkeypatch.setattr(_pace, "SERIAL_LIMIT", 0.0)
+    monkeypatch.setattr(type(get_engine(lang.__name__)), "thread_count", lambda self: 2)
+
+    @lang.kernel
+    def histogram(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in range(x.shape[0]):
+            for j in range(x.shape[1]):
+                y[k[i]] += x[i, j] * x[i, j]
+
+    op = ts.op("x[n, m], k[n]: i32 -> y[7]")(histogram)
+    x, k = torch.rand(4000, 50), torch.arange(4000, dtype=torch.int32) % 7
+    torch.testing.assert_close(op(x, k), torch.zeros(7).index_add(0, k.long(), (x * x).sum(1)))
+    assert chosen(op, "forward") == [("histogram", "several threads")]
+
+
 def test_a_bound_of_0_uses_threads_for_atomics_too(lang, serial_below):
     serial_below(0)
 

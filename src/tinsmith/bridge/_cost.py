@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from .._config import OPERATIONS_PER_ELEMENT
 from ..source.ir import nodes, walk
 from ..spec import Size
+from ..transforms import sum_in_locals
 from ..transforms.adjoint import count_loss_by_atomics, count_operations, count_parallel_loops, formula_text
 from ._kind import Kind
 
@@ -55,7 +56,9 @@ class Cost(NamedTuple):
         """The time that several threads lose to atomics, as Python: above 0, one thread is faster; 0 if unknown."""
         if self.body is None:
             return "0"
-        return self._count(kind, self.body, lambda body, is_known: count_loss_by_atomics(body, is_known, self.threads))
+        # What loops add to one element is one addition when the kernel runs.
+        body = sum_in_locals(self.body)
+        return self._count(kind, body, lambda body, is_known: count_loss_by_atomics(body, is_known, self.threads))
 
     def _count(self, kind: Kind, body: nodes.Kernel, count: Callable[[nodes.Kernel, IsKnown], nodes.Expr]) -> str:
         """A formula of a launch's sizes and arguments, as Python."""
