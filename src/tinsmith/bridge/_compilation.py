@@ -100,7 +100,7 @@ def _ir_compiler(
 
 
 def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
-    """Whether loops of the kernel can run in strips or in lanes, or compute row-major indices: CPUs are faster so.
+    """Whether the kernel has a form of its own for CPUs (`in_machine_vectors`).
 
     False if the IR does not cover the kernel, or cannot be compiled: then the engine compiles the kernel as it is.
     """

@@ -143,7 +143,7 @@ def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], o
 
 
 def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel in the form for CPUs: its inner loops compute functions ahead, and indices are row-major.
+    """A kernel in the form for CPUs (`in_machine_vectors`).
 
     Raises:
         KernelError: the engine does not compile it.

@@ -76,9 +76,8 @@ class _Task:
     def __init__(self, task: nodes.For, arrays: Mapping[str, nodes.Array], names: Names) -> None:
         self.task = task
         self.names = names
-        # Of fields, engines know themselves what is added to; memory of blocks is no launch's own.
-        given = {name: one.type for name, one in arrays.items() if not one.label and not one.is_of_blocks}
-        self.kinds = {name: kind for name, kind in given.items() if kind in _KINDS}
+        # Fields, which may be sparse, and memory of blocks stay as they are.
+        self.kinds = {name: one.type for name, one in arrays.items() if one.is_given and one.type in _KINDS}
         self.own = self.kinds.keys() & (find_owned(task) if concurrent_loop(task) else walk.find_changed(task.body))
         # Engines see for themselves that `y[i] += v` needs no atomic, by the loop's own variable. Their compilers then
         # find the sum of an inner loop too, and short ones are faster than over a local. Without one, plain additions

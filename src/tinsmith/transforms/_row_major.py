@@ -77,21 +77,15 @@ def has_rows_in_loops(kernel: nodes.Kernel) -> bool:
 
 
 def _has_rows(array: nodes.Array) -> bool:
-    return array.rank > 1 and _is_given(array)
-
-
-def _is_given(array: nodes.Array) -> bool:
-    """Whether an array is a launch's own: fields lie as their owner placed them, that of blocks as the engine does."""
-    return not array.label and not array.is_of_blocks
+    return array.rank > 1 and array.is_given
 
 
 def _find_sizes(kernel: nodes.Kernel) -> dict[tuple[str, int], nodes.Expr]:
     """The sizes of arrays by name and axis: one expression for all that are known to be equal."""
     same: dict[str | int, nodes.Expr] = {}
     sizes: dict[tuple[str, int], nodes.Expr] = {}
-    for array in filter(_is_given, kernel.arrays.values()):
-        dims = array.dims if len(array.dims) == array.rank else (None,) * array.rank
-        for axis, dim in enumerate(dims):
+    for array in (one for one in kernel.arrays.values() if one.is_given):
+        for axis, dim in enumerate(array.sizes):
             size = number(dim) if isinstance(dim, int) else nodes.Size(array.name, axis)
             sizes[array.name, axis] = size if dim is None else same.setdefault(dim, size)
     return sizes

@@ -111,7 +111,7 @@ def forward_layout(
 def forward_layout_with_results(
     case: Specialization, emit: Emit, kept: WithResults, names: Sequence[str], makes: Sequence[Make]
 ) -> Layout:
-    """A forward pass that keeps what loops leave, which are further results."""
+    """A forward pass that keeps values of loops, which are further results."""
     room = Tapes(kept.sizes, kept.iterations, "", None, case.signature.stages[0].scalar_names)
     whole = (*names, *kept.names)
     layout = forward_layout(case, emit, kept.forward, whole, makes)

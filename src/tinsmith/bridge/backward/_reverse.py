@@ -37,7 +37,7 @@ class Wish(NamedTuple):
 
 
 class ForwardWithResults(NamedTuple):
-    """A forward pass that keeps what loops leave.
+    """A forward pass that keeps values of loops.
 
     Attributes:
         layout: the pass; its results are all arrays of the call, then what it keeps.

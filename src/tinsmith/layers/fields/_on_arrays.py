@@ -16,7 +16,7 @@ import torch
 
 from ..._config import config
 from ..._errors import KernelError, refusal
-from ...bridge import Copy, Transfer, has_older_batch, is_plain, keep_order, name_fields
+from ...bridge import Copy, Transfer, has_older_batch, is_in_backward, is_plain, keep_order, name_fields
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
@@ -136,7 +136,8 @@ class ArrayProgram:
     # Running ----------------------------------------------------------------------------------
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
-        warn_of_rerun(self.layer, self._state)
+        if self._state and is_in_backward():
+            warn_of_rerun(self.layer, self._state)
         device = torch.device(self._roles.filled[0].runs_on)
         managed = ManagedCall(self._managed) if self._managed.is_any else None
         memory = memory if managed is None else managed.fill(memory)

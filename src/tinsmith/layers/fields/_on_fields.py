@@ -88,7 +88,8 @@ class OnFields:
                 return choice(launches, memory)
             if active and _is_race(choice):
                 raise refuse_generated(self.layer, choice, launches)
-            if is_in_backward():  # else the state need not be known, which takes time
+            # In this order: it takes time to find the state.
+            if is_in_backward() and self._state:
                 warn_of_rerun(self.layer, self._state)
             with self._source_first(choice):
                 results = run(self.program, launches, memory)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..._errors import refusal
 from ..._user_warnings import warn
-from ...bridge import Links, is_in_backward
+from ...bridge import Links
 from ...source import build, parse_statement
 from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, Use, by_key, uses_of_each
@@ -124,9 +124,7 @@ def find_state(held: Sequence[LayerField], launches: Sequence[Launch]) -> tuple[
 
 
 def warn_of_rerun(layer: str, state: Sequence[str]) -> None:
-    """Warn where a layer with a state runs in a backward pass: the state that its first run began with is gone."""
-    if not state or not is_in_backward():
-        return
+    """Warn that a layer with a state runs in a backward pass: the state that its first run began with is gone."""
     fields = ", ".join(f"`{name}`" for name in state)
     words = f"{layer} is run again in a backward pass, and begins with what the last call left in {fields}"
     rows = [("gradient", "that of this run, not of the first one")]

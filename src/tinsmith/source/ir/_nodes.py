@@ -345,6 +345,16 @@ class Array:
     is_of_blocks: bool = False
     dims: DimSizes = ()
 
+    @property
+    def is_given(self) -> bool:
+        """Whether a launch is given it: fields lie where their owner placed them, memory of blocks where engines do."""
+        return not self.label and not self.is_of_blocks
+
+    @property
+    def sizes(self) -> DimSizes:
+        """What is known of each axis, None for all where `dims` says nothing."""
+        return self.dims if len(self.dims) == self.rank else (None,) * self.rank
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Kernel:

@@ -142,8 +142,7 @@ def _count_in(array: nodes.Array, factors: Counter[str | int]) -> int:
 
 def _dims(array: nodes.Array) -> list[str | int]:
     """Sizes by axis; one that has no name is called after its array."""
-    dims = array.dims if len(array.dims) == array.rank else (None,) * array.rank
-    return [f"{array.name}:{axis}" if dim is None else dim for axis, dim in enumerate(dims)]
+    return [f"{array.name}:{axis}" if dim is None else dim for axis, dim in enumerate(array.sizes)]
 
 
 def _factors(expr: nodes.Expr, arrays: Mapping[str, nodes.Array]) -> Counter[str | int] | None:

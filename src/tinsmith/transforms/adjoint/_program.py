@@ -159,7 +159,7 @@ class Program:
 
 @dataclass(frozen=True)
 class WithResults:
-    """A forward pass that keeps what loops leave, and the backward pass that reads it.
+    """A forward pass that keeps values of loops, and the backward pass that reads it.
 
     Attributes:
         forward, backward: the passes.

@@ -6,7 +6,7 @@ and cannot compute it backwards. When the loop is reversed, each iteration takes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes, walk
@@ -194,12 +194,15 @@ class Reversal(FrameReversal):
         results, record = self.results, self.records[loop.number]
         if results is None or not results.keeps_functions or not self.needs_results_alone(loop):
             return forward
-        dear = [one for one in forward if isinstance(one, nodes.Assign) and is_function(one.value)]
-        rest = [one for one in forward if one not in dear]
-        live = live_before([*rest, *backwards], lambda name: False)
-        names = [one.name for one in dear if one.name in live][: results.room(loop) - len(record.heads)]
-        self.records[loop.number] = replace(record, functions=tuple(names))
-        return [one for one in forward if not isinstance(one, nodes.Assign) or one.name not in names]
+
+        def without(names: Sequence[str]) -> Block:
+            return [one for one in forward if not isinstance(one, nodes.Assign) or one.name not in names]
+
+        functions = [one.name for one in forward if isinstance(one, nodes.Assign) and is_function(one.value)]
+        live = live_before([*without(functions), *backwards], lambda name: False)
+        kept = [name for name in functions if name in live][: results.room(loop) - len(record.heads)]
+        self.records[loop.number] = replace(record, functions=tuple(kept))
+        return without(kept)
 
     def overwrites(self, loop: nodes.Loop) -> bool:
         """Whether an iteration may store where an earlier one did: the later one is to take the adjoint first."""

@@ -106,7 +106,7 @@ class _Writing:
         return TaskReverse(reserve, kernel, self.state, self.steady, notes, self.find_long_loops(used))
 
     def keep_results(self, *, keeps_functions: bool) -> KeptResults | None:
-        """The forward pass that keeps what loops leave, and its reverse; None where no loop's run can be left out."""
+        """The forward pass that keeps values of loops, and its reverse; None where no loop's run can be left out."""
         if self.task.parallel is None or self.iterations is None:
             return None
         known = self.task.kernel.arrays.values()

@@ -85,7 +85,7 @@ def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
         not any(isinstance(one, refused) or _loses_digits(one, kernel) for one in walk.statements(task.body))
         and all(walk.is_invariant(bound) for pair in task.bounds for bound in pair)
         and not walk.find_mentioned(task.body) & outside
-        and all(one.type in _KINDS and not one.label and not one.is_of_blocks for one in arrays)
+        and all(one.type in _KINDS and one.is_given for one in arrays)
         and not any(one.name in kernel.cells for one in arrays)
     )
 
