@@ -23,7 +23,7 @@ import pytest
 import torch
 
 from support.engine_keeper import ENGINES, Configuration, EngineKeeper
-from support.thinned import LONG_FOLDERS, choose_cases, choose_engine, is_in_fast_run
+from support.thinned import LONG_FOLDERS, TABLE_STEP, choose_cases, choose_engine, is_in_fast_run
 from tinsmith._config import config as settings
 
 # Until all tests are collected, no object dies that the collector of cycles would find.
@@ -67,7 +67,7 @@ def _leave_out_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _thin_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep of each function one engine a case, and of cases that are many, some.
+    """Keep of each function some cases, each on one engine.
 
     A function that the command line names is kept whole.
     """
@@ -84,14 +84,13 @@ def _thin_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 def _others(name: str, group: list[pytest.Item]) -> Iterator[pytest.Item]:
     """What of a function's tests is left out."""
     mark = group[0].get_closest_marker("thinned")
-    step = mark.args[0] if mark else 1
+    step = mark.args[0] if mark else TABLE_STEP if _engine(group[0]) else 1
     cases = list(dict.fromkeys(map(_case, group)))
     engines = dict[str, str | None]()
     # On a GPU, where tests run seldom, both engines do what is no table.
     needs_both = group[0].get_closest_marker("each_engine") or (group[0].get_closest_marker("gpu") and len(cases) == 1)
     if _engine(group[0]) is not None and not needs_both:
         engines = {case: choose_engine(name, place) for place, case in enumerate(cases)}
-        step = max(1, step // len(ENGINES))  # one engine of a case is one test of so many
     chosen = {cases[place] for place in choose_cases(name, len(cases), step)}
     return (one for one in group if _case(one) not in chosen or engines.get(_case(one), _engine(one)) != _engine(one))
 
@@ -196,7 +195,8 @@ def configure(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
 def _seeded() -> Iterator[None]:
     """Every test sees the same random numbers, whatever ran before it, and leaves torch's as they were."""
     state = torch.get_rng_state()
-    torch.manual_seed(0)
+    # Where there is no GPU, `torch.manual_seed` notes the stack of each call for devices that never come.
+    torch.manual_seed(0) if torch.cuda.is_available() else torch.default_generator.manual_seed(0)
     yield
     torch.set_rng_state(state)
 
@@ -206,4 +206,5 @@ def _forgetful() -> Iterator[None]:
     """No test depends on what others compiled: torch compiles `__call__` for eight ops of a process at most."""
     yield
     if "torch._dynamo" in sys.modules:
-        torch.compiler.reset()
+        # Not `torch.compiler.reset`, which loads torch's default backend where a test says that there is a GPU.
+        torch._dynamo.reset_code_caches()

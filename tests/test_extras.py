@@ -149,6 +149,7 @@ USES = {
 }
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("use", USES)
 def test_a_part_without_its_extra_says_what_to_install(use):
     done = run_bare(USES[use])

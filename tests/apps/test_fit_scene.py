@@ -64,6 +64,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, fitting):
     assert any((out / "tensorboard").iterdir())
 
 
+@pytest.mark.slow
 def test_the_numbers_are_those_of_the_pictures(fitting):
     options = fitting(steps=1)
     training = Training(read_dataset(options.dataset, options.size), options)
@@ -78,6 +79,7 @@ def test_the_numbers_are_those_of_the_pictures(fitting):
     assert psnrs["views/7.png"] == pytest.approx(psnr_of_pixels(ours, truth), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_without_a_dataset_it_renders_one(fitting, monkeypatch, scene_folder):
     monkeypatch.setattr(_run, "own_scene", lambda size: read_dataset(scene_folder, size))
     reached = fit_scene(fitting(dataset=None, steps=2))
@@ -92,6 +94,7 @@ def _without_times(folder):
     return held | {"summary": {key: value for key, value in summary.items() if key != "seconds"}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [{}, pytest.param({"background": "black", "distortion": 0.01, "engine": "quadrants"}, marks=pytest.mark.slow)],
@@ -110,6 +113,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(fitting, changes, tmp
     assert _without_times(halves.out) == _without_times(whole.out)
 
 
+@pytest.mark.slow
 def test_a_finished_run_can_go_on(fitting):
     fit_scene(fitting(steps=4))
     again = fit_scene(fitting(steps=4, resume=True))
@@ -196,6 +200,7 @@ def test_tensorboard_that_is_not_there(fitting, monkeypatch):
         fit_scene(fitting(tensorboard=True))
 
 
+@pytest.mark.slow
 def test_checkpoints_of_other_runs(fitting, tmp_path):
     with pytest.raises(CheckpointError, match="there is no checkpoint to resume from"):
         fit_scene(fitting(resume=True))

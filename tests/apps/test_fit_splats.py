@@ -57,6 +57,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, splatting):
     assert len(splats["means"]) == summary["gaussians"] and splats["shN"].shape[1:] == (3, 3)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("changes", [{}, {"strategy": "mcmc", "background": "black"}], ids=["default", "mcmc"])
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(splatting, changes, tmp_path, monkeypatch):
     monkeypatch.setattr(_gaussians, "_REFINE_EVERY", 5)
@@ -88,6 +89,7 @@ def test_without_a_dataset_it_renders_one(splatting, monkeypatch, scene_folder):
     assert reached.step == 2 and names(splatting().out) == FILES | {"scene"}
 
 
+@pytest.mark.slow
 def test_there_are_no_more_gaussians_than_wanted(splatting, monkeypatch):
     monkeypatch.setattr(_gaussians, "_REFINE_EVERY", 5)
     for strategy in ("default", "mcmc"):

@@ -64,6 +64,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, learning, kind, photo):
         assert film.n_frames > 10 and film.size == (48, 36)
 
 
+@pytest.mark.slow
 def test_the_summary_tells_what_was_done(learning):
     reached = learn_image(learning(ARRAY))
     summary = json.loads((learning().out / "summary.json").read_text())
@@ -120,6 +121,7 @@ def test_options_go_before_the_configuration(learning):
     assert recipe(learning(FREQUENCY, blocks=(2, 2))).grid_shape == (2, 2)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", ["hash-grid", "networks", "frequency"])
 def test_shipped_configurations(learning, name):
     assert set(find_shipped_configs()) == {"hash-grid", "networks", "frequency"}
@@ -253,6 +255,7 @@ def test_one_block_alone(engine, learning, seen):
     assert training.step == 5
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("way", ["saved", "handed over"])
 def test_a_block_that_was_trained_alone_is_in_the_checkpoint(engine, learning, seen, tmp_path, way):
     settled, path = recipe(learning(ARRAY)), tmp_path / "run.safetensors"

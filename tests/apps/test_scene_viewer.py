@@ -112,6 +112,7 @@ def wait_for(page, met):
     raise AssertionError("it never came to that")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.usefixtures("needs_viser")
 def test_one_walks_around_while_it_learns(fitted, tmp_path):
     from playwright.sync_api import expect
@@ -178,6 +179,7 @@ class Clock:
         next(self._visit, None)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.usefixtures("needs_viser")
 def test_pictures_are_drawn_for_every_visitor_where_it_is(fitted, monkeypatch):
     first, second = Client(1), Client(2)
@@ -208,6 +210,7 @@ def test_pictures_are_drawn_for_every_visitor_where_it_is(fitted, monkeypatch):
     assert all(picture.shape[2] == 3 and picture.dtype == np.uint8 for picture in first.pictures + second.pictures)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.usefixtures("needs_viser")
 def test_a_viewer_does_not_change_what_is_learned(fitted, tmp_path, monkeypatch):
     alone, watched = fitted.options(out=tmp_path / "alone"), fitted.options(out=tmp_path / "watched")

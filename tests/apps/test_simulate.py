@@ -27,6 +27,7 @@ def made(name, engine, **given):
     return getattr(importlib.import_module(f"tinsmith.apps.simulate.{file}"), kind)(engine, STEPS[name], **given)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.usefixtures("lang64")
 @pytest.mark.parametrize("name", SIMULATIONS)
 def test_gradients_are_those_of_central_differences(engine, name):
@@ -86,6 +87,7 @@ def test_a_run_gets_better_and_writes_what_it_says(engine, options):
         assert film.n_frames > 10
 
 
+@pytest.mark.slow
 def test_the_seed_decides(options, tmp_path):
     given = {"name": "elastic-walker", "iterations": 1}
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):

@@ -45,6 +45,7 @@ def compiled(function, backend):
     return torch.compile(function, fullgraph=True, backend=backend)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("case", FORMS, ids=str)
 def test_aot_eager(lang64, case):
     cases.assert_same_values_and_gradients(
@@ -54,6 +55,7 @@ def test_aot_eager(lang64, case):
     )
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("case", COMPILED, ids=str)
 def test_the_default_backend(lang64, case):
     cases.assert_same_values_and_gradients(

@@ -8,6 +8,7 @@ import cases
 pytestmark = pytest.mark.thinned(8)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_float32(lang, case):
     inputs = case.inputs(torch.float32, seed=2)

@@ -81,6 +81,7 @@ def test_svd(side, kind, lang):
     compared(svd_op(lang, side, kind), reference_of_svd, apart(random(side, kind)), kind)
 
 
+@pytest.mark.thinned(2)
 @SIDES
 @KINDS
 def test_polar(side, kind, lang):
@@ -146,6 +147,7 @@ def test_polar_where_all_values_are_equal(side, kind, lang):
     torch.testing.assert_close(tangent.double(), torch.func.jvp(rotation, (x,), (moved,))[1], **limits)
 
 
+@pytest.mark.thinned(2)
 @SIDES
 @KINDS
 def test_u_v_where_all_values_are_equal(side, kind, lang):
@@ -171,6 +173,7 @@ def test_no_derivative_is_finite_where_there_is_none(side, lang):
         assert pulled(op, x, [torch.ones_like(x)] * count).isfinite().all()
 
 
+@pytest.mark.slow
 @SIDES
 def test_second_derivatives(side, lang):
     x = apart(random(side, count=2)).requires_grad_()

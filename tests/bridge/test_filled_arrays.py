@@ -171,6 +171,7 @@ def test_only_what_a_kernel_fills_is_not_cleared(lang64, form, zeros_made):
     torch.testing.assert_close(values, ts.oracle(op, *given).outputs["y"], rtol=1e-12, atol=1e-13)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("form", ["elementwise", "cleared, then added to", "read before", "a branch after it"])
 def test_batches_and_derivatives(lang64, form):
     op, (x, w) = make(lang64, form), leaves()

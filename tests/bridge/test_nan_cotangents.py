@@ -86,6 +86,7 @@ def normed(lang, real):
     return "x[n, 2] -> y[n]", kernel, lambda x: x.norm(dim=1), (64, 2)
 
 
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 @pytest.mark.parametrize("serial_below", [0, 10**9])
 @pytest.mark.parametrize("fp", ["f32", "f64"])

@@ -185,7 +185,7 @@ def test_ops_of_one_text_on_different_fields_are_told_apart(lang64, steady):
     torch.testing.assert_close(result if steady else result[0], 2 * x[0])
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.slow
 def test_ops_made_in_a_loop_share_one(lang64):
     names = set()
     for _ in range(5):
@@ -247,6 +247,7 @@ def test_names_that_torchs_schemas_do_not_know(lang64):
     torch.testing.assert_close(torch.func.vmap(odd)(x[None], y[None]), (x * y)[None])
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("count", "numbers"), [(2, 70), (46, 2)], ids=["numbers", "arrays"])
 def test_an_op_of_very_many_arguments(lang64, count, numbers):
     """Schemas of torch's take 64: beyond, numbers go in a list, and then arrays."""

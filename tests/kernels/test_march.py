@@ -78,6 +78,7 @@ def assert_skipping_changes_nothing(lang, fp, seeds):
     assert total > 500 * len(seeds)
 
 
+@pytest.mark.slow
 def test_skipping_changes_nothing(lang):
     assert_skipping_changes_nothing(lang, "f32", range(12))
 

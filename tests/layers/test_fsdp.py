@@ -15,11 +15,11 @@ WORKER = Path(__file__).with_name("fsdp_worker.py")
 TESTS = Path(__file__).parents[1]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     tuple(map(int, torch.__version__.split(".")[:2])) < (2, 7), reason="torch 2.6 shards parameters on GPUs alone"
 )
 @pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="this torch is built without gloo")
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_trained_by_two_processes(engine):
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -63,6 +63,7 @@ def test_nothing_is_silently_wrong():
     assert {text for text in EXPECTED.values() if ": " not in text} == {"right", "no gradient", NONE}
 
 
+@pytest.mark.slow
 def test_the_program_on_the_page_runs(tmp_path):
     program = tmp_path / "page.py"  # a file: the engines read a kernel's source
     (text,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)

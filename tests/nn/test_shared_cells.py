@@ -28,7 +28,7 @@ def start(processes, *arguments):
     return done.stdout
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_GLOO, reason="this torch is built without gloo")
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("first", "then"), [(2, (1,)), pytest.param(3, (1, 2), marks=pytest.mark.slow)])

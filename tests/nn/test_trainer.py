@@ -129,6 +129,7 @@ def test_networks_named_learn_as_they_would_among_all(engine):
 TABLE = {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 6, "base_resolution": 4}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", [["params"], ["encoding.params"], ["encoding.params", "params"]])
 def test_a_few_learn_with_an_optimizer_of_some_parameters_in_any_order(names):
     x, target = batch(0, 2, 3)
@@ -145,6 +146,7 @@ def test_a_few_learn_with_an_optimizer_of_some_parameters_in_any_order(names):
     torch.testing.assert_close(*trained)
 
 
+@pytest.mark.slow
 def test_a_few_learn_after_a_part_was_frozen():
     model = NetworkArray((2, 3), 2, 3, NETWORK, TABLE)
     trainer = Trainer(model, ADAM, "L2")
@@ -320,6 +322,7 @@ def _go_on(trainer, steps):
         )
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("at", [0, 5])
 @pytest.mark.parametrize("kind", MAKERS)
 def test_a_resumed_run_goes_on_bit_for_bit(engine, kind, at, tmp_path):

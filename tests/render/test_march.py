@@ -242,6 +242,7 @@ def test_t_of_samples_may_want_a_gradient(engine):
     torch.testing.assert_close(slope, (weight * directions[samples.ray_index.long()]).sum(-1))
 
 
+@pytest.mark.slow
 def test_one_and_two_threads_give_the_same_bits(engine, lang):
     grid = a_grid(16, 1, 0.4)
     inputs, results = rays(3000, dtype=torch.float32), []

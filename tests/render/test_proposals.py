@@ -90,6 +90,7 @@ def slope_in_torch(scale, near, far, offsets):
     return torch.autograd.grad(losses_in_torch(rays, weights).sum(), scale)[0]
 
 
+@pytest.mark.slow
 def test_compiled_it_stays_one_graph_for_any_number_of_rays(engine):
     compiled = torch.compile(step_of_training(engine), fullgraph=True, backend="aot_eager")
     for count in (3, 2, 5):

@@ -124,6 +124,7 @@ def test_float32_agrees_with_the_twin(engine, shading):
         close(ours[name].double(), expected, name, rtol=2e-4)
 
 
+@pytest.mark.slow
 def test_the_whole_gradient_is_that_of_finite_differences(engine):
     given = scene(n=4, size=(3, 2, 3), rows=3)
     leaves = [given[name].requires_grad_() for name in NAMES[:4]]
@@ -196,6 +197,7 @@ def test_under_autocast_in_float32(engine):
     torch.testing.assert_close(seen.colour, expected.colour, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_one_and_two_threads_give_the_same_bits(engine, lang):
     given = scene(n=10_000, dtype=torch.float32)  # so many that it does not begin on one thread anyway
     seen = []
@@ -226,6 +228,7 @@ def test_what_is_hidden_has_as_small_a_gradient_as_it_should(engine):
     torch.testing.assert_close(ours.double(), twin, rtol=1e-4, atol=0.0)
 
 
+@pytest.mark.slow
 def test_box_and_offsets_have_gradients_too(engine):
     given = scene()
     *inputs, _ = given.values()

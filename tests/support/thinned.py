@@ -9,6 +9,9 @@ from .engine_keeper import ENGINES
 # What the fast run leaves out: folders whose tests start processes or train, and not much else.
 LONG_FOLDERS = frozenset({"apps", "benchmarks", "census", "cli", "docs", "examples", "fuzz"})
 
+# Of so many cases of a function that runs on an engine the ordinary run takes one, where no mark says how many.
+TABLE_STEP = 3
+
 # Of so many cases on an engine the fast run takes one.
 FAST_STEP = 4
 

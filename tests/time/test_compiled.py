@@ -111,6 +111,7 @@ def test_transforms_in_a_graph(springs, numbers, name, transform):
 
 
 # After a break inside a transform torch compiles whatever runs next, and warns of what it meets there.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Dynamo ")
 def test_forward_mode_breaks_the_graph(springs, numbers):
     x, v, force, stiffness = (one.detach() for one in numbers)

@@ -92,6 +92,7 @@ def test_nothing_of_the_callers_is_changed(springs, numbers):
     assert all(map(torch.equal, before, numbers))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", STEPS)
 def test_second_derivatives(springs, numbers, name):
     x, v, force, stiffness = numbers
@@ -134,6 +135,7 @@ TRANSFORMS = {
 }
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=list(TRANSFORMS))
 @pytest.mark.parametrize("name", STEPS)
 def test_transforms_of_torch(springs, numbers, name, transform):

@@ -194,6 +194,7 @@ def test_two_calls_before_one_backward_pass(lang64, make, is_out):
     cases.assert_same_values_and_gradients(twice(tube), twice(twin), (*inputs(), inputs()[0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_managed", [True, False])
 def test_a_backward_pass_may_outlive_the_layer(lang64, is_managed):
     """A Tube's fields are freed with it. A graph keeps them, and others are made in the meantime."""
@@ -213,6 +214,7 @@ def test_a_backward_pass_may_outlive_the_layer(lang64, is_managed):
         cases.assert_close(torch.autograd.grad(one.sum(), (x, w)), wanted)
 
 
+@pytest.mark.slow
 def test_fields_are_given_up_quietly_where_another_thread_has_compiled(lang64):
     """The engines cannot free them then, and nobody can handle an error that a finalizer raises."""
     manager, enter, _ = flipped(lang64)

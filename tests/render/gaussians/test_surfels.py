@@ -81,6 +81,7 @@ def assert_agrees(engine, given, packed=False, **options):
     return outputs, slopes
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 @pytest.mark.parametrize("distloss", [True, False])
 def test_surfels_agree_with_the_twin(engine, packed, distloss):
@@ -95,6 +96,7 @@ def test_modes_agree_with_the_twin(engine, render_mode):
     assert_agrees(engine, scene(cameras=1), render_mode=render_mode)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [1, 11])
 def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
     assert_agrees(engine, scene(cameras=1, channels=channels), distloss=True)

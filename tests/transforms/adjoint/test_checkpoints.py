@@ -37,6 +37,7 @@ def test_a_nest(lang64, short_blocks, seed):
         torch.testing.assert_close(mine, wanted.gradients[name], rtol=1e-9, atol=1e-10, equal_nan=True)
 
 
+@pytest.mark.slow
 def test_many_nests_have_tapes_that_checkpoints_shorten(lang64):
     kernels = [given(nest(lang64, seed), nest_arguments(seed))[0] for seed in range(ORDINARY)]
     long = [adjoint([kernel], ["x", "w"], OUTPUTS, OUTPUTS).has_long_tapes for kernel in kernels]

@@ -185,6 +185,7 @@ IN_TURN = {
 """Three that tie share evenly, whatever else the loop does: not by halves of halves."""
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("draw", [rand, halves])
 @pytest.mark.parametrize("name", [*PROGRAMS, *IN_TURN])
 def test_among_other_tasks(name, draw):

@@ -120,6 +120,7 @@ def number(expr, held):
             return one + two if operator == "+" else one * two
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_random_loops_run_one_by_one(seed):
     """What is said never to happen does not; and it is said of many."""
