@@ -189,6 +189,7 @@ def test_the_fit_runs_on_cuda(engine, options):
     assert names(options().out) == FILES
 
 
+@pytest.mark.slow
 def test_torchs_default_dtype_does_not_matter(options, tmp_path):
     fit_image(options(out=tmp_path / "single", steps=3))
     torch.set_default_dtype(torch.float64)

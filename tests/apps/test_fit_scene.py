@@ -121,6 +121,7 @@ def test_a_finished_run_can_go_on(fitting):
     assert fit_scene(fitting(steps=6, resume=True)).step == 6
 
 
+@pytest.mark.slow
 def test_what_lies_on_a_ray_is_on_the_ground_that_it_is_asked_for(fitting):
     """An empty field shows the ground, a full one none of it."""
     options = fitting(background="black")

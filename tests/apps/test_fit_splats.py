@@ -57,7 +57,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, splatting):
     assert len(splats["means"]) == summary["gaussians"] and splats["shN"].shape[1:] == (3, 3)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("changes", [{}, {"strategy": "mcmc", "background": "black"}], ids=["default", "mcmc"])
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(splatting, changes, tmp_path, monkeypatch):
     monkeypatch.setattr(_gaussians, "_REFINE_EVERY", 5)

@@ -78,7 +78,7 @@ def assert_same(actual, wanted, way):
         torch.testing.assert_close(mine, theirs, msg=lambda text: f"{way}: {text}", **CLOSE)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 def test_values_and_gradients_of_a_batch(lang64, row, batch):
     op, whole = op_of(row, lang64), op_of(row, lang64, is_batched=True)
     values = of_each(row.twin, batch)
@@ -90,7 +90,7 @@ def test_values_and_gradients_of_a_batch(lang64, row, batch):
     assert_same(vmap(grad(loss_of(op), tuple(range(len(batch)))))(*batch), wanted, "vmap of grad")
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 def test_gradients_where_one_input_alone_has_samples(lang64, row, batch):
     op, places = op_of(row, lang64), tuple(range(len(batch)))
     for place in places:
@@ -103,7 +103,7 @@ def test_gradients_where_one_input_alone_has_samples(lang64, row, batch):
         assert_same(gradients(summed(vmap(op, dims)), given), shared, f"vmap, then backward, dims {dims}")
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 def test_jacobians(lang64, row, batch):
     op, one = op_of(row, lang64), tuple(x[0] for x in batch)
     places = tuple(range(len(one)))
@@ -113,7 +113,7 @@ def test_jacobians(lang64, row, batch):
     assert_same(torch.autograd.functional.jacobian(op, one, vectorize=True), wanted, "jacobian(vectorize=True)")
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 def test_second_derivatives(lang64, row, batch):
     op, one = op_of(row, lang64), tuple(x[0] for x in batch)
     places = tuple(range(len(one)))

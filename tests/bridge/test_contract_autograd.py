@@ -238,7 +238,7 @@ def test_what_a_backward_returned_stays_when_the_op_runs_again(square):
     assert torch.equal(first, values) and torch.equal(gradient, kept)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_nothing_of_the_caller_is_modified(lang64, case):
     inputs = cases.leaves(case.inputs(torch.float64))

@@ -45,7 +45,7 @@ def compiled(function, backend):
     return torch.compile(function, fullgraph=True, backend=backend)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", FORMS, ids=str)
 def test_aot_eager(lang64, case):
     cases.assert_same_values_and_gradients(

@@ -83,7 +83,7 @@ def loop_of_calls(function, batch, in_dims):
     return tuple(torch.stack(same) for same in zip(*results, strict=True))
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", MAPPED, ids=str)
 def test_vmap_is_a_loop_of_calls_values_and_gradients(lang64, case):
     batch, in_dims = stacked(case)

@@ -24,7 +24,7 @@ def move_all(monkeypatch, **others):
     monkeypatch.setattr(ts, "chain", lambda spec, kernels, **own: chain(spec, kernels, engine="quadrants", **own))
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_rows_of_the_table(ti, monkeypatch, case):
     move_all(monkeypatch)

@@ -8,13 +8,14 @@ import cases
 pytestmark = pytest.mark.thinned(8)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_float32(lang, case):
     inputs = case.inputs(torch.float32, seed=2)
     cases.assert_same_values_and_gradients(case.op(lang, torch.float32), case.expected, inputs)
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", cases.ALL, ids=str)
 def test_float64(lang64, case):
     inputs = case.inputs(torch.float64, seed=3)

@@ -54,7 +54,7 @@ def step_op(lang, side, by_svd):
     return substep
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("by_svd", [True, False], ids=["svd", "polar"])
 @pytest.mark.parametrize("side", [2, 3])
 def test_a_step_from_rest(side, by_svd, lang64):

@@ -75,7 +75,7 @@ def compare(op, twin, inputs):
         torch.testing.assert_close(one.double(), other, rtol=2e-6, atol=1e-6)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("make", [sigmoid, clipped, entropy, from_the_end])
 def test_values_and_gradients(lang, make, length):

@@ -26,7 +26,7 @@ PAIRS = [
 ]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize(("case", "adjoint"), PAIRS, ids=str)
 def test_gradients_by_either_adjoint(lang64, case, adjoint):
     op, inputs = by(adjoint, case.raw_op(lang64, torch.float64)), case.inputs(torch.float64, seed=2)

@@ -15,7 +15,7 @@ def test_the_table_is_long_enough():
     assert len(CHECKED) >= 32
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("case", CHECKED, ids=str)
 def test_gradcheck(lang64, case):
     op = case.op(lang64, torch.float64)

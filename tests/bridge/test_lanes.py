@@ -342,7 +342,7 @@ KERNELS = (
 )
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("make", KERNELS)
 def test_values_and_gradients(lang, make, ran):
     kernel, twin = make(lang)

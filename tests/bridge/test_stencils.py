@@ -197,7 +197,7 @@ def shapes(name, length):
     return (length + (name == "another length"),), (length,)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", STENCILS)
 def test_values_and_gradients(lang, name):
     op = make(lang, name)  # one for all lengths: it is compiled for the first
@@ -218,7 +218,7 @@ def test_values_and_gradients(lang, name):
                 torch.testing.assert_close(one.double(), other, **close)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", STENCILS)
 def test_gradients_gather(lang, name):
     op = make(lang, name)
@@ -248,7 +248,7 @@ def test_loops_in_order_gather_for_machine_vectors(lang):
     assert not re.search(r"grad_x\[\w+ [+-] 1\] =", text), text
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", ["springs", "a plane", "columns", "steps", "steps in place", "rows by time"])
 def test_a_batch_and_second_derivatives(lang64, name):
     op = make(lang64, name)

@@ -97,6 +97,7 @@ NEEDS_NO_TORCH = [
 ]
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize(
     ("arguments", "words"), NEEDS_NO_TORCH, ids=lambda given: " ".join(given) if isinstance(given, list) else ""
 )

@@ -50,6 +50,7 @@ def test_a_public_name_has_an_example(name):
     assert ">>> " in (PUBLIC[name].__doc__ or "")
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(SOURCES / "tinsmith").as_posix())
 def test_examples_do_what_they_say(path, engine_keeper, monkeypatch, tmp_path):
     import taichi as ti

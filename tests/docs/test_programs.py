@@ -32,7 +32,7 @@ def test_long_pages_are_pages():
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 @pytest.mark.parametrize("page", WITH_PROGRAMS)
 def test_a_page_runs(page, troubles):
     assert page not in troubles, troubles[page]

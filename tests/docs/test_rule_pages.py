@@ -17,6 +17,7 @@ def test_every_rule_has_a_row():
     assert set(ROWS) == set(RULES)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("rule", RULES)
 def test_the_wrong_kernel_is_named_and_the_right_one_is_not(rule, a_running_engine):
     row = ROWS[rule]

@@ -77,7 +77,7 @@ def run(path, *arguments):
     return done.stdout
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_draws_its_pictures(example, tmp_path):
     printed = run(example, "--quick", "--out", str(tmp_path))

@@ -94,6 +94,7 @@ def trees():
     return [ast.parse(write(seed).source) for seed in range(300)]
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("construct", CONSTRUCTS)
 def test_the_grammar_knows(construct, trees):
     count = sum(any(CONSTRUCTS[construct](node) for node in ast.walk(tree)) for tree in trees)

@@ -51,7 +51,7 @@ def test_a_seed_gives_one_program_in_every_process():
     assert len(written) == 1
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1276, 1378])
 def test_winners_of_parallel_maxima_are_not_lost(lang64, seed):
     """A calculated candidate has other last bits in another loop: tangents were NaN, second derivatives wrong."""

@@ -69,6 +69,7 @@ def test_a_tube_does_not_grow_while_shapes_change(lang, steps):
     assert grown(step, steps) < BOUND
 
 
+@pytest.mark.slow
 @steps
 def test_a_tin_does_not_grow_while_it_trains(lang64, steps):
     made = model(lang64)

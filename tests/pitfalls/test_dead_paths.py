@@ -101,7 +101,7 @@ def oracle_of(op):
 REVERSE = {"backward": slopes_of, "vmap": slopes_in_a_batch, "oracle": oracle_of}
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("mode", [*REVERSE, "forward"])
 @pytest.mark.parametrize("path", PATHS)
 def test_a_path_that_is_not_taken_has_no_part(lang64, path, mode):

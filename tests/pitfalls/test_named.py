@@ -68,12 +68,13 @@ def test_the_sanitizer_names_what_is_single_by_default(name, lang, engine, input
     assert {(one.rule, one.line) for one in findings} == marked(text_of(name, engine), "sanitizer")
 
 
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", COMPILED)
 def test_the_gradient_is_right(name, op, inputs):
     assert ts.gradcheck(op, *inputs).ok
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("name", COMPILED)
 def test_the_engine_s_gradient_is_what_the_page_says(name, engine, op, inputs):
     """On Quadrants with its gradient stack, as tests run it."""

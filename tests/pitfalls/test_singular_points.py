@@ -251,7 +251,7 @@ def test_the_table_is_torch_s(expression):
         assert (0.0 if b is None else b) == pytest.approx(mine_b.item(), nan_ok=True)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("expression", TWINS)
 def test_derivatives(lang64, expression):
     op, points = op_of(lang64, expression), points_of(expression)
@@ -302,7 +302,7 @@ def test_the_table_was_found():
     assert DIFFERENT.keys() <= {row[:3] for row in ROWS}
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(9)
 @pytest.mark.filterwarnings("ignore:.*was not checked")
 @pytest.mark.parametrize("expression", [one for one in TWINS if one != "round(a)"])
 def test_derivatives_on_fields(lang64, expression):
@@ -316,7 +316,7 @@ def test_derivatives_on_fields(lang64, expression):
             assert one.item() == pytest.approx(0.0 if other is None else other, nan_ok=True), row
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(9)
 @pytest.mark.parametrize("expression", list(TWINS))
 def test_generated_derivatives_on_fields(lang64, expression):
     """They are those of ops."""

@@ -62,7 +62,7 @@ CASES = {
 }
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_samples_agree_with_the_twin(engine, case):
     resolution, levels, part, options = case
@@ -203,6 +203,7 @@ def test_jitter_moves_samples_within_their_intervals(engine):
     assert apart.min() < -0.4 and apart.max() > 0.4 and apart.abs().max() <= 0.5
 
 
+@pytest.mark.slow
 def test_jittered_sums_are_integrals_on_average(engine):
     """Of t^2 along a ray through the box, whose length is no multiple of the step."""
     count = 4000

@@ -248,7 +248,7 @@ HIDDEN = [
 ]
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 @pytest.mark.filterwarnings("ignore:the gradient of op `op` is the engine's own")
 @pytest.mark.parametrize("adjoint", ["auto", "engine"])
 @pytest.mark.parametrize("make", HIDDEN, ids=lambda make: make.__name__)

@@ -135,7 +135,7 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("transform", TRANSFORMS.values(), ids=list(TRANSFORMS))
 @pytest.mark.parametrize("name", STEPS)
 def test_transforms_of_torch(springs, numbers, name, transform):

@@ -216,7 +216,7 @@ def layer_of(lang, program, **how):
 PROGRAMS = [InPlace, TwoRows, TimeAgain, Loops, Tape, Maxima, Fresh]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
 def test_gradients(lang64, program):
     layer, c = layer_of(lang64, program()), torch.rand(N, dtype=torch.float64)

@@ -851,7 +851,7 @@ PROGRAMS = [
 ]
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_a_program(lang64, program):
     program(lang64)

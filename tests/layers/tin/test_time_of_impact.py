@@ -143,7 +143,7 @@ def as_tube(lang, fp, make):
 WAYS = [as_op, as_tin, as_tin_of_object, as_tube]
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.filterwarnings("ignore:.*was not checked")
 @pytest.mark.parametrize("loops", KERNELS)
 @pytest.mark.parametrize("way", WAYS)
@@ -151,7 +151,7 @@ def test_in_double_precision(lang64, way, loops):
     check(lang64, lang64.f64, way, loops)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(6)
 @pytest.mark.filterwarnings("ignore:.*was not checked")
 @pytest.mark.parametrize("loops", KERNELS)
 @pytest.mark.parametrize("way", WAYS)

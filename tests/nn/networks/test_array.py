@@ -164,7 +164,7 @@ def test_single_precision(engine):
         torch.testing.assert_close(one.double(), other.double(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.thinned(9)
+@pytest.mark.thinned(18)
 @pytest.mark.parametrize("otype", ["L1", "L2", "RelativeL1", "RelativeL2", "MAPE", "SMAPE", "CrossEntropy", "Variance"])
 @pytest.mark.parametrize(("width", "batch"), [(4, 6), (8, 6), (8, 18)])
 def test_losses(engine, otype, width, batch):

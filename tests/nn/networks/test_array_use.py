@@ -76,6 +76,7 @@ def test_a_seed_means_the_same_where_torch_makes_doubles(double_by_default):
 
 
 # Modes and transforms ----------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", [None, TABLE])
 def test_training_after_inference_mode(encoding):
     net, x = array(encoding), normal(2, 3, 17, 3).sigmoid()

@@ -13,14 +13,14 @@ pytestmark = pytest.mark.thinned(4)
 ROWS = [pytest.param(row, marks=pytest.mark.slow if row.name == "decompositions" else ()) for row in rows.ALL]
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(9)
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_float32(row, lang):
     assert_same(row.build(lang, lang.f32), *row.draw(Draw(torch.float32)), exact=row.is_exact)
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(9)
 @pytest.mark.filterwarnings("ignore:.*Calling non-")
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_float64(row, lang64):

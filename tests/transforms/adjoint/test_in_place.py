@@ -124,7 +124,7 @@ FORMS = {  # the body of a loop over time, and what a log holds: places too, val
 }
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(8)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_nested", [False, True])
 def test_a_loop_in_place(lang64, form, is_nested):

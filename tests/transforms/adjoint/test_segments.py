@@ -250,7 +250,7 @@ FORMS = {  # what a ray does; whether the gradient of `w` is added atomically wh
 WORDS = {"": "", "promised": "offsets "}
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("form", FORMS)
 def test_segments(lang64, form, word):
