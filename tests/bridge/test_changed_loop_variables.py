@@ -105,10 +105,9 @@ def test_the_variable_of_a_loop_over_an_array(lang64):
 def test_the_engine_s_own_gradient_is_refused(lang64):
     op = ts.op("x[n] -> y[n]", adjoint="engine")(added_in_place(lang64, lang64.types.ndarray()))
     x = torch.rand(3, dtype=torch.float64, requires_grad=True)
-    y = op(x)
-    cases.assert_close(y, TWINS[added_in_place](x))
+    cases.assert_close(op(x.detach()), TWINS[added_in_place](x.detach()))
     with pytest.raises(ts.GradientError, match="does not change the loop's variable at .*changed_loop_variables.py:16"):
-        y.sum().backward()
+        op(x).sum().backward()
 
 
 def test_a_function_that_changes_it_is_refused(lang64):

@@ -205,6 +205,7 @@ def test_forward_mode_and_second_derivatives_of_the_engines_own_are_refused(lang
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")  # torch ignores it
+@pytest.mark.thinned(1)
 @pytest.mark.parametrize("fullgraph", [False, True])
 def test_compiled(lang64, fullgraph):
     """On fields a graph breaks at the layer; on tensors it does not."""

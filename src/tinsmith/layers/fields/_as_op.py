@@ -95,16 +95,20 @@ class OpProgram:
     def __call__(self, launches: Sequence[Launch], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
         RECORDED.refuse(self._layer)
+        if not is_tracing() and current_watch() is None and (prepared := self._prepare(launches)) is not None:
+            named = dict(zip(self.filled_names, self._memory(memory), strict=True))
+            return tuple(prepared(named))
+        result = self.op(*self._list_arguments(launches, memory))
+        return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+
+    def _prepare(self, launches: Sequence[Launch]) -> Prepared | None:
+        """The op, given all that these launches are given but for memory; None where that contains arrays."""
         last, prepared = self._last
         if launches is not last:
             given = None if any([one.bound.tensors for one in launches]) else self._number_values(launches)  # noqa: C419
             prepared = None if given is None else self.op.prepare(given)
             self._last = launches, prepared
-        if prepared is not None and not is_tracing() and current_watch() is None:
-            named = dict(zip(self.filled_names, self._memory(memory), strict=True))
-            return tuple(prepared(named))
-        result = self.op(*self._list_arguments(launches, memory))
-        return (result,) if isinstance(result, torch.Tensor) else tuple(result)
+        return prepared
 
     def _number_values(self, launches: Sequence[Launch]) -> dict[str, Any]:
         """Arguments of the op that are not arrays, where launches are given none."""
