@@ -84,12 +84,14 @@ def _thin_out(config: pytest.Config, items: list[pytest.Item]) -> None:
 def _others(name: str, group: list[pytest.Item]) -> Iterator[pytest.Item]:
     """What of a function's tests is left out."""
     mark = group[0].get_closest_marker("thinned")
-    step = mark.args[0] if mark else TABLE_STEP if _engine(group[0]) else 1
+    is_on_engine = _engine(group[0]) is not None
+    default = TABLE_STEP if is_on_engine else 1
+    step = mark.args[0] if mark else default
     cases = list(dict.fromkeys(map(_case, group)))
     engines = dict[str, str | None]()
     # On a GPU, where tests run seldom, both engines do what is no table.
     needs_both = group[0].get_closest_marker("each_engine") or (group[0].get_closest_marker("gpu") and len(cases) == 1)
-    if _engine(group[0]) is not None and not needs_both:
+    if is_on_engine and not needs_both:
         engines = {case: choose_engine(name, place) for place, case in enumerate(cases)}
     chosen = {cases[place] for place in choose_cases(name, len(cases), step)}
     return (one for one in group if _case(one) not in chosen or engines.get(_case(one), _engine(one)) != _engine(one))
@@ -196,7 +198,8 @@ def _seeded() -> Iterator[None]:
     """Every test sees the same random numbers, whatever ran before it, and leaves torch's as they were."""
     state = torch.get_rng_state()
     # Where there is no GPU, `torch.manual_seed` notes the stack of each call for devices that never come.
-    torch.manual_seed(0) if torch.cuda.is_available() else torch.default_generator.manual_seed(0)
+    seed = torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed
+    seed(0)
     yield
     torch.set_rng_state(state)
 
