@@ -256,7 +256,6 @@ def test_one_block_alone(engine, learning, seen):
     assert training.step == 5
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("way", ["saved", "handed over"])
 def test_a_block_that_was_trained_alone_is_in_the_checkpoint(engine, learning, seen, tmp_path, way):
     settled, path = recipe(learning(ARRAY)), tmp_path / "run.safetensors"

@@ -31,7 +31,6 @@ def test_a_quick_run_writes_a_page(tmp_path):
     assert "| 300 Gaussians, 64 x 64, memory of a step | tinsmith on taichi | inputs, gradients, lists, image |" in page
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("order", ["back to front", "front to back"])
 def test_gradients_by_hand_are_the_generated_ones(engine, lang64, order, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)

@@ -55,7 +55,6 @@ def test_aot_eager(lang64, case):
     )
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("case", COMPILED, ids=str)
 def test_the_default_backend(lang64, case):
     cases.assert_same_values_and_gradients(

@@ -94,7 +94,6 @@ def test_vmap_is_a_loop_of_calls_values_and_gradients(lang64, case):
     )
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("in_dims", [(0, None), (None, 0), (1, 0), (-1, 1), (2, None)], ids=str)
 @pytest.mark.parametrize("case", cases.named("matrix_product", "pairs_of_rows"), ids=str)
 def test_vmap_over_any_dim_of_some_inputs(lang64, case, in_dims):

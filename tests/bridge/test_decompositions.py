@@ -81,7 +81,6 @@ def test_svd(side, kind, lang):
     compared(svd_op(lang, side, kind), reference_of_svd, apart(random(side, kind)), kind)
 
 
-@pytest.mark.thinned(2)
 @SIDES
 @KINDS
 def test_polar(side, kind, lang):
@@ -147,7 +146,6 @@ def test_polar_where_all_values_are_equal(side, kind, lang):
     torch.testing.assert_close(tangent.double(), torch.func.jvp(rotation, (x,), (moved,))[1], **limits)
 
 
-@pytest.mark.thinned(2)
 @SIDES
 @KINDS
 def test_u_v_where_all_values_are_equal(side, kind, lang):

@@ -58,7 +58,6 @@ def test_sym_eig(side, kind, lang, engine):
     compared(eigen_op(lang, side, kind), reference, x, kind, is_symmetric=True, **limits)
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.each_engine
 def test_more_rows(lang, engine):
     """Quadrants has symmetric matrices of up to six rows."""
@@ -68,7 +67,6 @@ def test_more_rows(lang, engine):
     compared(eigen_op(lang, 5), reference_of_eigen, (x + x.mT) / 2, is_symmetric=True)
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.each_engine
 @SIDES
 def test_make_spd(side, lang, engine):

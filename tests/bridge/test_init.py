@@ -134,7 +134,6 @@ def test_a_gradient_that_the_kernel_by_hand_has_not_is_refused(lang64):
         ts.op("x[n], k[n] -> y[n]", init={"grad_x": "empty"}, backward=back)(total)
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
 def test_another_gradient_than_the_one_by_hand_finds_zeros(lang64, adjoint):
     init = {"grad_x": "empty", "h": "empty"}

@@ -59,7 +59,6 @@ def rays(dtype, r=7, s=70):
     return torch.rand(r, s, dtype=dtype), torch.rand(r, s, dtype=dtype) * 0.1, torch.randn(r, s, 3, dtype=dtype)
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("fp", ["f32", "f64"])
 @pytest.mark.parametrize("below", [0, 10**9])
 @pytest.mark.parametrize("shape", [(7, 70), (3, 5), (4, 0), (0, 6)])

@@ -247,7 +247,6 @@ def test_names_that_torchs_schemas_do_not_know(lang64):
     torch.testing.assert_close(torch.func.vmap(odd)(x[None], y[None]), (x * y)[None])
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("count", "numbers"), [(2, 70), (46, 2)], ids=["numbers", "arrays"])
 def test_an_op_of_very_many_arguments(lang64, count, numbers):
     """Schemas of torch's take 64: beyond, numbers go in a list, and then arrays."""

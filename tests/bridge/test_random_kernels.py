@@ -81,7 +81,6 @@ def are_close(ours, theirs):
     return all(torch.allclose(one, two, **CLOSE, equal_nan=True) for one, two in zip(ours, theirs, strict=True))
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_a_random_kernel(lang64, seed):
     source = random_kernels.Writer(seed).source()

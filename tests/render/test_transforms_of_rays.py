@@ -48,7 +48,6 @@ def test_it_compiles_in_one_graph(function, draw):
     assert torch.equal(torch.compile(function, fullgraph=True, backend="aot_eager")(*given), function(*given))
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("prunes", [False, True])
 def test_a_step_whose_number_of_samples_is_not_known_compiles_in_one_graph(engine, prunes):
     def light(scale, origins, directions):

@@ -92,7 +92,6 @@ def test_nothing_of_the_callers_is_changed(springs, numbers):
     assert all(map(torch.equal, before, numbers))
 
 
-@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", STEPS)
 def test_second_derivatives(springs, numbers, name):
     x, v, force, stiffness = numbers

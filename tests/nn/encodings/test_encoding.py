@@ -204,7 +204,6 @@ def test_only_what_is_wanted_is_differentiated(engine, row):
     assert not encoding(x.detach()).requires_grad
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("row", ["HashGrid", "Frequency", "joined"])
 def test_compiled_it_is_the_same(engine, row):
     encoding, x, _ = made(engine, row)

@@ -40,7 +40,6 @@ def test_gradients_have_the_same_bits_in_each_run(engine, deterministic):
         assert all(torch.equal(one, other) for one, other in zip(run(), first, strict=True))
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("function", [rasterization, rasterization_2dgs])
 def test_sums_over_cameras_and_gaussians_have_them_too(engine, deterministic, function):
     """Coefficients and shapes add up over cameras, poses over Gaussians."""

@@ -72,7 +72,6 @@ def test_camera_models_agree_with_the_twin(engine, camera_model, packed):
     assert_agrees(engine, given, packed, camera_model=camera_model)
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 @pytest.mark.parametrize("camera_model", ["pinhole", "fisheye"])
 def test_antialiased_agrees_with_the_twin(engine, packed, camera_model):
@@ -94,7 +93,6 @@ def test_colors_of_each_camera_agree_with_the_twin(engine, packed):
     assert_agrees(engine, scene(per_camera=True, sh_degree=1), packed, sh_degree=1)
 
 
-@pytest.mark.thinned(3)
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 @pytest.mark.parametrize("degree", [0, 1, 2, 3, 4])
 def test_harmonics_agree_with_the_twin(engine, degree, packed):

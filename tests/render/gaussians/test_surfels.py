@@ -81,7 +81,6 @@ def assert_agrees(engine, given, packed=False, **options):
     return outputs, slopes
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 @pytest.mark.parametrize("distloss", [True, False])
 def test_surfels_agree_with_the_twin(engine, packed, distloss):
