@@ -6,7 +6,8 @@ import traceback
 from dataclasses import replace
 from pathlib import Path
 
-from ..doctor import Report, check_example, join_reports, not_run, ops_in
+from ..doctor import Report, check_example, join_reports, ops_in
+from ..linter import not_run
 from ._import_file import import_file
 
 

@@ -2,7 +2,7 @@
 
 from .. import _offers
 from ..linter import RULES, Finding, lint_file
-from ._check import check, check_example, check_file, not_run
+from ._check import check, check_example, check_file
 from ._examples import ops_in, ops_of, ops_with_examples
 from ._gradcheck import gradcheck
 from ._gradcheck_result import Gradcheck
@@ -29,7 +29,6 @@ __all__ = [
     "join_reports",
     "lint",
     "lint_file",
-    "not_run",
     "ops_in",
     "ops_of",
     "ops_with_examples",

@@ -9,11 +9,11 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any, overload
 
-from .._errors import KernelError, TinsmithError, refusal
+from .._errors import KernelError, refusal
 from .._user_warnings import TruncationWarning
 from ..bridge import Examinable, Examination, Op, examine_call, example_inputs
 from ..engines import init, list_running, of_kernel
-from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file
+from ..linter import SEVERITIES, FileContents, Finding, describe_file, in_order, lint_file, not_run
 from ..time import scan
 from ._excerpt import ignore_syntax_warnings, shorten_path
 from ._gradcheck import gradcheck
@@ -139,15 +139,6 @@ def _uses_engine(call: Examination) -> bool:
     return call.origin(frozenset(call.differentiable)) == "engine"
 
 
-def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
-    """A finding for an exception: with the whole message of our own errors, and the first line of others."""
-    text = str(error).strip() or "it gave no reason"
-    words = "; ".join(
-        map(_single_spaced, text.splitlines() if isinstance(error, TinsmithError) else [text.split("\n")[0]])
-    )
-    return Finding("TS002", "error", path, line, 0, f"{what} could not be run: {type(error).__name__}: {words}")
-
-
 def _require_owner(op: Op) -> None:
     if op.owner is None and any(of_kernel(kernel).is_method(kernel) for kernel in _kernels(op)):
         words = f"op `{op.name}` is a method, and the module has no object of its class at its top level"
@@ -179,10 +170,6 @@ def _left_out(title: str, harmful: Finding) -> Finding:
     """A hint; the finding that prevents the gradient check is itself an error."""
     words = f"gradient check of {title} was left out: {HAZARDS[harmful.rule]}"
     return Finding("TS002", "info", harmful.path, harmful.line, harmful.column, words)
-
-
-def _single_spaced(line: str) -> str:
-    return " ".join(line.split())
 
 
 def _place(make: Any) -> tuple[str, int]:

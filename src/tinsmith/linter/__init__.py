@@ -5,7 +5,7 @@ A kernel becomes a `Subject`; rules look at it, one idea each, and say `Finding`
 
 from ._contents import FileContents, Showable, describe_file, find_showable
 from ._cuts import Cuts
-from ._finding import SEVERITIES, Finding, Severity, in_order
+from ._finding import SEVERITIES, Finding, Severity, in_order, not_run
 from ._lint import lint_file, lint_kernels
 from ._rules import RULES, Rule
 from ._subject import ENGINES
@@ -27,4 +27,5 @@ __all__ = [
     "in_order",
     "lint_file",
     "lint_kernels",
+    "not_run",
 ]

@@ -6,6 +6,8 @@ import linecache
 from dataclasses import dataclass
 from typing import Literal
 
+from .._errors import TinsmithError
+
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 """The worst first."""
@@ -62,3 +64,16 @@ class Finding:
 def in_order(findings: list[Finding]) -> list[Finding]:
     """Findings as people read them: by file, line, column; each once."""
     return sorted(dict.fromkeys(findings), key=lambda one: (one.path, one.line, one.column, one.rule))
+
+
+def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
+    """A finding for an exception: with the whole message of our own errors, and the first line of others."""
+    text = str(error).strip() or "it gave no reason"
+    words = "; ".join(
+        map(_single_spaced, text.splitlines() if isinstance(error, TinsmithError) else [text.split("\n")[0]])
+    )
+    return Finding("TS002", "error", path, line, 0, f"{what} could not be run: {type(error).__name__}: {words}")
+
+
+def _single_spaced(line: str) -> str:
+    return " ".join(line.split())

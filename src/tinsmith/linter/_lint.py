@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..engines import one_at_a_time
 from ..spec import Spec
 from ._field_arguments import with_fields_handed
-from ._finding import Finding, in_order
+from ._finding import Finding, in_order, not_run
 from ._live_kernels import subjects_of
 from ._scan import scan_file
 from ._subject import Subject, with_one_name_a_field
@@ -43,8 +43,25 @@ def lint_file(path: str | Path, text: str | None = None) -> list[Finding]:
 
 def _findings(subjects: Iterable[Subject]) -> list[Finding]:
     kept: list[Finding] = []
-    for plain in subjects:
-        subject = with_fields_handed(with_one_name_a_field(plain))
-        findings = (finding for rule in RULES for finding in rule(subject))
-        kept += drop_suppressed(findings, {subject.source.path: subject.lines})
+    for subject in subjects:
+        kept += drop_suppressed(_apply_rules(subject), {subject.source.path: subject.lines})
     return in_order(kept)
+
+
+def _apply_rules(plain: Subject) -> Iterator[Finding]:
+    """Yield the findings of all rules. A kernel that a rule cannot read is a finding; other rules and kernels go on."""
+    try:
+        subject = with_fields_handed(with_one_name_a_field(plain))
+    except Exception as error:  # noqa: BLE001  # one odd kernel among many: it is named
+        yield _not_linted(plain, error)
+        return
+    for rule in RULES:
+        try:
+            yield from rule(subject)
+        except Exception as error:  # noqa: BLE001
+            yield _not_linted(plain, error)
+
+
+def _not_linted(subject: Subject, error: Exception) -> Finding:
+    what = "kernel" if subject.is_kernel else "engine function"
+    return not_run(f"lint of {what} `{subject.tree.name}`", error, subject.source.path, subject.tree.lineno)

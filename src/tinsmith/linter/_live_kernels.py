@@ -21,12 +21,13 @@ def subjects_of(kernels: Sequence[Any], spec: Spec | None) -> Iterator[Subject]:
         engine = of_kernel(kernel)
         source = read(engine.function_of(kernel))
         declared = {one.name: _read_declaration(one) for one in engine.parameters(kernel)}
-        if engine.is_method(kernel):
+        if engine.is_method(kernel) and source.parameters:
             declared = {source.parameters[0]: ParameterFacts("object")} | declared
         source = source.with_owner(engine.owner_of(kernel))
         subject = replace(_subject(source, engine, "kernel", declared, spec), written_before=written)
         yield subject
-        written |= {name for name, roles in subject.roles.items() if roles.is_written}
+        if len(kernels) > 1:  # of one kernel alone, rules ask for the roles themselves, and say if they have none
+            written |= {name for name, roles in subject.roles.items() if roles.is_written}
         for function in find_reachable(source, engine):
             if function is source or engine.owns(function.function):
                 continue

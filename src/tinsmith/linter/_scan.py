@@ -57,7 +57,8 @@ def scan_file(path: str, text: str) -> Iterator[Subject]:
         if not kind:
             continue
         source = _source(definition, path, place.names)
-        if place.methods is not None:
+        is_method = place.methods is not None and _takes_object(definition, place.names)
+        if is_method:
             source = source.with_owner(SimpleNamespace(**place.methods))  # `self` has the class's engine functions
         spec = _spec(definition) or specs.get(definition.name)
         yield Subject(
@@ -65,7 +66,7 @@ def scan_file(path: str, text: str) -> Iterator[Subject]:
             engine=UnrunEngine(),
             kind=kind,
             engine_name=engine,
-            declared=_read_parameters(definition, place.names, is_method=place.methods is not None),
+            declared=_read_parameters(source.tree, place.names, is_method=is_method),
             spec=spec,
             lines=lines,
             default_fp=default_fp,
@@ -103,7 +104,11 @@ def _definitions_inside(node: ast.stmt, names: Mapping[str, Any]) -> Iterator[tu
 def _of_class(node: ast.ClassDef, names: Mapping[str, Any]) -> Iterator[tuple[ast.FunctionDef, _Place]]:
     statements = [*statements_in_blocks(node.body)]
     defs = [one for one in statements if isinstance(one, ast.FunctionDef)]
-    methods = {one.name: Unrun(_source(one, "", names), True) for one in defs if _kind(one, names)[0] in _FUNCTIONS}
+    methods = {
+        one.name: Unrun(_source(one, "", names), _takes_object(one, names))
+        for one in defs
+        if _kind(one, names)[0] in _FUNCTIONS
+    }
     place = _Place(names, methods)
     for one in statements:
         if isinstance(one, ast.FunctionDef):
@@ -217,6 +222,16 @@ def _kind(node: ast.FunctionDef, names: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
+def _positional_parameters(node: ast.FunctionDef) -> list[ast.arg]:
+    return [*node.args.posonlyargs, *node.args.args]
+
+
+def _takes_object(node: ast.FunctionDef, names: Mapping[str, Any]) -> bool:
+    """Return True if the first parameter of a function of a class is the object (or the class) that it is called on."""
+    is_static = any(_resolve(one, names) is staticmethod for one in node.decorator_list)
+    return not is_static and bool(_positional_parameters(node))
+
+
 def _resolve(node: ast.expr, names: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Attribute):
         return getattr(_resolve(node.value, names), node.attr, None)
@@ -226,6 +241,9 @@ def _resolve(node: ast.expr, names: Mapping[str, Any]) -> Any:
 def _source(node: ast.FunctionDef, path: str, names: Mapping[str, Any]) -> UnrunSource:
     tree = copy.copy(node)
     tree.decorator_list = []
+    # Engines refuse positional-only parameters; analyses read one list of positional ones.
+    tree.args = copy.copy(node.args)
+    tree.args.posonlyargs, tree.args.args = [], _positional_parameters(node)
     source = UnrunSource(function=None, tree=tree, path=path, names=names)  # type: ignore[arg-type]
     resolve_calls(source, _public_name)
     return source
@@ -270,7 +288,7 @@ def _specs_given_later(module: ast.Module) -> dict[str, Spec]:
 
 def _read_parameters(node: ast.FunctionDef, names: Mapping[str, Any], *, is_method: bool) -> dict[str, ParameterFacts]:
     """What annotations say of parameters."""
-    arguments = node.args.args
+    arguments = _positional_parameters(node)
     objects = {one.arg: ParameterFacts("object") for one in arguments[: int(is_method)]}
     return {one.arg: _read_annotation(one.annotation, names) for one in arguments} | objects
 
@@ -279,7 +297,10 @@ def _read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> Paramet
     if node is None:
         return ParameterFacts("any")
     if isinstance(node, ast.Constant) and isinstance(node.value, str):  # from __future__ import annotations
-        node = parse_expression(node.value)
+        try:
+            node = parse_expression(node.value)
+        except SyntaxError:  # any text may be an annotation
+            return ParameterFacts("any")
     if isinstance(node, ast.Name) and isinstance(known := names.get(node.id), ast.expr):
         node = known
     call = node if isinstance(node, ast.Call) else None

@@ -132,7 +132,7 @@ class _Hander:
             return None
         is_bound = self.hands.engine.is_bound(value) and isinstance(call.func, ast.Attribute)
         objects: dict[str, Any] = {}
-        if is_bound and isinstance(call.func, ast.Attribute):
+        if is_bound and isinstance(call.func, ast.Attribute) and source.parameters:
             objects[source.parameters[0]] = caller.value(call.func.value)
         objects |= dict(self._find_passed_fields(caller, source, call, int(is_bound)))
         return _Callee(source.with_objects(objects), frozenset(objects), int(is_bound))

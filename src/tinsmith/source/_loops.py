@@ -20,16 +20,19 @@ def is_static(loop: ast.AST) -> TypeGuard[ast.For]:
 
 def get_iterable(loop: ast.For) -> ast.expr:
     """What a loop runs over, without the `ti.static(...)` around it."""
-    return loop.iter.args[0] if isinstance(loop.iter, ast.Call) and resolve_callee(loop.iter) == "static" else loop.iter
+    match loop.iter:
+        case ast.Call(args=[iterable, *_]) if resolve_callee(loop.iter) == "static":
+            return iterable
+    return loop.iter
 
 
 def range_bounds(counted: ast.AST) -> list[list[ast.expr]]:
     """Of `range(...)`, or for each variable of `ndrange(...)`: its end, or its first value and end, and a step."""
     match resolve_callee(counted), counted:
-        case "range", ast.Call(args=ends):
+        case "range", ast.Call(args=[_, *_] as ends):
             return [ends]
         case "ndrange", ast.Call(args=parts):
-            return [part.elts if isinstance(part, ast.Tuple) else [part] for part in parts]
+            return [part.elts if isinstance(part, ast.Tuple) and part.elts else [part] for part in parts]
     return []
 
 

@@ -51,7 +51,7 @@ class Source:
 
     def with_owner(self, owner: Any) -> Source:
         """The source of a method, of which object it is one; None is for any other function."""
-        return self.with_objects({} if owner is None else {self.parameters[0]: owner})
+        return self.with_objects({} if owner is None or not self.parameters else {self.parameters[0]: owner})
 
     def value(self, node: ast.AST) -> Any:
         """The Python value of `name`, `name.attribute` or `name[0]`; MISSING where it has none before the run.

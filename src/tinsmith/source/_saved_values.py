@@ -263,7 +263,7 @@ class _Walker:
         if wanted:
             self._hand_over(arguments)
             if name.startswith("atomic_"):
-                self.needed_returns.add(root(arguments[0]))
+                self.needed_returns.update(map(root, arguments[:1]))
 
     def _references(self, arguments: list[ast.expr], varies: bool) -> bool:
         """What a user's function may do to variables that it is given by reference; whether one of them is needed."""

@@ -143,8 +143,8 @@ def _norm(subject: Subject, node: ast.Call, spot: Spot) -> Iterator[Finding]:
     """Of a vector of zeros the engines give NaN, `tinsmith` what torch gives: 0. Ends of a spring are apart."""
     is_method = isinstance(node.func, ast.Attribute) and node.func.attr in ("norm", "normalized")
     name = node.func.attr if is_method and isinstance(node.func, ast.Attribute) else subject.resolve_builtin(node)
-    if name not in _NORMS or (is_method and node.args):
-        return  # `v.norm(eps)` is guarded
+    if name not in _NORMS or bool(node.args) == is_method:
+        return  # `v.norm(eps)` is guarded; `length()` of nothing is no norm
     if is_method and isinstance(node.func, ast.Attribute):
         vector = node.func.value
     else:
@@ -180,12 +180,16 @@ def _quotient(subject: Subject, node: ast.BinOp, spot: Spot) -> Iterator[Finding
     """Of elements as they are: what was computed before may have been kept away from 0 there."""
     if isinstance(node.op, ast.Div):
         argument, what = node.right, f"`{subject.text(node)}` and its slope are not finite where its divisor is 0"
-    elif isinstance(node.op, ast.Pow) and isinstance(node.right, ast.Constant) and node.right.value % 1 > 0:  # type: ignore[operator]
+    elif isinstance(node.op, ast.Pow) and _is_fraction(node.right):
         argument, what = node.left, f"the slope of `{subject.text(node)}` is not finite where its base is 0, or less"
     else:
         return
     if _is_element(argument, subject) and not any(names_in(argument) & names_in(guard) for guard in spot.guards):
         yield subject.finding("TS303", "info", node, what, f"{subject.text(argument)} + 1e-12  # or a branch")
+
+
+def _is_fraction(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, float) and node.value % 1 > 0
 
 
 def _is_element(node: ast.expr, subject: Subject) -> bool:
