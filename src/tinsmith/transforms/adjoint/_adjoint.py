@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, walk
+from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, types, walk
 from .._bits import Part, check_bits
 from ..analysis import Activity, concurrent_loop
 from ._assembly import Assembly, Turn, turns_of
@@ -135,4 +135,9 @@ def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
 
 
 def _part(task: Reversible, activity: Activity) -> Part:
-    return Part([*plain_steps(task.steps)], activity.varies, task.kernel.path)
+    integers = {f"@{name}" for name, array in task.kernel.arrays.items() if not types.is_float(array.type)}
+
+    def is_useful(name: str) -> bool:
+        return name not in integers and activity.is_useful(name)
+
+    return Part([*plain_steps(task.steps)], activity.varies, is_useful, task.kernel.path)

@@ -96,7 +96,7 @@ class WantedGradients(NamedTuple):
         backwards = [[(end, start) for start, end in some] for some in edges]
         varied = along(order, edges, {f"@{name}" for name in self.inputs})
         useful = along(order[::-1], backwards, {f"@{name}" for name in self.outputs})
-        return [Activity(one & other, one) for one, other in zip(varied, useful, strict=True)]
+        return [Activity(one & other, one, other) for one, other in zip(varied, useful, strict=True)]
 
 
 def adjoint_names(kernels: Sequence[nodes.Kernel], arrays: Iterable[str]) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """What is known of a kernel without running it: each question in a file of its own."""
 
-from ._activity import Activity, Edge, along, edges_of, find_reachable, find_varied, sources
+from ._activity import Activity, Edge, along, differentiated_leaves, edges_of, find_reachable, find_varied, sources
 from ._coverage import PlacedStore, find_covered, find_filled, find_placed_stores
 from ._definitions import (
     Definition,
@@ -33,6 +33,7 @@ __all__ = [
     "along",
     "concurrent_loop",
     "definitions",
+    "differentiated_leaves",
     "edges_of",
     "expand",
     "find_covered",

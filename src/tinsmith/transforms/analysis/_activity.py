@@ -17,25 +17,37 @@ Edge = tuple[str, str]
 
 def sources(expr: nodes.Expr) -> Iterator[str]:
     """What the derivative of an expression depends on."""
-    if not types.is_float(expr.type):
-        return
+    for leaf in differentiated_leaves(expr):
+        match leaf:
+            case _ if not types.is_float(leaf.type):
+                pass
+            case nodes.Local():
+                yield leaf.name
+            case nodes.Load():
+                yield f"@{leaf.array}"
+            case nodes.Argument():
+                yield f"${leaf.name}"
+
+
+def differentiated_leaves(expr: nodes.Expr) -> Iterator[nodes.Expr]:
+    """Return what a float is computed from by operations that have derivatives: names, integers, rebuilt floats."""
     match expr:
-        case nodes.Local():
-            yield expr.name
-        case nodes.Load():
-            yield f"@{expr.array}"
-        case nodes.Argument():
-            yield f"${expr.name}"
+        case nodes.Local() | nodes.Load() | nodes.Argument():
+            yield expr
+        case nodes.Cast(value, keeps_bits=True) if not types.is_float(value.type):
+            yield expr
+        case _ if not types.is_float(expr.type):
+            yield expr
         case nodes.Select():
-            yield from sources(expr.then)
-            yield from sources(expr.otherwise)
+            yield from differentiated_leaves(expr.then)
+            yield from differentiated_leaves(expr.otherwise)
         case nodes.Unary() | nodes.Binary() if is_flat(expr.operator):
             return
         case nodes.Binary("straight_through", _, right):
-            yield from sources(right)
+            yield from differentiated_leaves(right)
         case _:
             for operand in walk.operands(expr):
-                yield from sources(operand)
+                yield from differentiated_leaves(operand)
 
 
 def edges_of(one: object) -> Iterator[Edge]:
@@ -76,11 +88,13 @@ class Activity:
     Args:
         active: what varies and is useful.
         varied: what varies; left out, all of it is useful.
+        useful: what is useful, whether it varies or not; left out, what is active.
     """
 
-    def __init__(self, active: set[str], varied: set[str] | None = None) -> None:
+    def __init__(self, active: set[str], varied: set[str] | None = None, useful: set[str] | None = None) -> None:
         self._active = active
         self._varied = active if varied is None else varied
+        self._useful = active if useful is None else useful
 
     def __contains__(self, local: str) -> bool:
         return local in self._active
@@ -105,6 +119,10 @@ class Activity:
         """Whether an expression's value varies, wherever it goes."""
         return not self._varied.isdisjoint(sources(expr))
 
+    def is_useful(self, name: str) -> bool:
+        """Whether the derivative of a local, or of an array with an `@` before its name, is needed, if it has one."""
+        return name in self._useful
+
 
 def find_varied(kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str] = ()) -> Activity:
     """What varies in a kernel.
@@ -118,7 +136,9 @@ def find_varied(kernel: nodes.Kernel, given: Iterable[str], inert: Iterable[str]
     kinds = {f"@{name}": one.type for name, one in kernel.arrays.items() if name not in shut} | {**kernel.locals}
     floating = {name for name, kind in kinds.items() if types.is_float(kind)}
     edges = [edge for one in walk.statements(kernel.body) for edge in edges_of(one) if edge[1] in floating]
-    return Activity(find_reachable({f"@{name}" if name in kernel.arrays else f"${name}" for name in given}, edges))
+    start = {f"@{name}" if name in kernel.arrays else f"${name}" for name in given}
+    stored = (name for name in floating if name.startswith("@"))
+    return Activity(find_reachable(start, edges), useful=find_reachable(stored, [(end, begin) for begin, end in edges]))
 
 
 def along(turns: Sequence[int], edges: Sequence[Sequence[Edge]], start: set[str]) -> list[set[str]]:

@@ -92,7 +92,7 @@ class _Pass:
         self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
         self.names = Names(walk.names_of(kernel))
         self.activity = activity = find_varied(kernel, active, inert)
-        check_bits(Part([*walk.statements(kernel.body)], activity.depends, kernel.path))
+        check_bits(Part([*walk.statements(kernel.body)], activity.depends, activity.is_useful, kernel.path))
         moving = [name for name in kernel.arrays if activity.has_array(name)]
         self.written = write_out_extremes(kernel, moving, self.names)
         self.given, self.kernel = kernel, self.written.kernel
