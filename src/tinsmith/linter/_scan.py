@@ -16,7 +16,7 @@ from .._errors import SpecError
 from ..source import Unrun, parse_expression, parse_module, resolve_callee, resolve_calls, walk
 from ..spec import Spec, parse
 from ._subject import ParameterFacts, Subject
-from ._unrun import EngineName, UnrunEngine, UnrunSource
+from ._unrun import EngineName, MatrixTypeName, UnrunEngine, UnrunSource
 
 _ENGINES = ("taichi", "quadrants")
 _SHORT = {"ti": "taichi", "qd": "quadrants"}
@@ -26,15 +26,15 @@ _MATRIX_TYPES = {"vector": "Vector", "matrix": "Matrix"}
 """What makes a type in `ti.types`, and what a call of that type does."""
 _ARRAYS = ("ndarray", "any_arr", "NDArray", "Ndarray")
 _SCALARS = {"int": "i32", "float": "f32", "bool": "i32"}
-_VECTORS = {
+MATH_TYPES = {
     **{
         f"{letter}vec{size}": (dtype, None, (size,))
-        for letter, dtype in (("", "f32"), ("i", "i32"))
+        for letter, dtype in (("", "f32"), ("i", "i32"), ("u", "u32"))
         for size in (2, 3, 4)
     },
     **{f"mat{size}": ("f32", None, (size, size)) for size in (2, 3, 4)},
 }
-"""Of the engines' `math`, as `ParameterFacts` has them."""
+"""Vector and matrix types of the engines' `math`, as `ParameterFacts` has them."""
 
 
 @dataclass(frozen=True)
@@ -195,8 +195,16 @@ def _of_engine(node: ast.expr, names: Mapping[str, Any]) -> EngineName | None:
         return _of_engine(node.args[0], names)
     maker = _resolve(node.func, names)
     if isinstance(maker, EngineName) and maker.last in _MATRIX_TYPES:
-        return EngineName(maker.engine, _MATRIX_TYPES[maker.last])
+        return MatrixTypeName(maker.engine, _MATRIX_TYPES[maker.last], _element_dtype(node, maker.last, names))
     return None
+
+
+def _element_dtype(node: ast.Call, maker: str, names: Mapping[str, Any]) -> str:
+    """`i32` of `ti.types.vector(3, ti.i32)`; "" where it is not known."""
+    place = 1 if maker == "vector" else 2
+    given = [*node.args[place : place + 1], *(word.value for word in node.keywords if word.arg == "dtype")]
+    meant = _resolve(given[0], names) if given else None
+    return meant.last if isinstance(meant, EngineName) else meant.__name__ if isinstance(meant, type) else ""
 
 
 def _other_engines(body: ast.AST, names: Mapping[str, Any]) -> dict[str, EngineName]:
@@ -319,8 +327,8 @@ def _read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> Paramet
     if isinstance(node, ast.Name) and text not in names:
         return ParameterFacts("array")  # `array = lang.types.ndarray()`, a name that somebody gave an annotation
     return (
-        ParameterFacts("scalar", *_VECTORS[text])
-        if text in _VECTORS
+        ParameterFacts("scalar", *MATH_TYPES[text])
+        if text in MATH_TYPES
         else ParameterFacts("scalar", _SCALARS.get(text, text))
     )
 

@@ -33,6 +33,13 @@ class EngineName:
         return self.path.rpartition(".")[2]
 
 
+@dataclass(frozen=True)
+class MatrixTypeName(EngineName):
+    """A vector or matrix type that a file makes, `ti.types.vector(3, ti.i32)`, with its dtype; "" is unknown."""
+
+    dtype: str = ""
+
+
 class UnrunEngine:
     """Stands for an engine where none is asked."""
 

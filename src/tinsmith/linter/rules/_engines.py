@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ...source import changes_of, dynamic, find_carried, root, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
+from .._types import types_of
 
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
 
@@ -53,6 +54,7 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
         for target, value in spot.assignments
         if isinstance(target, ast.Name) and any(subject.resolve_builtin(node) in _VECTORS for node in walk(value))
     }
+    vectors -= types_of(subject).integers  # they have no gradient
     seen: set[str] = set()
     for spot in subject.spots:
         is_loop = isinstance(spot.statement, ast.For | ast.While) and bool(dynamic([spot.statement]))

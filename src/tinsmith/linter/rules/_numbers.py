@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...source import Spot, dynamic, is_size, names_in, root, sub_expressions, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
-from .._types import Types, types_of
+from .._types import INT, Scope, Types, types_of
 from ._distances import joins_two_elements
 
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
@@ -20,38 +20,35 @@ def find_truncated_values(subject: Subject) -> Iterator[Finding]:
     """TS301: a local keeps the type of its first value."""
     types = types_of(subject)
     for spot in subject.spots:
+        scope = types.at(spot.statement)
         for target, value in spot.assignments:
-            if _is_integer(target, types) and types.of(value) == "float" and value is not types.first.get(root(target)):
+            first = scope.find_first(root(target))
+            if _is_integer(target, scope) and scope.of(value).element == "float" and value is not first:
                 name, given = subject.text(target), _format_value(subject, spot.statement, value)
-                if isinstance(target, ast.Name):
-                    first = types.first.get(target.id)
-                    was = (
-                        f"`{name}` holds integers since {_where(first)}"
-                        if first is not None
-                        else f"`{name}` holds integers"
-                    )
-                    remedy = f"{name} = {_as_float(first)}" if first is not None else f"{name} = 0.0"
+                was = f"`{subject.label(root(target))}` holds integers"
+                was += f" since {_where(first)}" if first is not None else ""
+                if not isinstance(target, ast.Name):
+                    remedy = f"int({given})  # say so, or {'an array' if first is None else 'a vector'} of floats"
+                elif first is None or scope.of(target).is_vector:
+                    remedy = f"{name} = 0.0" if first is None else ""
                 else:
-                    was, remedy = (
-                        f"`{subject.label(root(target))}` holds integers",
-                        f"int({given})  # say so, or an array of floats",
-                    )
-                yield subject.finding(
-                    "TS301", "error", spot.statement, f"{was}: `{given}` is truncated to an integer", remedy
-                )
-            yield from _find_integer_accumulators(subject, types, spot, target, value)
+                    remedy = f"{name} = {_as_float(first)}"
+                words = f"{was}: `{given}` is truncated to an integer"
+                yield subject.finding("TS301", "error", spot.statement, words, remedy)
+            yield from _find_integer_accumulators(subject, scope, spot, target, value)
 
 
 def _find_integer_accumulators(
-    subject: Subject, types: Types, spot: Spot, target: ast.expr, value: ast.expr
+    subject: Subject, scope: Scope, spot: Spot, target: ast.expr, value: ast.expr
 ) -> Iterator[Finding]:
     """`n = 0`, and later `n += x[i]`: of `x` it is not known whether it holds floats, but most arrays do."""
-    if not isinstance(target, ast.Name) or not _is_integer(target, types) or types.of(value):
+    if not isinstance(target, ast.Name) or scope.of(target) != INT or scope.of(value).element:
         return
     arrays = [root(one) for one in _outside_calls(value, subject) if isinstance(one, ast.Subscript)]
-    untyped = next((name for name in arrays if name in subject.floats and not types.dtype_of(name)), "")
-    if untyped and target.id in names_in(value):
-        first, label = types.first[target.id], subject.label(untyped)
+    untyped = next((name for name in arrays if name in subject.floats and not scope.dtype_of(name)), "")
+    first = scope.find_first(target.id)
+    if untyped and first is not None and target.id in names_in(value):
+        label = subject.label(untyped)
         words = f"`{target.id}` holds integers since {_where(first)}: if `{label}` holds floats, "
         words += f"`{_format_value(subject, spot.statement, value)}` is truncated to an integer"
         yield subject.finding("TS301", "warning", spot.statement, words, f"{target.id} = {_as_float(first)}")
@@ -79,21 +76,23 @@ def _format_value(subject: Subject, statement: ast.stmt, value: ast.expr) -> str
     return subject.text(statement.value if isinstance(statement, ast.AugAssign) else value)
 
 
-def _is_integer(target: ast.expr, types: Types) -> bool:
-    if isinstance(target, ast.Name):
-        return target.id in types.integers and target.id in types.first
-    return isinstance(target, ast.Subscript) and root(target) in types.subject.integers
+def _is_integer(target: ast.expr, scope: Scope) -> bool:
+    """Return True if a local, an entry of a vector, or an element of an array certainly holds integers."""
+    if isinstance(target, ast.Name) or root(target) in scope.locals:
+        return scope.find_first(root(target)) is not None and scope.of(target).element == "int"
+    return isinstance(target, ast.Subscript) and root(target) in scope.subject.integers
 
 
 def through_integers(subject: Subject) -> Iterator[Finding]:
     """TS302: not where the integer is an index, a bound or a condition."""
     types, indices = types_of(subject), _inside_indices(subject)
     for spot in subject.spots:
+        scope = types.at(spot.statement)
         for target, value in spot.assignments:
-            if _is_integer(target, types) or (isinstance(target, ast.Name) and target.id in types.integers):
+            if _is_integer(target, scope):
                 continue
             for node in walk(value):
-                if id(node) not in indices and _is_cast(node, subject) and _reads_floats(node, subject, types):
+                if id(node) not in indices and _is_cast(node, subject) and _reads_floats(node, subject, scope):
                     words = f"`{subject.text(node)}` is a whole number: no gradient goes through it"
                     yield subject.finding("TS302", "info", node, words)
 
@@ -105,10 +104,13 @@ def _is_cast(node: ast.AST, subject: Subject) -> bool:
     return name in ("int", "i32", "i64", "u32")
 
 
-def _reads_floats(node: ast.AST, subject: Subject, types: Types) -> bool:
+def _reads_floats(node: ast.AST, subject: Subject, scope: Scope) -> bool:
     arguments = node.args[:1] if isinstance(node, ast.Call) else []
     names = {name for one in arguments for name in names_in(one)}
-    return any(name in subject.floats or types.by_name.get(name) == "float" for name in names)
+    return any(
+        name in subject.floats or (name in scope.locals and scope.locals[name].kind.element == "float")
+        for name in names
+    )
 
 
 def _inside_indices(subject: Subject) -> set[int]:
@@ -169,7 +171,7 @@ def _root(subject: Subject, node: ast.Call, spot: Spot, types: Types) -> Iterato
     argument = node.args[0]
     if _is_kept_away(argument) or any(names_in(argument) & names_in(guard) for guard in spot.guards):
         return
-    if not (names_in(argument) & (subject.floats | types.by_name.keys())):
+    if not (names_in(argument) & (subject.floats | types.names)):
         return
     words = f"the slope of `{subject.text(node)}` is not finite where its argument is {_SINGULAR[name]}"
     remedy = f"{name}({subject.text(argument)} + 1e-12)" if name in ("sqrt", "log", "rsqrt") else ""
@@ -255,7 +257,7 @@ def narrow_literals(subject: Subject) -> Iterator[Finding]:
         for target, value in spot.assignments:
             if not isinstance(target, ast.Name) or not isinstance(value, ast.Constant):
                 continue
-            if isinstance(value.value, float) and types.first.get(target.id) is value:
+            if isinstance(value.value, float) and types.at(spot.statement).find_first(target.id) is value:
                 shown = " and ".join(f"`{name}`" for name in sorted(doubles))
                 words = f"`{target.id}` begins as a literal, so it is float32, and {shown} float64"
                 yield subject.finding(
