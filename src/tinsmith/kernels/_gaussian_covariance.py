@@ -3,30 +3,48 @@
 from types import ModuleType
 from typing import Any
 
+LARGEST = {"f32": 3.4e38, "f64": 1.7e308}
+"""What is larger is infinite, or nearly, in this float type. Comparing with infinity itself is left to no optimizer."""
+
 
 def gaussian_covariance(lang: ModuleType, *, fp: str, inverse: bool) -> Any:
     """Build the kernel for an engine: quats [n, 4] (w, x, y, z), scales [n, 3] -> covars [n, 6].
 
     With R the rotation of the normalised quaternion and S the diagonal of scales: R S S R^T, whose upper triangle is
     written (xx, xy, xz, yy, yz, zz). With `inverse` it is the inverse of that, the precision.
+
+    A Gaussian without a finite covariance (a zero quaternion, an infinite or NaN number, a scale whose square overflows,
+    or a zero scale with `inverse`) gets NaN, and zero gradients: rows like this pad batches, and no camera sees them, but
+    zero times the infinite slope of their covariance would be NaN.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)
     rotation = quaternion_rotation(lang, fp=fp)
+    largest = LARGEST[fp]
 
     @lang.kernel
     def gaussian_covariance(quats: array, scales: array, covars: array):
         for i in range(quats.shape[0]):
-            r00, r01, r02, r10, r11, r12, r20, r21, r22 = rotation(quats, i)
+            length2 = real(0.0)
+            for k in lang.static(range(4)):
+                length2 += quats[i, k] * quats[i, k]
             a, b, c = scales[i, 0] * scales[i, 0], scales[i, 1] * scales[i, 1], scales[i, 2] * scales[i, 2]
+            is_finite = length2 > real(0.0) and length2 <= real(largest) and a + b + c <= real(largest)
             if lang.static(inverse):
-                a, b, c = real(1.0) / a, real(1.0) / b, real(1.0) / c
-            covars[i, 0] = a * r00 * r00 + b * r01 * r01 + c * r02 * r02
-            covars[i, 1] = a * r00 * r10 + b * r01 * r11 + c * r02 * r12
-            covars[i, 2] = a * r00 * r20 + b * r01 * r21 + c * r02 * r22
-            covars[i, 3] = a * r10 * r10 + b * r11 * r11 + c * r12 * r12
-            covars[i, 4] = a * r10 * r20 + b * r11 * r21 + c * r12 * r22
-            covars[i, 5] = a * r20 * r20 + b * r21 * r21 + c * r22 * r22
+                is_finite = is_finite and a > real(0.0) and b > real(0.0) and c > real(0.0)
+            if is_finite:
+                r00, r01, r02, r10, r11, r12, r20, r21, r22 = rotation(quats, i)
+                if lang.static(inverse):
+                    a, b, c = real(1.0) / a, real(1.0) / b, real(1.0) / c
+                covars[i, 0] = a * r00 * r00 + b * r01 * r01 + c * r02 * r02
+                covars[i, 1] = a * r00 * r10 + b * r01 * r11 + c * r02 * r12
+                covars[i, 2] = a * r00 * r20 + b * r01 * r21 + c * r02 * r22
+                covars[i, 3] = a * r10 * r10 + b * r11 * r11 + c * r12 * r12
+                covars[i, 4] = a * r10 * r20 + b * r11 * r21 + c * r12 * r22
+                covars[i, 5] = a * r20 * r20 + b * r21 * r21 + c * r22 * r22
+            else:
+                for k in lang.static(range(6)):
+                    covars[i, k] = lang.math.nan
 
     return gaussian_covariance
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import enum
+import inspect
+import re
+
 import pytest
 import torch
 
+import tinsmith as ts
 from support.gaussians import HEIGHT, WIDTH, scene
 from tinsmith import reference
-from tinsmith.render.gaussians import rasterization
+from tinsmith.render.gaussians import rasterization, rasterization_2dgs
 from tinsmith.transforms import _strips as strips
 
 pytestmark = pytest.mark.thinned(4)
@@ -237,3 +242,57 @@ def test_compiled_it_stays_one_graph_for_any_number_of_gaussians(engine, packed)
         gradients = torch.autograd.grad(compiled(*inputs), inputs)
         for slope, plain in zip(gradients, torch.autograd.grad(light(*inputs), inputs), strict=True):
             torch.testing.assert_close(slope, plain, **CLOSE)
+
+
+class _Shutter(enum.Enum):
+    """As gsplat's."""
+
+    ROLLING_TOP_TO_BOTTOM = 0
+    GLOBAL = 4
+
+
+GSPLAT = """near_plane far_plane radius_clip eps2d sh_degree packed tile_size backgrounds render_mode sparse_grad absgrad
+    rasterize_mode channel_chunk distributed camera_model segmented covars with_ut with_eval3d radial_coeffs
+    tangential_coeffs thin_prism_coeffs ftheta_coeffs rolling_shutter viewmats_rs""".split()
+DEFAULTS = [0.01, 1e10, 0.0, 0.3, None, True, 16, None, "RGB", False, False, "classic", 32, False, "pinhole", False]
+DEFAULTS += [None, False, False, None, None, None, None, _Shutter.GLOBAL, None]
+SURFEL_OPTIONS = [*GSPLAT[:11], "distloss", "depth_mode"]
+
+
+@pytest.mark.parametrize(("function", "names"), [(rasterization, GSPLAT), (rasterization_2dgs, SURFEL_OPTIONS)])
+def test_options_are_in_the_order_of_gsplat(function, names):
+    parameters = list(inspect.signature(function).parameters.values())
+    given = [one.name for one in parameters if one.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+    assert given[9:] == names
+
+
+def test_defaults_of_gsplat_are_taken_by_position_and_by_name(engine):
+    given = list(scene().values())[:7]
+    plain = rasterization(*given, WIDTH, HEIGHT, engine=engine)[0]
+    torch.testing.assert_close(rasterization(*given, WIDTH, HEIGHT, *DEFAULTS, engine=engine)[0], plain, rtol=0, atol=0)
+    named = dict(zip(GSPLAT, DEFAULTS, strict=True)) | {"channel_chunk": 2, "segmented": True}
+    torch.testing.assert_close(rasterization(*given, WIDTH, HEIGHT, **named, engine=engine)[0], plain, rtol=0, atol=0)
+    near = rasterization(*given, WIDTH, HEIGHT, 3.0, engine=engine)[0]
+    torch.testing.assert_close(near, rasterization(*given, WIDTH, HEIGHT, near_plane=3.0, engine=engine)[0])
+    assert (near - plain).abs().max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("distributed", True, ("True", "its own cameras")),
+        ("with_ut", True, ("leave it out",)),
+        ("with_eval3d", True, ("leave it out",)),
+        ("radial_coeffs", torch.zeros(2, 6), (r"a tensor \(2, 6\)", "load_colmap")),
+        ("tangential_coeffs", torch.zeros(2, 2), ("Undistort",)),
+        ("thin_prism_coeffs", torch.zeros(2, 4), ("Undistort",)),
+        ("ftheta_coeffs", object(), ("Undistort",)),
+        ("rolling_shutter", _Shutter.ROLLING_TOP_TO_BOTTOM, ("ROLLING_TOP_TO_BOTTOM", "one pose")),
+        ("viewmats_rs", torch.eye(4)[None], ("one pose",)),
+    ],
+)
+def test_other_values_of_options_of_gsplat_are_refused_by_name(name, value, words):
+    with pytest.raises(ts.ArgumentError, match=f"`{name}` of `rasterization` is not supported") as caught:
+        rasterization(*list(scene().values())[:7], WIDTH, HEIGHT, **{name: value})
+    for word in words:
+        assert re.search(word, str(caught.value))

@@ -293,14 +293,15 @@ def test_relocation_is_the_papers_double_sum():
     draw = torch.Generator().manual_seed(0)
     opacities = torch.rand(20, generator=draw, dtype=torch.float64)
     scales, ratios = torch.rand(20, 3, generator=draw, dtype=torch.float64), torch.randint(1, 61, (20,), generator=draw)
-    ours = compute_relocation(opacities, scales, ratios)
+    opacities[:3] = torch.tensor([0.004, 0.02, 1e-6])  # each copy is below the lower bound, which the scales ignore
+    ours = compute_relocation(opacities, scales, ratios, torch.zeros(51, 51))
     for i in range(20):
         n = min(int(ratios[i]), 51)
-        p = min(max(1 - (1 - opacities[i].item()) ** (1 / n), 0.005), 1 - 2**-23)
+        p = 1 - (1 - opacities[i].item()) ** (1 / n)
         terms = [
             math.comb(a - 1, k) * (-1) ** k / math.sqrt(k + 1) * p ** (k + 1) for a in range(1, n + 1) for k in range(a)
         ]
-        assert ours[0][i].item() == pytest.approx(p)
+        assert ours[0][i].item() == pytest.approx(min(max(p, 0.005), 1 - 2**-23))
         torch.testing.assert_close(ours[1][i], opacities[i] / math.fsum(terms) * scales[i], rtol=1e-8, atol=0)
 
 

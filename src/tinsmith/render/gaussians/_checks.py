@@ -15,6 +15,32 @@ DepthMode = Literal["expected", "median"]
 RasterizeMode = Literal["classic", "antialiased"]
 RenderMode = Literal["RGB", "D", "ED", "RGB+D", "RGB+ED"]
 
+_UNDISTORT = "Undistort the pictures first, as `load_colmap` and `load_blender` do, and leave it out."
+_ONE_POSE = "Each camera has one pose here: leave it out."
+_UNSUPPORTED: dict[str, tuple[object, str]] = {
+    "distributed": (False, "Let each process render its own cameras, with all Gaussians, and leave it out."),
+    "with_ut": (False, "Covariances are projected by the derivative of the camera's projection: leave it out."),
+    "with_eval3d": (False, "Gaussians are evaluated in the image: leave it out."),
+    "radial_coeffs": (None, _UNDISTORT),
+    "tangential_coeffs": (None, _UNDISTORT),
+    "thin_prism_coeffs": (None, _UNDISTORT),
+    "ftheta_coeffs": (None, _UNDISTORT),
+    "rolling_shutter": (None, _ONE_POSE),
+    "viewmats_rs": (None, _ONE_POSE),
+}
+"""gsplat's options that are supported at their default only: the default, and what to do where another one is passed."""
+
+
+def refuse_unsupported(function: str, **options: object) -> None:
+    """Raise for an option of gsplat that is not at its default."""
+    for name, given in options.items():
+        default, remedy = _UNSUPPORTED[name]
+        # The default of gsplat's `rolling_shutter` is a member of gsplat's own enumeration.
+        if given is not default and getattr(given, "name", None) != "GLOBAL":
+            got = f"a tensor {tuple(given.shape)}" if isinstance(given, Tensor) else repr(given)
+            rows = [("got", got), ("expected", repr(default))]
+            raise ArgumentError(refusal(f"`{name}` of `{function}` is not supported.", rows, remedy))
+
 
 def require_choice(function: str, name: str, given: object, choices: Any) -> None:
     """Refuse what is not one of the literals of a type."""

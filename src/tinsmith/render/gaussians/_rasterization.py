@@ -10,7 +10,15 @@ from torch import Tensor
 from ..._errors import ArgumentError, refusal
 from .._ops import in_single
 from ._blend import rasterize_to_pixels
-from ._checks import CameraModel, RasterizeMode, RenderMode, require_choice, require_positive, require_shape
+from ._checks import (
+    CameraModel,
+    RasterizeMode,
+    RenderMode,
+    refuse_unsupported,
+    require_choice,
+    require_positive,
+    require_shape,
+)
 from ._features import Modes, check_colors, features, meta_of, with_expected_depth
 from ._projection import Projection, check_scene, project
 
@@ -28,7 +36,6 @@ def rasterization(
     Ks: Tensor,
     width: int,
     height: int,
-    *,
     near_plane: float = 0.01,
     far_plane: float = 1e10,
     radius_clip: float = 0.0,
@@ -41,8 +48,20 @@ def rasterization(
     sparse_grad: bool = False,
     absgrad: bool = False,
     rasterize_mode: RasterizeMode = "classic",
+    channel_chunk: int = 32,
+    distributed: bool = False,
     camera_model: CameraModel = "pinhole",
+    segmented: bool = False,
     covars: Tensor | None = None,
+    with_ut: bool = False,
+    with_eval3d: bool = False,
+    radial_coeffs: Tensor | None = None,
+    tangential_coeffs: Tensor | None = None,
+    thin_prism_coeffs: Tensor | None = None,
+    ftheta_coeffs: object | None = None,
+    rolling_shutter: object | None = None,
+    viewmats_rs: Tensor | None = None,
+    *,
     engine: str | None = None,
 ) -> tuple[Tensor, Tensor, dict[str, Any]]:
     """Render images of 3-D Gaussians for several cameras at once.
@@ -74,8 +93,19 @@ def rasterization(
         sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`, and no `covars`.
         absgrad: the backward pass sets `meta["means2d"].absgrad`: see `rasterize_to_pixels`.
         rasterize_mode: "antialiased" multiplies opacities by the compensation, "classic" does not.
+        channel_chunk: has no effect: channels are always blended in groups of 8.
+        distributed: False; True is not supported, like any other value of the options from `with_ut` on.
         camera_model: "pinhole", "ortho" or "fisheye" (equidistant).
+        segmented: has no effect: there is one way to sort.
         covars: (..., N, 3, 3), symmetric, in place of `quats` and `scales`; the upper triangle is read. Differentiable.
+        with_ut: False.
+        with_eval3d: False.
+        radial_coeffs: None.
+        tangential_coeffs: None.
+        thin_prism_coeffs: None.
+        ftheta_coeffs: None.
+        rolling_shutter: None, or gsplat's `RollingShutterType.GLOBAL`.
+        viewmats_rs: None.
         engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
 
     Returns:
@@ -103,7 +133,20 @@ def rasterization(
     modes = Modes(render_mode)
     modes.check("rasterization")
     require_choice("rasterization", "rasterize_mode", rasterize_mode, RasterizeMode)
-    require_positive("rasterization", tile_size=tile_size)
+    require_positive("rasterization", tile_size=tile_size, channel_chunk=channel_chunk)
+    del segmented
+    refuse_unsupported(
+        "rasterization",
+        distributed=distributed,
+        with_ut=with_ut,
+        with_eval3d=with_eval3d,
+        radial_coeffs=radial_coeffs,
+        tangential_coeffs=tangential_coeffs,
+        thin_prism_coeffs=thin_prism_coeffs,
+        ftheta_coeffs=ftheta_coeffs,
+        rolling_shutter=rolling_shutter,
+        viewmats_rs=viewmats_rs,
+    )
     if covars is not None:
         if sparse_grad:
             rows = [("covars", str(tuple(covars.shape))), ("sparse_grad", "True")]

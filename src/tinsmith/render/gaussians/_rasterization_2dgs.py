@@ -56,7 +56,6 @@ def rasterization_2dgs(
     Ks: Tensor,
     width: int,
     height: int,
-    *,
     near_plane: float = 0.01,
     far_plane: float = 1e10,
     radius_clip: float = 0.0,
@@ -70,6 +69,7 @@ def rasterization_2dgs(
     absgrad: bool = False,
     distloss: bool = False,
     depth_mode: DepthMode = "expected",
+    *,
     engine: str | None = None,
 ) -> RasterizedSurfels:
     """Render surfels (flat Gaussians) with normals, distortion and median depths: 2-D Gaussian splatting.

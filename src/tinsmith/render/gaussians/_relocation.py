@@ -13,7 +13,7 @@ _MOST_COPIES = 51  # gsplat's number; more copies of one Gaussian are treated as
 
 
 def compute_relocation(
-    opacities: Tensor, scales: Tensor, ratios: Tensor, *, min_opacity: float = 0.005
+    opacities: Tensor, scales: Tensor, ratios: Tensor, binoms: Tensor | None = None, *, min_opacity: float = 0.005
 ) -> tuple[Tensor, Tensor]:
     """Compute opacities and scales of n Gaussians at one position that together look like one.
 
@@ -31,7 +31,9 @@ def compute_relocation(
         opacities: (N), 0 to 1. No argument is differentiable.
         scales: (N, 3).
         ratios: (N), the number of copies of each, 1 to 51; larger numbers count as 51.
-        min_opacity: lower bound of p, applied before the scales are computed.
+        binoms: gsplat's table of binomial coefficients. It is not read: this function has its own.
+        min_opacity: lower bound of the returned opacities. The scales belong to p without it, as in gsplat, whose
+            strategy applies the bound to the result.
 
     Returns:
         The new opacities (N) and scales (N, 3).
@@ -44,6 +46,7 @@ def compute_relocation(
         >>> ts.render.gaussians.compute_relocation(opacities, scales, torch.tensor([2]))
         (tensor([0.5000]), tensor([[0.9111, 0.9111, 0.9111]]))
     """
+    del binoms
     n = len(opacities)
     if opacities.shape != (n,) or scales.shape != (n, 3) or ratios.shape != (n,):
         rows = [("opacities", f"[N] = {tuple(opacities.shape)}"), ("scales", f"[N, 3] = {tuple(scales.shape)}")]
@@ -51,12 +54,14 @@ def compute_relocation(
         raise ShapeError(refusal("the arguments of `compute_relocation` do not fit each other", rows))
     with torch.no_grad():
         o, count = opacities.double(), ratios.long().clamp(1, _MOST_COPIES)
-        most = 1 - torch.finfo(torch.float32).eps
-        p = (1 - (1 - o) ** (1 / count.double())).clamp(min_opacity, most)
+        most = 1 - torch.finfo(torch.float32).eps  # the logit of 1 would be infinite
+        p = 1 - (1 - o) ** (1 / count.double())
         factors = _signed_binomials(o.device)[count]
         powers = torch.arange(1, _MOST_COPIES + 1, device=o.device)
         spread = (factors * p[:, None] ** powers).sum(-1)
-        return p.to(opacities.dtype), ((o / spread)[:, None] * scales.double()).to(scales.dtype)
+        return p.clamp(min_opacity, most).to(opacities.dtype), ((o / spread)[:, None] * scales.double()).to(
+            scales.dtype
+        )
 
 
 def _signed_binomials(device: torch.device) -> Tensor:
