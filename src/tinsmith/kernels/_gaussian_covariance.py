@@ -13,9 +13,9 @@ def gaussian_covariance(lang: ModuleType, *, fp: str, inverse: bool) -> Any:
     With R the rotation of the normalised quaternion and S the diagonal of scales: R S S R^T, whose upper triangle is
     written (xx, xy, xz, yy, yz, zz). With `inverse` it is the inverse of that, the precision.
 
-    A Gaussian without a finite covariance (a zero quaternion, an infinite or NaN number, a scale whose square overflows,
-    or a zero scale with `inverse`) gets NaN, and zero gradients: rows like this pad batches, and no camera sees them, but
-    zero times the infinite slope of their covariance would be NaN.
+    A Gaussian without a finite covariance (a zero quaternion, an infinite or NaN number, a scale whose square is too
+    large, a zero scale with `inverse`) gets NaN, and zero gradients. Such rows pad batches; no camera sees them, but
+    a cotangent of 0 times the infinite slope of their covariance would be NaN.
     """
     array = lang.types.ndarray()
     real = getattr(lang, fp)

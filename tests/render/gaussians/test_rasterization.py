@@ -251,8 +251,8 @@ class _Shutter(enum.Enum):
     GLOBAL = 4
 
 
-GSPLAT = """near_plane far_plane radius_clip eps2d sh_degree packed tile_size backgrounds render_mode sparse_grad absgrad
-    rasterize_mode channel_chunk distributed camera_model segmented covars with_ut with_eval3d radial_coeffs
+GSPLAT = """near_plane far_plane radius_clip eps2d sh_degree packed tile_size backgrounds render_mode sparse_grad
+    absgrad rasterize_mode channel_chunk distributed camera_model segmented covars with_ut with_eval3d radial_coeffs
     tangential_coeffs thin_prism_coeffs ftheta_coeffs rolling_shutter viewmats_rs""".split()
 DEFAULTS = [0.01, 1e10, 0.0, 0.3, None, True, 16, None, "RGB", False, False, "classic", 32, False, "pinhole", False]
 DEFAULTS += [None, False, False, None, None, None, None, _Shutter.GLOBAL, None]

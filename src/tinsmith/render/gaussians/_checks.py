@@ -28,7 +28,7 @@ _UNSUPPORTED: dict[str, tuple[object, str]] = {
     "rolling_shutter": (None, _ONE_POSE),
     "viewmats_rs": (None, _ONE_POSE),
 }
-"""gsplat's options that are supported at their default only: the default, and what to do where another one is passed."""
+"""Options of gsplat that are supported at their default only: the default, and what to do with another value."""
 
 
 def refuse_unsupported(function: str, **options: object) -> None:

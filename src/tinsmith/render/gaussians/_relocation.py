@@ -59,9 +59,8 @@ def compute_relocation(
         factors = _signed_binomials(o.device)[count]
         powers = torch.arange(1, _MOST_COPIES + 1, device=o.device)
         spread = (factors * p[:, None] ** powers).sum(-1)
-        return p.clamp(min_opacity, most).to(opacities.dtype), ((o / spread)[:, None] * scales.double()).to(
-            scales.dtype
-        )
+        new_opacities, new_scales = p.clamp(min_opacity, most), (o / spread)[:, None] * scales.double()
+        return new_opacities.to(opacities.dtype), new_scales.to(scales.dtype)
 
 
 def _signed_binomials(device: torch.device) -> Tensor:
