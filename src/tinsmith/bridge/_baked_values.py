@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .._errors import EngineError, GradientError, KernelError, refusal
-from ..engines import Engine, one_at_a_time
+from ..engines import Engine, one_at_a_time, remedy_for_lost_field
 from ..source import Constants, FieldUse, Source, constants_of
 from ._linked_kernel import LinkedKernel
 
@@ -161,7 +161,7 @@ class BakedValues:
         for use in self.field_uses():
             _, runtime = self._stamps[id(use.field)]
             if runtime is not None and runtime is not self._engine.runtime():
-                raise field_is_gone(op, use.name)
+                raise field_is_gone(op, use.name, self._engine)
 
     def field_ranks(self) -> dict[str, int]:
         """Dims of the fields that a loop may run over as over a range: every element is there, from 0 on."""
@@ -176,10 +176,11 @@ class BakedValues:
         return ranks
 
 
-def field_is_gone(op: str, name: str) -> EngineError:
+def field_is_gone(op: str, name: str, engine: Engine) -> EngineError:
     """The error for a field of an engine that was restarted since."""
     words = f"op `{op}` reads the field `{name}`, whose memory was destroyed when the engine was started again"
-    return EngineError(refusal(words, remedy=f"Make `{name}` again after the last ts.init()."))
+    remedy = remedy_for_lost_field(engine, f"Make `{name}` again after the last ts.init().")
+    return EngineError(refusal(words, remedy=remedy))
 
 
 def changed_between(op: str) -> GradientError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._errors import BoundsError, refusal
-from ..engines import Compiled, Engine, Launch
+from ..engines import Compiled, Engine, Launch, survive_forks
 from ..source.ir import nodes
 from ..transforms import ENTRIES, RECORD, Site, insert_bounds_checks
 from ._from_ir import compile_ir, lower_for, over_samples
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ._variant import Variant
 
 _RECORDS: dict[str, tuple[Any, Any]] = {}
-_MAKING = threading.Lock()
+_MAKING = survive_forks(threading.RLock())
 
 
 def record_of(engine: Engine) -> Any:

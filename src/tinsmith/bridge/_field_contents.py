@@ -88,7 +88,7 @@ class Look:
     def _values(self) -> tuple[bytes, ...]:
         """The bytes of all fields that our launch copies, and those of each other."""
         if self._engine.runtime() is not self._runtime:
-            raise field_is_gone(self.op, (self._ours + self._others)[0].name)
+            raise field_is_gone(self.op, (self._ours + self._others)[0].name, self._engine)
         # Zeros, since gaps between fields are compared too and nothing is ever written there.
         memory = self._memory()
         if self._ours:

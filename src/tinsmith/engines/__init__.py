@@ -6,8 +6,10 @@ user of one engine does not need the other.
 """
 
 from ._annotations import DTYPES, FLOATS, HALVES, INTEGERS, NAMES, SPEC_DTYPES, array_text
-from ._common import COMPILING, hold, one_at_a_time
+from ._common import hold
+from ._compiling import COMPILING, one_at_a_time
 from ._contract import MOST_ELEMENTS, ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
+from ._forks import remedy_for_lost_field, survive_forks
 from ._language import Language, StructFacts
 from ._listening import Listener
 from ._module_name import module_name, preferred_name
@@ -23,7 +25,7 @@ from ._registry import (
     of_kernel,
     public_name,
 )
-from ._start import init, init_in_fork, init_quietly
+from ._start import init, init_quietly
 
 __all__ = [
     "ArrayArgument",
@@ -50,7 +52,6 @@ __all__ = [
     "get",
     "hold",
     "init",
-    "init_in_fork",
     "init_quietly",
     "is_kernel",
     "list_installed",
@@ -63,4 +64,6 @@ __all__ = [
     "preferred_name",
     "probes",
     "public_name",
+    "remedy_for_lost_field",
+    "survive_forks",
 ]

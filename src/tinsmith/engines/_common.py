@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 from ._contract import ArrayArgument, HeldLaunch, Launch, ScalarArgument
 
@@ -20,27 +19,6 @@ _HOLD = "_tinsmith_hold"
 """The attribute of a launch that makes a `HeldLaunch` of it."""
 PLACES = ("global_vars", "grad_vars", "unfinalized_fields_builder")
 """What an engine's state keeps of fields until they are placed."""
-COMPILING = threading.RLock()
-"""Held while anything is parsed, lowered, generated or compiled: neither the engines nor `ast` do two at a time.
-
-Who makes a part of an op that all its calls share holds it too, and looks again whether another thread was faster. A
-call whose parts are made never takes it. Nothing that may wait for another thread is done meanwhile: no launch, and
-no backward pass."""
-
-
-Made = TypeVar("Made")
-Options = ParamSpec("Options")
-
-
-def one_at_a_time(function: Callable[Options, Made]) -> Callable[Options, Made]:
-    """A function that one thread runs at a time, and no other compiles or parses meanwhile."""
-
-    @functools.wraps(function)
-    def call_locked(*positional: Options.args, **named: Options.kwargs) -> Made:
-        with COMPILING:
-            return function(*positional, **named)
-
-    return call_locked
 
 
 def belongs_to(value: object, package: str) -> bool:

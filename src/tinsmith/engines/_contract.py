@@ -239,7 +239,22 @@ class Engine(ABC):
     # Running ------------------------------------------------------------------------------
     @abstractmethod
     def runtime(self) -> Any:
-        """A token for the engine's present state: another object after every init or reset. None if not started."""
+        """A token for the engine's present state: another object after every init or reset. None if not started.
+
+        In a process that was forked from one in which the engine ran, it is started again first. Raises EngineError
+        where it cannot be.
+        """
+
+    @abstractmethod
+    def is_current(self, runtime: Any) -> bool:
+        """Return True if `runtime` is the engine's present state. Starts nothing."""
+
+    @abstractmethod
+    def detach_program(self) -> Any:
+        """Take the program, with all memory and compiled kernels, off the engine, and return it; None if there is none.
+
+        Afterwards the engine is not started.
+        """
 
     @abstractmethod
     def options(self) -> tuple[Any, ...]:

@@ -14,7 +14,8 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
-from . import _annotations, _common, _fields, _parameters, _readiness
+from . import _annotations, _common, _fields, _forks, _parameters, _readiness
+from ._compiling import one_at_a_time
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 from ._listening import Listener, redirect_to_listener
 
@@ -94,7 +95,18 @@ class Quadrants(Engine):
 
     def runtime(self) -> Any:
         impl = sys.modules.get("quadrants.lang.impl")  # asked at every call of an op: an import would cost 1 us
-        return impl.pyquadrants if impl is not None and impl.pyquadrants._prog is not None else None  # `prog` raises
+        if impl is None or impl.pyquadrants._prog is None:  # `prog` raises
+            return _forks.restart_after_fork(self)
+        return impl.pyquadrants
+
+    def is_current(self, runtime: Any) -> bool:
+        impl = self.lang.lang.impl
+        return impl.pyquadrants is runtime and runtime._prog is not None
+
+    def detach_program(self) -> Any:
+        runtime = self.lang.lang.impl.pyquadrants
+        program, runtime._prog = runtime._prog, None
+        return program
 
     def options(self) -> tuple[Any, ...]:
         return _common.options_of(_readiness.require_started(self).prog.config())
@@ -119,7 +131,7 @@ class Quadrants(Engine):
         is_on = _readiness.require_started(self).prog.config().ad_stack_experimental_enabled
         return "" if is_on else "ad_stack_experimental_enabled=True"
 
-    @_common.one_at_a_time
+    @one_at_a_time
     def compile(
         self,
         function: Callable[..., Any],

@@ -12,6 +12,7 @@ from .._extras import EXTRAS, install_command
 from ._common import belongs_to
 from ._contract import Engine
 from ._custom_gradients import Replaced, unwrap_replaced
+from ._forks import watch_forks
 from ._quadrants import Quadrants
 from ._taichi import Taichi
 
@@ -44,6 +45,9 @@ def get(name: str) -> Engine:
         remedy = f"Run {command}."
         raise EngineError(refusal(f"engine {name!r} is not installed", remedy=remedy))
     return _ENGINES[name]
+
+
+watch_forks(lambda: [_ENGINES[name] for name in list_loaded()])
 
 
 def is_kernel(candidate: object) -> bool:

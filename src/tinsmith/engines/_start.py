@@ -13,7 +13,6 @@ import torch
 from .._errors import ArgumentError, EngineError, nearest, refusal
 from ._common import belongs_to
 from ._contract import Engine
-from ._language import Language
 from ._module_name import module_name
 from ._registry import get, list_loaded, public_name
 
@@ -92,36 +91,6 @@ def init_quietly(arch: str, engine: str) -> None:
     _ = get(engine).lang  # imported with the real stdout: Taichi logs a complaint when it finds another
     with contextlib.redirect_stdout(io.StringIO()):
         init(arch, engine)
-
-
-_SETTINGS = (
-    "ad_stack_experimental_enabled",
-    "ad_stack_size",
-    "advanced_optimization",
-    "cfg_optimization",
-    "debug",
-    "fast_math",
-    "flatten_if",
-    "opt_level",
-    "random_seed",
-    "real_matrix_scalarize",
-)
-"""Options that a kernel or its gradient depends on."""
-_LEFT: list[Any] = []
-
-
-def init_in_fork(name: str) -> None:
-    """Start an engine again on the CPU, with the settings that it has, in a process that was forked.
-
-    An engine compiles with its own threads, which a fork does not copy: the child would wait for them forever. The old
-    state is never touched again, since freeing it would wait for them too; fields are lost.
-    """
-    engine = get(name)
-    runtime, config = engine.lang.lang.impl.get_runtime(), engine.lang.lang.impl.current_cfg()
-    _LEFT.append(runtime.prog)
-    fp, ip = (getattr(engine.lang, kind) for kind in Language(engine).default_types)
-    settings = {name: getattr(config, name) for name in _SETTINGS if hasattr(config, name)}
-    engine.start("cpu", default_fp=fp, default_ip=ip, offline_cache=False, cpu_max_num_threads=1, **settings)
 
 
 def _device(arch: str) -> str:

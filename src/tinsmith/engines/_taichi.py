@@ -16,7 +16,8 @@ from types import MethodType, ModuleType
 from typing import Any
 
 from .._errors import KernelError, refusal
-from . import _annotations, _common, _fields, _parameters, _readiness
+from . import _annotations, _common, _fields, _forks, _parameters, _readiness
+from ._compiling import one_at_a_time
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 from ._listening import Listener, redirect_to_listener
 from ._module_name import module_name
@@ -106,7 +107,18 @@ class Taichi(Engine):
 
     def runtime(self) -> Any:
         impl = sys.modules.get("taichi.lang.impl")  # asked at every call of an op: an import would cost 1 us
-        return impl.pytaichi if impl is not None and impl.pytaichi.prog is not None else None
+        if impl is None or impl.pytaichi.prog is None:
+            return _forks.restart_after_fork(self)
+        return impl.pytaichi
+
+    def is_current(self, runtime: Any) -> bool:
+        impl = self.lang.lang.impl
+        return impl.pytaichi is runtime and runtime.prog is not None
+
+    def detach_program(self) -> Any:
+        runtime = self.lang.lang.impl.pytaichi
+        program, runtime.prog = runtime.prog, None
+        return program
 
     def options(self) -> tuple[Any, ...]:
         return _common.options_of(_readiness.require_started(self).prog.config())
@@ -127,7 +139,7 @@ class Taichi(Engine):
     def needs_stack_depth(self) -> bool:
         return True
 
-    @_common.one_at_a_time
+    @one_at_a_time
     def compile(
         self,
         function: Callable[..., Any],

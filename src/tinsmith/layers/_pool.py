@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from .._errors import KernelError, refusal
-from ..engines import NAMES, Engine
+from ..engines import NAMES, Engine, survive_forks
 
-FIELDS_LOCK = threading.RLock()
+FIELDS_LOCK = survive_forks(threading.RLock())
 """Fields are one memory for all threads and layers, and a call is several launches."""
 
 
@@ -100,7 +100,7 @@ class FieldTree:
 
 
 def _free(engine: Engine, runtime: Any, tree: Any) -> None:
-    if engine.runtime() is not runtime:
+    if not engine.is_current(runtime):
         return
     # Both engines (Taichi 1.7.4, Quadrants 1.3.3) fail an assertion, `data->struct_modules.erase(id)`, on fields made
     # before another thread first compiled a kernel, as the backward pass of a GPU's tensors does. Their memory stays

@@ -20,7 +20,6 @@ import torch
 
 from ..._errors import GradientError, refusal
 from ...bridge import Examination
-from ...engines import init_in_fork
 from ._function import Tensors, of_op, pull_back
 
 SECONDS = 120.0
@@ -44,7 +43,7 @@ def pull_back_in_child(
         answer, words = Path(folder, "answer"), Path(folder, "words")
         child = _fork_quietly()
         if child == 0:
-            _work(call, engine, values, cotangents, answer, words)
+            _work(call, values, cotangents, answer, words)
         status = _wait_for(child)
         result: dict[str, Any] = torch.load(answer) if status == 0 and answer.exists() else {}
         if "gradient" in result:
@@ -63,7 +62,6 @@ def _fork_quietly() -> int:
 
 def _work(
     call: Examination,
-    engine: str,
     values: Mapping[str, torch.Tensor],
     cotangents: Mapping[str, torch.Tensor],
     answer: Path,
@@ -79,7 +77,6 @@ def _work(
         # An engine's own handlers wait for its threads, which a fork does not have.
         for one in _DEADLY:
             signal.signal(one, signal.SIG_DFL)
-        init_in_fork(engine)
         try:
             torch.save({"gradient": pull_back(of_op(call), values, cotangents)}, answer)
         except GradientError as reason:

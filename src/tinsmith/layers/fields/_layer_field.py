@@ -22,7 +22,7 @@ from ..._errors import (
     ShapeError,
     refusal,
 )
-from ...engines import Engine, FieldFacts, module_name, of_field
+from ...engines import Engine, FieldFacts, module_name, of_field, remedy_for_lost_field
 from .._pool import gradient_field
 
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
@@ -107,7 +107,8 @@ class LayerField:
         """Raise EngineError where the engine was started again since, and took the field's memory with it."""
         if self.engine.runtime() is not self.runtime:
             words = f"the field `{self.name}` of {layer} was destroyed when the engine was started again"
-            raise EngineError(refusal(words, remedy="Make the fields and the layer after the last ts.init()."))
+            remedy = "Make the fields and the layer after the last ts.init()."
+            raise EngineError(refusal(words, remedy=remedy_for_lost_field(self.engine, remedy)))
 
     def __str__(self) -> str:
         dtype = str(self.tensor_dtype).removeprefix("torch.")

@@ -1,0 +1,93 @@
+"""The lock around everything that is parsed, lowered, generated or compiled.
+
+It also delays the handlers of signals, Ctrl-C among them. An exception that a handler raises in the middle would be
+taken for one of the engine's, which reports whatever is raised in a kernel as a mistake there; and it would leave an op
+with some of its parts.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, ParamSpec, TypeVar
+
+Made = TypeVar("Made")
+Options = ParamSpec("Options")
+Handler = Callable[[int, FrameType | None], Any]
+
+
+class CompilingLock:
+    """A reentrant lock. The main thread handles no signal while it holds it, and all of them when it gives it back.
+
+    A signal that comes a second time meanwhile is handled at once: whoever presses Ctrl-C twice does not want to wait.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._depth = 0
+        self._handlers: dict[int, Handler] = {}
+        self._pending: list[int] = []
+
+    def acquire(self) -> None:
+        """Take the lock, without delaying signals."""
+        self._lock.acquire()
+
+    def release(self) -> None:
+        """Give the lock back."""
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self._depth += 1
+        if self._depth == 1 and threading.current_thread() is threading.main_thread():
+            self._delay_signals()
+
+    def __exit__(self, *_: object) -> None:
+        handlers, pending = (self._handlers, self._pending) if self._depth == 1 else ({}, [])
+        for number, handler in handlers.items():
+            if signal.getsignal(number) == self._note:
+                signal.signal(number, handler)
+        if handlers:
+            self._handlers, self._pending = {}, []
+        self._depth -= 1
+        self._lock.release()
+        for number in pending:
+            handlers[number](number, sys._getframe(1))
+
+    def _delay_signals(self) -> None:
+        for number in _NUMBERS:
+            handler = signal.getsignal(number)
+            if callable(handler):
+                self._handlers[number] = handler
+                signal.signal(number, self._note)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number in self._pending:
+            self._handlers[number](number, frame)
+        else:
+            self._pending.append(number)
+
+
+_NUMBERS = tuple(signal.valid_signals())
+
+COMPILING = CompilingLock()
+"""Held while anything is parsed, lowered, generated or compiled: neither the engines nor `ast` do two at a time.
+
+Who makes a part of an op that all its calls share holds it too, and looks again whether another thread was faster. A
+call whose parts are made never takes it. Nothing that may wait for another thread is done meanwhile: no launch, and
+no backward pass."""
+
+
+def one_at_a_time(function: Callable[Options, Made]) -> Callable[Options, Made]:
+    """A function that one thread runs at a time, and no other compiles or parses meanwhile."""
+
+    @functools.wraps(function)
+    def call_locked(*positional: Options.args, **named: Options.kwargs) -> Made:
+        with COMPILING:
+            return function(*positional, **named)
+
+    return call_locked
