@@ -4,11 +4,11 @@ import linecache
 import zlib
 
 
-def written(lang, text):
-    """The kernel that `text` defines, for an engine; its module is called `lang` there."""
+def written(lang, text, **names):
+    """The kernel that `text` defines, for an engine; its module is called `lang` there. `names` are other globals."""
     path = f"<written {zlib.crc32(text.encode()):08x}>"
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-    scope = {"lang": lang, "__name__": "written"}
+    scope = {"lang": lang, "__name__": "written", **names}
     before = set(scope)
     exec(compile(text, path, "exec", dont_inherit=True), scope)
     (name,) = scope.keys() - before - {"__builtins__"}

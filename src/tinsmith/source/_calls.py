@@ -99,10 +99,10 @@ def find_reachable(source: Source, engine: EngineFacts) -> Iterator[Source]:
 def engine_call(source: Source, engine: EngineFacts, names: Collection[str], *, is_used: bool = False) -> str | None:
     """Where a kernel, or a function that it reaches, calls one of these functions of the engine's; None without one.
 
-    With `is_used`, a call whose result nobody takes does not count.
+    With `is_used`, a call whose value reaches nothing does not count.
     """
     for one in find_reachable(source, engine):
-        idle = {node.value for node in one.nodes if isinstance(node, ast.Expr)} if is_used else set()
+        idle = one.idle_calls if is_used else frozenset()
         for call in one.calls:
             is_meant = resolve_callee(call) in names and call not in idle
             if is_meant and engine.owns(find_called_function(one, call.func)):

@@ -81,17 +81,27 @@ def _parts(target: ast.expr) -> Iterator[ast.expr]:
 
 
 def addend_of(node: ast.Assign) -> ast.expr | None:
-    """The `e` of `x[i] = x[i] + e` or `x[i] = e + x[i]`, which is an addition to x."""
+    """Return what an assignment adds to its target: `a - b` for `x[i] = a + x[i] - b`; None if it is no addition.
+
+    As for `x[i] -= e`, the sign is not kept.
+    """
     if len(node.targets) != 1 or not isinstance(node.targets[0], ast.Subscript):
         return None
-    if not (isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add)):
-        return None
     target = ast.unparse(node.targets[0])
-    left, right = node.value.left, node.value.right
-    for same, other in ((left, right), (right, left)):
-        if ast.unparse(same) == target and target not in ast.unparse(other):
-            return other
-    return None
+    rest = _without_term(node.value, target)
+    return None if rest is None or target in ast.unparse(rest) else rest
+
+
+def _without_term(total: ast.expr, term: str) -> ast.expr | None:
+    """Return a sum without a term; None if the term is not added in it."""
+    if not (isinstance(total, ast.BinOp) and isinstance(total.op, ast.Add | ast.Sub)):
+        return None
+    if ast.unparse(total.left) == term:
+        return total.right
+    if isinstance(total.op, ast.Add) and ast.unparse(total.right) == term:
+        return total.left
+    inner = _without_term(total.left, term)
+    return None if inner is None else ast.copy_location(ast.BinOp(inner, total.op, total.right), total)
 
 
 def indices_of(node: ast.AST) -> Iterator[ast.expr]:

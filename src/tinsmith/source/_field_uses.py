@@ -61,13 +61,13 @@ class BodyUse(NamedTuple):
 def uses_in_body(
     source: Source, names: Mapping[str, str], objects: Mapping[str, Any], engine: Engine
 ) -> dict[str, BodyUse]:
-    """What a body does with fields, by name. Functions that it calls are not followed.
+    """What a body does with fields, by name. Functions are followed that are given one, or an element of one.
 
     Args:
         source: the function.
         names: names of fields by the texts that the body has for them and for their members.
         objects: what parameters stand for, where that is a Python object.
-        engine: whose functions may be lent a field.
+        engine: whose functions are followed.
     """
 
     def rename(node: ast.AST) -> ast.AST | None:
@@ -78,10 +78,10 @@ def uses_in_body(
     if not names:
         return {}
     plain = replace(source, tree=replace_nodes(copy_node(source.tree), rename), given={**source.given, **objects})
-    lent = find_lent_names(plain, engine)
+    lent = find_lent_names(plain, engine, to_known=False)
     updates = (node.target for node in plain.nodes if isinstance(node, ast.AugAssign))
     updated = frozenset(part for target in updates for part in walk(target))
-    roles = roles_of(plain, names.values(), None)
+    roles = roles_of(plain, names.values(), engine)
     return {name: _use_of(role, updated, is_lent=name in lent) for name, role in roles.items()}
 
 
@@ -90,6 +90,6 @@ def _use_of(role: Roles, updated: frozenset[ast.AST], *, is_lent: bool) -> BodyU
     changes = role.of("write", "add")
     is_followed = not (role.escapes or is_lent)
     is_loaded = any(one.node not in updated for one in role.of("read"))
-    is_used = is_loaded or any(one.is_fetched or (one.kind == "add" and one.is_plain) for one in changes)
+    is_used = is_loaded or any(one.is_used or (one.kind == "add" and one.is_plain) for one in changes)
     written_at = changes[0].place if changes else ""
     return BodyUse(written_at, is_used or not is_followed, bool(role.of("write")) or not is_followed, is_followed)

@@ -12,6 +12,7 @@ from .._lazy import lazy
 from ..engines import public_name
 from ._definitions import definitions
 from ._fingerprints import MISSING
+from ._idle_calls import find_idle_calls
 from ._nodes import note_name, resolve_callee, root
 from ._parsing import parse_statement, source_lines
 from ._walk import walk
@@ -115,6 +116,11 @@ class Source:
     def calls(self) -> tuple[ast.Call, ...]:
         """Calls in the body."""
         return tuple(node for node in self.nodes if isinstance(node, ast.Call))
+
+    @lazy
+    def idle_calls(self) -> frozenset[ast.Call]:
+        """Calls whose values reach nothing."""
+        return find_idle_calls(self.tree)
 
     def place(self, node: ast.AST) -> str:
         """`file:line` of a node."""

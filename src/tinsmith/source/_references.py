@@ -109,13 +109,17 @@ def _find_change(loop: ast.For, source: Source, engine: EngineFacts) -> tuple[st
     return None
 
 
-def find_lent_names(source: Source, engine: EngineFacts) -> frozenset[str]:
-    """Names that called functions may change: what template parameters stand for, and objects of unknown methods."""
+def find_lent_names(source: Source, engine: EngineFacts, *, to_known: bool = True) -> frozenset[str]:
+    """Names that called functions may change: what template parameters stand for, and objects of unknown methods.
+
+    Without `to_known`, those that only functions of known source are given do not count.
+    """
     names: set[str] = set()
     for node in source.calls:
         function = find_called_function(source, node.func)
         callee = bind_callee(node, function, engine)
-        lent = [a for name, a in callee.arguments.items() if callee.source.is_template(name)] if callee else []
+        given = callee.arguments.items() if callee and to_known else ()
+        lent = [argument for name, argument in given if callee and callee.source.is_template(name)]
         is_known = function is not None or bool(changes_of(node))
         if not is_known and isinstance(node.func, ast.Attribute) and node.func.attr not in _READING_METHODS:
             lent = [node.func.value, *node.args]  # a method of a local, or of a template argument: it may do anything

@@ -194,14 +194,34 @@ class _Walker(ast.NodeVisitor):
         for index in indices_of(node):
             self.visit(index)
 
-    def _note(self, element: ast.Subscript, kind: Kind, is_fetched: bool = False, *, is_plain: bool = False) -> None:
+    def _note(
+        self,
+        element: ast.Subscript,
+        kind: Kind,
+        is_fetched: bool = False,
+        *,
+        is_used: bool = False,
+        is_plain: bool = False,
+    ) -> None:
         assert isinstance(element.value, ast.Name)
         roles = self.roles[element.value.id]
         index, place = self.names.index(element.slice), self.source.place(element)
         if len(index) == roles.rank:  # an index for each axis: none of them is a vector
             index = tuple(replace(part, wide=frozenset()) for part in index)
-        access = Access(kind, index, place, self.order, self.loops, is_fetched, self._is_guarded, is_plain, element)
-        roles.accesses.append(access)
+        roles.accesses.append(
+            Access(
+                kind,
+                index,
+                place,
+                self.order,
+                self.loops,
+                is_fetched,
+                is_used,
+                self._is_guarded,
+                is_plain,
+                element,
+            )
+        )
 
     def _changes(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> list[Change]:
         """What a statement changes; a number of an element that is a vector is written, also by an addition."""
@@ -219,7 +239,7 @@ class _Walker(ast.NodeVisitor):
             if element is None:
                 return False
             for kind in change.kinds:
-                self._note(element, kind, is_fetched)
+                self._note(element, kind, is_fetched, is_used=is_fetched and node not in self.source.idle_calls)
             self._indices(change.target)
             for argument in [*node.args, *(keyword.value for keyword in node.keywords)]:
                 if argument is not change.target:

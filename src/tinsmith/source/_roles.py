@@ -20,8 +20,9 @@ from ._indices import invariant_without
 class Access:
     """One use of an array element: what is done, the index in letters, where, inside which loops.
 
-    `is_fetched`: an atomic's return value is used, which depends on the order of a parallel loop. `is_guarded`: a
-    branch or a `while` is around it. `is_plain`: an addition, `x[i] = x[i] + e`, is not atomic. `node`: the subscript.
+    `is_fetched`: an atomic's return value, which depends on the order of a parallel loop, is taken; `is_used`: it
+    reaches something that is stored, returned or decided. `is_guarded`: a branch or a `while` is around it. `is_plain`:
+    an addition, `x[i] = x[i] + e`, is not atomic. `node`: the subscript.
     """
 
     kind: Kind
@@ -30,6 +31,7 @@ class Access:
     order: int
     loops: tuple[EnclosingLoop, ...] = ()
     is_fetched: bool = False
+    is_used: bool = False
     is_guarded: bool = False
     is_plain: bool = False
     node: ast.expr = field(default_factory=lambda: ast.Constant(None), compare=False, repr=False)

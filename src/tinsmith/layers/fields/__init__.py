@@ -9,7 +9,8 @@ from ._on_arrays import ArrayProgram
 from ._on_fields import OnFields, refuse_generated
 from ._program import clearing
 from ._roles import Habits, Launch, Roles, check_once
-from ._running import Running, make_running
+from ._running import Running, make_running, warn_of_sums
+from ._starts import Starts
 from ._transfer import fill, read
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "OpProgram",
     "Roles",
     "Running",
+    "Starts",
     "break_graph",
     "check_once",
     "clearing",
@@ -31,4 +33,5 @@ __all__ = [
     "place_field",
     "read",
     "refuse_generated",
+    "warn_of_sums",
 ]

@@ -9,6 +9,7 @@ from ..._errors import refusal
 from ..._user_warnings import warn
 from ...bridge import Adjoint
 from ._as_op import OpProgram
+from ._layer_field import LayerField
 from ._on_fields import OnFields
 from ._roles import Habits, Launch, Roles
 from ._starts import Starts
@@ -31,7 +32,7 @@ def make_running(
     _warn_of_values(layer, starts)
     if on_tensors:
         return OpProgram(layer, roles, launches, cleared=starts.fields_at_zero, adjoint=adjoint)
-    _warn_of_sums(layer, starts)
+    warn_of_sums(layer, starts, starts.accumulators)
     return OnFields(layer, roles, launches, habits, adjoint)
 
 
@@ -53,9 +54,13 @@ def _warn_of_values(layer: str, starts: Starts) -> None:
             warn(refusal(words, starts.describe_field(one), remedy))
 
 
-def _warn_of_sums(layer: str, starts: Starts) -> None:
+def warn_of_sums(
+    layer: str,
+    starts: Starts,
+    fields: Sequence[LayerField],
+    remedy: str = "Register it with clear=True to start each call at zero, or with clear=False if the sum is to go on.",
+) -> None:
     """Warn of fields that add up from call to call, though nobody asked for that."""
-    for one in starts.accumulators:
+    for one in fields:
         words = f"kernels of {layer} add to the field `{one.name}`, which is never cleared: its sum grows in each call"
-        remedy = "Register it with clear=True to start each call at zero, or with clear=False if the sum is to go on."
         warn(refusal(words, starts.describe_field(one), remedy))

@@ -76,6 +76,10 @@ class Starts:
         candidates = [one for key, one in fields.items() if key in self._added - known]
         return tuple(one for one in candidates if one.facts.dtype.is_floating_point and not one.is_silent)
 
+    def is_seen(self, one: LayerField) -> bool:
+        """Whether a call's results may depend on a field: an output, or read by a kernel."""
+        return one.facts.key in self._outputs or one.facts.key in self._read
+
 
 # Arrays in place of fields --------------------------------------------------------------------
 def start_kernel(one: LayerField, array: str) -> tuple[Any, Links]:

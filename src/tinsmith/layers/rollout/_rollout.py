@@ -26,11 +26,13 @@ from ..fields import (
     Launch,
     LayerField,
     Roles,
+    Starts,
     break_graph,
     check_once,
     fingerprints_of,
     place_field,
     refuse_generated,
+    warn_of_sums,
 )
 from ._recording import Call, Calls, Kernels, Recording
 from ._writes import row_filler
@@ -40,6 +42,10 @@ FieldLike = Any
 Named = Mapping[str, FieldLike | tuple[FieldLike, int]]
 """Fields by names of arguments or results; `(x, t)` is `x[t]`, all elements whose first index is that."""
 _HABITS = Habits(clears_outputs=None)
+_SUMS_REMEDY = (
+    "Clear it first in the function, `field.fill(0)`, or make it an input, which is filled in each call. "
+    "An output that kernels only add to, and do not read, is cleared automatically."
+)
 MOST_PROGRAMS = 8
 """Sequences of kernels whose op is kept: a function whose loop has another length each time makes new ones."""
 
@@ -178,6 +184,8 @@ class Rollout:
         return program, launches
 
     def _make(self, launches: tuple[Launch, ...]) -> ArrayProgram:
+        starts = Starts(self._roles, launches, _HABITS)
+        warn_of_sums(self.name, starts, [one for one in starts.accumulators if starts.is_seen(one)], _SUMS_REMEDY)
         try:
             return ArrayProgram(self.name, self._roles, launches, _HABITS)
         except NotCovered as reason:
