@@ -12,7 +12,7 @@ import torch
 from .._errors import ConfigError, nearest, refusal
 from .config import Section, read, resolve_section
 from .losses import Loss, make_loss
-from .networks import NetworkWithInputEncoding
+from .networks import ALIGNMENT, NetworkWithInputEncoding
 from .optimizers import make_optimizer
 
 _Part = Literal["loss", "optimizer", "encoding", "network"]
@@ -50,7 +50,7 @@ def create_from_config(
     dtype: torch.dtype | None = None,
     device: torch.device | str | None = None,
     engine: str | None = None,
-    alignment: int = 1,
+    alignment: int = ALIGNMENT,
 ) -> Created:
     """Create model, loss and optimizer from a tiny-cuda-nn configuration: {"loss", "optimizer", "encoding", "network"}.
 
@@ -65,7 +65,7 @@ def create_from_config(
         dtype: float32, the default, or float64.
         device: the device of the model; None for the CPU.
         engine: what the encoding runs on; see `NetworkWithInputEncoding`.
-        alignment: 16 for tiny-cuda-nn's layout of parameters; see `NetworkWithInputEncoding`.
+        alignment: what widths are padded to: 16, as in tiny-cuda-nn; 1 for none. See `NetworkWithInputEncoding`.
 
     Raises:
         ConfigError: a part, name, key or value of the configuration is unknown or invalid.

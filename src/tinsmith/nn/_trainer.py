@@ -369,7 +369,7 @@ def _require_same_tensors(ours: Mapping[str, torch.Tensor], theirs: Mapping[str,
         expected, actual = (str(tuple(side[name].shape)) if name in side else "none" for side in (ours, theirs))
         if expected != actual:
             rows = [("tensor", name), ("expected", expected), ("got", actual)]
-            remedy = "Make the model with the configuration that the run had."
+            remedy = "Make the model with the configuration and the alignment that the run had."
             raise CheckpointError(refusal("The checkpoint belongs to another model.", rows, remedy))
 
 

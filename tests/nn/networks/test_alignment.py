@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tinsmith import ConfigError, reference
-from tinsmith.nn import Network, NetworkWithInputEncoding
+from tinsmith import CheckpointError, ConfigError, reference
+from tinsmith.nn import Network, NetworkWithInputEncoding, Trainer, create_from_config
 from tinsmith.nn.config import resolve_section
 from tinsmith.nn.encodings import encoder
 from tinsmith.nn.networks._alignment import columns_of
@@ -57,17 +57,20 @@ def test_columns(dims, encoding, columns):
 
 def test_without_alignment_only_parts_of_a_composite_could_be_filled_up_and_are_not():
     """No user asks for it then: the widths are those of the encoding."""
-    model = NetworkWithInputEncoding(3, 1, composite(of(1, {"otype": "Identity"}), GRID), MLP)
+    model = NetworkWithInputEncoding(3, 1, composite(of(1, {"otype": "Identity"}), GRID), MLP, alignment=1)
     assert model.matrix_shapes[0] == (16, 7)
-    assert model.columns is None
+    assert model.columns is None and model.constants is None
 
 
 @pytest.mark.parametrize(
     ("make", "shapes", "n_params"),
     [
-        (lambda: Network(3, 1, MLP, alignment=16), ((16, 16), (16, 16), (16, 16)), 768),
-        (lambda: Network(17, 33, MLP, alignment=16), ((16, 32), (16, 16), (48, 16)), 1536),
-        (lambda: NetworkWithInputEncoding(2, 3, GRID, MLP, alignment=16), ((16, 16),) * 3, 768 + 3 * 2 * 16),
+        (lambda: Network(3, 1, MLP), ((16, 16), (16, 16), (16, 16)), 768),
+        (lambda: Network(3, 1, MLP | {"otype": "CutlassMLP", "n_neurons": 5}), ((5, 16), (5, 5), (16, 5)), 185),
+        (lambda: Network(17, 33, MLP), ((16, 32), (16, 16), (48, 16)), 1536),
+        (lambda: NetworkWithInputEncoding(2, 3, GRID, MLP), ((16, 16),) * 3, 768 + 3 * 2 * 16),
+        (lambda: create_from_config(2, 3, {"encoding": GRID, "network": MLP}).model, ((16, 16),) * 3, 864),
+        (lambda: Network(17, 33, MLP, alignment=1), ((16, 17), (16, 16), (33, 16)), 1056),
     ],
 )
 def test_sizes_are_tiny_cuda_nns(make, shapes, n_params):
@@ -81,7 +84,7 @@ def test_sizes_are_tiny_cuda_nns(make, shapes, n_params):
 @pytest.mark.parametrize(("dims", "encoding"), [row[:2] for row in COLUMNS if "Empty" not in row[1].values()])
 def test_the_network_is_the_one_that_is_fed_what_is_filled_up(dims, encoding, hidden):
     mlp = MLP | {"otype": "CutlassMLP", "n_hidden_layers": hidden}
-    model = NetworkWithInputEncoding(dims, 5, encoding, mlp, dtype=torch.float64, alignment=16)
+    model = NetworkWithInputEncoding(dims, 5, encoding, mlp, dtype=torch.float64)
     x = torch.rand(6, dims, dtype=torch.float64)
     section = resolve_section("encoding", encoding)
     columns = columns_of(encoder(section, dims), section, 16)
@@ -100,7 +103,7 @@ def test_the_network_is_the_one_that_is_fed_what_is_filled_up(dims, encoding, hi
 
 
 def test_a_network_is_filled_up_with_ones():
-    network = Network(3, 2, MLP, alignment=16, dtype=torch.float64)
+    network = Network(3, 2, MLP, dtype=torch.float64)
     x = torch.randn(4, 3, dtype=torch.float64)
     fed = torch.cat([x, x.new_ones(4, 13)], 1)
     expected = reference.mlp(fed, network.params, (16, 16, 16, 16), "Tanh")[:, :2]
@@ -108,10 +111,10 @@ def test_a_network_is_filled_up_with_ones():
 
 
 def test_what_another_layout_saved_is_told():
-    theirs = Network(3, 1, MLP, alignment=16).state_dict()
-    with pytest.raises(RuntimeError, match=r"If tiny-cuda-nn saved it, make the module with alignment=16"):
-        Network(3, 1, MLP).load_state_dict(theirs)
-    outer = torch.nn.Sequential(NetworkWithInputEncoding(3, 1, {"otype": "Identity"}, MLP))
+    theirs = Network(3, 1, MLP).state_dict()
+    with pytest.raises(RuntimeError, match=r"If tiny-cuda-nn saved it, make the module with alignment=16, the default"):
+        Network(3, 1, MLP, alignment=1).load_state_dict(theirs)
+    outer = torch.nn.Sequential(NetworkWithInputEncoding(3, 1, {"otype": "Identity"}, MLP, alignment=1))
     with pytest.raises(RuntimeError, match=r"`0\.params` has 768 numbers for a NetworkWithInputEncoding of 320"):
         outer.load_state_dict({"0.params": theirs["params"]})
 
@@ -120,4 +123,45 @@ def test_parts_filled_up_in_different_places_are_refused():
     inner = composite(of(1, {"otype": "OneBlob", "n_bins": 3}), four(GRID | {"n_levels": 1}))
     both = composite(of(3, inner), of(7, {"otype": "Identity"}), reduction="Sum")
     with pytest.raises(ConfigError, match="filled up in different places"):
-        NetworkWithInputEncoding(10, 1, both, MLP, alignment=16)
+        NetworkWithInputEncoding(10, 1, both, MLP)
+    assert NetworkWithInputEncoding(10, 1, both, MLP, alignment=1)(torch.rand(2, 10)).shape == (2, 1)
+
+
+@pytest.mark.parametrize("otype", ["FullyFusedMLP", "CutlassMLP"])
+def test_the_padding_is_a_bias(otype):
+    """Without one, a network with ReLU is 0 at 0, and fitting 1 - x stops at a loss of 0.25."""
+    network = Network(1, 1, {"otype": otype, "n_neurons": 16, "n_hidden_layers": 1})
+    optimizer = torch.optim.Adam(network.parameters(), 1e-2)
+    x = torch.linspace(0, 1, 64)[:, None]
+    for _ in range(300):
+        optimizer.zero_grad()
+        loss = (network(x) - (1 - x)).square().mean()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 1e-3
+    assert abs(network(torch.zeros(1, 1)).item() - 1) < 0.1
+
+
+SAVED = [
+    lambda how: Network(3, 2, MLP, dtype=torch.float64, **how),
+    lambda how: Network(3, 2, MLP | {"otype": "CutlassMLP", "n_hidden_layers": 0}, dtype=torch.float64, **how),
+    lambda how: NetworkWithInputEncoding(2, 3, GRID, MLP, dtype=torch.float64, **how),
+    lambda how: NetworkWithInputEncoding(
+        3, 2, composite(of(1, {"otype": "Identity"}), GRID), MLP, dtype=torch.float64, **how
+    ),
+]
+
+
+@pytest.mark.parametrize("make", SAVED)
+def test_a_checkpoint_without_padding_loads_as_the_same_function(make):
+    old, new = torch.nn.Sequential(make({"alignment": 1, "seed": 3})), torch.nn.Sequential(make({}))
+    saved = old.state_dict()
+    size = saved["0.params"].numel()
+    new.load_state_dict(saved)
+    assert saved["0.params"].numel() == size < new[0].params.numel()
+    x = torch.rand(7, old[0].n_input_dims, dtype=torch.float64)
+    torch.testing.assert_close(new(x), old(x), rtol=1e-12, atol=1e-12)
+    trainer = Trainer(new[0], optimizer="Adam")
+    state = trainer.state_dict()
+    with pytest.raises(CheckpointError, match="and the alignment that the run had"):
+        trainer.load_state_dict(state | {"model": old[0].state_dict()})

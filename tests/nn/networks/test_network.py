@@ -54,7 +54,8 @@ def agree(y, expected, leaves, twins):
 def test_network_agrees_with_its_twin(activation, shape):
     n_in, neurons, hidden, n_out = shape
     output = ACTIVATIONS[(ACTIVATIONS.index(activation) + 3) % len(ACTIVATIONS)]
-    network = calm(Network(n_in, n_out, config(neurons, hidden, activation, output), dtype=torch.float64))
+    options = config(neurons, hidden, activation, output)
+    network = calm(Network(n_in, n_out, options, dtype=torch.float64, alignment=1))
     x = torch.randn(6, n_in, dtype=torch.float64, requires_grad=True)
     params = network.params.detach().clone().requires_grad_()
     widths = (n_in, *[neurons] * hidden, n_out)
@@ -63,7 +64,8 @@ def test_network_agrees_with_its_twin(activation, shape):
 
 
 def test_network_agrees_with_torchs_layers():
-    network = Network(3, 2, config(32, 3, "ReLU", "Sigmoid", "CutlassMLP"), dtype=torch.float64)
+    options = config(32, 3, "ReLU", "Sigmoid", "CutlassMLP")
+    network = Network(3, 2, options, dtype=torch.float64, alignment=1)
     layers = [torch.nn.Linear(i, o, bias=False) for o, i in network.matrix_shapes]
     layers = [part for layer in layers for part in (layer, torch.nn.ReLU())]
     theirs = torch.nn.Sequential(*layers[:-1], torch.nn.Sigmoid()).double()
@@ -91,7 +93,7 @@ def test_activations_hold_far_out(activation):
 
 
 def test_no_hidden_layer_is_one_matrix():
-    network = Network(4, 3, config(hidden=0, output="Tanh", otype="MLP"), dtype=torch.float64)
+    network = Network(4, 3, config(hidden=0, output="Tanh", otype="MLP"), dtype=torch.float64, alignment=1)
     x = torch.randn(5, 4, dtype=torch.float64)
     assert network.matrix_shapes == ((3, 4),)
     torch.testing.assert_close(network(x), (x @ network.params.view(3, 4).T).tanh())
@@ -116,7 +118,7 @@ ENCODINGS = [
 @pytest.mark.parametrize(("encoding", "twin"), ENCODINGS)
 def test_network_with_input_encoding_agrees_with_its_twin(engine, encoding, twin):
     options = config(8, 2, "Tanh")
-    model = NetworkWithInputEncoding(2, 3, encoding, options, dtype=torch.float64, engine=engine)
+    model = NetworkWithInputEncoding(2, 3, encoding, options, dtype=torch.float64, engine=engine, alignment=1)
     x = torch.rand(9, 2, dtype=torch.float64, requires_grad=True)
     params = model.params.detach().clone().requires_grad_()
     count = sum(rows * columns for rows, columns in model.matrix_shapes)
@@ -141,7 +143,7 @@ def test_inputs_may_have_any_dims_and_dtype():
 
 
 def test_double_changes_what_is_computed_in():
-    network = Network(3, 2, config(), alignment=16).double()
+    network = Network(3, 2, config()).double()
     assert network(torch.rand(4, 3)).dtype == torch.float64
 
 
@@ -208,7 +210,7 @@ def test_seeds_make_weights():
 
 @pytest.mark.parametrize(
     ("activation", "bounds"),
-    [("ReLU", [math.sqrt(6 / 66), math.sqrt(6 / 128), math.sqrt(6 / 65)]), ("Sine", [15.0, *[math.sqrt(6 / 64)] * 2])],
+    [("ReLU", [math.sqrt(6 / 80), math.sqrt(6 / 128), math.sqrt(6 / 80)]), ("Sine", [30 / 16, *[math.sqrt(6 / 64)] * 2])],
 )
 def test_weights_begin_as_in_tiny_cuda_nn(activation, bounds):
     network = Network(2, 1, config(64, 2, activation))
@@ -220,14 +222,15 @@ def test_weights_begin_as_in_tiny_cuda_nn(activation, bounds):
 
 def test_made_on_torchs_default_device():
     with torch.device("meta"):
-        modules = [Network(3, 2, alignment=16), NetworkWithInputEncoding(2, 1, GRID, config(), alignment=16)]
-    assert {tensor.device.type for module in modules for tensor in (module.params, module.constants)} == {"meta"}
+        modules = [Network(3, 2), NetworkWithInputEncoding(2, 1, GRID, config())]
+    tensors = [modules[0].constants, *(module.params for module in modules)]
+    assert {tensor.device.type for tensor in tensors} == {"meta"}
     assert modules[1].encoder.scales.device.type == "cpu"
 
 
 def test_what_is_shown():
     shown = repr(Network(3, 2, config()))
-    assert shown.startswith("Network(3, 2, otype='FullyFusedMLP', activation='ReLU'") and "n_params=336" in shown
+    assert shown.startswith("Network(3, 2, otype='FullyFusedMLP', activation='ReLU'") and "n_params=768" in shown
     assert "encoding='Grid'" in repr(NetworkWithInputEncoding(2, 1, GRID, config()))
 
 

@@ -29,7 +29,7 @@ CONFIGS = [
 
 
 def flat_model():
-    model = NetworkWithInputEncoding(2, 3, GRID, MLP)
+    model = NetworkWithInputEncoding(2, 3, GRID, MLP, alignment=1)
     torch.nn.init.uniform_(model.params, -0.5, 0.5)
     return model
 

@@ -36,9 +36,10 @@ class Field(torch.nn.Module):
     def __init__(self, bound: float, seed: int, engine: str | None) -> None:
         super().__init__()
         self.bound = bound
-        self.inside = NetworkWithInputEncoding(3, 1 + _FEATURES, GRID, DENSITY, seed, engine=engine)
+        # Without padding: checkpoints of version 0.1.0 resume.
+        self.inside = NetworkWithInputEncoding(3, 1 + _FEATURES, GRID, DENSITY, seed, engine=engine, alignment=1)
         self.harmonics = Encoding(3, HARMONICS, engine=engine)
-        self.colour = Network(_FEATURES + self.harmonics.n_output_dims, 3, COLOUR, seed + 1)
+        self.colour = Network(_FEATURES + self.harmonics.n_output_dims, 3, COLOUR, seed + 1, alignment=1)
 
     def density(self, positions: Tensor) -> Tensor:
         """(s): per unit of length, from (s, 3)."""

@@ -160,4 +160,6 @@ def _model(recipe: Recipe, seed: int, engine: str | None, device: str) -> torch.
         parts = (recipe.network, recipe.encoding)
         array = NetworkArray(recipe.grid_shape, 2, 3, *parts, seed=seed, dtype=torch.float32, engine=engine)
         return array.to(device)
-    return NetworkWithInputEncoding(2, 3, recipe.encoding, recipe.network, seed, engine=engine).to(device)
+    # Without padding: checkpoints of version 0.1.0 resume, and no unread rows are trained.
+    model = NetworkWithInputEncoding(2, 3, recipe.encoding, recipe.network, seed, engine=engine, alignment=1)
+    return model.to(device)

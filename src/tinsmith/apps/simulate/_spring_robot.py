@@ -81,7 +81,9 @@ class SpringRobot(Simulation):
         # From torch's generator, like all random numbers here.
         seed = int(torch.randint(2**31, ()))
         shape = 4 * len(nodes) + CLOCKS, len(pairs)
-        self.controller = NetworkWithInputEncoding(*shape, {"otype": "Identity"}, config, seed, engine=engine)
+        # Without padding: checkpoints of version 0.1.0 resume.
+        encoding = {"otype": "Identity"}
+        self.controller = NetworkWithInputEncoding(*shape, encoding, config, seed, engine=engine, alignment=1)
 
     def control(self, state: tuple[Tensor, Tensor], clocks: Tensor) -> tuple[tuple[Tensor, Tensor], None]:
         """One look of the controller, and the steps until the next one."""

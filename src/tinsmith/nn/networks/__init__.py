@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ._alignment import ALIGNMENT
 from ._array import NetworkArray
 from ._network import Network, NetworkWithInputEncoding
 from ._stack import Activation, stack, unstack
 
-__all__ = ["Activation", "Network", "NetworkArray", "NetworkWithInputEncoding", "stack", "unstack"]
+__all__ = ["ALIGNMENT", "Activation", "Network", "NetworkArray", "NetworkWithInputEncoding", "stack", "unstack"]

@@ -14,6 +14,10 @@ from ..._errors import ConfigError, refusal
 from ..config import Section
 from ..encodings import Composite, Encoder, Grid
 
+ALIGNMENT = 16
+"""What tiny-cuda-nn pads to: its FullyFusedMLP multiplies tiles of 16 x 16, and its CutlassMLP follows it so that
+checkpoints fit both (`REQUIRED_ALIGNMENT` in fully_fused_mlp.h and cutlass_mlp.h)."""
+
 Columns = list[float | None]
 """What stands in each column: a constant, or None for the encoding's next number."""
 
@@ -31,7 +35,7 @@ def columns_of(encoder: Encoder, section: Section, alignment: int) -> Columns:
     except _Crossed as error:
         headline = f"`{section.where}`: parts to be reduced are filled up in different places."
         rows = [("alignment", str(alignment)), ("reduction", str(error))]
-        raise ConfigError(refusal(headline, rows, "Leave the alignment out.")) from error
+        raise ConfigError(refusal(headline, rows, "Pass alignment=1, which pads nothing.")) from error
 
 
 class _Crossed(Exception):

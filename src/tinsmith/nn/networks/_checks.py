@@ -63,5 +63,6 @@ def explain_unfit_params(module: _Module, state_dict: Mapping[str, Any], prefix:
     if isinstance(saved, Tensor) and saved.shape != module.params.shape:
         args[-1].append(
             f"`{prefix}params` has {saved.numel()} numbers for a {type(module).__name__} of {module.params.numel()}. "
-            "If tiny-cuda-nn saved it, make the module with alignment=16; else as the one that was saved."
+            "If tiny-cuda-nn saved it, make the module with alignment=16, the default; else with the sizes, the "
+            "configuration and the alignment of the module that was saved."
         )

@@ -1,9 +1,9 @@
 """Mlp: the matrices of one network, where they stand in a flat tensor, and what they compute. It has no state.
 
-The layout is tiny-cuda-nn's: no biases; layer after layer, each [out, in], row by row. There, matrices are filled
-up to multiples of 16 for the sake of tensor cores, the inputs with ones (or zeros, behind a grid) and the outputs with
-rows that nobody reads. `alignment=16` lays them out so too. The added inputs are not computed with: as
-constants they are one bias of the first layer, the sum of their columns.
+The layout is tiny-cuda-nn's: no biases; layer after layer, each [out, in], row by row. Matrices are padded to
+multiples of 16, which tensor cores need there: the inputs with ones (or zeros, after a grid), the outputs with rows that
+nobody reads. `alignment=1` turns the padding off. The added inputs are not computed with: since they are constants, they
+are one bias of the first layer, the sum of their columns.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -61,19 +61,40 @@ class Mlp:
         Args:
             x: of one dtype with the matrices. Differentiable.
             pieces: each matrix, flat. Differentiable.
-            columns: which columns of the first matrix the inputs belong to; None for all.
-            constants: (columns): what stands in the others; 0 in these.
+            columns: which columns of the first matrix the inputs belong to; None for the leading ones.
+            constants: (columns): what stands in the others, and 0 in these; None where all are 0.
         """
         matrices = [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
-        bias = None
-        if columns is not None and constants is not None:
-            last = len(matrices) == 1  # then the rows that nobody reads are of this matrix
-            first = matrices[0][: self.n_output_dims] if last else matrices[0]
-            bias, matrices[0] = first @ constants, first.index_select(1, columns)
+        matrices[-1] = matrices[-1][: self.n_output_dims]
+        bias = None if constants is None else matrices[0] @ constants
+        if columns is not None:
+            matrices[0] = matrices[0].index_select(1, columns)
+        elif x.shape[-1] < self.shapes[0][1]:
+            matrices[0] = matrices[0][:, : x.shape[-1]]  # a view, where `index_select` copies
         for matrix in matrices[:-1]:
             x = apply(self.activation, functional.linear(x, matrix, bias))
             bias = None
-        return apply(self.output_activation, functional.linear(x, matrices[-1][: self.n_output_dims], bias))
+        return apply(self.output_activation, functional.linear(x, matrices[-1], bias))
+
+    def unpadded(self, n_input_dims: int) -> Mlp:
+        """Return the same network without padding."""
+        widths = [n_input_dims, *[rows for rows, _ in self.shapes[:-1]], self.n_output_dims]
+        return replace(self, shapes=tuple((after, before) for before, after in itertools.pairwise(widths)))
+
+    def pad(self, params: Tensor, own: Sequence[int]) -> Tensor:
+        """Return parameters of the network without padding in this layout: the same function, with a bias of 0.
+
+        Args:
+            params: flat: the matrices of `unpadded(len(own))`, and whatever follows them.
+            own: the columns of the first matrix that the inputs belong to.
+        """
+        narrow = self.unpadded(len(own))
+        *pieces, rest = params.split([*narrow.sizes, params.numel() - sum(narrow.sizes)])
+        padded = [params.new_zeros(shape) for shape in self.shapes]
+        for number, (to, piece, (rows, columns)) in enumerate(zip(padded, pieces, narrow.shapes, strict=True)):
+            places = list(own) if number == 0 else list(range(columns))
+            to[:rows, places] = piece.view(rows, columns)
+        return torch.cat([*(matrix.flatten() for matrix in padded), rest])
 
     def initial_params(self, draw: torch.Generator) -> Tensor:
         """(n), float32 on the CPU: weights uniform in -bound to bound, by tiny-cuda-nn's rules.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..config import Section, resolve_section
 from ..encodings import Encoder, encoder
-from ._alignment import Columns, columns_of
+from ._alignment import ALIGNMENT, Columns, columns_of
 from ._checks import check_counts, check_dtype, explain_unfit_params, prepare_input
 from ._mlp import Mlp
 
@@ -23,7 +23,7 @@ ConfigLike = Section | Mapping[str, Any] | str | Path | None
 
 
 class NetworkWithInputEncoding(torch.nn.Module):
-    """An input encoding and a small network without biases, described by tiny-cuda-nn configurations.
+    """An input encoding and a small network, described by tiny-cuda-nn configurations.
 
     With encoding e, matrices W and activations f:   y = f_out(W_n f(... W_2 f(W_1 e(x))))
 
@@ -39,9 +39,10 @@ class NetworkWithInputEncoding(torch.nn.Module):
         dtype: dtype of the parameters, the computation and the result: float32, the default, or float64. `.double()`
             and `.float()` change it.
         engine: what the encoding runs on: "taichi" or "quadrants"; None for a running engine, else Taichi.
-        alignment: 1, or 16 for exactly tiny-cuda-nn's layout of parameters, so that this module loads a `state_dict`
-            that its module saved. tiny-cuda-nn pads widths to multiples of 16; it pads the network's input with ones,
-            so such a network in effect has a bias in its first layer.
+        alignment: widths of the input and output are padded to multiples of it. 16, as in tiny-cuda-nn: the layout of
+            `params` is then its, and this module loads a `state_dict` that its module saved. The columns that pad the
+            network's input contain ones (after a grid, zeros), so their weights act as a bias of the first layer. The
+            output's added rows are never read. 1: no padding, so no bias.
 
     Attributes:
         n_input_dims, n_output_dims: as passed.
@@ -52,6 +53,9 @@ class NetworkWithInputEncoding(torch.nn.Module):
 
     The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
     (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes.
+
+    A `state_dict` saved with alignment=1, the default of version 0.1.0, is padded with zeros when it is loaded: the
+    function stays the same. To resume its optimizer too, make the module with alignment=1.
 
     Raises:
         ConfigError: a name, value or size in the configuration is invalid.
@@ -67,6 +71,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
         torch.Size([100, 3])
     """
 
+    own_columns: tuple[int, ...]
     columns: Tensor | None
     constants: Tensor | None
 
@@ -80,7 +85,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
         *,
         dtype: torch.dtype | None = None,
         engine: str | None = None,
-        alignment: int = 1,
+        alignment: int = ALIGNMENT,
     ) -> None:
         super().__init__()
         check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims, alignment=alignment)
@@ -123,12 +128,13 @@ class NetworkWithInputEncoding(torch.nn.Module):
         return f"{self.n_input_dims}, {self.n_output_dims}, encoding={encoding!r}, {module}"
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        _pad_saved_params(self, *args, **kwargs)
         super()._load_from_state_dict(*args, **kwargs)
         explain_unfit_params(self, *args, **kwargs)
 
 
 class Network(torch.nn.Module):
-    """A small network without biases, described by a tiny-cuda-nn configuration.
+    """A small network, described by a tiny-cuda-nn configuration.
 
     With matrices W and activations f:   y = f_out(W_n f(... W_2 f(W_1 x)))
 
@@ -142,9 +148,10 @@ class Network(torch.nn.Module):
         seed: seed of the initial weights: Xavier's, or SIREN's if the activation is Sine.
         dtype: dtype of the weights, the computation and the result: float32, the default, or float64. `.double()`
             and `.float()` change it.
-        alignment: 1, or 16 for exactly tiny-cuda-nn's layout of weights, so that this module loads a `state_dict` that
-            its module saved. tiny-cuda-nn pads widths to multiples of 16; it pads the input with ones, so such a
-            network in effect has a bias in its first layer.
+        alignment: widths of the input and output are padded to multiples of it. 16, as in tiny-cuda-nn: the layout of
+            `params` is then its, and this module loads a `state_dict` that its module saved. The columns that pad the
+            input contain ones, so their weights act as a bias of the first layer. The output's added rows are never
+            read. 1: no padding, so no bias.
 
     Attributes:
         n_input_dims, n_output_dims: as passed.
@@ -154,6 +161,9 @@ class Network(torch.nn.Module):
 
     The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
     (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes.
+
+    A `state_dict` saved with alignment=1, the default of version 0.1.0, is padded with zeros when it is loaded: the
+    function stays the same. To resume its optimizer too, make the module with alignment=1.
 
     Raises:
         ConfigError: a name or value in the configuration is invalid.
@@ -166,9 +176,12 @@ class Network(torch.nn.Module):
         >>> network(torch.rand(100, 3)).shape
         torch.Size([100, 1])
         >>> network.matrix_shapes
+        ((16, 16), (16, 16), (16, 16))
+        >>> ts.nn.Network(3, 1, {"n_neurons": 16, "n_hidden_layers": 2}, alignment=1).matrix_shapes
         ((16, 3), (16, 16), (1, 16))
     """
 
+    own_columns: tuple[int, ...]
     columns: Tensor | None
     constants: Tensor | None
 
@@ -180,7 +193,7 @@ class Network(torch.nn.Module):
         seed: int = 1337,
         *,
         dtype: torch.dtype | None = None,
-        alignment: int = 1,
+        alignment: int = ALIGNMENT,
     ) -> None:
         super().__init__()
         check_counts(type(self).__name__, n_input_dims=n_input_dims, n_output_dims=n_output_dims, alignment=alignment)
@@ -212,6 +225,7 @@ class Network(torch.nn.Module):
         return f"{self.n_input_dims}, {self.n_output_dims}, {_describe_module(self.network_section, self)}"
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        _pad_saved_params(self, *args, **kwargs)
         super()._load_from_state_dict(*args, **kwargs)
         explain_unfit_params(self, *args, **kwargs)
 
@@ -224,13 +238,26 @@ def _initialize_params(seed: int, dtype: torch.dtype, *parts: Mlp | Encoder) -> 
     return torch.nn.Parameter(start.to(torch.get_default_device(), dtype))
 
 
-def _hold_columns(module: torch.nn.Module, columns: Columns, dtype: torch.dtype) -> None:
-    """Buffers `columns` and `constants` of the first matrix, see `Mlp`; None where nothing is filled up."""
-    own = torch.tensor([i for i, constant in enumerate(columns) if constant is None], dtype=torch.int64)
-    constants = torch.tensor([constant or 0.0 for constant in columns], dtype=dtype)
-    filled = len(own) < len(columns)
-    module.register_buffer("columns", own if filled else None, persistent=False)
-    module.register_buffer("constants", constants if filled else None, persistent=False)
+def _hold_columns(module: Network | NetworkWithInputEncoding, columns: Columns, dtype: torch.dtype) -> None:
+    """Register the buffers `columns` and `constants` of the first matrix, see `Mlp`; None where they are not needed."""
+    own = [i for i, constant in enumerate(columns) if constant is None]
+    are_leading = own == list(range(len(own)))
+    constants = torch.tensor([constant or 0.0 for constant in columns], dtype=dtype) if any(columns) else None
+    places = None if are_leading else torch.tensor(own, dtype=torch.int64)
+    module.own_columns = tuple(own)
+    module.register_buffer("columns", places, persistent=False)
+    module.register_buffer("constants", constants, persistent=False)
+
+
+def _pad_saved_params(
+    module: Network | NetworkWithInputEncoding, state_dict: dict[str, Any], prefix: str, *args: Any
+) -> None:
+    """Pad parameters in a state dict that were saved without padding."""
+    name = f"{prefix}params"
+    saved, mlp, own = state_dict.get(name), module.mlp, module.own_columns
+    missing = sum(mlp.sizes) - sum(mlp.unpadded(len(own)).sizes)
+    if missing and isinstance(saved, Tensor) and saved.shape == (module.params.numel() - missing,):
+        state_dict[name] = mlp.pad(saved, own)
 
 
 def _describe_module(section: Section, module: Network | NetworkWithInputEncoding) -> str:
