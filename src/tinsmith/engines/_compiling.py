@@ -2,7 +2,7 @@
 
 It also delays the handlers of signals, Ctrl-C among them. An exception that a handler raises in the middle would be
 taken for one of the engine's, which reports whatever is raised in a kernel as a mistake there; and it would leave an op
-with some of its parts.
+with some of its parts. And it raises Python's recursion limit: passes and engines go through an expression recursively.
 """
 
 from __future__ import annotations
@@ -20,6 +20,11 @@ Options = ParamSpec("Options")
 Handler = Callable[[int, FrameType | None], Any]
 
 
+_RECURSION_LIMIT = 5000
+"""An expression of 500 operations inside each other takes up to 8 calls a level. Before Python 3.11 a call takes some
+hundred bytes of the thread's stack, which usually has 8 MB."""
+
+
 class CompilingLock:
     """A reentrant lock. The main thread handles no signal while it holds it, and all of them when it gives it back.
 
@@ -29,6 +34,7 @@ class CompilingLock:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
+        self._usual_recursion_limit = 0
         self._handlers: dict[int, Handler] = {}
         self._pending: list[int] = []
 
@@ -43,6 +49,9 @@ class CompilingLock:
     def __enter__(self) -> None:
         self._lock.acquire()
         self._depth += 1
+        if self._depth == 1:
+            self._usual_recursion_limit = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(self._usual_recursion_limit, _RECURSION_LIMIT))
         if self._depth == 1 and threading.current_thread() is threading.main_thread():
             self._delay_signals()
 
@@ -53,6 +62,8 @@ class CompilingLock:
                 signal.signal(number, handler)
         if handlers:
             self._handlers, self._pending = {}, []
+        if self._depth == 1:
+            sys.setrecursionlimit(self._usual_recursion_limit)
         self._depth -= 1
         self._lock.release()
         for number in pending:

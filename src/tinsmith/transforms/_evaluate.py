@@ -21,6 +21,8 @@ _RULES: dict[str, Callable[[int, int], int]] = {
     "<<": lshift,
     ">>": rshift,
 }
+_PRECEDENCE = {"*": 1, "//": 1, "%": 1, "+": 2, "-": 2, "<<": 3, ">>": 3}
+"""Of the operators between two operands: a smaller number binds more tightly."""
 Leaf: TypeAlias = nodes.Const | nodes.Size | nodes.Argument
 T = TypeVar("T")
 
@@ -47,7 +49,7 @@ def extent(bounds: Sequence[tuple[nodes.Expr | None, nodes.Expr | None]]) -> nod
 
 
 def formula_text(expr: nodes.Expr, size: Callable[[str, int], str], argument: Callable[[str], str]) -> str:
-    """An expression that `can_evaluate` takes, as Python.
+    """An expression that `can_evaluate` takes, as Python: a name, a call, a number, or enclosed in parentheses.
 
     Args:
         expr: the expression.
@@ -64,12 +66,22 @@ def formula_text(expr: nodes.Expr, size: Callable[[str, int], str], argument: Ca
         entry = "".join(f"[{part}]" for part in one.entry)
         return f"int({argument(one.name)}{entry})"
 
-    def join(operator: str, *operands: str) -> str:
+    # Text and its precedence. Python's parser takes at most 200 nested parentheses, so none are redundant.
+    def join(operator: str, *operands: tuple[str, int]) -> tuple[str, int]:
         if operator in ("min", "max"):
-            return f"{operator}({', '.join(operands)})"
-        return f"(-{operands[0]})" if len(operands) == 1 else f"({f' {operator} '.join(operands)})"
+            return f"{operator}({', '.join(text for text, _ in operands)})", 0
+        if len(operands) == 1:
+            return f"(-{_enclose(operands[0], 0)})", 0
+        own = _PRECEDENCE[operator]
+        left, right = operands
+        return f"{_enclose(left, own)} {operator} {_enclose(right, own - 1)}", own
 
-    return _fold(expr, leaf, join)
+    return _enclose(_fold(expr, lambda one: (leaf(one), 0), join), 0)
+
+
+def _enclose(operand: tuple[str, int], loosest: int) -> str:
+    text, precedence = operand
+    return text if precedence <= loosest else f"({text})"
 
 
 def evaluate(expr: nodes.Expr, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> int:

@@ -5,8 +5,15 @@ import torch
 
 from support.roundtrip import lowered
 from support.written import written
+from tinsmith.engines import COMPILING
 from tinsmith.source.ir import nodes, walk
-from tinsmith.transforms.adjoint import count_loss_by_atomics, count_operations, count_parallel_loops, evaluate
+from tinsmith.transforms.adjoint import (
+    count_loss_by_atomics,
+    count_operations,
+    count_parallel_loops,
+    evaluate,
+    formula_text,
+)
 
 HEAD = "def kernel(x: lang.types.ndarray(), y: lang.types.ndarray(), n: lang.i32):\n"
 COUNTED = {  # the body, what it costs with six numbers in `x` and `n` of 5, and how many loops wake threads
@@ -45,6 +52,25 @@ def test_a_size_that_is_not_known_counts_once(lang):
         return all(one.array == "x" for one in walk.parts(formula) if isinstance(one, nodes.Size))
 
     assert evaluate(count_operations(kernel, is_known), {"x": (6,)}, {}) == 6 * 2
+
+
+MANY = {  # statements of a loop's body, 300 times, and what they cost with six numbers in `x` and `n` of 5
+    "branches": (["    if x[i] > 0:", "        y[i] = x[i]"], 6 * 300 * (2 + 2)),
+    "loops of unequal lengths": (["    for j in range(n + {0}):", "        y[j] = x[i]"], 6 * 2 * (300 * 5 + 44850)),
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_a_formula_of_many_parts_is_one_that_python_reads(lang, name):
+    """Its parser takes at most 200 nested parentheses."""
+    lines, wanted = MANY[name]
+    lines = [line.format(number) for number in range(300) for line in lines]
+    source = HEAD + "".join(f"    {line}\n" for line in ["for i in x:", *lines])
+    with COMPILING:
+        kernel = lowered(written(lang, source), torch.zeros(6), torch.zeros(400), 5).kernel
+        formula = count_operations(kernel, lambda _: True)
+        text = formula_text(formula, lambda array, axis: f"{array}_{axis}", str)
+    assert eval(text, {"x_0": 6, "n": 5}) == wanted
 
 
 ATOMICS = {  # the body, and of how many threads at most six numbers in `x` are quicker on one, 0 for of none

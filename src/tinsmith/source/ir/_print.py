@@ -11,12 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import count
 
+from ...engines import COMPILING
 from .._calls import ARITHMETIC_FUNCTIONS
 from .._parsing import parse_expression
 from . import _decompositions as decompositions
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
+from ._deep_expressions import split_deep_expressions
 from ._print_vectors import VectorLoop, plan_lane_arrays, zeros
 from ._printed_nodes import SIGNS, assign, call, call_operation, lang, operation
 from ._types import Defaults
@@ -40,10 +42,11 @@ def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults:
         def one(y: _lang.types.ndarray()):
             y[None] = 1.0
     """
-    writer = _Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
+    with COMPILING:  # which lets Python go down into deep expressions
+        writer = _Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
+        body = [*writer.cells(), *writer.body(writer.kernel.body, is_top=True)]
     parameters = [ast.arg(name, parse_expression(text)) for name, text in annotations.items()]
     arguments = ast.arguments([], parameters, None, [], [], None, [])
-    body = [*writer.cells(), *writer.body(kernel.body, is_top=True)]
     tree = ast.FunctionDef(kernel.name, arguments, body, [], None)
     return ast.fix_missing_locations(tree)
 
@@ -52,11 +55,11 @@ class _Writer:
     """Writes one kernel."""
 
     def __init__(self, kernel: nodes.Kernel, defaults: Defaults, shared: frozenset[str] = frozenset()) -> None:
-        self.kernel = kernel
         self.shared = shared
         self.is_in_blocks = bool(shared) or any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body))
         self.defaults = defaults
         self.taken = walk.names_of(kernel)
+        self.kernel = kernel = split_deep_expressions(kernel, self.reserve_name)
         self.lane_arrays = plan_lane_arrays(kernel.body, self.reserve_name)
         self.entry_name = self.reserve_name("entry")
 

@@ -105,7 +105,11 @@ def _sum(
             bodies = times(formula, bodies)
         elif isinstance(one, nodes.For | nodes.While):
             bodies = times(constant(unknown_trips, "i64"), bodies)
-        inside = plus(inside, bodies)
+        # Known numbers are added up here: a kernel with a hundred branches would else have a formula as deep.
+        if isinstance(bodies, nodes.Const):
+            own += int(bodies.value)
+        else:
+            inside = plus(inside, bodies)
     return plus(constant(own, "i64"), inside)
 
 
