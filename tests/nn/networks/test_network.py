@@ -210,7 +210,10 @@ def test_seeds_make_weights():
 
 @pytest.mark.parametrize(
     ("activation", "bounds"),
-    [("ReLU", [math.sqrt(6 / 80), math.sqrt(6 / 128), math.sqrt(6 / 80)]), ("Sine", [30 / 16, *[math.sqrt(6 / 64)] * 2])],
+    [
+        ("ReLU", [math.sqrt(6 / 80), math.sqrt(6 / 128), math.sqrt(6 / 80)]),
+        ("Sine", [30 / 16, *[math.sqrt(6 / 64)] * 2]),
+    ],
 )
 def test_weights_begin_as_in_tiny_cuda_nn(activation, bounds):
     network = Network(2, 1, config(64, 2, activation))
