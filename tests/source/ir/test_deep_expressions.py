@@ -68,9 +68,9 @@ def values(body, x):
     tree = print_kernel(kernel, {}, types.Defaults())
     text = ast.unparse(tree)
     body = ast.parse(text).body[0].body
-    found = {"_lang": Engine, "x": x, "total": 2.0}
-    exec("\n".join(map(ast.unparse, body)), found)
-    return found, text
+    results = {"_lang": Engine, "x": x, "total": 2.0}
+    exec("\n".join(map(ast.unparse, body)), results)
+    return results, text
 
 
 def deepest(text):
@@ -104,8 +104,8 @@ SHAPES = [to_the_left, to_the_right, of_functions, of_choices, of_estimators]
 @pytest.mark.parametrize("levels", [10, 100, 170])
 def test_it_computes_the_same(shape, levels):
     expr = shape(levels)
-    found, text = values([nodes.Assign("y", expr)], 0.7)
-    assert found["y"] == pytest.approx(value_of(expr, 0.7), rel=1e-12)
+    results, text = values([nodes.Assign("y", expr)], 0.7)
+    assert results["y"] == pytest.approx(value_of(expr, 0.7), rel=1e-12)
     assert deepest(text) < 100
     assert ("part_1" in text) == (levels > 40)
 
@@ -116,7 +116,7 @@ def test_conditions_and_sums_keep_their_form():
         nodes.Binary("<", deep, nodes.Const(1e9, "f64"), "u1"), (nodes.Assign("y", ONE),), (nodes.Assign("y", deep),)
     )
     add = nodes.Assign("total", binary("+", nodes.Local("total", "f64"), deep))
-    found, text = values([choose, add], 0.7)
-    assert found["y"] == 1.0
-    assert found["total"] == pytest.approx(2.0 + value_of(deep, 0.7))
+    results, text = values([choose, add], 0.7)
+    assert results["y"] == 1.0
+    assert results["total"] == pytest.approx(2.0 + value_of(deep, 0.7))
     assert "\n    total = total + " in text

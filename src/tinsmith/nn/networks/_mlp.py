@@ -1,9 +1,9 @@
 """Mlp: the matrices of one network, where they stand in a flat tensor, and what they compute. It has no state.
 
 The layout is tiny-cuda-nn's: no biases; layer after layer, each [out, in], row by row. Matrices are padded to
-multiples of 16, which tensor cores need there: the inputs with ones (or zeros, after a grid), the outputs with rows that
-nobody reads. `alignment=1` turns the padding off. The added inputs are not computed with: since they are constants, they
-are one bias of the first layer, the sum of their columns.
+multiples of 16, which tensor cores need there: the inputs with ones (or zeros, after a grid), the outputs with rows
+that nobody reads. `alignment=1` turns the padding off. The added inputs are not computed with: since they are
+constants, they are one bias of the first layer, the sum of their columns.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Mlp:
             bias = None
         return apply(self.output_activation, functional.linear(x, matrices[-1], bias))
 
-    def unpadded(self, n_input_dims: int) -> Mlp:
+    def remove_padding(self, n_input_dims: int) -> Mlp:
         """Return the same network without padding."""
         widths = [n_input_dims, *[rows for rows, _ in self.shapes[:-1]], self.n_output_dims]
         return replace(self, shapes=tuple((after, before) for before, after in itertools.pairwise(widths)))
@@ -85,10 +85,10 @@ class Mlp:
         """Return parameters of the network without padding in this layout: the same function, with a bias of 0.
 
         Args:
-            params: flat: the matrices of `unpadded(len(own))`, and whatever follows them.
+            params: flat: the matrices of `remove_padding(len(own))`, and whatever follows them.
             own: the columns of the first matrix that the inputs belong to.
         """
-        narrow = self.unpadded(len(own))
+        narrow = self.remove_padding(len(own))
         *pieces, rest = params.split([*narrow.sizes, params.numel() - sum(narrow.sizes)])
         padded = [params.new_zeros(shape) for shape in self.shapes]
         for number, (to, piece, (rows, columns)) in enumerate(zip(padded, pieces, narrow.shapes, strict=True)):

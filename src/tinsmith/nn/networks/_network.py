@@ -127,10 +127,10 @@ class NetworkWithInputEncoding(torch.nn.Module):
         module = _describe_module(self.network_section, self)
         return f"{self.n_input_dims}, {self.n_output_dims}, encoding={encoding!r}, {module}"
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        _pad_saved_params(self, *args, **kwargs)
-        super()._load_from_state_dict(*args, **kwargs)
-        explain_unfit_params(self, *args, **kwargs)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        _pad_saved_params(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        explain_unfit_params(self, state_dict, prefix, *args)
 
 
 class Network(torch.nn.Module):
@@ -224,10 +224,10 @@ class Network(torch.nn.Module):
         """What `repr` shows."""
         return f"{self.n_input_dims}, {self.n_output_dims}, {_describe_module(self.network_section, self)}"
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        _pad_saved_params(self, *args, **kwargs)
-        super()._load_from_state_dict(*args, **kwargs)
-        explain_unfit_params(self, *args, **kwargs)
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        _pad_saved_params(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+        explain_unfit_params(self, state_dict, prefix, *args)
 
 
 def _initialize_params(seed: int, dtype: torch.dtype, *parts: Mlp | Encoder) -> torch.nn.Parameter:
@@ -249,13 +249,11 @@ def _hold_columns(module: Network | NetworkWithInputEncoding, columns: Columns, 
     module.register_buffer("constants", constants, persistent=False)
 
 
-def _pad_saved_params(
-    module: Network | NetworkWithInputEncoding, state_dict: dict[str, Any], prefix: str, *args: Any
-) -> None:
+def _pad_saved_params(module: Network | NetworkWithInputEncoding, state_dict: dict[str, Any], prefix: str) -> None:
     """Pad parameters in a state dict that were saved without padding."""
     name = f"{prefix}params"
     saved, mlp, own = state_dict.get(name), module.mlp, module.own_columns
-    missing = sum(mlp.sizes) - sum(mlp.unpadded(len(own)).sizes)
+    missing = sum(mlp.sizes) - sum(mlp.remove_padding(len(own)).sizes)
     if missing and isinstance(saved, Tensor) and saved.shape == (module.params.numel() - missing,):
         state_dict[name] = mlp.pad(saved, own)
 
