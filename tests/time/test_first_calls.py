@@ -62,7 +62,7 @@ def test_a_change_between_the_passes_is_refused(ops, name, kind):
     step = STEPS[kind](op)
     y, _ = ts.scan(step, x, length=3, checkpoint=3)
     change(2.0)
-    with pytest.raises(ts.GradientError, match=f"op `{op.name}` \\w+ changed between its forward and its backward"):
+    with pytest.raises(ts.GradientError, match=f"`\\w+` that op `{op.name}` reads changed between its forward"):
         y.sum().backward()
     change(4.0)
     (gradient,) = torch.autograd.grad(ts.scan(step, x, length=3, checkpoint=3)[0].sum(), x)
@@ -129,7 +129,7 @@ def test_a_change_of_what_a_layer_reads_is_refused(layer, what):
         set_value(2.0)
     else:
         weight[None] = 0.5
-    words = "a Python value that EmptyTin uses changed" if what == "value" else "its field `weight` does not hold"
+    words = {"value": "value `FACTOR` that EmptyTin reads changed", "field": "its field `weight` does not hold"}[what]
     with pytest.raises(ts.GradientError, match=words):
         y.sum().backward()
 

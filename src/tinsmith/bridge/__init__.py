@@ -1,6 +1,7 @@
 """The bridge: from a spec and a kernel to an ordinary, differentiable torch operation."""
 
 from ._adjoint_source import adjoint_source, derive_spec
+from ._baked_values import value_changed_between
 from ._binding import BoundArguments
 from ._cache import Cache
 from ._engine_hazards import EngineHazards
@@ -28,13 +29,17 @@ from ._tracing import (
     has_forward_mode,
     has_modes,
     has_older_batch,
+    has_saved_tensor_hooks,
     into_older_batch,
     is_in_backward,
+    is_linearized,
     is_plain,
+    is_recorded,
     is_tracing,
     is_transformed,
     older_batches,
     one_level_down,
+    outside_recording,
     outside_transforms,
     plain_apply,
     transforms_in_graph,
@@ -85,10 +90,13 @@ __all__ = [
     "has_forward_mode",
     "has_modes",
     "has_older_batch",
+    "has_saved_tensor_hooks",
     "into_older_batch",
     "is_distributed",
     "is_in_backward",
+    "is_linearized",
     "is_plain",
+    "is_recorded",
     "is_tracing",
     "is_transformed",
     "keep_order",
@@ -101,6 +109,7 @@ __all__ = [
     "one_level_down",
     "op",
     "oracle",
+    "outside_recording",
     "outside_transforms",
     "plain_apply",
     "prepare_stepping",
@@ -109,5 +118,6 @@ __all__ = [
     "show_call",
     "torch_probes",
     "transforms_in_graph",
+    "value_changed_between",
     "watch_calls",
 ]

@@ -14,7 +14,7 @@ import torch
 
 from .._errors import EngineError, GradientError, KernelError, refusal
 from ..engines import Engine, one_at_a_time, remedy_for_lost_field
-from ..source import Constants, FieldUse, Source, constants_of
+from ..source import Change, Constants, FieldUse, Source, constants_of, find_changed_value
 from ._linked_kernel import LinkedKernel
 
 
@@ -131,7 +131,11 @@ class BakedValues:
     @property
     def has_state(self) -> bool:
         """Whether the kernel uses fields or Python values that are not arguments of a call, and may change."""
-        return self._constants is not None and self._constants.has_state(self._linked.templates({}))
+        return self.has_state_with({})
+
+    def has_state_with(self, values: Mapping[str, Any]) -> bool:
+        """Return whether it does, or uses attributes of these template arguments."""
+        return self._constants is not None and self._constants.has_state(self._linked.templates(values))
 
     @property
     def environment(self) -> tuple[Any, ...]:
@@ -183,7 +187,20 @@ def field_is_gone(op: str, name: str, engine: Engine) -> EngineError:
     return EngineError(refusal(words, remedy=remedy))
 
 
-def changed_between(op: str) -> GradientError:
-    """The error for a backward pass whose forward pass used other Python values."""
-    words = f"a Python value that op `{op}` uses changed between its forward and its backward pass"
-    return GradientError(refusal(words, remedy="Change it after the backward pass."))
+def changed_between(op: str, kind: str, change: Change, remedy: str) -> GradientError:
+    """Build the error for a backward pass that would use another value than its forward pass did.
+
+    Args:
+        op: the op, as a message calls it: "op `conv`".
+        kind: what changed, "Python value" or "field".
+        change: its name, and what it was and is.
+        remedy: what to do besides changing it later.
+    """
+    words = f"the {kind} `{change.name}` that {op} reads changed between its forward and its backward pass"
+    rows = [("in the forward pass", change.before or "no longer known"), ("now", change.now)]
+    return GradientError(refusal(words, rows, f"Change it after the backward pass, or {remedy}."))
+
+
+def value_changed_between(op: str, before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> GradientError:
+    """Build that error for a Python value, from two fingerprints that differ; None is one that nobody knows."""
+    return changed_between(op, "Python value", find_changed_value(before, now), "make it an argument of the kernel")

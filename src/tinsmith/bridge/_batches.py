@@ -16,7 +16,11 @@ from ._gradients import find_saved_names
 
 
 def forward_over_batch(
-    size: int, call: Call, inputs: Sequence[torch.Tensor], dims: Sequence[int | None]
+    size: int,
+    call: Call,
+    inputs: Sequence[torch.Tensor],
+    dims: Sequence[int | None],
+    state: torch.Tensor | None = None,
 ) -> list[torch.Tensor]:
     """What the forward operator gives for a call over a batch of `size`, which comes first in outputs and scratch."""
     signature = call.core.signature
@@ -26,7 +30,7 @@ def forward_over_batch(
         _widen(size, call, tensor, dim, name in wide.batched, name in call.batched)
         for name, tensor, dim in zip(names, inputs, dims, strict=True)
     ]
-    results = call.core.operators.results(wide, tensors)
+    results = call.core.operators.results(wide, tensors, state)
     count = len(signature.outputs) + len(signature.scratch)
     return [*_split(size, call, results[:count]), *results[count:]]
 

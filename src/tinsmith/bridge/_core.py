@@ -19,9 +19,8 @@ from ._block_memory import add_block_memory
 from ._buffers import Buffer
 from ._cache import Cache
 from ._call import BackwardCall, Call
-from ._digest import digest_of
+from ._captured_values import Captures
 from ._elements import check_element
-from ._field_contents import FieldContents
 from ._filled_arrays import find_filled_arrays
 from ._kind import Kind
 from ._layout import Input, Layout, Make, Result
@@ -52,11 +51,15 @@ class Operators(Protocol):
         """The outputs of a call as a caller writes it."""
         ...
 
-    def results(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def results(
+        self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
+    ) -> list[torch.Tensor]:
         """Everything that the forward operator gives for a call in the form in which it is run."""
         ...
 
-    def launch(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def launch(
+        self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
+    ) -> list[torch.Tensor]:
         """Outputs and scratch of a call."""
         ...
 
@@ -90,18 +93,17 @@ class Core:
         self._sizings: Cache[Any, Sizing] = Cache()
         self.paces = Paces(config().serial_below)
         self._made_dtypes: dict[tuple[str, tuple[torch.dtype, ...]], torch.dtype] = {}
-        self.contents = FieldContents(signature)
+        self.captures = Captures(signature, reverse.gradient_stage)
         self.runtimes = tuple(dict.fromkeys(stage.engine.runtime for stage in signature.firsts))
 
     def fingerprints(self, templates: Mapping[str, Any]) -> tuple[tuple[Any, ...], ...]:
         """Fingerprints of every Python value that the kernels bake in."""
-        by_stage = {stage: stage.baked_values.fingerprint(templates) for stage in self.signature.firsts}
-        return tuple([by_stage[stage.first] for stage in self.signature.stages])
+        return self.captures.fingerprints(templates)
 
     @property
     def varies(self) -> bool:
         """Whether a call depends on Python values outside its arguments."""
-        return any(stage.baked_values.varies for stage in self.signature.firsts)
+        return self.captures.varies
 
     @lazy
     def operators(self) -> Operators:
@@ -116,7 +118,7 @@ class Core:
     @property
     def has_state(self) -> bool:
         """Whether kernels use fields or Python values besides a call's arguments, which may change between calls."""
-        return any(stage.baked_values.has_state for stage in self.signature.firsts)
+        return self.captures.has_state
 
     @constant_when_traced
     def describe_values(self) -> str:
@@ -124,12 +126,12 @@ class Core:
 
         A graph keeps the arrays that a backward pass with these values reads: with others it is another graph.
         """
-        return digest_of(*(stage.baked_values.describe_values() for stage in self.signature.firsts))
+        return self.captures.describe()
 
     @property
     def environment(self) -> tuple[Any, ...]:
         """The objects from which Python values come that kernels of this core use; none where they use none."""
-        return tuple(one for stage in self.signature.firsts for one in stage.baked_values.environment)
+        return self.captures.environment
 
     def launch_numbers(self, scalars: Mapping[str, Any]) -> tuple[Any, ...]:
         """The scalar arguments that are part of a call's kind: those that distinguish launches of one kernel."""
@@ -162,7 +164,9 @@ class Core:
             if plan is None:
                 self.check_device(device)
                 kind = Kind(self.case(call), device, call.sizing)
-                plan = self.plans.keep(key, Plan(kind, call.reverse, self._layout(call, kind), self.paces))
+                plan = self.plans.keep(
+                    key, Plan(kind, call.reverse, self._layout(call, kind), self.paces, self.captures)
+                )
             return plan
 
     def sizing(self, call: Call) -> Sizing:

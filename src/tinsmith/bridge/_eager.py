@@ -17,6 +17,7 @@ from ..spec import Numbers
 from ._batches import backward_over_batch
 from ._binding import BoundArguments
 from ._call import BackwardCall, Call
+from ._captured_values import CapturedValues
 from ._gradients import find_saved_names, no_forward_mode
 from ._route import Route
 from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches, plain_apply
@@ -34,13 +35,12 @@ class EagerFunction(torch.autograd.Function):
         passes = plan.passes(active)
         if passes.is_early:
             plan.prepare_backward(active, numbers, scalars)
-        looks = plan.looks
-        if looks is None:
-            looks = plan.looks = route.core.contents.looks(plan.kind.case.fingerprints)
-        ctx.contents = [look.contents() for look in looks] if looks else ()
+        captured = ctx.captured = plan.capture(others.templates)
         arrays = passes.forward.find(numbers, scalars)(inputs, (), numbers, scalars)
         ctx.asked = route, numbers, others
-        if passes.places:
+        if captured is not None:
+            ctx.save_for_backward(plan.mark, *[arrays[place] for place in passes.places])
+        elif passes.places:
             ctx.save_for_backward(*[arrays[place] for place in passes.places])
         outputs = arrays[plan.outputs]
         if len(outputs) == 1 and not plan.steady_outputs:
@@ -55,18 +55,28 @@ class EagerFunction(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
         route, numbers, others = ctx.asked
         plan = route.plan
-        for contents in ctx.contents:
-            contents.check()
+        captured = ctx.captured
+        if captured is not None:
+            captured.check_fields()
         if len(cotangents) > 1 and all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # faster
             return (None,) * (3 + plan.inputs)
         active = route.select_active(ctx.needs_input_grad[3:])
         passes = plan.passes(route.active)
-        saved = dict(zip(passes.names, ctx.saved_tensors, strict=True)) if passes.names else {}
-        if has_older_batch(cotangents):
-            return (None, None, None, *_older_batch(route.call(numbers, others), active, saved, cotangents))
+        kept = ctx.saved_tensors if passes.names or captured is not None else ()
+        if captured is not None:
+            mark, *kept = kept
+            _check_mark(captured, plan.mark, mark)
+        saved = dict(zip(passes.names, kept, strict=True))
+        is_older = has_older_batch(cotangents)
         # The operator finds the plan of an engine that was started again. On a GPU the old one's memory is gone.
-        if torch.is_grad_enabled() or is_transformed() or not route.is_current():
-            return (None, None, None, *_differentiable(route.call(numbers, others), active, saved, cotangents))
+        if is_older or torch.is_grad_enabled() or is_transformed() or not route.is_current():
+            state = None
+            if captured is not None:
+                # Operators make their plans with the Python values of now. A derivative of theirs compares again.
+                captured.check()
+                state = captured.as_state()
+            gradients = _older_batch if is_older else _differentiable
+            return (None, None, None, *gradients(route.call(numbers, others), active, saved, cotangents, state))
         has_results = passes.has_results and active == route.active
         return (None, None, None, *plan.backward(saved, cotangents, active, numbers, others.scalars, has_results))
 
@@ -81,28 +91,52 @@ def make_eager_function(op: str) -> Apply:
     return plain_apply(type(op, (EagerFunction,), {"__module__": __name__}))
 
 
+def _check_mark(captured: CapturedValues, mark: torch.Tensor, saved: torch.Tensor) -> None:
+    """Refuse a gradient whose saved tensors are not those of the forward pass.
+
+    `torch.utils.checkpoint` runs a forward pass again for them, which leaves a mark of its own if it had other values.
+    """
+    # A hook may have saved it in another precision; then it says nothing.
+    if saved is not mark and saved.dtype is mark.dtype and not torch.equal(saved, mark):
+        captured.check()
+        raise captured.explain_mark(saved)
+
+
 def _differentiable(
-    call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
+    call: Call,
+    active: frozenset[str],
+    saved: Mapping[str, torch.Tensor],
+    cotangents: Sequence[Any],
+    state: torch.Tensor | None,
 ) -> list[Any]:
     """Gradients by the operator, which transforms see."""
-    return call.by_input(active, call.core.operators.launch_backward(_backward_call(call, active, saved, cotangents)))
+    asked = _backward_call(call, active, saved, cotangents, state)
+    return call.by_input(active, call.core.operators.launch_backward(asked))
 
 
 def _backward_call(
-    call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
+    call: Call,
+    active: frozenset[str],
+    saved: Mapping[str, torch.Tensor],
+    cotangents: Sequence[Any],
+    state: torch.Tensor | None,
 ) -> BackwardCall:
     pairs = zip(call.core.signature.outputs, cotangents, strict=True)
     given = {name: one for name, one in pairs if one is not None}
-    return BackwardCall(call, active, {name: saved[name] for name in find_saved_names(call, active)}, given)
+    return BackwardCall(call, active, {name: saved[name] for name in find_saved_names(call, active)}, given, state)
 
 
 def _older_batch(
-    call: Call, active: frozenset[str], saved: Mapping[str, torch.Tensor], cotangents: Sequence[Any]
+    call: Call,
+    active: frozenset[str],
+    saved: Mapping[str, torch.Tensor],
+    cotangents: Sequence[Any],
+    state: torch.Tensor | None,
 ) -> list[Any]:
     """Gradients for cotangents that are batches of torch's older vmap, in one launch as well."""
     level, whole, dims = older_batches(cotangents)
     size = next(t.shape[0] for t, dim in zip(whole, dims, strict=True) if t is not None and dim is not None)
-    asked = _backward_call(call, active, saved, whole)
+    asked = _backward_call(call, active, saved, whole, state)
     given = [dim for tensor, dim in zip(whole, dims, strict=True) if tensor is not None]
     split = backward_over_batch(size, asked, [*(None for _ in asked.saved), *given])
     return call.by_input(active, [into_older_batch(gradient, level) for gradient in split])

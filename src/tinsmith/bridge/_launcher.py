@@ -21,7 +21,7 @@ from ..source import FieldUse
 from ..source.ir import NotCovered, nodes
 from ..spec import Spec
 from ..transforms.analysis import find_filled
-from ._baked_values import changed_between
+from ._baked_values import value_changed_between
 from ._binding import BoundArguments, bind
 from ._buffers import check_element_count
 from ._elements import check_element
@@ -141,8 +141,9 @@ class Launcher:
 
     def _compile_variant(self, bound: BoundArguments, key: tuple[Any, ...]) -> Ready:
         adjoint, is_serial, stack, _, fingerprint = key
-        if fingerprint != self.fingerprint(bound):
-            raise changed_between(self.signature.op)
+        now = self.fingerprint(bound)
+        if fingerprint != now:
+            raise value_changed_between(f"`{self.signature.op}`", fingerprint, now)
         variant = replace(self.variant(bound, self.stage), adjoint=adjoint, is_serial=is_serial, stack=stack)
         compiled = self.stage.ensure_compiled(variant, bound.templates, self.signature.op)
         parameters: Mapping[str, Any] = self.stage.parameters

@@ -115,6 +115,7 @@ def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:
     known = {item.name: item.sizes for item in signature.spec.items}
     arrays = known | {f"grad_{name}": sizes for name, sizes in known.items()}
     stage = stage_of(backward, arrays, options, splits_gradients=options.replaces_gradient)
+    stage.baked_values.survey(stage.templates({}))
     return HandWritten(signature, stage, options.otherwise)
 
 

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .._lazy import lazy
 from ..engines import COMPILING
 from ..spec import Numbers
+from ._captured_values import CapturedValues, Captures
 from ._field_contents import Look
 from ._kind import Kind
 from ._layout import Layout
@@ -46,8 +48,8 @@ class Plan:
         makes: memory that a forward pass makes first: outputs and scratch.
     """
 
-    def __init__(self, kind: Kind, reverse: ReverseAt, layout: Layout, paces: Paces) -> None:
-        """`layout` is the forward pass; `paces` is what was learned of kernels."""
+    def __init__(self, kind: Kind, reverse: ReverseAt, layout: Layout, paces: Paces, captures: Captures) -> None:
+        """`layout` is the forward pass; `paces` is what was learned of kernels; `captures` are the op's."""
         signature = kind.signature
         self.kind = kind
         self.signature = signature
@@ -57,8 +59,10 @@ class Plan:
         self.outputs = slice(self.inputs, self.inputs + len(signature.outputs))
         pairs = tuple(enumerate(signature.outputs))
         self.steady_outputs = tuple(place for place, name in pairs if name not in kind.floats)
+        self._captures = captures
         # Set by the first call that may have a gradient.
-        self.looks: tuple[Look, ...] | None = None
+        self._looks: tuple[Look, ...] | None = None
+        self._is_capturing = False
         self._moving = tuple((place, name) for place, name in pairs if name in kind.floats)
         self._paces = paces
         self._forward = Runner(lambda: layout, kind, paces)
@@ -71,6 +75,22 @@ class Plan:
     def forward(self, inputs: Sequence[torch.Tensor], numbers: Numbers, scalars: Scalars) -> tuple[Any, ...]:
         """Run the kernels. Returns all arrays: inputs as given, then outputs, then scratch."""
         return self._forward.find(numbers, scalars)(inputs, (), numbers, scalars)
+
+    def capture(self, templates: Mapping[str, Any]) -> CapturedValues | None:
+        """Capture what a call depends on besides its arguments; None if that is nothing that may change."""
+        looks = self._looks
+        if looks is None:
+            looks = self._looks = self._captures.looks(self.kind.case.fingerprints)
+            self._is_capturing = self._captures.is_needed(templates)
+        if not self._is_capturing:
+            return None
+        contents = tuple([look.contents() for look in looks]) if looks else ()
+        return CapturedValues(self._captures, templates, self.kind.case.fingerprints, contents)
+
+    @lazy
+    def mark(self) -> torch.Tensor:
+        """A number that stands for the Python values of its calls; saved with their tensors."""
+        return torch.tensor(self._captures.number(self.kind.case.fingerprints), device="cpu")
 
     @property
     def runners(self) -> Iterator[tuple[str, Runner]]:

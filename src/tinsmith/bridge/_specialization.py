@@ -22,7 +22,8 @@ class Specialization:
     Attributes:
         shapes, dtypes: of all arrays by name, without batch; of the shapes only ranks and element dims count.
         batched: arrays that have a batch dimension.
-        fingerprints: those of the Python values that the kernels bake in.
+        fingerprints: those of the Python values that the kernels bake in, one for each stage, then one for a gradient
+            kernel that the user wrote.
         templates: values of template arguments.
         is_apart: whether samples of a batch are run one by one in any case.
         numbers: values of integer arguments that tell launches of one kernel apart.
@@ -57,7 +58,7 @@ class Specialization:
             stage: tuple((name, self._type(stage, name, batched)) for name in stage.arrays)
             for stage in self.signature.firsts
         }
-        pairs = zip(self.signature.stages, self.fingerprints, strict=True)
+        pairs = zip(self.signature.stages, self.fingerprints, strict=False)
         return tuple([Variant(arrays[stage.first], fingerprint=fingerprint) for stage, fingerprint in pairs])
 
     def _type(self, stage: Stage, name: str, batched: frozenset[str]) -> ArrayType:

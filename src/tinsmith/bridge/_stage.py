@@ -48,7 +48,7 @@ from ..transforms import (
     write_out_divisions,
     write_out_products,
 )
-from ._baked_values import BakedValues, changed_between
+from ._baked_values import BakedValues, value_changed_between
 from ._compilation import compile_variant
 from ._from_ir import over_samples
 from ._linked_kernel import NO_NAMES, link_kernel
@@ -186,14 +186,19 @@ class Stage:
                 return compiled
             self.engine.require_ready(op)
             self.baked_values.check_fields(op)
-            if variant.fingerprint != self.baked_values.fingerprint(values):
-                raise changed_between(op)
+            self._check_values(variant, values, op)
             if not variant.adjoint:
                 refuse_unseen_writes(self, variant, values, op)
             compiled = self._compiled[variant] = compile_variant(self, variant, values, op)
             if not variant.adjoint:
                 warn_of_truncations(self, variant, values, op)
         return compiled
+
+    def _check_values(self, variant: Variant, values: Mapping[str, Any], op: str = "") -> None:
+        """Refuse to make a variant for Python values that are others by now: it would get those of now."""
+        now = self.baked_values.fingerprint(values)
+        if variant.fingerprint != now:
+            raise value_changed_between(f"op `{op}`" if op else f"kernel `{self.name}`", variant.fingerprint, now)
 
     def _ready(self, variant: Variant) -> Compiled | None:
         """What was compiled for a variant, where the engine has not been started again since."""
@@ -231,6 +236,8 @@ class Stage:
         key = (variant, defaults)
         with COMPILING:
             if key not in self._lowered:
+                if variant.fingerprint:
+                    self._check_values(variant, values)
                 self._lowered[key] = self._lower(variant, values, defaults)
             return self._lowered[key]
 

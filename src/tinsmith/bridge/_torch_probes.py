@@ -105,6 +105,25 @@ def _forward_mode_is_seen() -> bool:
     return inside and not tracing.has_forward_mode()
 
 
+def _saved_tensor_hooks_are_seen() -> bool:
+    with torch.autograd.graph.save_on_cpu():
+        inside = tracing.has_saved_tensor_hooks()
+    return inside and not tracing.has_saved_tensor_hooks()
+
+
+def _linearization_is_seen() -> bool:
+    seen: list[bool] = []
+
+    def double(x: torch.Tensor) -> torch.Tensor:
+        seen.append(tracing.is_linearized())
+        return 2 * x
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.func.linearize(double, torch.ones(1))
+    return seen[-1] and not tracing.is_recorded()
+
+
 def _backward_passes_are_seen() -> bool:
     inside: list[bool] = []
     x = torch.ones(1, requires_grad=True)
@@ -317,6 +336,16 @@ _FACTS = (
         "an active forward-mode level is detected",
         _forward_mode_is_seen,
         "forward-mode derivatives would be lost: the tangent of an op would be zero",
+    ),
+    _Fact(
+        "hooks on saved tensors are detected",
+        _saved_tensor_hooks_are_seen,
+        "a layer that a checkpoint runs again with other values would give their gradient",
+    ),
+    _Fact(
+        "torch.func.linearize is detected",
+        _linearization_is_seen,
+        "it would give the derivative of Python values and fields that changed after it",
     ),
     _Fact(
         "a running backward pass is detected",

@@ -18,6 +18,11 @@ from torch.autograd import forward_ad
 # Torch has no public name for whether a transform of torch.func or a dispatch mode is active.
 _has_transforms = torch._C._are_functorch_transforms_active
 _has_modes = torch._C._len_torch_dispatch_stack
+# Nothing public says whether what autograd saves goes through hooks: those of `torch.utils.checkpoint`, for one.
+_saved_tensor_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+# `make_fx` and fake tensors are dispatch modes, and nothing public says which modes are active.
+_mode = torch._C._get_dispatch_mode
+_PROXIES, _FAKES = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE
 # `torch.is_autocast_enabled` asks for one kind of device, so it would take a call for each, at every call of an op.
 _has_autocast = torch._C._is_any_autocast_enabled
 # `torch.jit.is_tracing` is Python around this, which costs a microsecond, and every call of an op would pay it.
@@ -77,6 +82,15 @@ def batch_levels(tensor: torch.Tensor) -> frozenset[int]:
     return frozenset(levels)
 
 
+def innermost(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor without the levels of `torch.func`. For one that none of them differentiates or maps."""
+    # A tensor that one level made has that level's wrapper, which an operator below it cannot read.
+    functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]  # no stub
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = functorch.get_unwrapped(tensor)
+    return tensor
+
+
 def may_be_differentiated(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether somebody may ask for a derivative in one of these tensors."""
     return is_transformed() or (torch.is_grad_enabled() and any([one.requires_grad for one in tensors]))  # noqa: C419
@@ -90,6 +104,34 @@ def is_jit_traced() -> bool:
 def has_modes() -> bool:
     """Whether a dispatch mode (fake tensors, a flop counter, `make_fx`) is active."""
     return bool(_has_modes())
+
+
+def has_saved_tensor_hooks() -> bool:
+    """Return whether hooks get what autograd saves. They may run a function again instead of saving anything."""
+    return _saved_tensor_hooks(False) is not None
+
+
+def is_recorded() -> bool:
+    """Return whether `make_fx` records what runs."""
+    return _mode(_PROXIES) is not None
+
+
+def outside_recording() -> contextlib.AbstractContextManager[Any]:
+    """Within, nothing is recorded: tensors made there are constants of the recorded function."""
+    if not is_recorded():
+        return contextlib.nullcontext()
+    # Imported late: it loads the symbolic shapes, and sympy with them, which `make_fx` has loaded by now.
+    from torch.fx.experimental.proxy_tensor import disable_proxy_modes_tracing
+
+    return disable_proxy_modes_tracing()
+
+
+def is_linearized() -> bool:
+    """Return whether forward mode is recorded on real tensors, as `torch.func.linearize` does.
+
+    It folds what is known into constants when the recorded function is called for the first time, not before.
+    """
+    return has_forward_mode() and is_recorded() and _mode(_FAKES) is None
 
 
 @contextlib.contextmanager

@@ -12,11 +12,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ._binding import bind
-from ._field_contents import Contents
-from ._stage import changed_between
+from ._captured_values import CapturedValues
 
 if TYPE_CHECKING:
-    from ._core import Core
     from ._op import Op
 
 Look = Callable[..., Any]
@@ -83,35 +81,11 @@ def show_call(caller: Any, note: Callable[[], Note]) -> None:
         watch.look_at_others(caller, note)
 
 
-class NotedValues(NamedTuple):
-    """What a call of an op depends on besides its arguments: Python values and the contents of fields."""
-
-    core: Core
-    templates: Mapping[str, Any]
-    fingerprints: tuple[tuple[Any, ...], ...]
-    contents: tuple[Contents, ...]
-
-    def check(self) -> None:
-        """Raise GradientError where they are others by now."""
-        if self.core.fingerprints(self.templates) != self.fingerprints:
-            raise changed_between(self.core.signature.op)
-        for one in self.contents:
-            one.check()
-
-
-def note_values(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> NotedValues | None:
+def note_values(op: Op[Any], arguments: Sequence[Any], named: Mapping[str, Any]) -> CapturedValues | None:
     """What a call of an op depends on besides its arguments; None where it depends on nothing else."""
     if not op._core.has_state:
         return None
     # `op._bind` would draw a seed, and so change torch's random numbers.
     signature, structs = op._signature, op._structs
     bound = bind(signature, (), structs.take_apart(arguments, named)) if structs else bind(signature, arguments, named)
-    return note_core(op._core, bound.templates)
-
-
-def note_core(core: Core, templates: Mapping[str, Any]) -> NotedValues:
-    """What a call of a core depends on besides its arguments."""
-    fingerprints = core.fingerprints(templates)
-    return NotedValues(
-        core, templates, fingerprints, tuple([look.contents() for look in core.contents.looks(fingerprints)])
-    )
+    return op._core.captures.take(bound.templates)

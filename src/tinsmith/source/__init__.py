@@ -21,7 +21,7 @@ from ._calls import (
     returns_from_atomics,
     runs_in_blocks,
 )
-from ._constants import Constants, constants_of
+from ._constants import Constants, constants_of, find_changed_value
 from ._definitions import Loop, assignments, definitions, find_carried, sources
 from ._effects import changes_of
 from ._field_arguments import FieldPasser, LiveFieldPasser, free, pass_fields_as_arrays
@@ -48,12 +48,14 @@ from ._role_walk import roles_of
 from ._roles import Access, Roles
 from ._saved_values import SavedValues, find_saved_values
 from ._stacks import Nest, carrying_nests
+from ._value_changes import Change, number_of
 from ._walk import copy_node, walk
 
 __all__ = [
     "ARITHMETIC_FUNCTIONS",
     "Access",
     "AffineIndex",
+    "Change",
     "Constants",
     "EnclosingLoop",
     "EngineFacts",
@@ -92,6 +94,7 @@ __all__ = [
     "find_called_function",
     "find_carried",
     "find_changed_loop_variable",
+    "find_changed_value",
     "find_lent_names",
     "find_reachable",
     "find_saved_values",
@@ -104,6 +107,7 @@ __all__ = [
     "may_overwrite",
     "multiplies_atomically",
     "names_in",
+    "number_of",
     "parse_expression",
     "parse_lines",
     "parse_module",

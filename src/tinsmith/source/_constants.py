@@ -24,6 +24,7 @@ from ._fingerprints import MISSING, Item, describe, fingerprint, is_plain_object
 from ._nodes import resolve_callee
 from ._paths import Path, chains, chains_in, text_of
 from ._read import Source, read
+from ._value_changes import UNKNOWN, Change, find_change, show
 
 _STEADY_MODULES = ("math", "numpy")
 
@@ -51,9 +52,9 @@ class Constants:
     engine: Engine
 
     @lazy
-    def _names(self) -> str:
+    def _names(self) -> tuple[str, ...]:
         """Which values a fingerprint is made of: another set of them makes another fingerprint."""
-        return " ".join(f"{path.name}.{'.'.join(map(str, path.steps))}" for path in self.paths)
+        return tuple(map(str, self.paths))
 
     def fingerprint(self, templates: Mapping[str, Any]) -> tuple[Any, ...]:
         """A hashable fingerprint of all values now, () where there are none: equal ones compile to the same kernel."""
@@ -83,9 +84,18 @@ class Constants:
         return names
 
     def has_state(self, templates: Mapping[str, Any]) -> bool:
-        """Whether it uses values, besides functions and templates that are left out, which may change between calls."""
-        values = (path.value(templates) for path in self.paths)
-        return any(value is not MISSING and self.engine.inner_function(value) is None for value in values)
+        """Return whether it uses values that may change between calls.
+
+        Templates that are left out do not count, and neither does a function under its own name: that is a definition.
+        Under another name, `self.activation`, it is a choice.
+        """
+        for path in self.paths:
+            value = path.value(templates)
+            function = self.engine.inner_function(value)
+            last = path.steps[-1] if path.steps else path.name
+            if value is not MISSING and (function is None or function.__name__ != last):
+                return True
+        return False
 
 
 def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], arrays: frozenset[str]) -> Constants:
@@ -101,6 +111,21 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
     roots = {name: Path(None, name) for name in templates if name not in arrays}
     finder.walk(source, roots)
     return finder.constants()
+
+
+def find_changed_value(before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> Change:
+    """Return the first value in which two different fingerprints of one kernel differ.
+
+    If `before` is None, nobody knows it any more: then all values of now are named.
+    """
+    if before is None:
+        return Change("`, `".join(now[0]), "", ", ".join(map(show, now[1:])))
+    if before and now and before[0] == now[0]:
+        pairs = zip(now[0], before[1:], now[1:], strict=True)
+        return next(find_change(name, old, new) for name, old, new in pairs if old != new)
+    olds, news = (dict(zip(one[0], one[1:], strict=True)) if one else {} for one in (before, now))
+    name = next(name for name in (*olds, *news) if olds.get(name) != news.get(name))
+    return find_change(name, olds.get(name, UNKNOWN), news.get(name, UNKNOWN))
 
 
 class _Finder:

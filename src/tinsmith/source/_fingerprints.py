@@ -23,7 +23,7 @@ from ..engines import Engine
 
 MISSING = object()
 """Stands for a value that is not there."""
-_PLAIN = (int, bool, str, bytes, complex, range, type(None))
+PLAIN = (int, bool, str, bytes, complex, range, type(None))
 _DEEPEST = 5
 """Objects in objects that are looked into; nothing that a kernel uses lies deeper."""
 
@@ -35,7 +35,7 @@ class Item:
     key: Any
 
 
-class _Same:
+class Same:
     """A hashable stand-in for a value that is the same only if it is the same object."""
 
     __slots__ = ("value",)
@@ -44,7 +44,7 @@ class _Same:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.value is self.value
+        return isinstance(other, Same) and other.value is self.value
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -59,7 +59,7 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
         depth: how many objects and containers it was found in.
     """
     kind = type(value)
-    if kind in _PLAIN:
+    if kind in PLAIN:
         return (kind, value)
     if kind is float:
         # By text, -0.0 and 0.0 differ, and nan equals nan.
@@ -67,17 +67,17 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return (kind, value.dtype.str, value.shape, value.tobytes())
     if depth > _DEEPEST or isinstance(value, type | ModuleType) or engine.is_field(value):
-        return _Same(value)
+        return Same(value)
     if isinstance(value, list | tuple | AbstractSet | Mapping):
         return _container(value, engine, depth + 1)
     function = engine.inner_function(value)
     if function is not None:  # followed by its path; a bound one is another object each time it is looked up
-        return (_Same(function), _Same(_owner(value) if engine.is_bound(value) else None))
+        return (Same(function), Same(_owner(value) if engine.is_bound(value) else None))
     if isinstance(value, FunctionType | MethodType):
         return _python_function(value, engine, depth + 1)
-    if _is_tensor(value):
-        return (_Same(value), None if value.is_inference() else value._version)
-    if isinstance(value, BuiltinMethodType) and _is_tensor(value.__self__):
+    if is_tensor(value):
+        return (Same(value), None if value.is_inference() else value._version)
+    if isinstance(value, BuiltinMethodType) and is_tensor(value.__self__):
         # `w.sum` is another object each time it is looked up.
         return (kind, value.__name__, fingerprint(value.__self__, engine, depth + 1))
     entries = engine.matrix_entries(value)
@@ -86,7 +86,7 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
     return _object(value, engine, depth + 1)
 
 
-def _is_tensor(value: Any) -> bool:
+def is_tensor(value: Any) -> bool:
     torch = sys.modules.get("torch")  # lint reads files without it
     return torch is not None and isinstance(value, torch.Tensor)
 
@@ -105,10 +105,10 @@ def _python_function(value: Any, engine: Engine, depth: int) -> Any:
     function = value.__func__ if isinstance(value, MethodType) else value
     owner = fingerprint(value.__self__, engine, depth) if isinstance(value, MethodType) else None
     if not isinstance(function, FunctionType) or engine.owns(function) or _is_steady(function):
-        return (_Same(function), owner)
+        return (Same(function), owner)
     captured = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
     named = [function.__globals__.get(name, MISSING) for name in function.__code__.co_names]
-    return (_Same(function), owner, *[fingerprint(part, engine, depth + 1) for part in [*captured, *named]])
+    return (Same(function), owner, *[fingerprint(part, engine, depth + 1) for part in [*captured, *named]])
 
 
 def _object(value: Any, engine: Engine, depth: int) -> Any:
@@ -116,11 +116,11 @@ def _object(value: Any, engine: Engine, depth: int) -> Any:
     if engine.owns(value) and hasattr(value, "to_dict"):
         return (type(value), fingerprint(value.to_dict(), engine, depth))
     if engine.owns(value) or _is_steady(type(value)):
-        return _Same(value)
+        return Same(value)
     held = getattr(value, "__dict__", {})
     # Quadrants keeps a method in its object once it has been looked up: the class had it before
     names = [name for name in list(held) if not _is_own_method(value, name, held[name], engine)]
-    return (_Same(value), *[(name, fingerprint(held[name], engine, depth)) for name in names])
+    return (Same(value), *[(name, fingerprint(held[name], engine, depth)) for name in names])
 
 
 def _is_own_method(value: Any, name: str, held: Any, engine: Engine) -> bool:
@@ -160,7 +160,7 @@ def describe(part: Any) -> str:
 
     Of an object that is the same only within a process the text has its kind, and of a function its code.
     """
-    if isinstance(part, _Same):
+    if isinstance(part, Same):
         return _describe_object(part.value)
     if isinstance(part, type):
         return f"{part.__module__}.{part.__qualname__}"

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from .._kind import Kind
 from .._layout import Layout, Make
 from .._specialization import Specialization
+from .._stage import Stage
 
 
 class Wish(NamedTuple):
@@ -95,9 +96,14 @@ class ReverseAt(ABC):
 
 
 class Reverse(ABC):
-    """A source of gradients for one op."""
+    """A source of gradients for one op.
+
+    Attributes:
+        gradient_stage: a gradient kernel that the user wrote.
+    """
 
     name: str
+    gradient_stage: Stage | None = None
 
     @abstractmethod
     def at(self, case: Specialization) -> ReverseAt:

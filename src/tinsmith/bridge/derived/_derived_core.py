@@ -17,6 +17,8 @@ class DerivedCore(Core):
         self.base = base
         self.source = SourceReverse(signature, self.kernels)
         super().__init__(signature, self.source)
+        # A derivative compares what a call of the base captured.
+        self.captures = base.captures
 
     def at(self, call: Call) -> SourceAt:
         """What was generated for calls of this kind."""

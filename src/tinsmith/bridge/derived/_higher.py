@@ -26,15 +26,20 @@ from ._tangents import TangentCore, tangent_of
 Tensors = Sequence["torch.Tensor | None"]
 
 
-def push_forward(call: Call, inputs: Sequence[torch.Tensor], tangents: Tensors) -> list[torch.Tensor | None]:
-    """Tangents of outputs and scratch, None where they have none, from those of the inputs."""
+def push_forward(
+    call: Call, inputs: Sequence[torch.Tensor], tangents: Tensors, state: torch.Tensor | None
+) -> list[torch.Tensor | None]:
+    """Tangents of outputs and scratch, None where they have none, from those of the inputs.
+
+    `state` stands for the Python values and fields of the call, which must be the same now.
+    """
     signature = call.core.signature
     made = signature.outputs + signature.scratch
     given = dict(zip(signature.arrays, tangents, strict=True))
     active = frozenset(name for name, tangent in given.items() if tangent is not None) & call.wanting
     if not active:
         return [None] * len(made)
-    step = _Step(call, active, dict(zip(signature.arrays, inputs, strict=True)), given)
+    step = _Step(call, active, dict(zip(signature.arrays, inputs, strict=True)), given, state)
     moved = step.outputs()
     return [moved.get(name) for name in made]
 
@@ -58,7 +63,7 @@ class SecondOrder:
         # What was saved may be an output too: that one counts as the function of the inputs that it is.
         inputs = frozenset(n for n, needed in zip(self.saved, needs, strict=False) if needed) & self.call.wanting
         others = frozenset(n for n, needed in zip(self.cotangents, needs[count:], strict=True) if needed)
-        step = _Step(self.call, frozenset(given), self.values(), given)
+        step = _Step(self.call, frozenset(given), self.values(), given, self.asked.state)
         gradients = step.gradients(inputs, self.cotangents) if inputs else {}
         moved = step.outputs() if others else {}
         return [
@@ -75,7 +80,7 @@ class SecondOrder:
         pairs = zip(self.saved, saved, strict=True)
         moved = {n: t for n, t in pairs if t is not None and n in signature.arrays and n in self.call.wanting}
         if moved:
-            step = _Step(self.call, frozenset(moved), self.values(), moved)
+            step = _Step(self.call, frozenset(moved), self.values(), moved, self.asked.state)
             for name, tangent in step.gradients(frozenset(self.active), self.cotangents).items():
                 total[name] = total[name] + tangent if name in total else tangent
         return [total.get(name) for name in self.active]
@@ -100,9 +105,11 @@ class _Step:
         active: frozenset[str],
         values: Mapping[str, torch.Tensor],
         tangents: Mapping[str, torch.Tensor | None],
+        state: torch.Tensor | None,
     ) -> None:
         _check_source(call)
         self.base = call
+        self.state = state
         self.core: TangentCore = tangent_of(call.core, active)
         self.call = self.core.call(call)
         if self._missing(values):
@@ -140,7 +147,7 @@ class _Step:
         """Tangents of the outputs, by the names of the outputs."""
         if self.results is None:
             self._require(self._unknown)
-            results = self.core.operators.launch(self.call, list(self.inputs.values()))
+            results = self.core.operators.launch(self.call, list(self.inputs.values()), self.state)
             self.results = dict(zip(self.core.moving, results, strict=True))
         return dict(self.results)
 
@@ -155,7 +162,7 @@ class _Step:
         saved = {name: values[name] for name in names}
         moving = (name for name in self.core.moving if name in cotangents)
         given = {self.core.dots[name]: cotangents[name] for name in moving}
-        gradients = self.core.operators.launch_backward(BackwardCall(self.call, wanted, saved, given))
+        gradients = self.core.operators.launch_backward(BackwardCall(self.call, wanted, saved, given, self.state))
         order = [name for name in self.core.signature.arrays if name in wanted]
         return dict(zip(order, gradients, strict=True))
 

@@ -38,7 +38,8 @@ class Launch(SingleLevelFunction):
             dict(zip(call.core.signature.arrays[len(inputs) :], more, strict=True)) if _have_memory(more) else {}
         )
         ctx.save_for_backward(*[arrays[name] for name in names], *state)
-        ctx.save_for_forward(*inputs, *more)
+        ctx.save_for_forward(*inputs, *more, *state)
+        ctx.state = state[-1] if state else None
         ctx.set_materialize_grads(False)
         return tuple(results)
 
@@ -54,14 +55,20 @@ class Launch(SingleLevelFunction):
         values = dict(zip(ctx.names, kept[: len(ctx.names)], strict=True))
         _check_records(call, ctx.records, values)
         saved = {name: values[name] for name in find_saved_names(call, active)}
-        state = kept[-1] if ctx.states else None
+        # Not the state among what was saved, if this one is in memory: after `torch.utils.checkpoint` ran the forward
+        # pass again, it would be the second one.
+        state = None
+        if ctx.states:
+            state = ctx.state if _have_memory([ctx.state]) else kept[-1]
         gradients = call.core.operators.launch_backward(BackwardCall(call, active, saved, given, state))
         return (None, None, *call.by_input(active, gradients)[: len(ctx.needs_input_grad) - 2])
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         none = [None] * ctx.more
-        moved = push_forward(ctx.call, ctx.saved_tensors, (*tangents[2:], *none))
+        kept = ctx.saved_tensors
+        inputs, state = (kept[:-1], kept[-1]) if ctx.states else (kept, None)
+        moved = push_forward(ctx.call, inputs, (*tangents[2:], *none), state)
         return (*moved, *none, *[None] * ctx.states)
 
 

@@ -23,11 +23,19 @@ from .._batches import backward_over_batch, forward_over_batch
 from .._binding import BoundArguments, check_dtypes
 from .._buffers import in_order
 from .._call import BackwardCall, Call
+from .._captured_values import LENGTH
 from .._core import Core
 from .._gradients import find_saved_names
 from .._route import Form, as_it_is, form_of, make_checked_form
-from .._tracing import answer_missing, apply_at_one_level, constant_when_traced, may_be_differentiated
-from .._watch import WATCHES, note_core, show_call
+from .._tracing import (
+    answer_missing,
+    apply_at_one_level,
+    constant_when_traced,
+    innermost,
+    is_linearized,
+    may_be_differentiated,
+)
+from .._watch import WATCHES, show_call
 from ..derived import find_recorded
 from ._cores import Cores
 from ._distributed import call_distributed, is_distributed
@@ -36,7 +44,6 @@ from ._functions import Launch, LaunchBackward
 from ._missing import missing
 from ._schema import Schema, identifier
 from ._sharding import shares_of
-from ._state import LENGTH, check_state, note_state
 
 NAMESPACE = "tinsmith"
 _LIBRARY = Library(NAMESPACE, "DEF")
@@ -99,18 +106,28 @@ class Operator:
         """The outputs of a call as a caller writes it."""
         return self._run(core, bound)[: len(core.signature.outputs)]
 
-    def results(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Everything that the forward operator gives for a call in the form in which it is run."""
+    def results(
+        self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
+    ) -> list[torch.Tensor]:
+        """Everything that the forward operator gives for a call in the form in which it is run.
+
+        With a state, an error if Python values and fields are no longer those that it stands for.
+        """
         arguments, keywords = self.schema.pack_flat(call, tensors)
+        if self.schema.has_state and state is not None:
+            keywords["_state"] = innermost(state)
         return self._results(self.forward(*arguments, **keywords, **self._traced_values(call.core)))
 
-    def launch(self, call: Call, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Outputs and scratch of a call in the form in which it is run."""
-        return self.results(call, tensors)[: self._allocation_count]
+    def launch(
+        self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
+    ) -> list[torch.Tensor]:
+        """Outputs and scratch of a call in the form in which it is run; with a state, as `results`."""
+        return self.results(call, tensors, state)[: self._allocation_count]
 
     def launch_backward(self, asked: BackwardCall) -> list[torch.Tensor]:
         """Gradients of the active inputs, in their order."""
-        arguments, keywords = self.schema.pack_backward(*asked)
+        state = None if asked.state is None else innermost(asked.state)
+        arguments, keywords = self.schema.pack_backward(*asked._replace(state=state))
         return list(self.backward(*arguments, **keywords, **self._traced_values(asked.call.core)))
 
     def _traced_values(self, core: Core) -> dict[str, Any]:
@@ -138,14 +155,20 @@ class Operator:
         shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
         return as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
 
-    def _forward(self, *arguments: Any, **keywords: Any) -> Any:
+    def _forward(self, *given: Any, **keywords: Any) -> Any:
+        arguments, before = self.schema.take_state(given)
         core, bound = self._read(arguments, keywords)
         if WATCHES and core.has_state:
-            show_call(core, lambda: note_core(core, bound.templates))
+            show_call(core, lambda: core.captures.take(bound.templates))
+        state = []
+        if self.schema.has_state:
+            captured = core.captures.take(bound.templates)
+            if before is not None:
+                captured.check_state(before)
+            state = [captured.as_state()]
         form = self._form(core, bound, keywords)
         call = form.call
         ready = in_order(form.prepare(bound.tensors))
-        state = [note_state(core, bound.templates)] if self.schema.has_state else []
         made = call.plan(core.device(ready)).forward(ready, call.numbers, call.scalars)[len(ready) :]
         return self._for_torch([*form.finish(made), *state])
 
@@ -154,38 +177,44 @@ class Operator:
         arguments, keywords = self.schema.pack(bound)
         return self._results(self.forward(*arguments, **keywords, **self._traced_values(core)))
 
-    def _fake(self, *arguments: Any, **keywords: Any) -> Any:
-        core, bound = self._read(arguments, keywords)
+    def _fake(self, *given: Any, **keywords: Any) -> Any:
+        core, bound = self._read(self.schema.take_state(given)[0], keywords)
         form = self._form(core, bound, keywords)
         device = core.device(bound.tensors)
         made = [torch.empty(one.shape, dtype=one.dtype, device=device) for one in core.plan_buffers(form.call)]
         state = [torch.empty(LENGTH, dtype=torch.int64)] if self.schema.has_state else []
         return self._for_torch([*form.finish(made), *state])
 
-    def _autograd(self, *arguments: Any, **keywords: Any) -> Any:
+    def _autograd(self, *given: Any, **keywords: Any) -> Any:
+        arguments, state = self.schema.take_state(given)
         core, bound = self._read(arguments, keywords)
+        if state is None and self.schema.has_state and is_linearized():
+            state = core.captures.take(bound.templates).as_state()
         if is_distributed(bound.tensors):
             return self._for_torch(call_distributed(core, bound, functools.partial(self._run, core)))
         form = self._form(core, bound, keywords)
         if not (form.conversion.is_prepared and form.conversion.is_finished):
-            results = self.results(form.call, form.prepare(bound.tensors))
+            results = self.results(form.call, form.prepare(bound.tensors), state)
             return self._for_torch(
                 [*form.finish(results[: self._allocation_count]), *results[self._allocation_count :]]
             )
 
         recorded = find_recorded(core, form.call) if may_be_differentiated(bound.tensors) else None
         if recorded is not None:
-            results = recorded.operators.results(recorded.call(form.call), bound.tensors)
+            results = recorded.operators.results(recorded.call(form.call), bound.tensors, state)
             return self._for_torch(
                 [*results[: self._allocation_count], *results[self._allocation_count + len(recorded.names) :]]
             )
 
         def run(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-            return self._results(self.forward(*self.schema.with_tensors(arguments, tensors), **keywords))
+            others = {} if state is None else {"_state": innermost(state)}
+            return self._results(self.forward(*self.schema.with_tensors(arguments, tensors), **others, **keywords))
 
         return self._for_torch(apply_at_one_level(Launch, form.call, run, *bound.tensors))
 
-    def _vmap(self, info: Any, in_dims: Any, *arguments: Any, **keywords: Any) -> Any:
+    def _vmap(self, info: Any, in_dims: Any, *given: Any, **keywords: Any) -> Any:
+        arguments, state = self.schema.take_state(given)
+        in_dims, _ = self.schema.take_state(in_dims)
         core, bound = self._read(arguments, keywords)
         size, dims = info.batch_size, self.schema.tensors_in(in_dims)
         shapes = [_without(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]
@@ -197,7 +226,8 @@ class Operator:
             form = form_of(core, bound, shapes, dtypes)
         moved = [one if dim is None else one.movedim(dim, 0) for one, dim in zip(bound.tensors, dims, strict=True)]
         ready = form.prepare(moved, [() if dim is None else (size,) for dim in dims])
-        results = forward_over_batch(size, form.call, ready, [None if dim is None else 0 for dim in dims])
+        places = [None if dim is None else 0 for dim in dims]
+        results = forward_over_batch(size, form.call, ready, places, state)
         return self._first_dims(
             [*form.finish(results[: self._allocation_count], (size,)), *results[self._allocation_count :]]
         )
@@ -207,8 +237,8 @@ class Operator:
         dims = [0 if place < self._allocation_count else None for place in range(len(results))]
         return self._for_torch(results), self._for_torch(dims)
 
-    def _forward_flops(self, *arguments: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
-        core, bound = self._read(arguments, keywords)
+    def _forward_flops(self, *given: Any, out_val: Any = None, **keywords: Any) -> int:  # torch's
+        core, bound = self._read(self.schema.take_state(given)[0], keywords)
         return forward_flops(self._form(core, bound, keywords).call)
 
     # Backward ---------------------------------------------------------------------------------
@@ -219,7 +249,7 @@ class Operator:
         call, active, saved, cotangents, state = self._read_backward(arguments, keywords)
         core = call.core
         if state is not None:
-            check_state(core, call.templates, state)
+            core.captures.take(call.templates).check_state(state)
         needed = find_saved_names(call, active)
         lost = [name for name in needed if name not in saved]
         if lost:

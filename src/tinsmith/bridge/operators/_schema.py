@@ -61,7 +61,8 @@ class Schema:
     Args:
         signature: of the op.
         has_state: whether the kernels use Python values or fields that may change between the two passes. The forward
-            operator then returns a fingerprint of these, which its backward operator is given.
+            operator then returns numbers that stand for these, its state, which its backward operator is given, and
+            the operators of its derivatives.
     """
 
     def __init__(self, signature: Signature, has_state: bool) -> None:
@@ -82,7 +83,11 @@ class Schema:
         self._spelled = {name: names.name(name) for name in (*signature.order, *signature.size_names)}
         named = [f"Tensor {names.name(name)}" for name in self.allocations] + ["Tensor _state"] * has_state
         results = "Tensor[]" if self.lists_arrays else named[0] if len(named) == 1 else f"({', '.join(named)})"
-        self.forward = f"({', '.join(self._forward_arguments())}, *, {self._keywords()}) -> {results}"
+        arguments = self._forward_arguments()
+        self._count = len(arguments)
+        # Not by keyword, as torch does not map those over a batch.
+        arguments += ["Tensor? _state=None"] * has_state
+        self.forward = f"({', '.join(arguments)}, *, {self._keywords()}) -> {results}"
         self.forward = self.forward.replace("(, *", "(*")
         self.backward = self._backward()
 
@@ -181,6 +186,10 @@ class Schema:
             **{self._spelled[name]: call.sizes[name] for name in signature.size_names},
         }
         return arguments, keywords | self._batch_of(call)
+
+    def take_state(self, arguments: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+        """Return the forward operator's arguments without the state that it was given, and that one or None."""
+        return arguments[: self._count], arguments[self._count] if len(arguments) > self._count else None
 
     # Reading one ------------------------------------------------------------------------------
     def tensors_in(self, arguments: Sequence[Any]) -> list[Any]:

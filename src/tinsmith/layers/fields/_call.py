@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import is_plain, is_transformed, plain_apply
-from ._call_notes import fingerprints_of
+from ...bridge import has_saved_tensor_hooks, is_plain, is_transformed, plain_apply
+from ._call_notes import NotedFields, fingerprints_of
 from ._function import FieldFunction, OneSample, refuse_second
 from ._layer_field import LayerField
 from ._program import Program
@@ -27,7 +27,7 @@ class Call:
 
     `fingerprints` are of the Python values that each kernel baked in; `saves` is whether a backward pass may
     follow; `stacks` are the depths of its gradient stacks; `versions` tell changes of the arrays
-    among the arguments.
+    among the arguments; `has_hooks` is whether hooks get what is saved.
     """
 
     program: Program
@@ -36,6 +36,7 @@ class Call:
     saves: bool
     stacks: tuple[int, ...]
     versions: tuple[tuple[Any, ...], ...]
+    has_hooks: bool
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -57,7 +58,8 @@ def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.T
     if not (may_differentiate or is_transformed()):
         return program.forward(plain(memory), launches, fingerprints, saves=False)[0]
     versions = tuple([launch.versions for launch in launches])
-    call = Call(program, launches, fingerprints, program.habits.saves, program.foresee(launches), versions)
+    saves, stacks = program.habits.saves, program.foresee(launches)
+    call = Call(program, launches, fingerprints, saves, stacks, versions, has_saved_tensor_hooks())
     if is_plain():
         results = _call_eagerly(call, *memory)
         return results if isinstance(results, tuple) else (results,)
@@ -75,6 +77,7 @@ class _EagerFunction(FieldFunction):
         # copies.
         kept = program.reuse_unchanged(kept)
         ctx.call, ctx.layer, ctx.number, ctx.settings = call, program.layer, program.calls, program.settings
+        ctx.noted = NotedFields.of(call.program.layer, call.launches, program.looked_at) if call.has_hooks else None
         if call.saves:
             ctx.save_for_backward(*memory, *kept)
         if program.silent_outputs:
@@ -83,6 +86,9 @@ class _EagerFunction(FieldFunction):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor) -> Any:
+        # A hook may have run the call again in place of saving anything: with the values of now.
+        if ctx.noted is not None:
+            ctx.noted.check()
         return _pull_back(ctx, cotangents)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import outside_transforms
+from ...bridge import outside_transforms, value_changed_between
 from ._layer_field import LayerField
 from ._roles import Launch
 from ._transfer import read
@@ -30,9 +30,13 @@ class NotedFields(NamedTuple):
 
     def check(self) -> None:
         """Raise GradientError where they are others by now."""
-        if fingerprints_of(self.launches) != self.fingerprints:
-            words = f"a Python value that {self.layer} uses changed since the call that is now run again"
-            raise GradientError(refusal(words, remedy="Change it after the backward pass."))
+        for before, now in zip(self.fingerprints, fingerprints_of(self.launches), strict=True):
+            if before != now:
+                raise value_changed_between(self.layer, before, now)
+        self.check_fields()
+
+    def check_fields(self) -> None:
+        """Raise GradientError where a field holds something else by now."""
         for one, now, before in zip(self.fields, _contents(self.fields, self.layer), self.contents, strict=True):
             if not torch.equal(now, before):
                 words = f"{self.layer} is run again, and its field `{one.name}` does not hold what it held at first"
@@ -40,7 +44,10 @@ class NotedFields(NamedTuple):
                     "Change it after the backward pass. If kernels keep a state there from call to call, "
                     "make it an input and an output."
                 )
-                raise GradientError(refusal(words, [("field", str(one))], remedy))
+                place = tuple((now != before).nonzero()[0].tolist())
+                rows = [("field", str(one)), ("element", str(list(place)))]
+                rows += [("in the forward pass", str(before[place].item())), ("now", str(now[place].item()))]
+                raise GradientError(refusal(words, rows, remedy))
 
 
 def fingerprints_of(launches: Iterable[Launch]) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...bridge import has_older_batch
+from ...bridge import has_older_batch, outside_recording
 
 Write = Callable[[Sequence[torch.Tensor]], None]
 
@@ -21,7 +21,8 @@ class Reading(torch.autograd.Function):
 
     @staticmethod
     def forward(read: Callable[[], Sequence[torch.Tensor]]) -> tuple[torch.Tensor, ...]:
-        return tuple(read())
+        with outside_recording():
+            return tuple(read())
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:

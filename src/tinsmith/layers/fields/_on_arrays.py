@@ -15,11 +15,23 @@ from typing import Any
 import torch
 
 from ..._config import config
-from ..._errors import KernelError, refusal
-from ...bridge import Copy, Transfer, has_older_batch, is_in_backward, is_plain, keep_order, name_fields
+from ..._errors import GraphError, KernelError, refusal
+from ...bridge import (
+    Copy,
+    Transfer,
+    has_older_batch,
+    has_saved_tensor_hooks,
+    is_in_backward,
+    is_linearized,
+    is_plain,
+    is_recorded,
+    keep_order,
+    name_fields,
+)
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
+from ._call_notes import NotedFields, fingerprints_of
 from ._effects import Reading, Tracking, Writing
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField
@@ -144,15 +156,30 @@ class ArrayProgram:
         with keep_order(device):
             if self._clear is not None:
                 self._clear.run((), is_serial=self._is_serial)
+        if self.held and is_recorded() and not is_linearized():
+            raise _refuse_recording(self.layer, self.held)
         held = self.read_held() if is_plain() else list(Reading.apply(self.read_held))
         given = self._connect(memory, held)
         results = self.op(self._take(launches), [given[place] for place in self._given])
+        if self.held and has_saved_tensor_hooks():
+            self._check_reruns(launches, held, results)
         left = [memory[place] for place in self._left]
         self._write_back([*left, *results])
         for launch in self._stores.left_out(launches):  # they store to gradients of the fields, and to nothing else
             launch.launcher.launch(launch.bound, launch.launcher.fingerprint(launch.bound), adjoint=False)
         outputs = self._list_results(given, results)
         return outputs if managed is None else managed.show(outputs)
+
+    def _check_reruns(
+        self, launches: Sequence[Launch], held: Sequence[torch.Tensor], results: Sequence[torch.Tensor]
+    ) -> None:
+        """Have the backward pass refuse fields with other contents: a checkpoint has run the call again with those."""
+        pairs = [(one, t) for one, t in zip(self.held, held, strict=True) if one.facts.key not in self._written]
+        fields, contents = [one for one, _ in pairs], [one.from_memory(t) for one, t in pairs]
+        noted = NotedFields(self.layer, launches, fingerprints_of(launches), fields, contents)
+        for one in results:
+            if one.requires_grad:
+                one.register_hook(lambda _: noted.check_fields())
 
     def read_held(self) -> list[torch.Tensor]:
         """What fields hold that nobody fills."""
@@ -274,6 +301,12 @@ def _has_gradient(one: LayerField) -> bool:
 
 def _in_order(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().resolve_neg()
+
+
+def _refuse_recording(layer: str, held: Sequence[LayerField]) -> GraphError:
+    """What `make_fx` gets: what a field holds would be part of the graph, and never be read again."""
+    words = f"{layer} reads the field `{held[0].name}`, which a graph of `make_fx` could not read again"
+    return GraphError(refusal(words, remedy=f"Make `{held[0].name}` an input of the layer, or use torch.compile."))
 
 
 class NoArray(KernelError):
