@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-GUESTS = ["PIL", "imageio", "matplotlib", "quadrants", "rich", "safetensors", "taichi", "typer"]
+GUESTS = ["PIL", "cv2", "imageio", "matplotlib", "quadrants", "rich", "safetensors", "taichi", "typer"]
 
 PROBE = """
 import sys

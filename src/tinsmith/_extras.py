@@ -24,6 +24,7 @@ EXTRAS: dict[str, dict[str, str]] = {
         "matplotlib": "matplotlib",
         "safetensors": "safetensors",
     },
+    "captures": {"cv2": "opencv-python-headless", "PIL": "pillow"},
     "nn": {"safetensors": "safetensors", "pytorch_optimizer": "pytorch-optimizer", "tensorboard": "tensorboard"},
     "quadrants": {"quadrants": "quadrants"},
     "view": {"viser": "viser"},

@@ -117,6 +117,25 @@ def test_pictures_of_other_kinds(folder):
     assert read.pictures[0, ..., 3].min() == 255
 
 
+def test_pictures_are_undistorted(folder):
+    """A lens of the file is that of all views: sides are a pixel shorter, and the middle of a picture stays."""
+    taken = read_dataset(folder, 64)
+    for name in ("transforms_train.json", "transforms_test.json"):
+        change(folder, lambda whole: whole.update(k1=0.1), name)
+    straight = read_dataset(folder, 64)
+    assert straight.train.pictures.shape == (12, 19, 23, 4) and straight.test.pictures.shape[1:] == (19, 23, 4)
+    assert (straight.train.intrinsics[:, 0, 0] > taken.train.intrinsics[:, 0, 0]).all()
+    middle = straight.train.pictures[:, 9:11, 11:13].double() - taken.train.pictures[:, 9:11, 11:13].double()
+    assert middle.abs().mean() < 0.1 * (straight.train.pictures.double() - 128).abs().mean()
+
+
+def test_a_missing_picture_is_left_out(folder):
+    change(folder, lambda whole: whole["frames"][4].update(file_path="views/99"))
+    with pytest.warns(UserWarning, match="1 of 12 are missing(.|\n)*views/99"):
+        read = read_dataset(folder, 64).train
+    assert len(read.names) == 11
+
+
 # What is refused -------------------------------------------------------------------------------
 
 
@@ -140,7 +159,6 @@ def _turned(matrix, **changes):
 
 
 TOLD = {
-    "no picture": (_frame(4, file_path="views/99"), ("frames[4]", "views/99", "there is no such file")),
     "no path": (_frame(4, file_path=7), ("frames[4]", "has no picture")),
     "no object": (lambda whole: whole["frames"].insert(1, "r_0"), ("frames[1]", "a text")),
     "no matrix": (_frame(5, transform_matrix=None), ("frames[5]", "transform_matrix", "nothing", "4 rows of 4")),
@@ -158,9 +176,10 @@ TOLD = {
     "an angle": (lambda whole: whole.update(camera_angle_x=45), ("camera_angle_x", "45", "radians")),
     "a focal length": (_frame(3, fl_x=-2), ("frames[3]", "`fl_x`", "-2", "above 0")),
     "a middle": (_frame(3, cx="12"), ("frames[3]", "`cx`", "'12'", "a number")),
-    "a width": (_frame(3, w=25), ("frames[3]", "views/4.png", "the image has 24")),
-    "a lens": (_frame(3, k1=0.1), ("frames[3]", "distorts", "k1", "0.1", "Undistort")),
-    "a model": (lambda whole: whole.update(camera_model="OPENCV_FISHEYE"), ("distorts", "OPENCV_FISHEYE")),
+    "a shape": (_frame(3, w=40, h=20), ("frames[3]", "views/4.png", "24 x 20", "40 x 20")),
+    "a lens of one": (_frame(3, k1=0.1), ("frames[3]", "differ in size", "24 x 20", "23 x 19")),
+    "a fisheye": (lambda whole: whole.update(camera_model="OPENCV_FISHEYE"), ("not a pinhole", "fisheye", "colmap")),
+    "a model": (lambda whole: whole.update(camera_model="VR180_L"), ("not supported", "VR180_L")),
 }
 
 

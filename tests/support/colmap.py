@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 
-NUMBERS = {"SIMPLE_PINHOLE": 0, "PINHOLE": 1, "SIMPLE_RADIAL": 2, "RADIAL": 3, "OPENCV": 4, "OPENCV_FISHEYE": 5}
+MODELS = ("SIMPLE_PINHOLE", "PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "OPENCV_FISHEYE", "FULL_OPENCV", "FOV")
+NUMBERS = {name: number for number, name in enumerate(MODELS)}
 
 
 def write_text(folder, cameras, images, points=()):

@@ -25,7 +25,7 @@ from ._rounds import render_in_rounds
 from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod, inclusive_sum, segment_sum
 from ._similarity import l1_ssim_loss, ssim
 from ._volume import volume_render
-from .captures import Capture, load_blender, load_colmap
+from .captures import Capture, Observations, load_blender, load_colmap
 
 __all__ = [
     "AlphaWeights",
@@ -34,6 +34,7 @@ __all__ = [
     "Crossing",
     "Intervals",
     "Neighbours",
+    "Observations",
     "OccupancyGrid",
     "PixelSampler",
     "PixelSamples",

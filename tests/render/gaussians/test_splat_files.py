@@ -101,6 +101,35 @@ def test_other_writers_are_read_too(tmp_path):
     assert all(torch.equal(read[name], given[name]) for name in given)
 
 
+@pytest.mark.parametrize("order", ["ascii", "binary_big_endian"])
+def test_the_other_formats_hold_the_same(tmp_path, order):
+    """A file of ours, written again as a text or with the other byte order; something stands before and after."""
+    given = splats(4, 8)
+    save_ply(tmp_path / "a.ply", given)
+    whole = (tmp_path / "a.ply").read_bytes()
+    begin = whole.index(b"end_header") + 11
+    header = whole[:begin].replace(b"binary_little_endian", order.encode())
+    numbers = np.frombuffer(whole[begin:], "<f4").reshape(4, -1)
+    if order == "ascii":
+        face = b"element face 2\nproperty list uchar int corners\n"
+        header = header.replace(b"element vertex", face + b"element vertex").replace(b"\n", b"\r\n")
+        body = "3 0 1 2\n4 0 1 2 3\n" + "".join(" ".join(map(repr, row)) + " \n" for row in numbers.tolist()) + "more"
+        (tmp_path / "b.ply").write_bytes(header + body.encode())
+    else:
+        header = header.replace(b"element vertex", b"element camera 3\nproperty short a\nelement vertex")
+        (tmp_path / "b.ply").write_bytes(header + b"camera" + numbers.astype(">f4").tobytes() + b"more")
+    read = load_ply(tmp_path / "b.ply")
+    assert all(torch.equal(read[name], given[name]) and read[name].dtype == torch.float32 for name in given)
+
+
+@pytest.mark.parametrize("order", ["ascii", "binary_big_endian", "binary_little_endian"])
+def test_a_file_of_no_gaussians(tmp_path, order):
+    save_ply(tmp_path / "a.ply", splats(0, 3))
+    whole = (tmp_path / "a.ply").read_bytes()
+    (tmp_path / "a.ply").write_bytes(whole.replace(b"binary_little_endian", order.encode()))
+    assert load_ply(tmp_path / "a.ply")["shN"].shape == (0, 3, 3)
+
+
 def test_other_dtypes_and_parameters_are_rounded_to_float32(tmp_path):
     given = {name: torch.nn.Parameter(value.double() / 3) for name, value in splats(3, 0).items()}
     del given["shN"]
@@ -166,10 +195,21 @@ def test_a_folder_that_is_not_there(tmp_path, save):
         save(tmp_path / "none" / "a", splats())
 
 
+def as_text(whole, body):
+    """Replace the numbers of a binary file by a text."""
+    header = whole[: whole.index(b"end_header") + 11].replace(b"binary_little_endian", b"ascii")
+    return header + body.encode()
+
+
 BROKEN = {
     "no PLY": (lambda b: b"solid" + b, "it is not a PLY file"),
     "no header": (lambda b: b[:40], "it is not a PLY file"),
-    "text": (lambda b: b.replace(b"binary_little_endian", b"ascii"), "its format is ascii, not binary_little_endian"),
+    "another format": (lambda b: b.replace(b"binary_little", b"binary_middle"), "its format is binary_middle_endian"),
+    "numbers in a text": (lambda b: b.replace(b"binary_little_endian", b"ascii"), "its vertices: "),
+    "a short text": (lambda b: as_text(b, "1 2\n" * 60), "its vertices: "),
+    "a text of words": (lambda b: as_text(b, "one " * 26 + "\n" + "1 " * 26), "its vertices: could not convert"),
+    "a text of one line": (lambda b: as_text(b, "1.0 " * 26 + "\n"), "2 vertices, but 1 lines are left"),
+    "an empty text": (lambda b: as_text(b, "1\n"), "2 vertices of 26 numbers, but 2 bytes are left"),
     "no format": (lambda b: b.replace(b"format binary_little_endian 1.0\n", b""), "its format is missing"),
     "cut": (lambda b: b[:-1], "2 vertices of 104 bytes, but 207 bytes are left"),
     "negative": (lambda b: b.replace(b"vertex 2", b"vertex -2"), "-2 vertices"),

@@ -67,13 +67,20 @@ def _load_views(folder: Path, listed: list[Frame], size: int, sizes: dict[str, t
     intrinsics: list[Tensor] = []
     for frame in listed:
         image = open_image(frame.image, frame.entry.rows).convert("RGBA")
+        camera = frame.camera(*image.size)
+        if camera.model != "pinhole":
+            rows = [("image", str(frame.image)), ("model", camera.model)]
+            remedy = "Undistort the pictures to those of a pinhole first, as `colmap image_undistorter` does."
+            raise frame.entry.make_error("a camera of the dataset is not a pinhole", rows, remedy)
+        if camera.undistortion is not None:
+            image = Image.fromarray(camera.undistortion.apply(np.asarray(image)))
         first, wanted = next(iter(sizes.items())) if sizes else (str(frame.image), image.size)
         sizes.setdefault(first, wanted)
         if image.size != wanted:
             rows = [(first, _format_size(wanted)), (str(frame.image), _format_size(image.size))]
             remedy = "All pictures of a dataset are to have one size."
             raise frame.entry.make_error("the dataset's pictures differ in size", rows, remedy)
-        matrix, small = frame.intrinsics(*image.size), _shrink_picture(image, size)
+        matrix, small = camera.intrinsics, _shrink_picture(image, size)
         if min(small.size) < _LEAST_SIDE:
             rows = [("image", str(frame.image), f"{_format_size(small.size)} pixels")]
             raise frame.entry.make_error(f"a side has fewer than {_LEAST_SIDE} pixels", rows, "Raise --size.")

@@ -7,7 +7,7 @@ frames, each with its entry in the file, for callers that report errors about pi
 from __future__ import annotations
 
 from ._blender import load_blender
-from ._capture import Capture, viewmat_of
+from ._capture import Capture, Observations, viewmat_of
 from ._colmap import Reconstruction, holds_colmap, load_colmap, read_colmap
 from ._frames import Entry, Frame
 from ._transforms import read_transforms
@@ -16,6 +16,7 @@ __all__ = [
     "Capture",
     "Entry",
     "Frame",
+    "Observations",
     "Reconstruction",
     "holds_colmap",
     "load_blender",

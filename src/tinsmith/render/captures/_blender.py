@@ -4,27 +4,31 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
+from ..._user_warnings import warn
 from ._capture import Capture, capture_of
-from ._transforms import read_transforms
+from ._colmap_files import PointRecord, points_of, read_points_of_ply
+from ._transforms import read_scene
 
 
 def load_blender(path: str | Path) -> Capture:
     """Read the cameras and pictures of a transforms.json, in Blender's, instant-ngp's or nerfstudio's form.
 
     That is `{"camera_angle_x": radians, "frames": [{"file_path": ..., "transform_matrix": 4 x 4}, ...]}`, with
-    `camera_angle_y`, `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h` of the file or of a frame. Paths are relative to the file's
-    folder; ".png", ".jpg" and ".jpeg" may be left out. A picture turned by its EXIF data counts as upright.
+    `camera_angle_y`, `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h` of the file or of a frame, and the lens: `camera_model` and
+    `k1`, `k2`, `k3`, `k4`, `p1`, `p2`. Paths are relative to the file's folder; ".png", ".jpg" and ".jpeg" may be left
+    out. A picture turned by its EXIF data counts as upright. Intrinsics are scaled to the size of the pictures.
 
     Args:
         path: the file.
 
     Returns:
-        The capture, in the file's order, without points.
+        The capture, in the file's order, with the points of `ply_file_path`, if the file names one. Pictures that are
+        missing are left out, with a warning. Lenses are undistorted as by `load_colmap`.
 
     Raises:
-        InputError: the file or a picture is missing or broken, or a lens distorts; names the file and the entry.
+        InputError: the file or a picture is broken, all pictures are missing, or a camera's model is not supported;
+            names the file and the entry.
+        ConfigError: a lens distorts, and OpenCV is not installed.
 
     Example:
         >>> import json, PIL.Image
@@ -38,4 +42,10 @@ def load_blender(path: str | Path) -> Capture:
                 [ 0., 50., 24.],
                 [ 0.,  0.,  1.]], dtype=torch.float64)
     """
-    return capture_of(read_transforms(Path(path)), torch.zeros(0, 3, dtype=torch.float64), torch.zeros(0, 3).byte())
+    frames, ply = read_scene(Path(path))
+    listed: list[PointRecord] = []
+    if ply is not None and ply.is_file():
+        listed = read_points_of_ply(ply)
+    elif ply is not None:
+        warn(f"there is no {ply}, which {path} names as its file of points: the capture has none")
+    return capture_of(frames, *points_of(listed))

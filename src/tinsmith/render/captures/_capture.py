@@ -1,24 +1,50 @@
-"""Captures: the pictures of a scene and the cameras that took them, as tensors and paths."""
+"""Captures: the pictures of a scene and the cameras that took them, as tensors and paths, and what is read of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ..._errors import InputError, refusal
 from ..._extras import require_packages
 from ._frames import Frame
+from ._lenses import Array, Camera, CameraModel
 
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF's orientations that swap width and height
 _ORIENTATION = 0x0112  # EXIF's number of it
 
 
 @dataclass(frozen=True)
+class Observations:
+    """The points that one picture shows, as for a loss of depths.
+
+    Attributes:
+        points: (m) int64, which of the capture's points.
+        pixels: (m, 2) float64, where they are in the picture, x and y; the first pixel's center is at (0.5, 0.5).
+        depths: (m) float64, along the camera's axis.
+
+    Example:
+        >>> ts.render.Observations(torch.tensor([4]), torch.tensor([[10.5, 20.0]]), torch.tensor([3.0])).depths
+        tensor([3.])
+    """
+
+    points: Tensor
+    pixels: Tensor
+    depths: Tensor
+
+
+@dataclass(frozen=True)
 class Capture:
     """Pictures of a scene by c cameras, and known points of it.
+
+    Cameras are without distortion. Where a lens distorts, the file of a picture is as it was taken: `load_image`
+    undistorts it, and `Ks`, `sizes` and `observations` are of what `load_image` returns.
 
     Attributes:
         images: c paths of the pictures.
@@ -27,6 +53,8 @@ class Capture:
         sizes: (c, 2) int64, width and height of each picture in pixels.
         points: (p, 3) float64, in the world; empty if the files have none.
         colors: (p, 3) uint8, the points' colors.
+        cameras: c cameras, with their model; empty for pinholes.
+        observations: for each picture the points that it shows; empty if the files do not say.
 
     Example:
         >>> nothing = torch.zeros(0, 3)
@@ -41,21 +69,79 @@ class Capture:
     sizes: Tensor
     points: Tensor
     colors: Tensor
+    cameras: tuple[Camera, ...] = ()
+    observations: tuple[Observations, ...] = ()
 
     def __len__(self) -> int:
         return len(self.images)
 
+    @property
+    def camera_models(self) -> tuple[CameraModel, ...]:
+        """For each picture "pinhole" or "fisheye" (equidistant), as `gaussians.rasterization` takes it."""
+        return tuple(camera.model for camera in self.cameras) or ("pinhole",) * len(self)
 
-def capture_of(frames: Sequence[Frame], points: Tensor, colors: Tensor) -> Capture:
-    """The capture of these frames. Their pictures are opened, for their sizes, not read.
+    def load_image(self, index: int) -> Tensor:
+        """Read a picture, upright, without the distortion of its lens.
+
+        Args:
+            index: which, from 0.
+
+        Returns:
+            (height, width, 3) uint8, or 4 channels where the file has an alpha channel.
+
+        Raises:
+            InputError: the file cannot be read, or has another size than when the capture was loaded.
+        """
+        undistortion = self.cameras[index].undistortion if self.cameras else None
+        size = undistortion.taken.size if undistortion else tuple(self.sizes[index].tolist())
+        pixels = _read_pixels(Path(self.images[index]), size)
+        return torch.from_numpy(undistortion.apply(pixels) if undistortion else pixels)
+
+    def load_mask(self, index: int) -> Tensor | None:
+        """Return (height, width) bool, the pixels of a picture that its camera has seen; None if it has seen all.
+
+        Pictures of a fisheye have pixels that it has not seen: `load_image` returns 0 there.
+        """
+        undistortion = self.cameras[index].undistortion if self.cameras else None
+        mask = undistortion.mask if undistortion else None
+        return None if mask is None else torch.from_numpy(mask.copy())
+
+
+def capture_of(frames: Sequence[Frame], points: Tensor, colors: Tensor, seen: Sequence[Tensor] = ()) -> Capture:
+    """Return the capture of these frames. Their pictures are opened, for their sizes, not read.
+
+    Args:
+        frames: pictures and cameras.
+        points: (p, 3).
+        colors: (p, 3).
+        seen: for each frame the indices of the points that it observes; empty if nothing is known.
 
     Raises:
-        InputError: a picture is not one, or not of the size that its camera has.
+        InputError: a picture is not one, or not of the shape that its camera has.
     """
-    sizes = [_upright_size(frame) for frame in frames]
-    Ks = torch.stack([frame.intrinsics(*size) for frame, size in zip(frames, sizes, strict=True)])
+    cameras = tuple([frame.camera(*_upright_size(frame)) for frame in frames])
     viewmats = torch.stack([viewmat_of(frame.pose) for frame in frames])
-    return Capture(tuple(frame.image for frame in frames), viewmats, Ks, torch.tensor(sizes), points, colors)
+    observations = [
+        observe(points, rows, viewmat, camera) for rows, viewmat, camera in zip(seen, viewmats, cameras, strict=False)
+    ]
+    return Capture(
+        tuple(frame.image for frame in frames),
+        viewmats,
+        torch.stack([camera.intrinsics for camera in cameras]),
+        torch.tensor([camera.size for camera in cameras]),
+        points,
+        colors,
+        cameras,
+        tuple(observations),
+    )
+
+
+def observe(points: Tensor, rows: Tensor, viewmat: Tensor, camera: Camera) -> Observations:
+    """Return those of the points in `rows` that are before the camera and inside its picture."""
+    before = points[rows] @ viewmat[:3, :3].mT + viewmat[:3, 3]
+    pixels, depths = camera.project(before), before[:, 2]
+    is_shown = ((pixels >= 0) & (pixels < pixels.new_tensor(camera.size))).all(1) & (depths > 0)
+    return Observations(rows[is_shown], pixels[is_shown], depths[is_shown])
 
 
 def viewmat_of(pose: Tensor) -> Tensor:
@@ -79,14 +165,44 @@ def pose_of(viewmat: Tensor) -> Tensor:
 
 
 def _upright_size(frame: Frame) -> tuple[int, int]:
-    require_packages("reading the size of a picture", "apps", "PIL")
+    """The size of a frame's picture, turned by its EXIF data, unless the file describes it as it was stored."""
+    require_packages("reading the size of a picture", "captures", "PIL")
     from PIL import Image  # not needed to import tinsmith
 
     try:
         with Image.open(frame.image) as opened:
             width, height = opened.size
             is_sideways = opened.getexif().get(_ORIENTATION) in _SIDEWAYS
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as cause:
+    except _unreadable() as cause:
         rows = [("image", str(frame.image)), ("because", str(cause))]
         raise frame.entry.make_error("a picture of the dataset cannot be read", rows) from cause
-    return (height, width) if is_sideways else (width, height)
+    is_turned = is_sideways and (frame.fits(height, width) or not frame.fits(width, height))
+    return (height, width) if is_turned else (width, height)
+
+
+def _read_pixels(path: Path, size: tuple[int, ...]) -> Array:
+    from PIL import Image, ImageOps
+
+    try:
+        with Image.open(path) as opened:
+            upright = ImageOps.exif_transpose(opened)
+            image = upright if upright.size == size else opened
+            pixels = np.array(image.convert("RGBA" if _has_alpha(image) else "RGB"))
+    except _unreadable() as cause:
+        rows = [("image", str(path)), ("because", str(cause))]
+        raise InputError(refusal("a picture of the capture cannot be read", rows)) from cause
+    if pixels.shape[1::-1] != size:
+        rows = [("image", str(path), f"{pixels.shape[1]} x {pixels.shape[0]}"), ("expected", f"{size[0]} x {size[1]}")]
+        raise InputError(refusal("a picture of the capture has another size than before", rows))
+    return pixels
+
+
+def _has_alpha(image: Any) -> bool:
+    return "A" in image.getbands() or "transparency" in image.info
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What Pillow raises for a file that is not a picture, or a broken or huge one."""
+    from PIL import Image
+
+    return (OSError, SyntaxError, ValueError, Image.DecompressionBombError)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -16,27 +16,48 @@ from torch import Tensor
 
 from ..._errors import InputError, refusal
 from ._capture import Capture, capture_of, pose_of
-from ._colmap_files import CameraRecord, ImageRecord, Records, read_records
-from ._frames import Entry, Frame
+from ._colmap_files import CameraRecord, ImageRecord, Records, points_of, read_records
+from ._frames import Entry, Frame, warn_of_missing
+from ._lenses import CameraModel, Lens, lens_of
 
 _ALMOST = 1e-3  # how far from 1 a quaternion's length may be: text files are written with few digits
-_PERSPECTIVE = {"SIMPLE_PINHOLE": 1, "PINHOLE": 2, "SIMPLE_RADIAL": 1, "RADIAL": 1, "OPENCV": 2, "FULL_OPENCV": 2}
-"""Models that are pinholes where they do not distort, and how many focal lengths they have."""
-_UNDISTORT = "Undistort the pictures first, as `colmap image_undistorter` does."
+_PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp")
+_TWO_FOCALS = ("PINHOLE", "OPENCV", "FULL_OPENCV", "OPENCV_FISHEYE", "THIN_PRISM_FISHEYE")
+_LENSES: dict[str, tuple[CameraModel, tuple[str, ...]]] = {
+    "SIMPLE_PINHOLE": ("pinhole", ()),
+    "PINHOLE": ("pinhole", ()),
+    "SIMPLE_RADIAL": ("pinhole", ("k1",)),
+    "RADIAL": ("pinhole", ("k1", "k2")),
+    "OPENCV": ("pinhole", ("k1", "k2", "p1", "p2")),
+    "FULL_OPENCV": ("pinhole", ("k1", "k2", "p1", "p2", "k3", "k4", "k5", "k6")),
+    "SIMPLE_RADIAL_FISHEYE": ("fisheye", ("k1",)),
+    "RADIAL_FISHEYE": ("fisheye", ("k1", "k2")),
+    "OPENCV_FISHEYE": ("fisheye", ("k1", "k2", "k3", "k4")),
+    "THIN_PRISM_FISHEYE": ("fisheye", ("k1", "k2", "p1", "p2", "k3", "k4", "sx1", "sy1")),
+}
+"""Of each model the camera that it is without distortion, and the coefficients that follow the principal point."""
 
 
 def load_colmap(folder: str | Path, images: str | Path = "images") -> Capture:
     """Read the cameras, pictures and points of a COLMAP reconstruction.
 
     Args:
-        folder: a folder with cameras, images and points3D, as .bin or .txt, in itself, in sparse/0 or in sparse.
-        images: the folder of the pictures, relative to `folder`.
+        folder: a folder with cameras, images and points3D, as .bin or .txt, in itself, in sparse/0 or in sparse; points
+            also as .ply.
+        images: the folder of the pictures, relative to `folder`. They may be smaller than those that COLMAP saw, as in
+            "images_4": intrinsics are scaled to the sizes of the files. A picture may have another suffix there, or
+            another name if the two folders have as many pictures: their sorted lists correspond.
 
     Returns:
-        The capture, sorted by the pictures' names.
+        The capture, sorted by the pictures' names. Pictures that are missing are left out, with a warning. Lenses are
+        undistorted as gsplat's parser does: pinhole models (SIMPLE_RADIAL, RADIAL, OPENCV, FULL_OPENCV) to the largest
+        picture without gaps; fisheyes (SIMPLE_RADIAL_FISHEYE, RADIAL_FISHEYE, OPENCV_FISHEYE, THIN_PRISM_FISHEYE) to
+        equidistant ones, with a mask.
 
     Raises:
-        InputError: a file or picture is missing or broken, or a lens distorts; names the file and the entry.
+        InputError: a file or picture is broken, or all pictures are missing, or the model of a camera is not supported;
+            names the file and the entry.
+        ConfigError: a lens distorts, and OpenCV is not installed.
 
     Example:
         >>> import pathlib, PIL.Image
@@ -55,65 +76,112 @@ def load_colmap(folder: str | Path, images: str | Path = "images") -> Capture:
         tensor([[0.5000, 0.0000, 1.0000]], dtype=torch.float64)
     """
     reconstruction = read_colmap(Path(folder), images)
-    return capture_of(reconstruction.frames, reconstruction.points, reconstruction.colors)
+    return capture_of(reconstruction.frames, reconstruction.points, reconstruction.colors, reconstruction.seen)
 
 
 @dataclass(frozen=True)
 class Reconstruction:
-    """Frames, and points (p, 3) float64 with colors (p, 3) uint8."""
+    """Frames, points (p, 3) float64 with colors (p, 3) uint8, and for each frame the indices of the points it observes.
+
+    `seen` is empty where the files do not say it.
+    """
 
     frames: list[Frame]
     points: Tensor
     colors: Tensor
+    seen: list[Tensor]
 
 
 def holds_colmap(folder: Path) -> bool:
-    """Whether a folder holds a reconstruction of COLMAP's, or a part of one."""
-    return next(_files(folder), None) is not None
+    """Return whether a folder holds a reconstruction of COLMAP's, or a part of one."""
+    return next(_folders(folder), None) is not None
 
 
 def read_colmap(folder: Path, images: str | Path = "images") -> Reconstruction:
-    """The frames and points of a reconstruction; the pictures themselves are not read.
+    """Read the frames and points of a reconstruction; the pictures themselves are not read.
 
     Raises:
         InputError: as `load_colmap`.
     """
-    files = next(_files(folder), None)
-    if files is None:
+    place = next(_folders(folder), None)
+    if place is None:
         rows = [("folder", str(folder)), ("expected", "cameras.bin or cameras.txt, here, in sparse/0 or in sparse")]
         raise InputError(refusal("the folder holds no reconstruction of COLMAP's", rows))
-    records = read_records(*files)
+    records = read_records(place)
     if not records.images:
         raise InputError(refusal("the reconstruction has no images", [("file", str(records.images_file))]))
     listed = sorted(records.images, key=lambda image: image.name)
-    frames = [_frame(image, records, folder / images) for image in listed]
-    points = torch.tensor([point.position for point in records.points], dtype=torch.float64).view(-1, 3)
-    colors = torch.tensor([point.color for point in records.points], dtype=torch.uint8).view(-1, 3)
+    frames = [_frame(image, records, folder / images / image.name) for image in listed]
+    paths = _find_pictures(folder, folder / images, [image.name for image in listed])
+    present = [number for number, path in enumerate(paths) if path is not None]
+    if not present:
+        rows = [("image", str(frames[0].image), "there is none")]
+        raise frames[0].entry.make_error("the pictures of the reconstruction are missing", rows)
+    warn_of_missing(
+        [(frame.entry, frame.image) for frame, path in zip(frames, paths, strict=True) if path is None], len(frames)
+    )
+    points, colors = points_of(records.points)
     if not points.isfinite().all():
         place = int((~points.isfinite()).any(1).nonzero()[0, 0])
         entry = Entry(records.points_file, f"point {records.points[place].number}")
         raise entry.make_error("a point of the reconstruction is not finite", [("got", str(points[place].tolist()))])
-    return Reconstruction(frames, points, colors)
+    seen = _observed_points(records, [listed[number].number for number in present]) if records.tracks_known else []
+    kept = [replace(frames[number], image=path) for number, path in enumerate(paths) if path is not None]
+    return Reconstruction(kept, points, colors, seen)
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Folders and suffixes in which there are cameras; binary ones first, as COLMAP itself prefers them."""
+def _folders(folder: Path) -> Iterator[Path]:
+    """Folders in which there are cameras."""
     for place in (folder / "sparse" / "0", folder / "sparse", folder):
-        for suffix in (".bin", ".txt"):
-            if (place / f"cameras{suffix}").is_file():
-                yield place, suffix
+        if any((place / f"cameras{suffix}").is_file() for suffix in (".bin", ".txt")):
+            yield place
 
 
-def _frame(image: ImageRecord, records: Records, pictures: Path) -> Frame:
+def _find_pictures(folder: Path, pictures: Path, names: list[str]) -> list[Path | None]:
+    """Return where the pictures of these names are; None for one that is missing."""
+    exact = [path if (path := pictures / name).is_file() else None for name in names]
+    if all(path is not None for path in exact):
+        return exact
+    files = _list_pictures(pictures)
+    # If several suffixes are there, the last one counts: "a.png" before "a.jpg".
+    by_stem = {file.relative_to(pictures).with_suffix(""): file for file in files}
+    near = [path or by_stem.get(Path(name).with_suffix("")) for path, name in zip(exact, names, strict=True)]
+    originals = _list_pictures(folder / "images")
+    if len(files) != len(originals):
+        return near
+    order = dict(zip(originals, files, strict=True))
+    by_order = [order.get(folder / "images" / name) for name in names]
+    # An order that contradicts a name is that of other pictures.
+    agrees = all(path in (None, other) for path, other in zip(near, by_order, strict=True))
+    return by_order if agrees else near
+
+
+def _list_pictures(folder: Path) -> list[Path]:
+    """Return the pictures of a folder and of folders in it, sorted by name."""
+    files = [path for path in folder.rglob("*") if path.suffix.lower() in _PICTURES and path.is_file()]
+    return sorted(files, key=lambda path: str(path.relative_to(folder)))
+
+
+def _observed_points(records: Records, images: list[int]) -> list[Tensor]:
+    """Return, for each of these images, the indices of the points that it observes, ascending."""
+    lengths = torch.tensor([len(point.images) for point in records.points], dtype=torch.int64)
+    points = torch.arange(len(lengths)).repeat_interleave(lengths)
+    observers = torch.tensor([number for point in records.points for number in point.images], dtype=torch.int64)
+    observers, order = observers.sort(stable=True)
+    points = points[order]
+    wanted = torch.tensor(images)
+    first, last = torch.searchsorted(observers, wanted), torch.searchsorted(observers, wanted, right=True)
+    return [points[a:b].unique() for a, b in zip(first.tolist(), last.tolist(), strict=True)]
+
+
+def _frame(image: ImageRecord, records: Records, path: Path) -> Frame:
     entry = Entry(records.images_file, f"image {image.number}, {image.name}")
     camera = records.cameras.get(image.camera)
     if camera is None:
         rows = [("camera", str(image.camera)), ("cameras", ", ".join(map(str, sorted(records.cameras))) or "none")]
         raise entry.make_error("an image of the reconstruction refers to a missing camera", rows)
-    path = pictures / image.name
-    if not path.is_file():
-        raise entry.make_error("a picture of the reconstruction is missing", [("image", str(path), "there is none")])
-    return Frame(entry, path, pose_of(_viewmat(entry, image)), _intrinsics(camera, records.cameras_file))
+    numbers, lens = _intrinsics(camera, records.cameras_file)
+    return Frame(entry, path, pose_of(_viewmat(entry, image)), numbers, lens)
 
 
 def _viewmat(entry: Entry, image: ImageRecord) -> Tensor:
@@ -135,19 +203,19 @@ def _viewmat(entry: Entry, image: ImageRecord) -> Tensor:
     return viewmat
 
 
-def _intrinsics(camera: CameraRecord, file: Path) -> dict[str, float]:
+def _intrinsics(camera: CameraRecord, file: Path) -> tuple[dict[str, float], Lens]:
     entry = Entry(file, f"camera {camera.number}")
-    focals = _PERSPECTIVE.get(camera.model)
-    if focals is None:
-        raise entry.make_error("the camera is not a pinhole", [("model", camera.model)], _UNDISTORT)
-    distortion = camera.parameters[focals + 2 :]
-    if any(distortion):
-        rows = [("model", camera.model), ("distortion", ", ".join(f"{value:g}" for value in distortion))]
-        raise entry.make_error("the camera's lens distorts, which is not understood here", rows, _UNDISTORT)
+    if camera.model not in _LENSES:
+        rows = [("model", camera.model), ("supported", ", ".join(_LENSES))]
+        remedy = "Undistort the pictures first, as `colmap image_undistorter` does."
+        raise entry.make_error("the camera's model is not supported", rows, remedy)
+    focals = 2 if camera.model in _TWO_FOCALS else 1
     fl_x, fl_y, cx, cy = (*camera.parameters[:1], *camera.parameters[focals - 1 : focals + 2])
-    is_finite = all(map(math.isfinite, (fl_x, fl_y, cx, cy)))
-    if not is_finite or min(fl_x, fl_y, camera.width, camera.height) <= 0:
+    model, names = _LENSES[camera.model]
+    distortion = camera.parameters[focals + 2 :]
+    if not all(map(math.isfinite, camera.parameters)) or min(fl_x, fl_y, camera.width, camera.height) <= 0:
         rows = [("size", f"{camera.width} x {camera.height}"), ("focal lengths", f"{fl_x:g}, {fl_y:g}")]
-        rows += [("principal point", f"{cx:g}, {cy:g}")]
-        raise entry.make_error("the camera's numbers are not those of a camera", rows)
-    return {"fl_x": fl_x, "fl_y": fl_y, "cx": cx, "cy": cy, "w": camera.width, "h": camera.height}
+        rows += [("principal point", f"{cx:g}, {cy:g}"), ("distortion", ", ".join(f"{k:g}" for k in distortion))]
+        raise entry.make_error("the camera's numbers are not those of a camera", rows[: 4 if distortion else 3])
+    numbers = {"fl_x": fl_x, "fl_y": fl_y, "cx": cx, "cy": cy, "w": camera.width, "h": camera.height}
+    return numbers, lens_of(model, dict(zip(names, distortion, strict=True)))

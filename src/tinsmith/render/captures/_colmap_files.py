@@ -1,4 +1,4 @@
-"""COLMAP's files, text and binary, as records. What the numbers mean is for `_colmap` to say."""
+"""COLMAP's files, text and binary, and points as PLY, as records. What the numbers mean is for `_colmap` to say."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from ..._errors import InputError, refusal
+from .._ply import read_vertices
 from ._frames import Entry
+
+_GREY = 128  # of a point whose file has no colors
 
 MODELS = {
     "SIMPLE_PINHOLE": 3,
@@ -53,16 +59,20 @@ class ImageRecord:
 
 @dataclass(frozen=True)
 class PointRecord:
-    """A point in the world, and its color from 0 to 255."""
+    """A point in the world, its color from 0 to 255, and the numbers of the images that observe it."""
 
     number: int
     position: tuple[float, ...]
     color: tuple[int, ...]
+    images: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Records:
-    """What the three files hold, and their paths. Without a file of points there are none."""
+    """What the three files hold, and their paths. Without a file of points there are none.
+
+    `tracks_known` is False where the points come from a file that does not say which images observe them.
+    """
 
     cameras: dict[int, CameraRecord]
     images: list[ImageRecord]
@@ -70,26 +80,74 @@ class Records:
     cameras_file: Path
     images_file: Path
     points_file: Path
+    tracks_known: bool
 
 
-def read_records(folder: Path, suffix: str) -> Records:
-    """The files of a folder that have the suffix ".bin" or ".txt".
+def read_records(folder: Path) -> Records:
+    """Read the files of a folder, each as .bin or .txt, points also as .ply; the first of these that is there.
 
     Raises:
         InputError: a file is missing or broken.
     """
-    cameras_file, images_file, points_file = (folder / f"{name}{suffix}" for name in ("cameras", "images", "points3D"))
-    read = _read_binary if suffix == ".bin" else _read_text
-    cameras: list[CameraRecord] = read(cameras_file, _CAMERAS)
-    images: list[ImageRecord] = read(images_file, _IMAGES)
-    points: list[PointRecord] = read(points_file, _POINTS) if points_file.exists() else []
+    cameras_file = _find_file(folder, "cameras", (".bin", ".txt"))
+    images_file = _find_file(folder, "images", (cameras_file.suffix, ".bin", ".txt"))
+    points_file = _find_file(folder, "points3D", (cameras_file.suffix, ".bin", ".txt", ".ply"))
+    cameras: list[CameraRecord] = _read(cameras_file, _CAMERAS)
+    images: list[ImageRecord] = _read(images_file, _IMAGES)
+    points: list[PointRecord] = []
+    if points_file.exists():
+        points = read_points_of_ply(points_file) if points_file.suffix == ".ply" else _read(points_file, _POINTS)
     by_number = {camera.number: camera for camera in cameras}
     for path, records in ((cameras_file, cameras), (images_file, images)):
         twice = [number for number, times in Counter(record.number for record in records).items() if times > 1]
         if twice:
             rows = [("file", str(path)), ("number", str(twice[0]))]
             raise InputError(refusal("a number of the reconstruction occurs twice", rows))
-    return Records(by_number, images, points, cameras_file, images_file, points_file)
+    tracks_known = points_file.exists() and points_file.suffix != ".ply"
+    return Records(by_number, images, points, cameras_file, images_file, points_file, tracks_known)
+
+
+def _find_file(folder: Path, name: str, suffixes: tuple[str, ...]) -> Path:
+    candidates = [folder / f"{name}{suffix}" for suffix in suffixes]
+    return next((path for path in candidates if path.is_file()), candidates[0])
+
+
+def _read(path: Path, form: _Form) -> list[Any]:
+    return _read_binary(path, form) if path.suffix == ".bin" else _read_text(path, form)
+
+
+def read_points_of_ply(path: Path) -> list[PointRecord]:
+    """Read the points of a PLY file: x, y, z, and red, green, blue where it has them, else grey.
+
+    Raises:
+        InputError: the file is missing, broken, or has no positions.
+    """
+
+    def make_error(reason: str) -> InputError:
+        return InputError(refusal("a file of points cannot be read", [("file", str(path)), ("because", reason)]))
+
+    try:
+        whole = path.read_bytes()
+    except OSError as cause:
+        raise make_error(cause.strerror or str(cause)) from cause
+    vertices = read_vertices(whole, make_error)
+    names = vertices.dtype.names or ()
+    missing = [name for name in ("x", "y", "z") if name not in names]
+    if missing:
+        raise make_error(f"there is no property {missing[0]}")
+    positions = [vertices[name].tolist() for name in ("x", "y", "z")]
+    colors = [
+        vertices[name].astype(int).tolist() if name in names else [_GREY] * len(vertices)
+        for name in ("red", "green", "blue")
+    ]
+    rows = zip(zip(*positions, strict=True), zip(*colors, strict=True), strict=True)
+    return [PointRecord(number, position, color) for number, (position, color) in enumerate(rows)]
+
+
+def points_of(records: list[PointRecord]) -> tuple[Tensor, Tensor]:
+    """Return positions (p, 3) float64 and colors (p, 3) uint8."""
+    points = torch.tensor([point.position for point in records], dtype=torch.float64).view(-1, 3)
+    return points, torch.tensor([point.color for point in records], dtype=torch.uint8).view(-1, 3)
 
 
 # Text ------------------------------------------------------------------------------------------
@@ -145,10 +203,10 @@ def _parse_point(line: str) -> PointRecord:
     number, *rest = line.split()
     if len(rest) < 7:
         raise ValueError(line)
-    color = tuple(map(int, rest[3:6]))
-    if not all(0 <= part <= 255 for part in color):
+    color, track = tuple(map(int, rest[3:6])), tuple(map(int, rest[7:]))
+    if not all(0 <= part <= 255 for part in color) or len(track) % 2:
         raise ValueError(line)
-    return PointRecord(int(number), tuple(map(float, rest[:3])), color)
+    return PointRecord(int(number), tuple(map(float, rest[:3])), color, track[::2])
 
 
 # Binary ----------------------------------------------------------------------------------------
@@ -225,9 +283,9 @@ def _take_image(source: _Bytes) -> ImageRecord:
 
 
 def _take_point(source: _Bytes) -> PointRecord:
-    number, *values, track = source.take("Q3d3BdQ")
-    source.skip(8 * track)
-    return PointRecord(number, tuple(values[:3]), tuple(values[3:6]))
+    number, *values, length = source.take("Q3d3BdQ")
+    _check_count(source, length)
+    return PointRecord(number, tuple(values[:3]), tuple(values[3:6]), source.take(f"{2 * length}i")[::2])
 
 
 def _unreadable(path: Path, cause: OSError | UnicodeDecodeError) -> InputError:

@@ -1,7 +1,8 @@
 """One transforms.json: which pictures there are, and what cameras took them; checked entry by entry.
 
 The form is Blender's (`camera_angle_x`, `frames` of `file_path` and `transform_matrix`) with what instant-ngp and
-nerfstudio add: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`, `camera_angle_y`, of the file or of a frame, which goes first.
+nerfstudio add: `fl_x`, `fl_y`, `cx`, `cy`, `w`, `h`, `camera_angle_y`, and the lens, `camera_model` (or `is_fisheye`)
+with `k1`, `k2`, ..., `p1`, `p2`, of the file or of a frame, which goes first; `ply_file_path` names a file of points.
 """
 
 from __future__ import annotations
@@ -16,21 +17,34 @@ import torch
 from torch import Tensor
 
 from ..._errors import InputError, refusal
-from ._frames import Entry, Frame
+from ._frames import Entry, Frame, warn_of_missing
+from ._lenses import Lens, lens_of
 
 _SUFFIXES = ("", ".png", ".jpg", ".jpeg")  # Blender's file_path has none
 _ALMOST = 1e-3  # how far a rotation may be from one: files are written with few digits
-_PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "OPENCV", "PERSPECTIVE")
-_LENS = ("k1", "k2", "k3", "k4", "p1", "p2")
+_PINHOLES = ("PINHOLE", "SIMPLE_PINHOLE", "SIMPLE_RADIAL", "RADIAL", "OPENCV", "PERSPECTIVE", "FULL_OPENCV")
+_FISHEYES = ("OPENCV_FISHEYE", "SIMPLE_RADIAL_FISHEYE", "RADIAL_FISHEYE", "FISHEYE")
+_LENS = ("k1", "k2", "k3", "k4", "k5", "k6", "p1", "p2")
+_OF_FULL_OPENCV = ("k4", "k5", "k6")
+"""Coefficients of a pinhole that only this model defines. (nerfstudio has another k4, which it does not undistort.)"""
 _NUMBERS = ("camera_angle_x", "camera_angle_y", "fl_x", "fl_y", "cx", "cy", "w", "h", *_LENS)
 _POSITIVE = ("camera_angle_x", "camera_angle_y", "fl_x", "fl_y", "w", "h")
 
 
 def read_transforms(path: Path) -> list[Frame]:
-    """The frames of a transforms.json.
+    """Read the frames of a transforms.json whose pictures are there; the pictures themselves are not read.
 
     Raises:
-        InputError: it cannot be read or is not such a file, or a frame is broken; the pictures themselves are not read.
+        InputError: as `read_scene`.
+    """
+    return read_scene(path)[0]
+
+
+def read_scene(path: Path) -> tuple[list[Frame], Path | None]:
+    """Read the frames of a transforms.json whose pictures are there, and the path of its points.
+
+    Raises:
+        InputError: it cannot be read or is not such a file, or a frame is broken, or all pictures are missing.
     """
     whole = _read(path)
     file = Entry(path, "the file itself")
@@ -41,7 +55,15 @@ def read_transforms(path: Path) -> list[Frame]:
         rows = [("frames", "none" if not listed else _kind(listed))]
         raise file.make_error("the dataset's file has no frames", rows, 'Give it "frames": [{"file_path": ...}, ...].')
     shared = _numbers(file, whole)
-    return [_frame(Entry(path, f"frames[{place}]"), frame, shared) for place, frame in enumerate(listed)]
+    frames = [_frame(Entry(path, f"frames[{place}]"), frame, shared, whole) for place, frame in enumerate(listed)]
+    present = [frame for frame in frames if frame.image.is_file()]
+    if not present:
+        rows = [("image", str(frames[0].image), "there is no such file")]
+        remedy = f"Tried it with {', '.join(_SUFFIXES[1:])} too."
+        raise frames[0].entry.make_error("the pictures of the dataset are missing", rows, remedy)
+    warn_of_missing([(frame.entry, frame.image) for frame in frames if not frame.image.is_file()], len(frames))
+    points = whole.get("ply_file_path")
+    return present, path.parent / points if isinstance(points, str) and points else None
 
 
 def _read(path: Path) -> Any:
@@ -58,40 +80,43 @@ def _read(path: Path) -> Any:
         raise InputError(refusal("the dataset's file is not valid JSON", rows)) from cause
 
 
-def _frame(entry: Entry, fields: Any, shared: Mapping[str, float]) -> Frame:
+def _frame(entry: Entry, fields: Any, shared: Mapping[str, float], whole: Mapping[str, Any]) -> Frame:
     if not isinstance(fields, dict):
         raise entry.make_error("a frame of the dataset is broken", [("got", _kind(fields)), ("expected", "an object")])
     name = fields.get("file_path")
     if not isinstance(name, str) or not name:
         rows = [("file_path", _kind(name)), ("expected", "the path of a picture, from the file's folder")]
         raise entry.make_error("a frame of the dataset has no picture", rows)
-    return Frame(
-        entry, _image(entry, name), _pose(entry, fields.get("transform_matrix")), {**shared, **_numbers(entry, fields)}
-    )
+    numbers = {**shared, **_numbers(entry, fields)}
+    lens = _lens(entry, {**whole, **fields}, numbers)
+    return Frame(entry, _image(entry, name), _pose(entry, fields.get("transform_matrix")), numbers, lens)
 
 
 def _image(entry: Entry, name: str) -> Path:
+    """Return the path of the picture of this name; the name as it is if there is none."""
     path = entry.file.parent / name
-    for suffix in _SUFFIXES:
-        candidate = path.with_name(path.name + suffix) if path.name else path
-        if candidate.is_file():
-            return candidate
-    rows = [("file_path", name), ("image", str(path), "there is no such file")]
-    raise entry.make_error(
-        "a picture of the dataset is missing", rows, f"Tried it with {', '.join(_SUFFIXES[1:])} too."
-    )
+    candidates = [path.with_name(path.name + suffix) for suffix in _SUFFIXES] if path.name else [path]
+    return next((candidate for candidate in candidates if candidate.is_file()), path)
 
 
 def _numbers(entry: Entry, fields: Mapping[str, Any]) -> dict[str, float]:
-    """The camera's numbers. Raises InputError for a value that is not a number, or a camera that is not a pinhole."""
-    numbers = {name: _number(entry, name, fields[name]) for name in _NUMBERS if fields.get(name) is not None}
-    model = fields.get("camera_model", "PINHOLE")
-    bent = [name for name in _LENS if numbers.get(name)]
-    if bent or model not in _PINHOLES:
-        rows = [("camera_model", str(model)), *((name, f"{numbers[name]:g}") for name in bent)]
-        remedy = "Undistort the pictures first, as colmap's image_undistorter does."
-        raise entry.make_error("the camera's lens distorts, which is not understood here", rows, remedy)
-    return numbers
+    """Return the camera's numbers. Raise InputError for a value that is not a number."""
+    return {name: _number(entry, name, fields[name]) for name in _NUMBERS if fields.get(name) is not None}
+
+
+def _lens(entry: Entry, fields: Mapping[str, Any], numbers: Mapping[str, float]) -> Lens:
+    model = fields.get("camera_model") or ("OPENCV_FISHEYE" if fields.get("is_fisheye") else "PINHOLE")
+    coefficients = {name: numbers[name] for name in _LENS if numbers.get(name)}
+    rows = [("camera_model", str(model)), *((name, f"{value:g}") for name, value in coefficients.items())]
+    if model in _FISHEYES:
+        return lens_of("fisheye", coefficients)
+    if model not in _PINHOLES:
+        rows += [("supported", ", ".join((*_PINHOLES, *_FISHEYES)))]
+        raise entry.make_error("the camera's model is not supported", rows)
+    if model != "FULL_OPENCV" and any(name in coefficients for name in _OF_FULL_OPENCV):
+        remedy = 'Write "camera_model": "FULL_OPENCV" if they are those of its denominator.'
+        raise entry.make_error("the camera's model does not have all of these coefficients", rows, remedy)
+    return lens_of("pinhole", coefficients)
 
 
 def _number(entry: Entry, name: str, value: Any) -> float:

@@ -12,7 +12,7 @@ red, then green, then blue. The normals are 0; no program reads them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..._errors import ArgumentError, InputError, ShapeError, refusal
 from ..._extras import require_packages
+from .._ply import read_vertices
 
 _SHAPES: dict[str, tuple[int | str, ...]] = {
     "means": (3,),
@@ -33,21 +34,6 @@ _SHAPES: dict[str, tuple[int | str, ...]] = {
 """Each tensor's axes after N; K is 0, 3, 8, 15 or 24."""
 COEFFICIENTS = (0, 3, 8, 15, 24)
 """What K may be, by the degree of the harmonics."""
-_LONGEST_HEADER = 1 << 16  # bytes; a header of degree 4 has 2 thousand
-_TYPES = {
-    name: np.dtype(code)
-    for code, names in {
-        "<f4": ("float", "float32"),
-        "<f8": ("double", "float64"),
-        "i1": ("char", "int8"),
-        "u1": ("uchar", "uint8"),
-        "<i2": ("short", "int16"),
-        "<u2": ("ushort", "uint16"),
-        "<i4": ("int", "int32"),
-        "<u4": ("uint", "uint32"),
-    }.items()
-    for name in names
-}
 
 
 def save_ply(path: str | Path, splats: Mapping[str, Tensor]) -> None:
@@ -99,7 +85,7 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
     """Read Gaussians from a PLY with the layout of `save_ply`; other properties and elements are ignored.
 
     Args:
-        path: a binary little-endian PLY file.
+        path: a PLY file: binary, of either byte order, or ASCII.
 
     Returns:
         Tensors as for `save_ply`, float32, on the CPU; "shN" has K = 0 where the file has no f_rest.
@@ -115,9 +101,7 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
           because  No such file or directory
     """
     path = Path(path)
-    whole = read_bytes(path)
-    header = _header(path, whole)
-    vertices = _vertices(path, whole, header)
+    vertices = read_vertices(read_bytes(path), partial(make_read_error, path))
     names = vertices.dtype.names or ()
     rest = sum(name.startswith("f_rest_") for name in names)
     if rest % 3 or rest // 3 not in COEFFICIENTS:
@@ -247,74 +231,6 @@ def check_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: bo
             remedy = "Remove these Gaussians first: viewers do not expect them."
             raise ArgumentError(refusal(f"`{name}` of `{function}` is not finite", [("values", f"{bad}")], remedy))
     return held
-
-
-# Reading PLY -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Element:
-    """So many entries of one kind; a list among its properties makes its size unknown."""
-
-    name: str
-    count: int
-    properties: tuple[tuple[str, np.dtype], ...]
-    has_lists: bool
-
-
-@dataclass(frozen=True)
-class _Header:
-    elements: tuple[_Element, ...]
-    size: int
-
-
-def _header(path: Path, whole: bytes) -> _Header:
-    end = whole.find(b"end_header", 0, _LONGEST_HEADER)
-    after = whole.find(b"\n", end)
-    if not whole.startswith(b"ply") or end < 0 or after < 0:
-        raise make_read_error(path, "it is not a PLY file: there is no header")
-    lines = [line.split() for line in whole[:end].decode("ascii", "replace").splitlines()[1:]]
-    elements: list[_Element] = []
-    form = ""
-    for words in lines:
-        try:
-            if words[:1] == ["format"]:
-                form = words[1]
-            elif words[:1] == ["element"]:
-                elements.append(_Element(words[1], int(words[2]), (), False))
-            elif words[:1] == ["property"]:
-                elements[-1] = _with_property(elements[-1], words)
-        except (IndexError, KeyError, ValueError) as cause:
-            raise make_read_error(path, f"a line of the header: {' '.join(words)}") from cause
-    if form != "binary_little_endian":
-        raise make_read_error(path, f"its format is {form or 'missing'}, not binary_little_endian")
-    return _Header(tuple(elements), after + 1)
-
-
-def _with_property(element: _Element, words: list[str]) -> _Element:
-    if words[1] == "list":
-        return _Element(element.name, element.count, element.properties, True)
-    added = (words[2], _TYPES[words[1]])
-    return _Element(element.name, element.count, (*element.properties, added), element.has_lists)
-
-
-def _vertices(path: Path, whole: bytes, header: _Header) -> np.ndarray:
-    place = header.size
-    for element in header.elements:
-        if element.has_lists:
-            raise make_read_error(path, f"element {element.name} has lists")
-        try:
-            row = np.dtype(list(element.properties))
-        except ValueError as cause:
-            raise make_read_error(path, f"element {element.name}: {cause}") from cause
-        if element.name == "vertex":
-            left = len(whole) - place
-            if element.count < 0 or row.itemsize * element.count > left:
-                reason = f"{element.count} vertices of {row.itemsize} bytes, but {left} bytes are left"
-                raise make_read_error(path, reason)
-            return np.frombuffer(whole, row, element.count, place)
-        place += row.itemsize * element.count
-    raise make_read_error(path, "there is no element vertex")
 
 
 def make_read_error(path: Path, reason: str) -> InputError:
