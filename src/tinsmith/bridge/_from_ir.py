@@ -211,6 +211,14 @@ def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -
             "its changed loop variables",
             "give the changed number a name of its own",
         )
+    stopped = next((role.stopped for role in stage.roles.values() if role.stopped), "")
+    if stopped:
+        return Misreading(
+            "stop the gradient of an array",
+            f"its `stop_grad` works on fields, and what it is given at {stopped} is an array",
+            "its stopped gradients",
+            "pass `x.detach()` to the op and leave out `stop_grad`",
+        )
     if stage.has_misread_divisions(variant, values):
         return Misreading(
             "divide by Python's rule",

@@ -125,6 +125,12 @@ def possibly_changed(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[
     for node in walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             changed |= {root(node)}
-        elif isinstance(node, ast.Call) and resolve_callee(node) not in ("grouped", "static", "cast", "int"):
+        elif isinstance(node, ast.Call) and resolve_callee(node) not in (
+            "grouped",
+            "static",
+            "cast",
+            "int",
+            "stop_grad",
+        ):
             changed |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
     return frozenset(changed & known)

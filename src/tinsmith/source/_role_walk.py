@@ -142,7 +142,10 @@ class _Walker(ast.NodeVisitor):
 
     # Expressions --------------------------------------------------------------------------
     def visit_Call(self, node: ast.Call) -> None:
-        if not self._atomic(node, is_fetched=True) and not self._engine_function(node):
+        if resolve_callee(node) == "stop_grad" and root(node.args[0] if node.args else node) in self.roles:
+            roles = self.roles[root(node.args[0])]
+            roles.stopped = roles.stopped or self.source.place(node)
+        elif not self._atomic(node, is_fetched=True) and not self._engine_function(node):
             self._visit_parts(node, is_static=_takes_constants(node))
 
     def visit_comprehension(self, node: ast.comprehension) -> None:

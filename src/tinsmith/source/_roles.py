@@ -47,6 +47,7 @@ class Roles:
             use it is not followed.
         static_size: where its size or dtype must be known at compilation, `ti.static(x.shape[0] > 2)`, or "". That
             of an array is an expression there, which Python takes for true, whatever it would be.
+        stopped: where its gradient is stopped, `ti.stop_grad(x)`, or "".
         changing: arrays that the kernel changes, and that an index read from them may change with.
         rank: how many axes the array has; None where that is not known.
     """
@@ -55,6 +56,7 @@ class Roles:
     escapes: str = ""
     repeats: str = ""
     static_size: str = ""
+    stopped: str = ""
     changing: frozenset[str] = frozenset()
     rank: int | None = None
 

@@ -11,6 +11,7 @@ from . import _constructors, _engine_functions, _functions
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS
 from ._refusals import Misfit
+from ._stopped_gradients import without_derivative
 from ._targets import list_items, unpack_starred
 from ._values import ArrayValue, BoundFunction, Matrix, Ranges, Struct, is_expression, plain
 
@@ -19,6 +20,8 @@ def lower_call(low: Lowering, node: ast.Call) -> Any:
     """The value of a call."""
     if vars(node).get("is_norm"):  # printed from the IR
         return low.ops.unary("norm", low.number(node.args[0]))
+    if vars(node).get("is_stopped"):
+        return without_derivative(low.number(node.args[0]))
     function = low.value(node.func)
     outer = low.state.is_static
     low.state.is_static = outer or low.language.name_of(function) in ("lang.impl.static", "lang.impl.static_assert")

@@ -17,7 +17,7 @@ from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS, SQUARE, check_square
 from ._operators import ATOMIC
 from ._refusals import Misfit
-from ._values import Matrix, Ranges, is_expression, is_number, plain, read_ranges
+from ._values import ArrayValue, Matrix, Ranges, is_expression, is_number, plain, read_ranges
 
 UNARY = {
     **{name: name for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "abs")},
@@ -75,6 +75,8 @@ def apply_instruction(
         return OPERATIONS[last](low, *positional, **named)
     if room == "lang.matrix_ops" and last in SQUARE:
         check_square(low, last, *positional, **named)
+    if name == "lang.impl.stop_grad":
+        return _stop_grad(low, node, *positional, **named)
     special = _SPECIAL.get(name)
     if special is not None:
         return special(low, *positional, **named)
@@ -194,6 +196,15 @@ def _loop_config(low: Lowering, *, serialize: bool = False, block_dim: Any = Non
         if not isinstance(block_dim, int) or block_dim < 1:
             raise Misfit(f"`loop_config(block_dim={block_dim})`, which is not a positive integer")
         low.state.block_size_next = block_dim
+
+
+def _stop_grad(low: Lowering, node: ast.expr, x: Any) -> None:
+    array = x
+    if low.engine.is_field(x):
+        array = low.fields.array(x, ast.unparse(node.args[0] if isinstance(node, ast.Call) and node.args else node))
+    if not isinstance(array, ArrayValue):
+        raise Misfit("`stop_grad` of what is neither a field nor an array")
+    low.state.stopped.add(array.array.name)
 
 
 def _nothing(_low: Lowering, *_positional: Any, **_named: Any) -> None:

@@ -22,6 +22,7 @@ from ._fields import Fields
 from ._operations import Operations
 from ._refusals import Misfit, NotCovered
 from ._state import ENGINE, RESERVED, Early, Frame, State
+from ._stopped_gradients import stop_gradients
 from ._types import Defaults
 from ._values import ArrayValue, Matrix, is_expression, kind_of, plain
 
@@ -85,7 +86,11 @@ class Lowering:
         scope.update({name: _argument(name, *facts) for name, facts in self.arguments.items()})
         self.run(source.tree.body)
         state = self.state
-        kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, tuple(state.body))
+        try:
+            body = stop_gradients(state.body, state.stopped)
+        except Misfit as reason:
+            raise self.make_refusal(str(reason), source.tree) from None
+        kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, body)
         kernel = replace(
             with_cells(kernel, frozenset(state.cells)),
             block_memory=state.block_memory,

@@ -236,13 +236,21 @@ class _Writer:
 
     def binary(self, one: nodes.Binary) -> ast.expr:
         if one.operator == "straight_through":
-            return self.expression(one.left)
+            return self.straight_through(one, self.expression(one.left))
         if one.operator in ARITHMETIC:
             operands = [self.operand(one.left), self.operand(one.right)]
             return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), operands, [])
         is_known = isinstance(one.left, nodes.Const) and isinstance(one.right, nodes.Const)
         left = self.operand(one.left) if is_known else self.expression(one.left)
         return operation(one.operator, left, self.expression(one.right))
+
+    def straight_through(self, one: nodes.Binary, value: ast.expr) -> ast.expr:
+        """The value alone; of one without a derivative, whoever lowers the tree again must know."""
+        if not isinstance(one.right, nodes.Const):
+            return value
+        called = call("cast", value, lang(one.type))
+        vars(called)["is_stopped"] = True
+        return called
 
     def operand(self, one: nodes.Expr) -> ast.expr:
         """An expression that must be the engine's, not a number that Python could work with."""

@@ -254,6 +254,8 @@ class VectorLoop:
     def binary(self, one: nodes.Binary) -> ast.expr:
         if one.operator in ("and", "or"):
             return operation(one.operator, *(self.vector(part, "u1") for part in (one.left, one.right)))
+        if one.operator == "straight_through":
+            return self.as_type(one.left, one.type)
         kind = one.type
         if kind == "u1":
             kind = types.promote(one.left.type, one.right.type)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from .._read import Source
 from . import _nodes as nodes
 from . import _walk as walk
+from ._stopped_gradients import stop_gradients
 from ._types import Defaults, zero
 from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_number
 
@@ -71,6 +72,7 @@ class State:
         cells: those of them that a parallel loop changes.
         source_names: what the source calls what has a number here: `i` for `i_2`.
         choices: selections that become branches where they are used.
+        stopped: arrays whose gradient the innermost block stops.
     """
 
     defaults: Defaults
@@ -94,6 +96,7 @@ class State:
     cells: set[str] = field(default_factory=set)
     source_names: dict[str, str] = field(default_factory=dict)
     choices: set[nodes.Select] = field(default_factory=set)
+    stopped: set[str] = field(default_factory=set)
 
     @property
     def frame(self) -> Frame:
@@ -167,11 +170,13 @@ class State:
     def block(self) -> Iterator[list[nodes.Stmt]]:
         """Write the statements of a body into the list that this gives."""
         outer, self.body = self.body, []
+        outer_stopped, self.stopped = self.stopped, set()
         self.depth += 1
         try:
             yield self.body
+            self.body[:] = stop_gradients(self.body, self.stopped)
         finally:
-            self.body = outer
+            self.body, self.stopped = outer, outer_stopped
             self.depth -= 1
 
     # Locals -----------------------------------------------------------------------------------
