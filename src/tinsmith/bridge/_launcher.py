@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,6 +28,7 @@ from ._buffers import check_element_count
 from ._elements import check_element
 from ._signature import Signature
 from ._stage import Stage
+from ._tracing import outside_transforms
 from ._variant import ArrayType, Variant
 
 
@@ -94,8 +96,9 @@ class Launcher:
     def versions(self, bound: BoundArguments) -> tuple[Any, ...]:
         """What tells each array from itself after a change: how often it was changed, or a digest of its contents."""
         versions: list[Any] = [tensor._version for tensor in bound.tensors]
-        for place in bound.of_numpy:
-            versions[place] = hashlib.blake2b(bound.tensors[place].numpy()).digest()
+        with outside_transforms() if bound.of_numpy else nullcontext():  # inside, no tensor shows its memory
+            for place in bound.of_numpy:
+                versions[place] = hashlib.blake2b(bound.tensors[place].numpy()).digest()
         return tuple(versions)
 
     def check_unchanged(self, bound: BoundArguments, versions: Sequence[Any]) -> None:
