@@ -150,4 +150,45 @@ ROWS = (
                 ti.atomic_add(y[0], (x[i] - 1.0) ** 2)
         """,
     ),
+    Row(
+        "TS801",
+        """
+        The pattern that people copy: `forward` launches a kernel, and `backward` sets `y.grad = dy`, calls
+        `kernel.grad(x, y)` and returns `x.grad`. It is wrong in ways that nothing reports
+        ([each one, run](../../start/by-hand.md)). The finding lists those that apply to the Function, and the op that
+        replaces it: its spec comes from the kernel and from what `forward` allocates, and a `?` stands where they do
+        not tell it. It is an *info* if only second derivatives are wrong. Helpers in the same file, kernels that are
+        methods, and gradients of fields are followed.
+        """,
+        """
+        @ti.kernel
+        def triple(x: A, y: A):
+            for i in x:
+                y[i] = 3.0 * x[i]
+
+
+        class Triple(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                y = torch.zeros_like(x)
+                triple(x, y)
+                ctx.save_for_backward(x, y)
+                return y
+
+            @staticmethod
+            def backward(ctx, dy):
+                x, y = ctx.saved_tensors
+                y.grad = dy.contiguous()
+                triple.grad(x, y)
+                return x.grad
+        """,
+        """
+        @ts.op("x[n] -> y[n]")
+        @ti.kernel
+        def triple(x: A, y: A):
+            for i in x:
+                y[i] = 3.0 * x[i]
+        """,
+        words="`triple(x)` replaces `Triple.apply(x)`: [from a Function to an op](../../how-to/autograd-function.md).",
+    ),
 )

@@ -7,6 +7,8 @@ import sys
 from types import FunctionType
 from typing import Any
 
+import torch
+
 from .._errors import ArgumentError, EngineError, refusal
 from .._extras import EXTRAS, install_command
 from ._common import belongs_to
@@ -90,6 +92,14 @@ def of_kernel(kernel: object) -> Engine:
         refusal(
             "ts.op takes a kernel of Taichi or Quadrants",
             [("got", f"{type(kernel).__name__} {getattr(kernel, '__name__', '')}".strip())],
-            "Decorate the function with @ti.kernel (or @qd.kernel) below @ts.op(...).",
+            _explain_no_kernel(kernel),
         )
     )
+
+
+def _explain_no_kernel(value: object) -> str:
+    holder = getattr(value, "__self__", value)  # `Function.apply` is a method of the class
+    if isinstance(holder, type) and issubclass(holder, torch.autograd.Function):
+        words = f"Pass the kernel that `{holder.__name__}.forward` launches: the op replaces the class"
+        return f"{words}, and `tinsmith check` prints the line."
+    return "Decorate the function with @ti.kernel (or @qd.kernel) below @ts.op(...)."

@@ -15,6 +15,7 @@ from ._live_kernels import subjects_of
 from ._scan import scan_file
 from ._subject import Subject, with_one_name_a_field
 from ._suppressions import drop_suppressed
+from .functions import find_hand_written
 from .rules import RULES
 
 
@@ -38,7 +39,8 @@ def lint_file(path: str | Path, text: str | None = None) -> list[Finding]:
     """
     text = Path(path).read_text(encoding="utf-8") if text is None else text
     linecache.checkcache(str(path))
-    return _findings(scan_file(str(path), text))
+    subjects = list(scan_file(str(path), text))
+    return in_order([*_findings(subjects), *_hand_written(str(path), text, subjects)])
 
 
 def _findings(subjects: Iterable[Subject]) -> list[Finding]:
@@ -46,6 +48,15 @@ def _findings(subjects: Iterable[Subject]) -> list[Finding]:
     for subject in subjects:
         kept += drop_suppressed(_apply_rules(subject), {subject.source.path: subject.lines})
     return in_order(kept)
+
+
+def _hand_written(path: str, text: str, subjects: Sequence[Subject]) -> list[Finding]:
+    """Findings about autograd Functions of a file. One that cannot be read is a finding; kernels are linted anyway."""
+    try:
+        findings = list(find_hand_written(path, text, subjects))
+    except Exception as error:  # noqa: BLE001
+        findings = [not_run("lint of the file's autograd Functions", error, path, 1)]
+    return drop_suppressed(findings, {path: tuple(text.splitlines(keepends=True))})
 
 
 def _apply_rules(plain: Subject) -> Iterator[Finding]:

@@ -82,6 +82,8 @@ _ALL = (
     Rule("TS703", "gradient-refused", "the op has no gradient, and raises an error that says why"),
     Rule("TS704", "value-differs", "the op returns other values than its source says, or different ones in each call"),
     Rule("TS705", "only-zeros", "every derivative by an input is 0, so the gradient check has nothing to compare"),
+    # Around kernels
+    Rule("TS801", "hand-written-function", "`kernel.grad` in a hand-written `torch.autograd.Function`"),
 )
 
 RULES: dict[str, Rule] = {rule.id: rule for rule in _ALL}

@@ -1,0 +1,87 @@
+"""Classes of a file that derive from `torch.autograd.Function`, with the methods that they inherit in the file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ...source import walk
+
+_FUNCTIONS = frozenset(
+    f"torch.autograd.{name}"
+    for name in ("Function", "function.Function", "function.InplaceFunction", "function._SingleLevelFunction")
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """A file's definitions, by name; of several of one name, the last.
+
+    Attributes:
+        imports: what imported names stand for: `ag` for "torch.autograd".
+        functions: plain functions, also those inside functions.
+        classes: classes, wherever they stand.
+    """
+
+    imports: dict[str, str]
+    functions: dict[str, ast.FunctionDef]
+    classes: dict[str, ast.ClassDef]
+
+    @classmethod
+    def read(cls, tree: ast.Module) -> Module:
+        """Collect the definitions of a file."""
+        classes = [node for node in walk(tree) if isinstance(node, ast.ClassDef)]
+        methods = {one for node in classes for one in node.body}
+        functions = [node for node in walk(tree) if isinstance(node, ast.FunctionDef) and node not in methods]
+        return cls(_find_imports(tree), {node.name: node for node in functions}, {node.name: node for node in classes})
+
+    def resolve(self, node: ast.expr) -> str:
+        """The dotted name that an expression stands for: "torch.autograd.Function"; "" if it is not a name."""
+        if isinstance(node, ast.Attribute):
+            inner = self.resolve(node.value)
+            return f"{inner}.{node.attr}" if inner else ""
+        return self.imports.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+
+    def autograd_functions(self) -> Iterator[ast.ClassDef]:
+        """Yield the classes that derive from `torch.autograd.Function`, also through classes of the file."""
+        yield from (node for node in self.classes.values() if self._is_function(node, frozenset()))
+
+    def methods(self, node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+        """Methods of a class, and those that it inherits from classes of the file."""
+        inherited: dict[str, ast.FunctionDef] = {}
+        for base in reversed(node.bases):
+            parent = self.classes.get(self.resolve(base).rpartition(".")[2])
+            if parent is not None and parent is not node:
+                inherited |= self.methods(parent)
+        return inherited | {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
+
+    def _is_function(self, node: ast.ClassDef, seen: frozenset[str]) -> bool:
+        for base in map(self.resolve, node.bases):
+            parent = self.classes.get(base)
+            if base in _FUNCTIONS or (parent and base not in seen and self._is_function(parent, seen | {base})):
+                return True
+        return False
+
+
+def _find_imports(tree: ast.Module) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for node in walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {one.asname: one.name for one in node.names if one.asname}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {one.asname or one.name: f"{node.module}.{one.name}" for one in node.names}
+            if node.module in ("torch.autograd", "torch.autograd.function") and node.names[0].name == "*":
+                names["Function"] = "torch.autograd.Function"
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            dotted = _resolve_dotted(node.value, names)
+            if dotted.startswith("torch."):
+                names[node.targets[0].id] = dotted
+    return names
+
+
+def _resolve_dotted(node: ast.expr, names: dict[str, str]) -> str:
+    if isinstance(node, ast.Attribute):
+        inner = _resolve_dotted(node.value, names)
+        return f"{inner}.{node.attr}" if inner else ""
+    return names.get(node.id, node.id) if isinstance(node, ast.Name) else ""

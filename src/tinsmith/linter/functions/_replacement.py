@@ -1,0 +1,381 @@
+"""Replacement: the `ts.op` line that stands for a hand-written Function, as far as its text tells it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ..._errors import SpecError
+from ...source import Loop, get_iterable, is_size, range_bounds, root, walk
+from ...spec import parse
+from .._scan import MATH_TYPES
+from .._subject import Subject
+from ._failures import FindKernel
+from ._tensors import Launch, ShapeOf, Size, Tensor
+from ._trace import Trace, tensors_in
+
+OPEN = "?"
+"""A dim that the text does not tell."""
+_NAMES = "nmkhwdpqrst"
+
+
+@dataclass(eq=False)
+class _Array:
+    """An array parameter of a launched kernel, and the tensor that it is given."""
+
+    name: str
+    tensor: Tensor
+    kernel: Subject | None
+    dims: list[str] | None = None
+    element: tuple[int, ...] = ()
+
+
+@dataclass
+class _Names:
+    """Names of dims: one for each (array, axis) of the inputs, and those of sizes that the caller passes."""
+
+    taken: set[str]
+    by_axis: dict[tuple[str, int], str] = field(default_factory=dict)
+
+    def new(self, wanted: str = "") -> str:
+        """Return a name that is not used yet."""
+        names = [wanted] if wanted else []
+        names += [*_NAMES, *(f"n{number}" for number in range(100))]
+        name = next(one for one in names if one not in self.taken)
+        self.taken.add(name)
+        return name
+
+
+def write_replacement(name: str, trace: Trace, find_kernel: FindKernel) -> str:
+    """Return the lines that replace a Function: the op, its call, and what is left to fill in."""
+    launches = trace.launches or trace.gradients[:1]
+    if not any(one.tensors for one in launches):
+        return _write_for_fields(launches[0].kernel)
+    kernels = [find_kernel(one.kernel) for one in launches]
+    pairs = list(zip(launches, kernels, strict=True))
+    arrays = [array for launch, kernel in pairs for array in _list_arrays(launch, kernel, trace)]
+    _fill_dims(arrays, trace)
+    parts = _sort(list({one.name: one for one in arrays}.values()), trace)
+    left = [*map(_write_item, parts.inputs), *(f"inout {_write_item(one)}" for one in parts.updated)]
+    spec = f"{', '.join(left)} -> {', '.join(map(_write_item, parts.outputs))}".rstrip()
+    scratch = f', scratch="{", ".join(map(_write_item, parts.scratch))}"' if parts.scratch else ""
+    texts = [one.kernel for one in launches]
+    made = f'ts.op("{spec}"{scratch})({texts[0]})'
+    if len(texts) > 1:
+        made = f'ts.chain("{spec}", [{", ".join(texts)}]{scratch})'
+    given = ", ".join(one.name for one in trace.inputs)
+    lines = [f"op = {made}", f"{_write_call(pairs, parts, spec)}  # in place of {name}.apply({given})"]
+    return "\n".join([*lines, *_list_missing(spec, scratch, arrays, pairs)])
+
+
+class _Parts(NamedTuple):
+    """Arrays by their place in a spec."""
+
+    inputs: list[_Array]
+    updated: list[_Array]
+    outputs: list[_Array]
+    scratch: list[_Array]
+
+
+def _sort(arrays: list[_Array], trace: Trace) -> _Parts:
+    """Tell inputs, outputs and scratch apart: what `forward` allocates and returns is an output."""
+    results = tensors_in(trace.forward_result)
+    outputs = [one for one in arrays if any(_is_memory_of(one.tensor, result) for result in results)]
+    outputs = outputs or [one for one in arrays if one.tensor.origin == "made" and _is_written(one)]
+    others = [one for one in arrays if one not in outputs]
+    # The kernel's own buffers: allocated in `forward`, or given to it to be overwritten.
+    scratch = [one for one in others if one.tensor.origin == "made" or (one.kernel is not None and _is_written(one))]
+    updated = [one for one in outputs if one.tensor.origin != "made"]
+    return _Parts(
+        [one for one in others if one not in scratch], updated, [one for one in outputs if one not in updated], scratch
+    )
+
+
+def _is_memory_of(one: Tensor, other: Tensor) -> bool:
+    return one is other or (one.allocation is not None and one.allocation is other.allocation)
+
+
+def _write_for_fields(kernel: str) -> str:
+    lines = [
+        f'op = ts.op("x[{OPEN}] -> y[{OPEN}]")({kernel})',
+        f"# give `{kernel}` ndarray parameters in place of its fields, and write their dims for `{OPEN}`;",
+        "# or keep the fields, and use ts.EmptyTin",
+    ]
+    return "\n".join(lines)
+
+
+def _list_parameters(launch: Launch, kernel: Subject | None) -> list[str]:
+    """Names of a kernel's parameters; of a kernel of another file, what is passed for them."""
+    if kernel is None:
+        return [*map(_guess_name, launch.texts, range(len(launch.texts)))]
+    return [name for name, facts in kernel.declared.items() if facts.kind != "object"]
+
+
+def _list_arrays(launch: Launch, kernel: Subject | None, trace: Trace) -> Iterator[_Array]:
+    gradient = next((one for one in trace.gradients if one.kernel == launch.kernel), launch)
+    named = [(name, value) for name, value in launch.named.items()]
+    for place, (name, value) in enumerate(
+        [*zip(_list_parameters(launch, kernel), launch.positional, strict=False), *named]
+    ):
+        if kernel is not None:
+            is_array = name in kernel.declared and kernel.declared[name].kind in ("array", "template", "any")
+        else:  # what the gradient kernel is given a number for is one
+            is_array = place >= len(gradient.positional) or isinstance(gradient.positional[place], Tensor)
+        if isinstance(value, Tensor) and is_array:
+            yield _Array(name, value, kernel, element=_find_element(kernel, name))
+
+
+def _guess_name(text: str, place: int) -> str:
+    name = text.lstrip("*").partition(".")[0]  # `x.detach()`
+    return name if name.isidentifier() else f"a{place}"
+
+
+def _find_element(kernel: Subject | None, name: str) -> tuple[int, ...]:
+    facts = kernel.declared.get(name) if kernel is not None else None
+    return () if facts is None else facts.element or (MATH_TYPES[facts.dtype][2] if facts.dtype in MATH_TYPES else ())
+
+
+def _is_written(array: _Array) -> bool:
+    roles = None if array.kernel is None else array.kernel.roles.get(array.name)
+    return array.kernel is None or (roles is not None and roles.is_written)
+
+
+# Dims -------------------------------------------------------------------------------------------
+
+
+def _fill_dims(arrays: list[_Array], trace: Trace) -> None:
+    """Give each array its dims: inputs names, allocated ones what their sizes are computed from."""
+    sizes = {one.name for one in trace.inputs}
+    names = _Names(set(sizes) | {one.name for one in arrays})
+    equal = _find_equal_axes(arrays)
+    known: dict[str, list[str] | None] = {}
+    for array in arrays:
+        if array.tensor.origin != "made":
+            key = array.tensor.name
+            if key not in known:
+                rank = _find_rank(array)
+                names_of_axes = [_name_axis(array.name, axis, names, equal) for axis in range(rank or 0)]
+                known[key] = None if rank is None else [*names_of_axes, *map(str, array.element)]
+            array.dims = _drop_element(known[key], array)
+    for array in arrays:
+        if array.tensor.origin == "made":
+            array.dims = _write_allocated_dims(array, known, names, equal)
+
+
+def _drop_element(dims: list[str] | None, array: _Array) -> list[str] | None:
+    """Dims of a tensor without those of the vectors or matrices that the kernel takes its elements for."""
+    return dims if dims is None or not array.element else dims[: -len(array.element)]
+
+
+def _name_axis(array: str, axis: int, names: _Names, equal: dict[tuple[str, int], tuple[str, int]]) -> str:
+    key = equal.get((array, axis), (array, axis))
+    if key not in names.by_axis:
+        names.by_axis[key] = names.new()
+    return names.by_axis[key]
+
+
+def _find_rank(array: _Array) -> int | None:
+    """How many axes the kernel's parameter has: as declared, or as its indices show."""
+    kernel = array.kernel
+    if kernel is None or array.name not in kernel.declared:
+        return None
+    declared = kernel.declared[array.name].rank
+    if declared is not None:
+        return declared
+    ranks = set()
+    for node in kernel.source.nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == array.name:
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            is_vector = any(isinstance(one, ast.Name) and one.id in _find_index_vectors(kernel) for one in parts)
+            is_none = isinstance(node.slice, ast.Constant) and node.slice.value is None
+            ranks.add(None if is_vector else 0 if is_none else len(parts))
+    ranks |= _find_loop_ranks(kernel, array.name)
+    return ranks.pop() if len(ranks) == 1 else None
+
+
+def _find_loop_ranks(kernel: Subject, name: str) -> set[int | None]:
+    loops = (node for node in kernel.source.nodes if isinstance(node, ast.For))
+    over = [one for one in loops if isinstance(one.iter, ast.Name) and one.iter.id == name]
+    return {len(one.target.elts) if isinstance(one.target, ast.Tuple) else 1 for one in over}
+
+
+def _find_index_vectors(kernel: Subject) -> set[str]:
+    """Variables of loops over `ti.grouped`, and locals that may be index vectors."""
+    loops = (node for node in kernel.source.nodes if isinstance(node, ast.For))
+    grouped = {root(one.target) for one in loops if kernel.resolve_builtin(get_iterable(one)) == "grouped"}
+    return grouped | {
+        node.targets[0].id
+        for node in kernel.source.nodes
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and kernel.resolve_builtin(node.value) in ("Vector", "floor", "cast")
+    }
+
+
+def _find_equal_axes(arrays: list[_Array]) -> dict[tuple[str, int], tuple[str, int]]:
+    """Axes that one loop over an array, or over its whole size, indexes alike: the first stands for all."""
+    first: dict[tuple[str, int], tuple[str, int]] = {}
+    for kernel in dict.fromkeys(one.kernel for one in arrays if one.kernel is not None):
+        for loop in (one for one in kernel.source.nodes if isinstance(one, ast.For)):
+            for variable, axis in _find_whole_axes(loop):
+                plain = _find_plain_axes(kernel, loop, variable)
+                stands = first.get(axis, axis)
+                for one in (axis, *plain):
+                    first.setdefault(one, stands)
+    return first
+
+
+def _find_whole_axes(loop: Loop) -> Iterator[tuple[str, tuple[str, int]]]:
+    """Variables of a loop that go over all of an axis: `for i, j in x`, `for i in range(x.shape[0])`."""
+    if not isinstance(loop, ast.For):
+        return
+    targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+    names = [one.id if isinstance(one, ast.Name) else "" for one in targets]
+    if isinstance(loop.iter, ast.Name):
+        yield from ((name, (loop.iter.id, axis)) for axis, name in enumerate(names))
+        return
+    for name, ends in zip(names, range_bounds(get_iterable(loop)), strict=False):
+        if len(ends) == 1 and isinstance(ends[0], ast.Subscript) and is_size(ends[0]):
+            axis = ends[0].slice
+            if (
+                isinstance(axis, ast.Constant)
+                and isinstance(axis.value, int)
+                and isinstance(ends[0].value, ast.Attribute)
+            ):
+                yield name, (root(ends[0]), axis.value)
+
+
+def _find_plain_axes(kernel: Subject, loop: ast.For, variable: str) -> list[tuple[str, int]]:
+    """Axes that are indexed by a loop's variable alone, wherever the kernel uses them."""
+    uses: dict[tuple[str, int], set[str]] = {}
+    for node in kernel.source.nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and not is_size(node):
+            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+            for axis, part in enumerate(parts):
+                uses.setdefault((node.value.id, axis), set()).add(ast.unparse(part))
+    inside = {
+        node.value.id for node in walk(loop) if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
+    }
+    return [axis for axis, texts in uses.items() if texts == {variable} and axis[0] in inside]
+
+
+def _write_allocated_dims(
+    array: _Array, known: dict[str, list[str] | None], names: _Names, equal: dict[tuple[str, int], tuple[str, int]]
+) -> list[str] | None:
+    made = array.tensor.allocation
+    if made is not None and made.like is not None:
+        like = made.like
+        if like.origin == "made" and like.allocation is not None:
+            return _write_allocated_dims(
+                _Array(array.name, like, array.kernel, element=array.element), known, names, equal
+            )
+        return _drop_element(known.get(like.name), array)
+    if made is not None and made.dims is not None:
+        return _drop_element([text for one in made.dims for text in _write_dims(one, known)], array)
+    rank = _find_rank(array)
+    if rank is None:
+        return None
+    return [names.by_axis.get(equal.get((array.name, axis), (array.name, axis)), OPEN) for axis in range(rank)]
+
+
+def _write_dims(size: Any, known: dict[str, list[str] | None]) -> list[str]:
+    """A size of an allocation in the spec's language; several for `x.shape[:2]`."""
+    if isinstance(size, ShapeOf):
+        return known.get(size.tensor.name) or [OPEN]
+    if isinstance(size, Size) and size.operator == "dims":
+        tensor, first, last = size.operands
+        dims = known.get(tensor.name)
+        return [OPEN] if dims is None else dims[first:last]
+    return [_write_dim(size, known)]
+
+
+def _write_dim(size: Any, known: dict[str, list[str] | None]) -> str:
+    if isinstance(size, Tensor) and size.origin == "input":  # `forward(ctx, x, h)`: a number, passed by keyword
+        return size.name
+    if not isinstance(size, Size):
+        return OPEN
+    if size.operator == "number":
+        return str(size.operands[0])
+    if size.operator == "dim":
+        tensor, axis, _ = size.operands
+        dims = known.get(tensor.name)
+        return dims[axis] if dims is not None and axis is not None and -len(dims) <= axis < len(dims) else OPEN
+    if size.operator == "dims":
+        return OPEN
+    left, right = (_write_dim(one, known) for one in size.operands)
+    if OPEN in (left, right):
+        return OPEN
+    return f"{_parenthesize(left, size.operator)} {size.operator} {_parenthesize(right, size.operator, is_right=True)}"
+
+
+def _parenthesize(text: str, operator: str, *, is_right: bool = False) -> str:
+    is_sum = any(sign in text for sign in (" + ", " - "))
+    is_product = any(sign in text for sign in (" * ", " // "))
+    needs = (is_sum and (operator in ("*", "//") or (is_right and operator == "-"))) or (
+        is_product and is_right and operator in ("*", "//")
+    )
+    return f"({text})" if needs else text
+
+
+# Text -------------------------------------------------------------------------------------------
+
+
+def _write_item(array: _Array) -> str:
+    dims = ["..."] if array.dims is None and array.kernel is not None else array.dims or [OPEN]
+    dims = [] if array.dims == [] else dims
+    facts = array.kernel.declared.get(array.name) if array.kernel is not None else None
+    declared = facts.dtype if facts is not None and facts.dtype[:1] in ("i", "u") and facts.dtype[1:].isdigit() else ""
+    dtype = (array.tensor.allocation.dtype if array.tensor.allocation is not None else "") or declared
+    shown = ", ".join([*dims, *map(str, array.element)])
+    return f"{array.name}[{shown}]" + (f": {dtype}" if dtype and array.tensor.origin == "made" else "")
+
+
+def _write_call(pairs: list[tuple[Launch, Subject | None]], parts: _Parts, spec: str) -> str:
+    """`op(x, k, h=h)`: the kernel's parameters without outputs and scratch, in its order."""
+    given: dict[str, str] = {}
+    hidden = {one.name for one in (*parts.outputs, *parts.scratch)}
+    for launch, kernel in pairs:
+        names = _list_parameters(launch, kernel)
+        for name, value, text in zip(names, launch.positional, launch.texts, strict=False):
+            if name not in hidden:
+                given.setdefault(name, value.name if isinstance(value, Tensor) else text)
+    left, _, right = spec.partition(" -> ")
+    fixed = _find_dim_names(left)
+    sizes = [name for name in dict.fromkeys(_find_dim_names(right)) if name not in fixed]
+    return f"op({', '.join([*given.values(), *(f'{name}={name}' for name in sizes)])})"
+
+
+def _find_dim_names(items: str) -> list[str]:
+    brackets = [part.partition("]")[0] for part in items.split("[")[1:]]
+    return [node.id for text in brackets for node in _find_names(text)]
+
+
+def _find_names(text: str) -> Iterator[ast.Name]:
+    try:
+        tree = ast.parse(f"({text.replace('?', '0').replace('...', '0')},)")
+    except SyntaxError:
+        return
+    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _list_missing(
+    spec: str, scratch: str, arrays: list[_Array], pairs: list[tuple[Launch, Subject | None]]
+) -> Iterator[str]:
+    """What is left to fill in."""
+    unknown = [launch.kernel for launch, kernel in pairs if kernel is None]
+    if unknown:
+        shown = " and ".join(f"`{one}`" for one in unknown)
+        yield f"# {shown} is not in this file: write the names of its parameters, and their dims for `{OPEN}`"
+    elif OPEN in spec + scratch:
+        is_open = [one for one in arrays if OPEN in " ".join(one.dims or [OPEN])]
+        shown = ", ".join(f"`{name}`" for name in dict.fromkeys(one.name for one in is_open))
+        yield f"# write the dims of {shown} for `{OPEN}`, which the text of `forward` does not tell"
+    elif not spec.partition("->")[2].strip() and "inout" not in spec:
+        yield "# name the outputs on the right of `->`, with their dims"
+    else:
+        try:
+            parse(spec)
+        except SpecError:
+            yield "# the spec is not complete: see docs/reference/spec.md"

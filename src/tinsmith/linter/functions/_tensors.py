@@ -1,0 +1,105 @@
+"""What the methods of a hand-written Function handle: tensors by where their memory comes from, and kernels."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+Origin = Literal["input", "incoming", "made", "other"]
+
+
+@dataclass(eq=False)
+class Tensor:
+    """A tensor object that a method of a Function has.
+
+    Attributes:
+        origin: where its memory comes from: an argument of `forward`, the gradient that `backward` is given, an
+            allocation in the Function, or elsewhere (a global, an attribute).
+        name: of the argument, or the text of the expression that it was made by.
+        is_original: it is the very object of its origin, no detached one and no view.
+        is_maybe_copy: `contiguous()` or `to()` made it: the very object where nothing has to be copied.
+        requires_grad: None is unknown.
+        grad: what was assigned to its `.grad`.
+        allocation: the call that allocated it, with its arguments as values.
+        taken_from: the tensor whose `.grad` it is, or is a copy of.
+    """
+
+    origin: Origin
+    name: str
+    is_original: bool = True
+    is_maybe_copy: bool = False
+    requires_grad: bool | None = None
+    grad: Tensor | None = None
+    grad_node: ast.stmt | None = None
+    allocation: Allocation | None = None
+    taken_from: Tensor | None = None
+    kept_on_context: bool = False
+
+    def derive(self, *, requires_grad: bool | None = None) -> Tensor:
+        """Return a view or a detached one: another object on the same memory."""
+        return replace(
+            self, is_original=False, requires_grad=requires_grad, grad=None, grad_node=None, kept_on_context=False
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Allocation:
+    """An allocation: `torch.zeros(n, 3)`, `torch.zeros_like(x)`, with its arguments as values."""
+
+    like: Tensor | None
+    dims: tuple[Any, ...] | None
+    dtype: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A tuple or list of values."""
+
+    items: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeOf:
+    """`x.shape`."""
+
+    tensor: Tensor
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number of elements, in a spec's language: a name of (tensor, axis), an integer, or arithmetic on them."""
+
+    operator: str
+    operands: tuple[Any, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Object:
+    """Something that is not a tensor: the context, a class, a kernel or what nothing is known of, with its text."""
+
+    text: str
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Launch:
+    """A launch of a kernel, or of its gradient, with the values that it is given.
+
+    Attributes:
+        kernel: the text of the kernel, `self.kernel`.
+        texts: the arguments as they are written.
+        step: counts what happens in a method.
+    """
+
+    kernel: str
+    node: ast.Call
+    positional: tuple[Any, ...]
+    named: dict[str, Any]
+    texts: tuple[str, ...]
+    step: int
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """The tensors among its arguments."""
+        return [one for one in (*self.positional, *self.named.values()) if isinstance(one, Tensor)]
