@@ -87,12 +87,12 @@ def _is_same(one: Tensor | None, other: Tensor) -> bool:
 
 def _find_zeroed(launch: Launch, kernel: Subject | None) -> Iterator[Failure]:
     for name, tensor in _bind(launch, kernel):
-        grad = tensor.grad
+        grad = tensor.adjoint
         if grad is None or grad.origin != "incoming" or grad.taken_from is not None:
             continue
         if kernel is not None and name and not kernel.roles[name].of("write") and not kernel.roles[name].escapes:
             continue  # `y[i] += ...`: the reverse kernel reads the adjoint, and leaves it
-        line = getattr(tensor.grad_node, "lineno", 0)
+        line = getattr(tensor.adjoint_node, "lineno", 0)
         when = "where the kernel stores" if kernel is None else "after reading it"
         more = f"; `contiguous()` copies nothing where `{grad.name}` is contiguous" if grad.is_maybe_copy else ""
         yield Failure(
@@ -104,7 +104,9 @@ def _find_zeroed(launch: Launch, kernel: Subject | None) -> Iterator[Failure]:
 def _find_lost(trace: Trace, launch: Launch) -> Iterator[Failure]:
     """Of what is passed: `K.grad(x.contiguous(), y)`, where `x.grad` is returned."""
     for tensor in launch.tensors:
-        is_temporary = tensor.is_maybe_copy and tensor.origin == "input" and tensor.is_original and tensor.grad is None
+        is_temporary = (
+            tensor.is_maybe_copy and tensor.origin == "input" and tensor.is_original and tensor.adjoint is None
+        )
         is_returned = any(
             one.taken_from is not tensor and _is_same(one.taken_from, tensor) for one in _list_returned(trace)
         )
@@ -119,11 +121,11 @@ def _find_without_adjoint(trace: Trace, launch: Launch) -> Iterator[Failure]:
     for tensor in launch.tensors:
         if tensor.requires_grad is not False:
             continue
-        is_output = tensor.grad is not None and tensor.grad_node is not None and _reaches_incoming(tensor.grad)
+        is_output = tensor.adjoint is not None and tensor.adjoint_node is not None and _reaches_incoming(tensor.adjoint)
         if is_output:
             yield Failure(
                 f"every gradient is 0: `{tensor.name}` is passed without `requires_grad`, so the reverse kernel is "
-                f"compiled without an adjoint for it, and ignores line {getattr(tensor.grad_node, 'lineno', 0)}"
+                f"compiled without an adjoint for it, and ignores line {getattr(tensor.adjoint_node, 'lineno', 0)}"
             )
         elif any(one.taken_from is tensor for one in _list_returned(trace)):
             yield Failure(
@@ -205,7 +207,7 @@ def _find_allocated(trace: Trace) -> Iterator[Failure]:
 
 def _find_refused(trace: Trace) -> Iterator[Failure]:
     for launch in trace.gradients:
-        for grad in (one.grad for one in launch.tensors):
+        for grad in (one.adjoint for one in launch.tensors):
             if grad is not None and grad.origin == "incoming" and not grad.is_maybe_copy:
                 words = f"the gradient of a `sum()` is refused: `{grad.name}` is not contiguous then"
                 yield Failure(words, is_wrong=False)

@@ -20,7 +20,7 @@ class Tensor:
         is_original: it is the very object of its origin, no detached one and no view.
         is_maybe_copy: `contiguous()` or `to()` made it: the very object where nothing has to be copied.
         requires_grad: None is unknown.
-        grad: what was assigned to its `.grad`.
+        adjoint: what was assigned to its `.grad`.
         allocation: the call that allocated it, with its arguments as values.
         taken_from: the tensor whose `.grad` it is, or is a copy of.
     """
@@ -30,8 +30,8 @@ class Tensor:
     is_original: bool = True
     is_maybe_copy: bool = False
     requires_grad: bool | None = None
-    grad: Tensor | None = None
-    grad_node: ast.stmt | None = None
+    adjoint: Tensor | None = None
+    adjoint_node: ast.stmt | None = None
     allocation: Allocation | None = None
     taken_from: Tensor | None = None
     kept_on_context: bool = False
@@ -39,7 +39,7 @@ class Tensor:
     def derive(self, *, requires_grad: bool | None = None) -> Tensor:
         """Return a view or a detached one: another object on the same memory."""
         return replace(
-            self, is_original=False, requires_grad=requires_grad, grad=None, grad_node=None, kept_on_context=False
+            self, is_original=False, requires_grad=requires_grad, adjoint=None, adjoint_node=None, kept_on_context=False
         )
 
 

@@ -205,10 +205,10 @@ class _Frame:
 
     def _assign_attribute(self, owner: Any, name: str, value: Any, node: ast.stmt) -> None:
         if isinstance(owner, Tensor) and name == "grad":
-            owner.grad = value if isinstance(value, Tensor) else None
+            owner.adjoint = value if isinstance(value, Tensor) else None
             if isinstance(value, Tensor) and value.origin == "made" and value.taken_from is None:
                 value.taken_from = owner
-            owner.grad_node = node
+            owner.adjoint_node = node
             self.trace.cleared.append((self.tracer.next_step(), owner))
         elif isinstance(owner, Tensor) and name == "requires_grad":
             owner.requires_grad = True if value == 1 else None
@@ -289,8 +289,8 @@ class _Frame:
         owner = self.value(node.value)
         if isinstance(owner, Tensor):
             if node.attr == "grad":
-                if owner.grad is not None:
-                    return owner.grad
+                if owner.adjoint is not None:
+                    return owner.adjoint
                 return Tensor("made", f"{owner.name}.grad", taken_from=owner)
             if node.attr == "data":
                 return owner.derive(requires_grad=False)
