@@ -37,7 +37,7 @@ def library(name: str, package: str, extra: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as cause:
-        return Missing(package, f"{cause}; install it with `pip install 'tinsmith[{extra}]'`")
+        return Missing(package, f'{cause}; install it with `pip install ".[{extra}]"`')
 
 
 # Ours -------------------------------------------------------------------------------------

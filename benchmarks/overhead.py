@@ -10,7 +10,7 @@ cores are few they take them from whoever is timed next (seen: 7 ms a call, for 
 
 Prints one table beside the numbers to hold, and writes it with all timings and a plot to
 benchmarks/results/overhead-<device>.md. `--quick` tries everything on a few small calls; its numbers mean
-nothing, so it writes only where `--out` says. Libraries to compare with come with `pip install 'tinsmith[peers]'`;
+nothing, so it writes only where `--out` says. Libraries to compare with come with `pip install ".[peers]"`;
 one that is missing is named in the table.
 """
 

@@ -23,7 +23,7 @@ def test_a_quick_run_without_stannum_writes_a_page_and_names_who_is_missing(tmp_
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "layers-cpu.md").read_text(encoding="utf-8")
     line = next(line for line in page.splitlines() if line.startswith("| beside Stannum "))
-    assert "pip install 'tinsmith[peers]'" in line and line.endswith("| not measured |")
+    assert 'pip install ".[peers]"' in line and line.endswith("| not measured |")
     for engine in ("taichi", "quadrants"):
         for kind in ("Tube", "EmptyTin"):
             assert f"| ts.{kind} on {engine} | 6 | 6 | 6 |" in page

@@ -47,7 +47,7 @@ def test_a_quick_run_without_peers_writes_a_page_and_a_plot_and_names_who_is_mis
     assert "| by hand on taichi | **6** |" in page
     for peer in ("Warp", "Stannum"):
         line = next(line for line in page.splitlines() if line.startswith(f"| beside {peer} "))
-        assert "pip install 'tinsmith[peers]'" in line and line.endswith("| not measured |")
+        assert 'pip install ".[peers]"' in line and line.endswith("| not measured |")
     assert "torch 2" in page and "taichi 1" in page
 
 

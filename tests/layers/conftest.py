@@ -11,5 +11,5 @@ def layers(request):
     """This library; `stannum` where `support.dropin.side_by_side` asks for it."""
     name = getattr(request, "param", "tinsmith")
     if name == "stannum":
-        pytest.importorskip("stannum", reason="pip install 'tinsmith[test]'")
+        pytest.importorskip("stannum", reason='pip install ".[test]"')
     return importlib.import_module(name)

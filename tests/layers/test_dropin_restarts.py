@@ -87,7 +87,7 @@ def test_a_tube_is_used_again_after_a_restart(layers, lang64, managed):
 )
 def test_a_tube_is_registered_before_the_engine_starts(library, engine, tmp_path):
     if library == "stannum":
-        pytest.importorskip("stannum", reason="pip install 'tinsmith[peers]'")
+        pytest.importorskip("stannum", reason='pip install ".[peers]"')
     load_quietly(engine)  # sets what keeps the child quiet too
     script = tmp_path / "before_init.py"
     script.write_text(BEFORE_INIT.format(engine=engine, library=library), encoding="utf-8")

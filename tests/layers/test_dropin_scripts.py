@@ -37,7 +37,7 @@ def numbers(script, text, folder):
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Taichi's, in Stannum
 @pytest.mark.parametrize("script", OF_0_9_1)
 def test_a_script_prints_what_it_printed_with_stannum(script, tmp_path):
-    pytest.importorskip("stannum", reason="pip install 'tinsmith[peers]'")
+    pytest.importorskip("stannum", reason='pip install ".[peers]"')
     text = (SCRIPTS / f"{script}.py").read_text("utf-8")
     before = numbers(script, text, tmp_path)
     assert len(before) >= 10

@@ -2,7 +2,7 @@
 
 A test that asks for `layers` and is marked `side_by_side` runs three times: with this library on each
 engine, and with Stannum 0.9.1 on Taichi. So what the test expects is what Stannum does, and both are
-held to it. Where Stannum is not installed (it comes with `pip install 'tinsmith[test]'`) the third
+held to it. Where Stannum is not installed (it comes with `pip install ".[test]"`) the third
 run skips.
 """
 

@@ -30,7 +30,7 @@ def make_optimizer(
     """Create the optimizer that a configuration describes, for these parameters.
 
     Adam and SGD are torch's, fused; Novograd, Shampoo and Lookahead come from pytorch_optimizer
-    (`pip install 'tinsmith[nn]'`), whose Shampoo computes L and R from the gradient, whatever `cg_on_momentum` is.
+    (the extra `nn`), whose Shampoo computes L and R from the gradient, whatever `cg_on_momentum` is.
     Adam with options that torch's lacks, and Adam on parameters other than matrices (where by default it skips entries
     whose gradient is 0), follow tiny-cuda-nn's formula entry by entry.
 
