@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal
@@ -27,6 +28,7 @@ from ._compile_errors import (
     reverse_remedy,
     telling,
 )
+from ._digest import digest_of
 from ._from_ir import (
     compile_batched,
     compile_misread,
@@ -127,11 +129,21 @@ def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], o
                 is_careful=stage.is_careful(variant),
                 is_aliased=stage.is_aliased(variant),
                 is_simd=variant.is_simd,
+                content=_find_content(stage, variant, values),
             )
     except TinsmithError:
         raise
     except Exception as cause:
         raise _refusal(stage, variant, values, cause, op) from cause
+
+
+def _find_content(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> str | None:
+    """Return a digest of everything that the kernel's text refers to; None if it is unknown, or contains fields."""
+    try:
+        kernel, fields = stage.lower_variant(replace(variant, adjoint=False, stack=0), values)
+    except NotCovered:
+        return None
+    return None if fields else digest_of(repr(kernel))
 
 
 def _function(stage: Stage, variant: Variant) -> Callable[..., Any]:

@@ -83,7 +83,9 @@ def compile_ir(
     options = {"adjoint": variant.adjoint, "stack": variant.stack, "is_careful": is_careful, "is_aliased": is_aliased}
     options["is_simd"] = has_vector_loops(kernel)
     try:
-        return replace(stage.engine.compile(function, dict(fields), **options), is_flat=is_flat)
+        # Printed kernels of one text are one kernel, unless they name fields: two texts may name different ones alike.
+        compiled = stage.engine.compile(function, dict(fields), **options, content=None if fields else "")
+        return replace(compiled, is_flat=is_flat)
     except TinsmithError:
         raise
     except Exception as cause:

@@ -80,6 +80,8 @@ def link_kernel(
 ) -> LinkedKernel:
     """A kernel in the terms of an op. Raises KernelError where what it returns or its gradients do not fit."""
     home = of_kernel(kernel)
+    # Ops that are made in a function go with it, and so must the objects in their kernels' closures.
+    home.hold_weakly(kernel)
     owner, is_method = home.owner_of(kernel), home.is_method(kernel)
     source = without_structs_of(kernel, home).with_owner(owner)
     source = replace(source, tree=drop_gradient_stores(source.tree, links.gradients))

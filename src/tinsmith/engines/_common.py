@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+import weakref
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
-from ._contract import ArrayArgument, HeldLaunch, Launch, ScalarArgument
+from ._contract import ArrayArgument, Compiled, HeldLaunch, Launch, ScalarArgument
 
 CONTEXT = ("set_arg_external_array_with_shape", "set_arg_float", "set_arg_int", "set_arg_uint")
 """What both engines' launch contexts are filled with."""
 _HOLD = "_tinsmith_hold"
 """The attribute of a launch that makes a `HeldLaunch` of it."""
+_SHARED = "_tinsmith_kernels"
+"""The attribute of an engine's state with the kernels that were compiled in it, by their content."""
 PLACES = ("global_vars", "grad_vars", "unfinalized_fields_builder")
 """What an engine's state keeps of fields until they are placed."""
 
@@ -41,6 +45,73 @@ def options_of(config: Any) -> tuple[Any, ...]:
     """The values of all options of an engine's configuration."""
     values = (getattr(config, name) for name in dir(config) if not name.startswith("_"))
     return tuple(value for value in values if isinstance(value, bool | int | float | str))
+
+
+class SharedKernel(NamedTuple):
+    """A compiled kernel, and the warnings that the engine gave when it compiled it."""
+
+    compiled: Compiled
+    warnings: Sequence[warnings.WarningMessage]
+
+
+def share(runtime: Any, key: Hashable, compile_kernel: Callable[[], Compiled]) -> Compiled:
+    """Return the kernel that was compiled for this key, or compile it. A `key` of None is not shared.
+
+    Engines (Taichi 1.7.4, Quadrants 1.3.3) free a compiled kernel, 0.1 to 1 MiB, only when they are started again. So a
+    loop that makes the same op again and again must not compile it again. The kernels belong to the engine's state,
+    and go with it.
+    """
+    if key is None:
+        return compile_kernel()
+    known: dict[Hashable, SharedKernel] = vars(runtime).setdefault(_SHARED, {})
+    kernel = known.get(key)
+    if kernel is None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            compiled = compile_kernel()
+        kernel = known[key] = SharedKernel(compiled, caught)
+    for one in kernel.warnings:
+        warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    return kernel.compiled
+
+
+class WeakKernel:
+    """Stands for a kernel in the list of kernels of an engine's state, which would keep it forever.
+
+    The engine walks over the list when it is started again or its compiled kernels are counted.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = weakref.ref(kernel)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the kernel still exists."""
+        return self._kernel() is not None
+
+    def reset(self) -> None:
+        """Forget what was compiled, as the engine asks of each kernel after a restart."""
+        kernel = self._kernel()
+        if kernel is not None:
+            kernel.reset()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the kernel: its table of compiled kernels."""
+        kernel = self._kernel()
+        return {} if kernel is None else getattr(kernel, name)
+
+
+def hold_weakly(runtime: Any, kernels: Iterable[Any]) -> None:
+    """Let an engine's state no longer keep these kernels alive. With them go the objects in their closures."""
+    held = runtime.kernels
+    # From the end, and in place: another thread may decorate a kernel meanwhile, which the engine appends.
+    for place in reversed(range(len(held))):
+        one = held[place]
+        if isinstance(one, WeakKernel):
+            if not one.is_alive:
+                del held[place]
+        elif any(one is kernel for kernel in kernels):
+            held[place] = WeakKernel(one)
 
 
 @contextlib.contextmanager

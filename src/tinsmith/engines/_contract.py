@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
@@ -209,6 +209,10 @@ class Engine(ABC):
         """The Python function of a `ti.func` written by a user, None for anything else."""
 
     @abstractmethod
+    def hold_weakly(self, kernel: Any) -> None:
+        """Let a decorated kernel be freed once nobody uses it: the engine would keep it as long as the process."""
+
+    @abstractmethod
     def is_bound(self, function: object) -> bool:
         """Whether an engine function was reached through an object, which is then its first argument."""
 
@@ -287,8 +291,12 @@ class Engine(ABC):
         is_careful: bool = False,
         is_aliased: bool = False,
         is_simd: bool = False,
+        content: Hashable | None = None,
     ) -> Compiled:
         """Compile a function whose annotations fix everything but its template values.
+
+        Functions of the same file name, which depends on their text (`source.build`), and of equal `content` share a
+        compiled kernel: `content` is everything else that the function depends on. None is not shared.
 
         `stack` is the depth that the gradient stack needs; 0 leaves it to the engine. `is_careful` says that an
         element may be read and written under two names, which engines' optimisers do not look for; `is_aliased` that

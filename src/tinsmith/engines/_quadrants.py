@@ -8,8 +8,9 @@ program compiles a kernel to data that is launched with a hand-filled context;
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
@@ -68,6 +69,11 @@ class Quadrants(Engine):
         callable_: Any = getattr(candidate, "quadrants_callable", candidate)
         is_func = type(callable_).__name__ == "QuadrantsCallable" and callable_._is_quadrants_function
         return callable_.fn if is_func and not self.owns(callable_.fn) else None
+
+    def hold_weakly(self, kernel: Any) -> None:
+        from quadrants.lang import impl
+
+        _common.hold_weakly(impl.pyquadrants, (kernel._primal, kernel._adjoint))
 
     def is_bound(self, function: object) -> bool:
         return type(function).__name__ == "BoundQuadrantsCallable"
@@ -142,9 +148,27 @@ class Quadrants(Engine):
         is_careful: bool = False,
         is_aliased: bool = False,
         is_simd: bool = False,
+        content: Hashable | None = None,
     ) -> Compiled:
         _readiness.require_placed(self)
+        flags = (adjoint, stack, is_careful, is_aliased, is_simd)
+        key = None if content is None else (function.__code__.co_filename, content, flags, self.options())
+        return _common.share(
+            self.runtime(), key, functools.partial(self._compile_alone, function, templates, *flags)
+        )
+
+    def _compile_alone(
+        self,
+        function: Callable[..., Any],
+        templates: dict[str, Any],
+        adjoint: bool,
+        stack: int,
+        is_careful: bool,
+        is_aliased: bool,
+        is_simd: bool,
+    ) -> Compiled:
         decorated = self.lang.kernel(function)
+        self.hold_weakly(decorated)
         kernel = decorated._adjoint if adjoint else decorated._primal
         kernel.raise_on_templated_floats = False  # set by a call of the kernel, which we never make
         key = kernel.ensure_compiled(*_annotations.stand_ins(function, templates, self.lang, self._matrix_type))
@@ -208,7 +232,7 @@ class Quadrants(Engine):
             "field.fill",
             "field.to_torch",
             "field._from_external_arr",
-            *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", *_common.PLACES)),
+            *(f"impl.pyquadrants.{name}" for name in ("kernels", "_prog", "materialized", "materialize", *_common.PLACES)),
             *(f"context.{name}" for name in _common.CONTEXT),
             *_fields.PATHS,
             "config.cfg_optimization",

@@ -9,8 +9,9 @@ program compiles a kernel to data that is launched with a hand-filled context;
 from __future__ import annotations
 
 import contextlib
+import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import AbstractContextManager
 from types import MethodType, ModuleType
 from typing import Any
@@ -81,6 +82,11 @@ class Taichi(Engine):
             return function.func.func  # type: ignore[attr-defined]  # ours after the check above
         return None
 
+    def hold_weakly(self, kernel: Any) -> None:
+        from taichi.lang import impl
+
+        _common.hold_weakly(impl.pytaichi, (kernel._primal, kernel._adjoint))
+
     def is_bound(self, function: object) -> bool:
         return isinstance(function, MethodType)
 
@@ -150,9 +156,27 @@ class Taichi(Engine):
         is_careful: bool = False,
         is_aliased: bool = False,
         is_simd: bool = False,
+        content: Hashable | None = None,
     ) -> Compiled:
         _readiness.require_placed(self)
+        flags = (adjoint, stack, is_careful, is_aliased, is_simd)
+        key = None if content is None else (function.__code__.co_filename, content, flags, self.options())
+        return _common.share(
+            self.runtime(), key, functools.partial(self._compile_alone, function, templates, *flags)
+        )
+
+    def _compile_alone(
+        self,
+        function: Callable[..., Any],
+        templates: dict[str, Any],
+        adjoint: bool,
+        stack: int,
+        is_careful: bool,
+        is_aliased: bool,
+        is_simd: bool,
+    ) -> Compiled:
         decorated = self.lang.kernel(function)
+        self.hold_weakly(decorated)
         kernel = decorated._adjoint if adjoint else decorated._primal
         key = kernel.ensure_compiled(*_annotations.stand_ins(function, templates, self.lang, self._matrix_type))
         cpp = kernel.compiled_kernels[key]
@@ -217,7 +241,7 @@ class Taichi(Engine):
             "field.fill",
             "field.to_torch",
             "field._from_external_arr",
-            *(f"impl.pytaichi.{name}" for name in ("prog", "materialized", "materialize", *_common.PLACES)),
+            *(f"impl.pytaichi.{name}" for name in ("kernels", "prog", "materialized", "materialize", *_common.PLACES)),
             *(f"context.{name}" for name in _common.CONTEXT),
             *_fields.PATHS,
             "config.ad_stack_size",

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 import hashlib
 import linecache
+import weakref
 from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
 from ._parsing import parse_statement
 from ._read import Source
+
+_BUILT: weakref.WeakValueDictionary[str, FunctionType] = weakref.WeakValueDictionary()
+"""The last function that was made of each synthetic file."""
 
 
 def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple[Callable[..., Any], str]:
@@ -24,7 +28,9 @@ def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple
     scope = dict(namespace)
     # Not this file's `from __future__ import annotations`: engines read annotations as values.
     exec(compile(text, path, "exec", dont_inherit=True), scope)
-    return scope[tree.name], text
+    function = scope[tree.name]
+    _keep_lines_for(function, path)
+    return function, text
 
 
 def rebuild_function(source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Callable[..., Any]:
@@ -48,8 +54,20 @@ def rebuild_function(source: Source, tree: ast.FunctionDef, names: Mapping[str, 
     made = FunctionType(code, old.__globals__, source.name, old.__defaults__, tuple(cells[n] for n in code.co_freevars))
     made.__kwdefaults__ = old.__kwdefaults__
     made.__annotations__ = dict(old.__annotations__)
+    _keep_lines_for(made, path)
     vars(made)["tinsmith_source"] = Source(made, tree, source.path, source_names=source.source_names)
     return made
+
+
+def _keep_lines_for(function: FunctionType, path: str) -> None:
+    """Keep the lines of a synthetic file in `linecache` as long as the last function that was made of it exists."""
+    _BUILT[path] = function
+    weakref.finalize(function, _drop_lines, path).atexit = False
+
+
+def _drop_lines(path: str) -> None:
+    if path not in _BUILT:
+        linecache.cache.pop(path, None)
 
 
 def _code(outer: CodeType, name: str) -> CodeType:

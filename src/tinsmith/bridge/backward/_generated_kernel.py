@@ -6,7 +6,6 @@ import ast
 import linecache
 from collections.abc import Mapping
 from typing import Any
-from weakref import WeakValueDictionary
 
 from ..._errors import EngineError, TinsmithError, internal_error
 from ...engines import COMPILING, DTYPES, Compiled, Language, Parameter, array_text
@@ -29,11 +28,6 @@ from .._compile_errors import telling
 from .._from_ir import in_machine_vectors, namespace_of
 from .._stage import Stage
 from .._steps import Entry, Step
-
-_COMPILED: WeakValueDictionary[tuple[Any, ...], Compiled] = WeakValueDictionary()
-"""Compiled kernels without fields by their text, engine and its options. An op and the same op with batch dims, its
-second derivatives, and ops that are made in a loop have some in common; compiling one takes about 40 ms.
-"""
 
 _SHORT = {"taichi": "ti", "quadrants": "qd"}
 """Usual names of the engines' modules."""
@@ -117,14 +111,9 @@ class GeneratedKernel:
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
         if engine.device_type() == "cpu" and not self.stage.is_checked:
             kernel = in_machine_vectors(kernel, engine)
-        function, text = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
+        function, _ = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
         # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
         is_aliased = is_swept(self.kernel.body)
-        # Equal text is an equal kernel, unless it names fields: those are objects that two texts may call alike.
-        key = None if fields else (engine.name, engine.options(), is_aliased, text)
-        known = None if key is None else _COMPILED.get(key)
-        if known is not None and known.runtime is engine.runtime():
-            return known
         try:
             compiled = engine.compile(
                 function,
@@ -133,9 +122,9 @@ class GeneratedKernel:
                 is_careful=True,
                 is_aliased=is_aliased,
                 is_simd=has_vector_loops(kernel),
+                # Equal text is an equal kernel, unless it names fields: those are objects that two texts may call alike.
+                content=None if fields else "",
             )
-            if key is not None:
-                _COMPILED[key] = compiled
             return guard_launches(compiled, sites, engine, self.op, kernel) if self.stage.is_checked else compiled
         except TinsmithError:
             raise
