@@ -167,13 +167,14 @@ def test_the_engine_s_options_count(lang, compiled, monkeypatch):
     x = torch.rand(5)
     first = cubes(lang)
     gradient(first, x)
+    compiled.clear()
     config = lang.lang.impl.current_cfg()
     config.fast_math, before = not config.fast_math, config.fast_math
     try:
         gradient(cubes(lang), x)
     finally:
         config.fast_math = before
-    assert compiled.count("cube_adjoint_0") == 2
+    assert compiled.count("cube_adjoint_0") == 1
 
 
 def test_a_batch_that_runs_sample_by_sample_has_the_gradient_of_a_single_call(lang, compiled):
