@@ -153,9 +153,7 @@ class Quadrants(Engine):
         _readiness.require_placed(self)
         flags = (adjoint, stack, is_careful, is_aliased, is_simd)
         key = None if content is None else (function.__code__.co_filename, content, flags, self.options())
-        return _common.share(
-            self.runtime(), key, functools.partial(self._compile_alone, function, templates, *flags)
-        )
+        return _common.share(self.runtime(), key, functools.partial(self._compile_alone, function, templates, *flags))
 
     def _compile_alone(
         self,
@@ -232,7 +230,8 @@ class Quadrants(Engine):
             "field.fill",
             "field.to_torch",
             "field._from_external_arr",
-            *(f"impl.pyquadrants.{name}" for name in ("kernels", "_prog", "materialized", "materialize", *_common.PLACES)),
+            *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", *_common.PLACES)),
+            "impl.pyquadrants.kernels",
             *(f"context.{name}" for name in _common.CONTEXT),
             *_fields.PATHS,
             "config.cfg_optimization",

@@ -161,9 +161,7 @@ class Taichi(Engine):
         _readiness.require_placed(self)
         flags = (adjoint, stack, is_careful, is_aliased, is_simd)
         key = None if content is None else (function.__code__.co_filename, content, flags, self.options())
-        return _common.share(
-            self.runtime(), key, functools.partial(self._compile_alone, function, templates, *flags)
-        )
+        return _common.share(self.runtime(), key, functools.partial(self._compile_alone, function, templates, *flags))
 
     def _compile_alone(
         self,
