@@ -122,7 +122,7 @@ class GeneratedKernel:
                 is_careful=True,
                 is_aliased=is_aliased,
                 is_simd=has_vector_loops(kernel),
-                # Equal text is an equal kernel, unless it names fields: those are objects that two texts may call alike.
+                # Equal text is an equal kernel, unless it names fields, which two texts may call alike.
                 content=None if fields else "",
             )
             return guard_launches(compiled, sites, engine, self.op, kernel) if self.stage.is_checked else compiled
