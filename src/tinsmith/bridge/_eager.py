@@ -20,7 +20,7 @@ from ._call import BackwardCall, Call
 from ._captured_values import CapturedValues
 from ._gradients import find_saved_names, no_forward_mode
 from ._route import Route
-from ._tracing import has_older_batch, into_older_batch, is_transformed, older_batches, plain_apply
+from ._tracing import has_older_batch, into_older_batch, is_tracing, is_transformed, older_batches, plain_apply
 
 Apply = Callable[..., Any]
 
@@ -53,6 +53,8 @@ class EagerFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
+        if is_tracing():
+            return (None, None, None, *_trace_backward(ctx, cotangents))
         route, numbers, others = ctx.asked
         plan = route.plan
         captured = ctx.captured
@@ -100,6 +102,21 @@ def _check_mark(captured: CapturedValues, mark: torch.Tensor, saved: torch.Tenso
     if saved is not mark and saved.dtype is mark.dtype and not torch.equal(saved, mark):
         captured.check()
         raise captured.explain_mark(saved)
+
+
+def _trace_backward(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
+    """Gradients by the operator, for a compiler that traces a backward pass: compiled autograd."""
+    route, numbers, others = ctx.asked
+    call = route.call(numbers, others)
+    if all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # torch reads lists
+        return [None] * len(call.shapes)
+    kept, state = ctx.saved_tensors, None
+    names = route.plan.passes(route.active).names
+    if ctx.captured is not None:
+        state, *kept = kept
+    saved = dict(zip(names, kept, strict=True))
+    active = call.select_active(ctx.needs_input_grad[3:])
+    return _differentiable(call, active, saved, cotangents, state)
 
 
 def _differentiable(

@@ -10,7 +10,7 @@ import torch
 from ..._errors import GradientError, refusal
 from .._call import BackwardCall, Call
 from .._gradients import all_names, find_saved_names, select_nondifferentiable
-from .._tracing import SingleLevelFunction, has_modes, is_transformed, one_level_down
+from .._tracing import SingleLevelFunction, has_modes, is_tracing, is_transformed, one_level_down
 from ..derived import SecondOrder, push_forward
 
 Run = Callable[[Sequence[torch.Tensor]], Sequence[torch.Tensor]]
@@ -74,7 +74,9 @@ class Launch(SingleLevelFunction):
 
 def _have_memory(tensors: Sequence[torch.Tensor]) -> bool:
     """Whether no tracer or transform is active for these tensors."""
-    return all(type(one) is torch.Tensor for one in tensors) and not (is_transformed() or has_modes())
+    if is_tracing() or is_transformed() or has_modes():
+        return False
+    return all(type(one) is torch.Tensor for one in tensors)
 
 
 def _check_records(call: Call, records: Mapping[str, torch.Tensor], saved: Mapping[str, torch.Tensor]) -> None:
