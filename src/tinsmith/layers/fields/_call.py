@@ -27,7 +27,8 @@ class Call:
 
     `fingerprints` are of the Python values that each kernel baked in; `saves` is whether a backward pass may
     follow; `stacks` are the depths of its gradient stacks; `versions` tell changes of the arrays
-    among the arguments; `has_hooks` is whether hooks get what is saved.
+    among the arguments; `has_hooks` is whether hooks get what is saved; `reason` are rows that say why no gradient is
+    generated, () if the engine's is wished.
     """
 
     program: Program
@@ -37,6 +38,7 @@ class Call:
     stacks: tuple[int, ...]
     versions: tuple[tuple[Any, ...], ...]
     has_hooks: bool
+    reason: Sequence[tuple[str, ...]] = ()
 
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -53,20 +55,55 @@ def break_graph(method: Method) -> Method:
 
 def run(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
     """The results of a program, with their gradient."""
-    fingerprints = fingerprints_of(launches)
+    call = plan_call(program, launches, memory)
+    return run_plain(program, launches, memory) if call is None else run_call(call, memory)
+
+
+def run_plain(program: Program, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """The results of a program, without a gradient."""
+    return program.forward(plain(memory), launches, fingerprints_of(launches), saves=False)[0]
+
+
+def plan_call(
+    program: Program,
+    launches: tuple[Launch, ...],
+    memory: Sequence[torch.Tensor],
+    reason: Sequence[tuple[str, ...]] = (),
+) -> Call | None:
+    """Build a call whose results have a gradient; None if none is asked for.
+
+    Raises:
+        GradientError: the engine's gradient is known to be wrong.
+    """
     may_differentiate = torch.is_grad_enabled() and any([m.requires_grad for m in memory])  # noqa: C419  # faster
     if not (may_differentiate or is_transformed()):
-        return program.forward(plain(memory), launches, fingerprints, saves=False)[0]
+        return None
+    fingerprints = fingerprints_of(launches)
     versions = tuple([launch.versions for launch in launches])
     saves, stacks = program.habits.saves, program.foresee(launches)
-    call = Call(program, launches, fingerprints, saves, stacks, versions, has_saved_tensor_hooks())
+    return Call(program, launches, fingerprints, saves, stacks, versions, has_saved_tensor_hooks(), reason)
+
+
+def run_call(call: Call, memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    """The results of a call, with their gradient."""
     if is_plain():
         results = _call_eagerly(call, *memory)
         return results if isinstance(results, tuple) else (results,)
-    return _Forward.apply(call, *memory)[: len(program.roles.outputs)]
+    return _Forward.apply(call, *memory)[: len(call.program.roles.outputs)]
 
 
-class _EagerFunction(FieldFunction):
+class _CallFunction(FieldFunction):
+    """A Function whose gradient is the engine's own. Contexts have their `call`."""
+
+    @classmethod
+    def describe_forward_mode(cls, ctx: Any) -> tuple[str, Sequence[tuple[str, ...]], str]:
+        call: Call = ctx.call
+        engine = call.program.engine.name
+        words = f"its gradient is the reverse mode of {engine}, and a forward mode comes with a generated gradient only"
+        return words, call.reason, "Rewrite that" if call.reason else "Leave out adjoint='engine'"
+
+
+class _EagerFunction(_CallFunction):
     """A call in plain eager mode, where nothing but autograd itself is active."""
 
     @staticmethod
@@ -130,7 +167,7 @@ def _gradients(call: Call, count: int, tensors: Sequence[torch.Tensor]) -> Seque
     )
 
 
-class _Forward(FieldFunction):
+class _Forward(_CallFunction):
     """The same under transforms: results, then what is kept for the backward pass."""
 
     @staticmethod
@@ -158,7 +195,7 @@ class _Forward(FieldFunction):
         return OneSample((call,), (*call.program.roles.outputs, *(call.program.saved_fields if call.saves else ())))
 
 
-class _Backward(FieldFunction):
+class _Backward(_CallFunction):
     """Gradients of the fields that want one. It has none of its own."""
 
     @staticmethod
@@ -167,7 +204,8 @@ class _Backward(FieldFunction):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.layer = inputs[0].program.layer
+        ctx.call = inputs[0]
+        ctx.layer = ctx.call.program.layer
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:

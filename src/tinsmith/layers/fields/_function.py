@@ -6,6 +6,7 @@ through fields does so backwards only, so none has a tangent.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -24,9 +25,6 @@ class OneSample(NamedTuple):
 
 class FieldFunction(torch.autograd.Function):
     """A Function on fields. Arguments that are not tensors come first, then tensors; contexts have its `layer`."""
-
-    moves_gradients = "its kernels work on fields, and only a reverse is generated for those"
-    """Why there is no forward mode."""
 
     one_sample: ClassVar[Callable[[tuple[Any, ...]], OneSample]]
     """Gives the arguments before the tensors as each sample of a batch gets them; each subclass has its own."""
@@ -47,9 +45,20 @@ class FieldFunction(torch.autograd.Function):
         return columns, (0,) * len(columns)
 
     @classmethod
+    @abstractmethod
+    def describe_forward_mode(cls, ctx: Any) -> tuple[str, Sequence[tuple[str, ...]], str]:
+        """Return why there is no forward mode: words, rows of a message, and what to do."""
+
+    @classmethod
     def jvp(cls, ctx: Any, *_: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        words = f"{ctx.layer} has no forward mode: {cls.moves_gradients}"
-        raise GradientError(refusal(words, remedy="Use reverse mode (`torch.func.grad`, `vjp`, `jacrev`)."))
+        words, rows, remedy = cls.describe_forward_mode(ctx)
+        raise GradientError(
+            refusal(
+                f"{ctx.layer} has no forward mode: {words}",
+                rows,
+                f"{remedy}, or use reverse mode (`torch.func.grad`, `vjp`, `jacrev`).",
+            )
+        )
 
 
 def refuse_second(layer: str, why: str, instead: str) -> GradientError:

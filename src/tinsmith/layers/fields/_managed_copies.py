@@ -202,7 +202,9 @@ class _Step:
 class _ManagedFunction(FieldFunction):
     """A Function of managers' copies."""
 
-    moves_gradients = "a field manager moves its gradients, and only backwards"
+    @classmethod
+    def describe_forward_mode(cls, ctx: Any) -> tuple[str, Sequence[tuple[str, ...]], str]:  # noqa: ARG003
+        return "a field manager moves its gradients, and only backwards", (), "Leave out the field manager"
 
 
 class _Fill(_ManagedFunction):

@@ -20,7 +20,7 @@ from ..._user_warnings import warn
 from ...bridge import RACE, Adjoint, Examination, is_in_backward, is_transformed, refuse_race, show_call
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED
-from ._call import run
+from ._call import plan_call, run_call, run_plain
 from ._call_notes import NotedFields, fingerprints_of
 from ._examination import FieldsExamination
 from ._layer_field import LayerField
@@ -92,7 +92,10 @@ class OnFields:
             if is_in_backward() and self._state:
                 warn_of_rerun(self.layer, self._state)
             with self._source_first(choice):
-                results = run(self.program, launches, memory)
+                call = plan_call(self.program, launches, memory, () if choice is None else _rows(choice))
+            if call is None:
+                return run_plain(self.program, launches, memory)
+            results = run_call(call, memory)
             if active and choice is not None and not (isinstance(choice, NoArray) or self.program.is_unforeseen):
                 self._warn(choice)
             return results
