@@ -98,6 +98,14 @@ def test_pictures_in_another_folder_and_no_points(folder):
     assert len(capture) == 4 and capture.points.shape == capture.colors.shape == (0, 3)
 
 
+def test_the_size_of_a_scene(folder):
+    write_text(folder, CAMERAS, IMAGES, POINTS)
+    capture = load_colmap(folder)
+    centers = torch.linalg.inv(capture.viewmats)[:, :3, 3]
+    expected = max(math.dist(one.tolist(), (centers.sum(0) / 4).tolist()) for one in centers)
+    assert capture.scene_scale == pytest.approx(expected)
+
+
 def test_poses_go_there_and_back():
     viewmats = torch.eye(4, dtype=torch.float64).repeat(3, 1, 1)
     viewmats[:, :3, :3] = torch.linalg.qr(torch.randn(3, 3, 3, dtype=torch.float64))[0]

@@ -80,6 +80,15 @@ class Capture:
         """For each picture "pinhole" or "fisheye" (equidistant), as `gaussians.rasterization` takes it."""
         return tuple(camera.model for camera in self.cameras) or ("pinhole",) * len(self)
 
+    @property
+    def scene_scale(self) -> float:
+        """The largest distance of a camera from the mean of all, in the world's units: gsplat's size of a scene.
+
+        gsplat's trainer passes 1.1 times this as `scene_scale` to strategies.
+        """
+        centers = -(self.viewmats[:, :3, :3].mT @ self.viewmats[:, :3, 3:])[..., 0]
+        return (centers - centers.mean(0)).norm(dim=1).max().item()
+
     def load_image(self, index: int) -> Tensor:
         """Read a picture, upright, without the distortion of its lens.
 

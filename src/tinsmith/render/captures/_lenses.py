@@ -22,6 +22,7 @@ from ..._extras import require_packages
 
 CameraModel = Literal["pinhole", "fisheye"]
 Array = np.ndarray[Any, np.dtype[Any]]
+_KEPT_CAMERAS = 64  # a capture has few cameras, each with many pictures
 _KEPT_MAPS = 2  # cameras whose maps are kept: two of 12 million pixels are 200 MB
 
 
@@ -146,6 +147,11 @@ def undistort_camera(taken: Camera, lens: Lens) -> Camera | None:
     if not lens.is_distorting:
         return replace(taken, model=lens.model)
     require_packages("reading pictures of a camera whose lens distorts", "captures", "cv2")
+    return _find_camera(taken, lens)
+
+
+@lru_cache(maxsize=_KEPT_CAMERAS)
+def _find_camera(taken: Camera, lens: Lens) -> Camera | None:
     find_view = _find_pinhole if lens.model == "pinhole" else _find_fisheye
     undistortion = find_view(taken, lens)
     x, y, width, height = undistortion.crop
