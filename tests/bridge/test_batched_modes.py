@@ -70,7 +70,7 @@ def of_each(function, batch):
 
 
 def flat(nested):
-    return [one for part in nested for one in flat(part)] if isinstance(nested, tuple) else [nested]
+    return [one for part in nested for one in flat(part)] if isinstance(nested, tuple | list) else [nested]
 
 
 def assert_same(actual, wanted, way):
@@ -119,6 +119,10 @@ def test_second_derivatives(lang64, row, batch):
     places = tuple(range(len(one)))
     wanted = torch.autograd.functional.hessian(loss_of(row.twin), one)
     assert_same(hessian(loss_of(op), places)(*one), wanted, "hessian")
+    for strategy in ("reverse-mode", "forward-mode"):
+        vectorized = {"vectorize": True, "outer_jacobian_strategy": strategy}
+        ours = torch.autograd.functional.hessian(loss_of(op), one, **vectorized)
+        assert_same(ours, wanted, f"hessian(vectorize=True), {strategy}")
     assert_same(jacrev(jacrev(loss_of(op), places), places)(*one), wanted, "jacrev of jacrev")
 
 

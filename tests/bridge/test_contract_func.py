@@ -1,10 +1,15 @@
 """The contract with torch.func: grad, vjp, jacrev, vmap, and one inside the other."""
 
+import contextlib
+
 import pytest
 import torch
-from torch.func import functional_call, grad, grad_and_value, jacrev, vjp, vmap
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call, grad, grad_and_value, hessian, jacfwd, jacrev, jvp, linearize, vjp, vmap
+from torch.utils._pytree import tree_leaves
 
 import cases
+import tinsmith as ts
 
 pytestmark = pytest.mark.thinned(4)
 
@@ -170,6 +175,53 @@ def test_grad_of_vmap(lang64, case):
     ours = loss_of(vmap(case.op(lang64, torch.float64), in_dims), rest)
     twin = loss_of(lambda *inputs: loop_of_calls(case.expected, inputs, in_dims), rest)
     cases.assert_close(grad(ours, argnums=places)(*floating), grad(twin, argnums=places)(*floating))
+
+
+META = {
+    "vmap": lambda f: vmap(f, (0, 0)),
+    "vmap over one": lambda f: lambda x, w: vmap(f, (0, None))(x, w[0]),
+    "grad": lambda f: lambda x, w: grad(lambda x: f(x, w[0]).sum())(x[0]),
+    "vmap of grad": lambda f: vmap(grad(lambda x, w: f(x, w).sum())),
+    "vjp": lambda f: lambda x, w: vjp(f, x[0], w[0])[1](x[0]),
+    "jacrev": lambda f: lambda x, w: jacrev(f)(x[0], w[0]),
+    "jacfwd": lambda f: lambda x, w: jacfwd(f)(x[0], w[0]),
+    "jvp": lambda f: lambda x, w: jvp(f, (x[0], w[0]), (x[1], w[1])),
+    "linearize": lambda f: lambda x, w: linearize(f, x[0], w[0])[1](x[1], w[1]),
+    "hessian": lambda f: lambda x, w: hessian(lambda x: f(x, w[0]).sum())(x[0]),
+    "autograd.functional.hessian": lambda f: (
+        lambda x, w: torch.autograd.functional.hessian(lambda x: f(x, w[0]).sum(), x[0], vectorize=True)
+    ),
+    "functional_call": lambda f: lambda x, w: functional_call(Layer(f), {"w": w[0]}, (x[0],)),
+}
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, op):
+        super().__init__()
+        self.op, self.w = op, torch.nn.Parameter(torch.ones(5, dtype=torch.float64))
+
+    def forward(self, x):
+        return self.op(x, self.w)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.*:DeprecationWarning", "ignore:Attempted to insert a get_attr Node")
+@pytest.mark.parametrize("where", ["meta", "fake"])
+@pytest.mark.parametrize("name", META)
+def test_transforms_of_tensors_without_memory(lang64, name, where):
+    """Shapes, dtypes and devices are those of torch, and nothing is launched."""
+
+    @ts.op("x[n], w[n] -> y[n]")
+    @lang64.kernel
+    def product(x: lang64.types.ndarray(), w: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i] * w[i]
+
+    def run(function):
+        given = [torch.empty(3, 5, dtype=torch.float64, device="meta" if where == "meta" else "cpu") for _ in range(2)]
+        return [(one.shape, one.dtype, one.device) for one in tree_leaves(META[name](function)(*given))]
+
+    with FakeTensorMode(allow_non_fake_inputs=True) if where == "fake" else contextlib.nullcontext():
+        assert run(product) == run(lambda x, w: x * x * w)
 
 
 def test_gradients_of_many_losses_at_once(lang64):

@@ -65,8 +65,8 @@ def two_tasks_in_torch(x):
 @pytest.mark.parametrize("adjoint", ["auto", "source"])
 def test_forward_mode_and_second_derivatives(lang64, adjoint):
     op, inputs = decays(lang64, adjoint=adjoint), (floats(4).requires_grad_(), floats(3).requires_grad_())
-    assert gradcheck(op, inputs, check_forward_ad=True, check_batched_grad=True)
-    assert gradgradcheck(op, inputs)
+    assert gradcheck(op, inputs, check_forward_ad=True, check_batched_grad=True, check_batched_forward_grad=True)
+    assert gradgradcheck(op, inputs, check_batched_grad=True, check_fwd_over_rev=True)
 
 
 def test_forward_mode_of_an_op_on_the_engines_reverse_mode(lang64):
@@ -77,7 +77,7 @@ def test_forward_mode_of_an_op_on_the_engines_reverse_mode(lang64):
 def test_several_outputs_and_scratch(lang64):
     op, x = two_tasks(lang64), floats(5).requires_grad_()
     assert gradcheck(op, (x,), check_forward_ad=True)
-    assert gradgradcheck(op, (x,))
+    assert gradgradcheck(op, (x,), check_batched_grad=True)
 
 
 TRANSFORMS = {

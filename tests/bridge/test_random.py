@@ -82,6 +82,69 @@ def test_vmap_says_what_is_random(lang64):
     torch.testing.assert_close(same[0], same[1], rtol=0, atol=0)
 
 
+def distinct(numbers):
+    return numbers.detach().unique().numel()
+
+
+def inner(op, x, z, **options):
+    """A vmap inside another one."""
+    return vmap(lambda u: op(x).factor + z + u, randomness="different", **options)(torch.zeros(3).to(x))
+
+
+INSIDE = {
+    "an unbatched tensor": lambda op, x, z: op(x).factor + z,
+    "an unbatched tensor with dims `*b`": lambda op, x, z: op(x.expand(2, 5)).factor + z,
+    "a batch": lambda op, x, z: op(x + z).factor,
+    "nested": inner,
+    "nested, the outer one's batch": lambda op, x, z: inner(op, x + z, z),
+    "chunks": lambda op, x, z: inner(op, x, z, chunk_size=1),
+}
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+def test_each_example_of_vmap_has_its_own_numbers(lang64, inside):
+    @ts.op("x[*b, n] -> factor[*b, n], y[*b, n]")
+    @lang64.kernel
+    def draw(x: lang64.types.ndarray(ndim=1), factor: lang64.types.ndarray(ndim=1), y: lang64.types.ndarray(ndim=1)):
+        for i in x:
+            factor[i] = lang64.random(lang64.f64)
+            y[i] = factor[i] * x[i]
+
+    x, z = torch.rand(5, dtype=torch.float64), torch.zeros(4, dtype=torch.float64)
+
+    def one(z):
+        return INSIDE[inside](draw, x, z)
+
+    drawn = vmap(one, randomness="different")(z)
+    assert distinct(drawn) == drawn.numel()
+    if "nested" not in inside and "chunks" not in inside:
+        same = vmap(one, randomness="same")(z)
+        assert distinct(same) == same[0].numel()
+        with pytest.raises(RuntimeError, match="vmap: called random operation while in randomness error mode"):
+            vmap(one)(z)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("randomness", ["different", "same"])
+def test_derivatives_of_an_unbatched_tensor_meet_each_example_s_numbers(lang64, randomness, compiled):
+    op, x, z = dropouts(lang64), torch.rand(5, dtype=torch.float64), torch.rand(3, dtype=torch.float64)
+
+    def loss(x, z):
+        y, factor = op(x)
+        return (y * z).sum(), factor
+
+    def run(z):
+        return vmap(lambda z: grad(loss, has_aux=True)(x, z), randomness=randomness)(z)
+
+    slopes, factor = (torch.compile(run, backend="aot_eager", fullgraph=True) if compiled else run)(z)
+    torch.testing.assert_close(slopes, factor * torch.cos(x) * z[:, None])
+    assert (factor[0] == factor[1]).all() == (randomness == "same")
+    inputs = x.clone().requires_grad_()
+    y, factor = vmap(lambda z: op(inputs), randomness=randomness)(z)
+    (slope,) = torch.autograd.grad(y.sum(), inputs)
+    torch.testing.assert_close(slope, factor.detach().sum(0) * torch.cos(x))
+
+
 def test_a_batch_of_cotangents_meets_the_same_numbers(lang64):
     op, x = dropouts(lang64), torch.rand(5, dtype=torch.float64, requires_grad=True)
     y, factor = op(x)

@@ -10,6 +10,7 @@ from ._examples import example_inputs
 from ._language import language
 from ._large_memory import make_zeros
 from ._launcher import Launcher
+from ._layer_nodes import one_node
 from ._links import FieldArray, Links
 from ._make_op import chain, op
 from ._named_fields import name_fields
@@ -107,6 +108,7 @@ __all__ = [
     "note_values",
     "older_batches",
     "one_level_down",
+    "one_node",
     "op",
     "oracle",
     "outside_recording",

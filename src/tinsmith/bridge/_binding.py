@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.overrides import is_tensor_like
 
 from .._errors import ArgumentError, DeviceError, DtypeError, refusal
 from ..engines import FLOATS, HALVES, INTEGERS, NAMES, Parameter
 from ..spec import unexpected_keyword
 from ._signature import Signature, default_integer, fitting_dtypes, takes_half
+from ._tracing import is_jit_traced
 
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
 _SUPPORTED = (*FLOATS, torch.bfloat16, *_INTEGERS, torch.bool)
@@ -34,9 +36,20 @@ class BoundArguments(NamedTuple):
     sizes: Mapping[str, int]
     of_numpy: tuple[int, ...] = ()
 
+    @property
+    def values(self) -> list[Any]:
+        """All tensors and numbers, with the entries of vectors and matrices."""
+        numbers = [*self.scalars.values(), *self.templates.values(), *self.sizes.values()]
+        return [*self.tensors, *[entry for one in numbers for entry in (one if isinstance(one, tuple) else (one,))]]
+
     def with_tensors(self, tensors: tuple[Any, ...]) -> BoundArguments:
         """The same with other tensors. Not by `_replace`, which torch 2.6's compiler cannot read."""
         return BoundArguments(tensors, self.scalars, self.templates, self.sizes)
+
+
+def is_symbolic(value: Any) -> bool:
+    """Return True for a tracer's stand-in for a tensor or a number, such as a `torch.fx.Proxy`."""
+    return not isinstance(value, torch.Tensor) and is_tensor_like(value)
 
 
 def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any]) -> BoundArguments:
@@ -71,6 +84,8 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
 def check_scalar(signature: Signature, name: str, value: Any) -> Any:
     """A scalar argument as the engine takes it: a float, an int, or a vector's numbers."""
     parameter = signature.parameters(name)[0]
+    if is_symbolic(value):
+        return value
     # Refused even if it needs no gradient: the call would silently lose the gradient once it does.
     if isinstance(value, torch.Tensor):
         raise ArgumentError(_tensor_for_a_number(signature, parameter, value, "is a tensor"))
@@ -101,6 +116,14 @@ def _tensor_for_a_number(signature: Signature, parameter: Parameter, value: torc
     return refusal(words, rows, f"Pass `{name}.{parameter.conversion}()`; {remedy}")
 
 
+def check_ranges(signature: Signature, scalars: Mapping[str, Any]) -> None:
+    """Refuse integers that do not fit. A graph gives an op's operator numbers that nothing has checked."""
+    for name, value in scalars.items():
+        parameter = signature.parameters(name)[0]
+        if parameter.kind != "matrix" and parameter.setter != "float":
+            _check_range(signature, name, value)
+
+
 def _check_range(signature: Signature, name: str, value: Any) -> None:
     fitting = signature.parameters(name)[0].dtypes or (torch.int32,)
     dtype = default_integer(signature) if fitting == INTEGERS else fitting[0]
@@ -116,6 +139,12 @@ def _check_size(signature: Signature, name: str, value: Any) -> Any:
     """A dim passed by keyword. 5.0 is refused, although it equals 5."""
     if isinstance(value, torch.SymInt) or (isinstance(value, int) and not isinstance(value, bool)):
         return value
+    if is_symbolic(value):
+        return value
+    if isinstance(value, torch.Tensor) and is_jit_traced():
+        words = f"torch.jit.trace would take dim `{name}` of op `{signature.op}`, the size of a tensor, for a constant"
+        remedy = f"Use torch.export.export, or torch.compile; or pass {name}=int(...) if it is constant."
+        raise ArgumentError(refusal(words, remedy=remedy))
     if hasattr(value, "__index__") and not isinstance(value, bool):
         return value.__index__()
     words = f"dim `{name}` of op `{signature.op}` must be an integer"
@@ -138,14 +167,14 @@ def _matrix(signature: Signature, name: str, value: Any) -> tuple[Any, ...]:
         if isinstance(entry, torch.Tensor):
             raise ArgumentError(_tensor_for_a_number(signature, parameter, entry, "holds tensors"))
     count = parameter.entries
-    if len(flat) != count or not all(isinstance(entry, (int, float)) for entry in flat):
+    if len(flat) != count or not all(isinstance(entry, (int, float)) or is_symbolic(entry) for entry in flat):
         words = f"argument `{name}` of op `{signature.op}` must hold {count} numbers"
         raise ArgumentError(refusal(words, [("got", repr(value))], f"Pass a list of {count} numbers."))
     return tuple(flat)
 
 
 def _flat(value: Any) -> list[Any]:
-    if hasattr(value, "tolist") and not isinstance(value, torch.Tensor):
+    if hasattr(value, "tolist") and not isinstance(value, torch.Tensor) and not is_symbolic(value):
         value = value.tolist()
     if not isinstance(value, (list, tuple)):
         return [value]
@@ -154,12 +183,17 @@ def _flat(value: Any) -> list[Any]:
 
 def check_tensors(signature: Signature, tensors: Sequence[Any]) -> None:
     """Refuse arguments that a kernel cannot take: non-tensors, layouts, dtypes and devices that do not fit."""
+    _refuse_nested(signature, tensors)
+    given: list[torch.Tensor] = []
     for name, tensor in zip(signature.arrays, tensors, strict=True):
-        if not isinstance(tensor, torch.Tensor):
+        if isinstance(tensor, torch.Tensor):
+            _check_layout(signature, name, tensor)
+            _check_dtype(signature, name, tensor)
+            given.append(tensor)
+        elif not is_symbolic(tensor):
             raise ArgumentError(_no_tensor(signature, name, tensor))
-        _check_layout(signature, name, tensor)
-        _check_dtype(signature, name, tensor)
-    check_devices(signature, tensors)
+    if len(given) == len(tensors):
+        check_devices(signature, tensors)
 
 
 def check_dtypes(signature: Signature, tensors: Sequence[torch.Tensor]) -> None:
@@ -182,12 +216,35 @@ def check_devices(signature: Signature, tensors: Sequence[torch.Tensor]) -> None
         )
 
 
+def _refuse_nested(signature: Signature, tensors: Sequence[Any]) -> None:
+    """Refuse nested tensors of both layouts, in which the parts of a batch have different sizes."""
+    pairs = zip(signature.arrays, tensors, strict=True)
+    nested = {name: one for name, one in pairs if isinstance(one, torch.Tensor) and one.is_nested}
+    if not nested:
+        return
+    name, tensor = next(iter(nested.items()))
+    layout = signature.items[name].layout
+    takes_any_rank = layout.has_batch or layout.has_rest
+    plain = len(layout.plain)
+    if plain == tensor.dim() and not takes_any_rank:
+        remedy = f"Pass `{name}.to_padded_tensor(0.0)`, in which all parts have the size of the largest."
+    else:
+        names, parts = ", ".join(nested), ", ".join(f"{one}.unbind()" for one in nested)
+        call = f"{signature.op}({', '.join(signature.order)})"
+        remedy = f"Call it for each part: `[{call} for {names} in {f'zip({parts})' if len(nested) > 1 else parts}]`."
+    words = f"tensor `{name}` of op `{signature.op}` is nested ({tensor.layout})"
+    rows = [("got", f"{tensor.size(0)} parts with {tensor.dim() - 1} dims each, {_short(tensor.dtype)}")]
+    raise ArgumentError(refusal(words, rows, remedy))
+
+
 def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None:
     actual = remedy = ""
     if tensor.is_quantized:
         actual, remedy = f"quantised ({tensor.dtype})", f"Pass `{name}.dequantize()`."
     elif tensor.layout != torch.strided:
         actual, remedy = f"sparse ({tensor.layout})", f"Pass `{name}.to_dense()`."
+    elif isinstance(tensor, torch.masked.MaskedTensor):
+        actual, remedy = "masked", f"Pass `{name}.to_tensor(0.0)`, with a value for what is masked."
     if remedy:
         raise ArgumentError(
             refusal(f"tensor `{name}` of op `{signature.op}` is {actual}", [(name, _describe_value(tensor))], remedy)
@@ -286,7 +343,10 @@ def autocast(signature: Signature, bound: BoundArguments) -> BoundArguments:
     """
 
     def single(name: str, tensor: Any) -> Any:
-        if not isinstance(tensor, torch.Tensor) or not torch.is_autocast_enabled(tensor.device.type):
+        # torch has no autocast for the meta device, and raises when asked.
+        if not isinstance(tensor, torch.Tensor) or tensor.is_meta:
+            return tensor
+        if not torch.is_autocast_enabled(tensor.device.type):
             return tensor
         is_cast = tensor.is_floating_point() and tensor.dtype != torch.float64
         fitting = fitting_dtypes(signature, name)

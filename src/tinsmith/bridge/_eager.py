@@ -14,13 +14,12 @@ from typing import Any
 import torch
 
 from ..spec import Numbers
-from ._batches import backward_over_batch
 from ._binding import BoundArguments
 from ._call import BackwardCall, Call
 from ._captured_values import CapturedValues
 from ._gradients import find_saved_names, no_forward_mode
 from ._route import Route
-from ._tracing import has_older_batch, into_older_batch, is_tracing, is_transformed, older_batches, plain_apply
+from ._tracing import has_older_batch, is_tracing, is_transformed, plain_apply
 
 Apply = Callable[..., Any]
 
@@ -69,16 +68,15 @@ class EagerFunction(torch.autograd.Function):
             mark, *kept = kept
             _check_mark(captured, plan.mark, mark)
         saved = dict(zip(passes.names, kept, strict=True))
-        is_older = has_older_batch(cotangents)
+        is_plain = not (torch.is_grad_enabled() or is_transformed() or has_older_batch(cotangents))
         # The operator finds the plan of an engine that was started again. On a GPU the old one's memory is gone.
-        if is_older or torch.is_grad_enabled() or is_transformed() or not route.is_current():
+        if not (is_plain and route.is_current()):
             state = None
             if captured is not None:
                 # Operators make their plans with the Python values of now. A derivative of theirs compares again.
                 captured.check()
                 state = captured.as_state()
-            gradients = _older_batch if is_older else _differentiable
-            return (None, None, None, *gradients(route.call(numbers, others), active, saved, cotangents, state))
+            return (None, None, None, *_differentiable(route.call(numbers, others), active, saved, cotangents, state))
         has_results = passes.has_results and active == route.active
         return (None, None, None, *plan.backward(saved, cotangents, active, numbers, others.scalars, has_results))
 
@@ -126,34 +124,8 @@ def _differentiable(
     cotangents: Sequence[Any],
     state: torch.Tensor | None,
 ) -> list[Any]:
-    """Gradients by the operator, which transforms see."""
-    asked = _backward_call(call, active, saved, cotangents, state)
-    return call.by_input(active, call.core.operators.launch_backward(asked))
-
-
-def _backward_call(
-    call: Call,
-    active: frozenset[str],
-    saved: Mapping[str, torch.Tensor],
-    cotangents: Sequence[Any],
-    state: torch.Tensor | None,
-) -> BackwardCall:
+    """Gradients by the operator, which transforms and both vmaps of torch see."""
     pairs = zip(call.core.signature.outputs, cotangents, strict=True)
     given = {name: one for name, one in pairs if one is not None}
-    return BackwardCall(call, active, {name: saved[name] for name in find_saved_names(call, active)}, given, state)
-
-
-def _older_batch(
-    call: Call,
-    active: frozenset[str],
-    saved: Mapping[str, torch.Tensor],
-    cotangents: Sequence[Any],
-    state: torch.Tensor | None,
-) -> list[Any]:
-    """Gradients for cotangents that are batches of torch's older vmap, in one launch as well."""
-    level, whole, dims = older_batches(cotangents)
-    size = next(t.shape[0] for t, dim in zip(whole, dims, strict=True) if t is not None and dim is not None)
-    asked = _backward_call(call, active, saved, whole, state)
-    given = [dim for tensor, dim in zip(whole, dims, strict=True) if tensor is not None]
-    split = backward_over_batch(size, asked, [*(None for _ in asked.saved), *given])
-    return call.by_input(active, [into_older_batch(gradient, level) for gradient in split])
+    asked = BackwardCall(call, active, {name: saved[name] for name in find_saved_names(call, active)}, given, state)
+    return call.by_input(active, call.core.operators.launch_backward(asked))

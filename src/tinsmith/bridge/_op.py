@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Generic
 
 import torch
+from torch.overrides import has_torch_function
 from typing_extensions import TypeVar
 
 from .._errors import ArgumentError, DtypeError, ShapeError, refusal
@@ -19,12 +20,23 @@ from ._eager import make_eager_function
 from ._examples import register_example
 from ._make_core import make_core
 from ._op_description import OpDescription
-from ._options import OpOptions, result_type
+from ._options import OpOptions
 from ._pickling import Reference, reference_to, write_options
+from ._results import result_type
 from ._route import Route, Routes, key_of, make_checked_form
 from ._structs import Structs
 from ._swapped_arguments import suggest_order
-from ._tracing import constant_when_traced, has_modes, is_jit_traced, is_plain, is_tracing, is_transformed
+from ._tracing import (
+    constant_when_traced,
+    has_modes,
+    has_older_batch,
+    is_in_backward,
+    is_jit_traced,
+    is_plain,
+    is_tracing,
+    is_transformed,
+    without_torch_function,
+)
 from ._updates import Updates
 from ._watch import WATCHES, call_watched, current_watch
 from .derived import SeededCore
@@ -154,7 +166,8 @@ class Op(OpDescription, Generic[Result]):
         if self._updates is not None:
             return self._call_checked(arguments, named)
         routes = self._routes
-        if routes.is_simple and not named and len(arguments) == self._count and self._seeded is None and is_plain():
+        is_simple = routes.is_simple and not named and len(arguments) == self._count and self._seeded is None
+        if is_simple and is_plain() and not (has_torch_function(arguments) or is_in_backward()):
             route = routes.get(key_of(arguments))
             if route is not None and route.is_direct and route.is_current():
                 numbers = route.solve([one.shape for one in arguments], _NOTHING)
@@ -205,6 +218,20 @@ class Op(OpDescription, Generic[Result]):
             return call_distributed(self._core, bound, self._run_part)
         return self._core.operators.call(self._core, bound)
 
+    def _dispatch_traced(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
+        """Run a call that a tracer, a mode or a type of tensors sees: the operator alone, and no question before it.
+
+        What only stands for a tensor is checked when its graph runs.
+        """
+        signature = self._core.signature
+        with without_torch_function():
+            check_tensors(signature, bound.tensors)
+        vectors = [name for name in signature.scalars if signature.parameters(name)[0].kind == "matrix"]
+        if vectors and is_jit_traced():
+            words = f"torch.jit.trace cannot record `{vectors[0]}` of op `{self.name}`, a list of numbers"
+            raise ArgumentError(refusal(words, remedy="Use torch.export.export, or torch.compile."))
+        return self._dispatch(bound)
+
     def _run_part(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
         return self._dispatch(bound) if is_tracing() else self._outputs(bound)
 
@@ -223,8 +250,12 @@ class Op(OpDescription, Generic[Result]):
     def _outputs(self, bound: BoundArguments) -> Sequence[torch.Tensor]:
         is_special = not is_plain()
         if is_special:
-            self._refuse_jit_trace()
             bound = autocast(self._core.signature, bound)
+        if is_jit_traced() or has_torch_function(bound.values):
+            return self._dispatch_traced(bound)
+        if is_in_backward() and has_older_batch(bound.tensors):
+            # An older batch has no memory; no mode or transform says that there is one.
+            return self._dispatch(bound)
         route = self._routes.find(bound)
         is_recorded = route.is_recorded and torch.is_grad_enabled()
         if not route.is_native or is_recorded or (is_special and (is_transformed() or has_modes())):
@@ -241,11 +272,6 @@ class Op(OpDescription, Generic[Result]):
             return (made,) if isinstance(made, torch.Tensor) else made
         plan = route.plan
         return plan.forward(tensors, numbers, bound.scalars)[plan.outputs]
-
-    def _refuse_jit_trace(self) -> None:
-        if is_jit_traced():
-            words = f"op `{self.name}` cannot be traced by torch.jit.trace, which would take its results for constants"
-            raise ArgumentError(refusal(words, remedy="Use torch.export.export, or torch.compile."))
 
     def _wrap(self, outputs: Any) -> Any:
         """Outputs as a caller gets them: a tensor, or a named tuple."""

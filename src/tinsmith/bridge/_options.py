@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
-import torch
-
-from .._errors import ArgumentError, SpecError, refusal
+from .._errors import ArgumentError, refusal
 from ._links import Links
 
 Adjoint: TypeAlias = Literal["auto", "source", "engine"]
@@ -81,22 +79,3 @@ def _check_word(name: str, word: str, words: Any, remedy: str) -> None:
     if word not in get_args(words):
         rows = [("expected", ", ".join(map(repr, get_args(words))))]
         raise ArgumentError(refusal(f"`{name}` cannot be {word!r}", rows, remedy))
-
-
-def result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:
-    """The type of several results: the caller's own, or a named tuple."""
-    if wanted not in (None, torch.Tensor):
-        fields = getattr(wanted, "_fields", ())
-        if len(outputs) < 2 or tuple(fields) != tuple(outputs):
-            words = f"`returns` of op `{name}` does not have the outputs as its fields, in their order"
-            rows = [("outputs", ", ".join(outputs)), ("fields", ", ".join(fields) or f"none: {wanted!r:.60}")]
-            raise SpecError(refusal(words, rows, "Pass a NamedTuple with these fields; one output alone is a tensor."))
-        return wanted
-    hidden = [output for output in outputs if output.startswith("_")] if len(outputs) > 1 else []
-    if hidden:
-        words = f"output `{hidden[0]}` of op `{name}` begins with an underscore, which no field of a named tuple may"
-        remedy = "Give the kernel's parameter another name: several outputs are returned as one named tuple."
-        raise SpecError(refusal(words, [("outputs", ", ".join(outputs))], remedy))
-    label = name if name.isidentifier() else "outputs"
-    fields: Any = [(output, torch.Tensor) for output in outputs if len(outputs) > 1]
-    return NamedTuple(f"{label}_outputs", fields)

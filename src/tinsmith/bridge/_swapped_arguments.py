@@ -11,7 +11,7 @@ from typing import Any
 
 from .._errors import TinsmithError
 from ..spec import solve
-from ._binding import bind, check_tensors
+from ._binding import bind, check_tensors, is_symbolic
 from ._signature import Signature
 
 _MOST = 12
@@ -50,6 +50,8 @@ def _fits(signature: Signature, order: Sequence[str], arguments: Sequence[Any], 
     try:
         bound = bind(signature, (), {**dict(zip(order, arguments, strict=True)), **named})
         check_tensors(signature, bound.tensors)
+        if any(map(is_symbolic, bound.values)):
+            return False
         shapes = {name: tuple(one.shape) for name, one in zip(signature.arrays, bound.tensors, strict=True)}
         solve(signature.spec, shapes, signature.size_values(bound.scalars, bound.sizes), signature.op)
     except TinsmithError:

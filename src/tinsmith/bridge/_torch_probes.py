@@ -84,6 +84,24 @@ def _modes_are_seen() -> bool:
     return inside and not tracing.has_modes() and tracing.is_plain()
 
 
+def _questions_are_unseen() -> bool:
+    # Imported late: `import tinsmith` does not need it.
+    from torch.overrides import TorchFunctionMode
+
+    seen: list[Any] = []
+
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            seen.append(func)
+            return func(*args, **(kwargs or {}))
+
+    x = torch.ones(1)
+    with Mode():
+        with tracing.without_torch_function():
+            hidden = x.shape == (1,) and not seen
+        return bool(hidden) and x.shape == (1,) and len(seen) == 1
+
+
 def _assumptions_are_checked() -> bool:
     tracing.assume(True)
     try:
@@ -325,6 +343,11 @@ _FACTS = (
         "an active dispatch mode is detected",
         _modes_are_seen,
         "fake tensors and make_fx would reach an engine, with no memory to give it",
+    ),
+    _Fact(
+        "questions about a tensor can be hidden from modes",
+        _questions_are_unseen,
+        "a mode of torch.overrides would see an op ask for shapes and dtypes before it sees the op",
     ),
     _Fact(
         "an assumption for torch.compile is checked",

@@ -101,6 +101,12 @@ def is_jit_traced() -> bool:
     return _jit_tracing() is not None
 
 
+# torch's guide to extending it names `DisableTorchFunctionSubclass`, which leaves the modes; nothing public disables
+# both.
+without_torch_function = torch._C.DisableTorchFunction
+"""Within, neither a mode nor a tensor's own type sees what is asked of the tensor, such as its shape."""
+
+
 def has_modes() -> bool:
     """Whether a dispatch mode (fake tensors, a flop counter, `make_fx`) is active."""
     return bool(_has_modes())
@@ -244,7 +250,7 @@ def answer_missing(name: str, missing: Callable[[str], Exception | None]) -> Non
 
 
 # Torch's older vmap: `torch.autograd.grad(..., is_grads_batched=True)` still uses it, and so do
-# vectorised Jacobians. Its tensors have no memory of their own and no rule for a Function.
+# vectorised Jacobians and Hessians. Its tensors have no memory of their own and no rule for a Function.
 def has_older_batch(tensors: Sequence[torch.Tensor | None]) -> bool:
     """Whether one of the tensors is a batch of the older vmap."""
     for tensor in tensors:  # noqa: SIM110  # a generator costs more than the question, once a backward pass

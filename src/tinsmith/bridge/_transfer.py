@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 import torch
 
-from .._errors import ShapeError, refusal
+from .._errors import ArgumentError, ShapeError, refusal
 from ..engines import NAMES, Compiled, Engine, FieldFacts
 from ..source import build, parse_statement
 
@@ -80,7 +80,14 @@ class Transfer:
         if not self._copies:
             return
         ours = tensors if self._ours is None else [tensors[place] for place in self._ours]
-        self.run_at([tensor.data_ptr() for tensor in ours], is_serial=is_serial)
+        pointers = [tensor.data_ptr() for tensor in ours]
+        # An engine that copies from or to address 0 ends the process.
+        if not all(pointers) and any(not pointer and one.numel() for pointer, one in zip(pointers, ours, strict=True)):
+            words = "a layer on fields was given tensors without memory, such as those of FakeTensorMode"
+            raise ArgumentError(
+                refusal(words, remedy="Run the layer on tensors (`on_tensors=True`), or pass real ones.")
+            )
+        self.run_at(pointers, is_serial=is_serial)
 
     def run_at(self, pointers: Sequence[int], *, is_serial: bool) -> None:
         """Copy what no manager does, from and to memory at these addresses."""

@@ -11,10 +11,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.overrides import has_torch_function
 
 from .._errors import ArgumentError, refusal
 from .._lazy import lazy
-from ._binding import BoundArguments, check_tensors
+from ._binding import BoundArguments, check_tensors, is_symbolic
 from ._core import Core
 from ._make_core import make_overwriting_core
 from ._options import OpOptions
@@ -47,7 +48,7 @@ class Updates:
         if not all([isinstance(one, torch.Tensor) for one in bound.tensors]):  # noqa: C419  # torch 2.6 traces lists
             check_tensors(self._core.signature, bound.tensors)
         targets = [bound.tensors[place] for place in self._places]
-        is_eager = not is_tracing() and is_plain()
+        is_eager = not is_tracing() and is_plain() and not has_torch_function(bound.values)
         if is_eager:
             self._refuse_overlap(targets)
         is_kept = not is_eager or _may_have_gradient(bound.tensors)
@@ -68,7 +69,9 @@ class Updates:
         if not is_tracing() and is_transformed():
             self._refuse_unbatched(targets, made)
         for target, new in zip(targets, made[: len(targets)], strict=True):
-            target.copy_(new)
+            # A graph's passes know that an operator with a schema changes an argument, and not that a method does.
+            copy = torch.ops.aten.copy_.default if is_symbolic(target) else torch.Tensor.copy_
+            copy(target, new)
         return made[len(targets) :]
 
     @lazy

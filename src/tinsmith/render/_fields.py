@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .._errors import ShapeError, refusal
+from ..bridge import one_node
 
 _STEEPEST = 15.0
 """The gradient of `trunc_exp` grows up to here, as in instant-ngp; exp(15) is 3.3 million."""
@@ -65,6 +66,7 @@ class TruncExp(nn.Module):
         tensor([1., 1.])
     """
 
+    @one_node
     def forward(self, x: Tensor) -> Tensor:
         return trunc_exp(x)
 

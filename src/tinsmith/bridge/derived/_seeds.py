@@ -9,19 +9,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch.overrides import handle_torch_function
 
 from ..._errors import KernelError, refusal
 from ...source import draws
 from ...source.ir import LoweredKernel, NotCovered
 from ...spec import Batch, Item, Spec, solve
 from ...transforms import seed_random
-from .._binding import BoundArguments
+from .._binding import BoundArguments, is_symbolic
 from .._call import Call
 from .._core import Core
 from .._kind import Kind
 from .._layout import Layout
 from .._signature import Signature, compute_lazy_values
 from .._specialization import Specialization
+from .._tracing import is_jit_traced
 from ._derived_core import DerivedCore
 
 APART = 1 << 12
@@ -53,13 +55,15 @@ class SeededCore(DerivedCore):
         )
 
     def case(self, call: Call) -> Specialization:
-        base = self.base.case(self.base_call(call))
+        # Of one sample: in a batch of seeds alone, the base's call has no batch to take sizes from.
+        base = self.base.case(self.base_call(call).single)
+        made = self.signature.outputs + self.signature.scratch
         return replace(
             base,
             signature=self.signature,
             shapes={**base.shapes, self.seed: ()},
             dtypes={**base.dtypes, self.seed: torch.int64},
-            batched=base.batched | (call.batched & {self.seed}),
+            batched=call.batched | frozenset(made if call.batch is not None else ()),
             is_apart=True,
         )
 
@@ -81,7 +85,12 @@ class SeededCore(DerivedCore):
 
     def with_seed(self, bound: BoundArguments) -> BoundArguments:
         """A call's arguments, with a seed for it, or one for each sample of its batch."""
-        seeds = torch.randint(0, 2**62, self._lead(bound), device=self.device(bound.tensors))
+        given = 0, 2**62, self._lead(bound)
+        if any(map(is_symbolic, bound.values)):
+            # A graph draws whenever it runs; `torch.randint` itself would draw once, while it is traced.
+            seeds = handle_torch_function(torch.randint, bound.values, *given, device=self.device(bound.tensors))
+        else:
+            seeds = torch.randint(*given, device=self.device(bound.tensors))
         return bound.with_tensors((*bound.tensors, seeds))
 
     def _lead(self, bound: BoundArguments) -> tuple[int, ...]:
@@ -89,6 +98,11 @@ class SeededCore(DerivedCore):
         signature = self.base.signature
         if signature.spec.batch_name is None:
             return ()
+        for name, one in zip(signature.arrays, bound.tensors, strict=True):
+            # A size of these stands for that of a later call, and must not be compared.
+            if (is_symbolic(one) or is_jit_traced()) and signature.items[name].batch_name:
+                count = len(signature.items[name].layout.plain)
+                return one.shape[:-count] if count else one.shape
         shapes = {name: tuple(one.shape) for name, one in zip(signature.arrays, bound.tensors, strict=True)}
         values = signature.size_values(bound.scalars, bound.sizes)
         return tuple(solve(signature.spec, shapes, values, signature.op).batch)

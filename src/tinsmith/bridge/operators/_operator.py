@@ -20,7 +20,7 @@ from torch.utils.flop_counter import register_flop_formula
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING
 from .._batches import backward_over_batch, forward_over_batch
-from .._binding import BoundArguments, check_dtypes
+from .._binding import BoundArguments, check_dtypes, check_ranges
 from .._buffers import in_order
 from .._call import BackwardCall, Call
 from .._captured_values import LENGTH
@@ -42,6 +42,7 @@ from ._distributed import call_distributed, is_distributed
 from ._flops import backward_flops, forward_flops
 from ._functions import Launch, LaunchBackward
 from ._missing import missing
+from ._older_batch import over_older_batch
 from ._schema import Schema, identifier
 from ._sharding import shares_of
 
@@ -58,7 +59,7 @@ answer_missing(
 
 
 def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, vmap: Any) -> Any:
-    """Define `torch.ops.tinsmith.<name>`, with its rule for autograd's own dispatch key."""
+    """Define `torch.ops.tinsmith.<name>`, with its rules for autograd's dispatch key and for both vmaps of torch."""
     qualified = f"{NAMESPACE}::{name}"
     _DEFINED.add(name)
     _LIBRARY.define(f"{name}{schema}", tags=_TAGS)
@@ -66,6 +67,7 @@ def define_operator(name: str, schema: str, run: Any, fake: Any, autograd: Any, 
     _LIBRARY.impl(name, autograd, "Autograd")
     register_fake(qualified, fake, lib=_LIBRARY)
     register_vmap(qualified, vmap, lib=_LIBRARY)
+    _LIBRARY.impl(name, over_older_batch(vmap), "Batched")
     return getattr(getattr(torch.ops, NAMESPACE), name).default
 
 
@@ -82,6 +84,7 @@ class Operator:
         self.cores = Cores(core.signature)
         self.schema = Schema(core.signature, core.has_state)
         self._allocation_count = len(self.schema.allocations)
+        self._result_count = self._allocation_count + core.has_state
         self._shares: dict[Any, tuple[Any, ...]] = {}
         self.forward = define_operator(name, self.schema.forward, self._forward, self._fake, self._autograd, self._vmap)
         register_flop_formula(self.forward.overloadpacket, get_raw=True)(self._forward_flops)
@@ -104,7 +107,7 @@ class Operator:
     # Calling it -------------------------------------------------------------------------------
     def call(self, core: Core, bound: BoundArguments) -> list[torch.Tensor]:
         """The outputs of a call as a caller writes it."""
-        return self._run(core, bound)[: len(core.signature.outputs)]
+        return self._run(core, bound, len(core.signature.outputs))
 
     def results(
         self, call: Call, tensors: Sequence[torch.Tensor], state: torch.Tensor | None = None
@@ -134,9 +137,15 @@ class Operator:
         """What a graph says besides a call's arguments: the Python values with which it was traced."""
         return {"_values": core.describe_values()} if self.schema.has_state else {}
 
-    def _results(self, results: Any) -> list[torch.Tensor]:
-        """Results of the forward operator, of which torch gives one alone."""
-        return [results] if isinstance(results, torch.Tensor) else list(results)
+    def _results(self, results: Any, count: int | None = None) -> list[Any]:
+        """The first results of the forward operator, of which torch gives one alone; all, without a count."""
+        if isinstance(results, torch.Tensor):
+            return [results]
+        if isinstance(results, (list, tuple)):
+            return list(results[:count])
+        # A tracer's stand-in, which does not know how many it stands for.
+        is_alone = self._result_count == 1 and not self.schema.lists_arrays
+        return [results] if is_alone else [results[place] for place in range(count or self._result_count)]
 
     def _for_torch(self, results: Sequence[Any]) -> Any:
         """Results as torch wants them from an implementation."""
@@ -158,6 +167,7 @@ class Operator:
     def _forward(self, *given: Any, **keywords: Any) -> Any:
         arguments, before = self.schema.take_state(given)
         core, bound = self._read(arguments, keywords)
+        check_ranges(core.signature, bound.scalars)
         if WATCHES and core.has_state:
             show_call(core, lambda: core.captures.take(bound.templates))
         state = []
@@ -172,10 +182,10 @@ class Operator:
         made = call.plan(core.device(ready)).forward(ready, call.numbers, call.scalars)[len(ready) :]
         return self._for_torch([*form.finish(made), *state])
 
-    def _run(self, core: Core, bound: BoundArguments) -> list[torch.Tensor]:
-        """Everything that the forward operator gives for a call as a caller writes it."""
+    def _run(self, core: Core, bound: BoundArguments, count: int | None = None) -> list[torch.Tensor]:
+        """The first results of the forward operator for a call as a caller writes it; all, without a count."""
         arguments, keywords = self.schema.pack(bound)
-        return self._results(self.forward(*arguments, **keywords, **self._traced_values(core)))
+        return self._results(self.forward(*arguments, **keywords, **self._traced_values(core)), count)
 
     def _fake(self, *given: Any, **keywords: Any) -> Any:
         core, bound = self._read(self.schema.take_state(given)[0], keywords)

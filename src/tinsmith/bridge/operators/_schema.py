@@ -16,7 +16,7 @@ import torch
 
 from ..._errors import ArgumentError, refusal
 from ...engines import SPEC_DTYPES
-from .._binding import BoundArguments
+from .._binding import BoundArguments, is_symbolic
 from .._call import BackwardCall, Call
 from .._core import Core
 from .._signature import Signature
@@ -280,7 +280,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _number(op: str, name: str, value: Any) -> Any:
-    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)) or is_symbolic(value):
         return value
     words = f"template argument `{name}` of op `{op}` cannot be traced"
     remedy = "Pass a number, or call the op outside torch.compile."

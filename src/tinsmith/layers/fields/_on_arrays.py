@@ -218,7 +218,9 @@ class ArrayProgram:
     def _put_of_internal(self, gradients: Sequence[torch.Tensor]) -> None:
         self._put_gradients(self._internal, gradients[1:])
 
-    def _put_one(self, place: int, gradient: torch.Tensor) -> None:
+    def _put_one(self, place: int, gradient: torch.Tensor | None) -> None:
+        if gradient is None:  # of an output that nothing depends on
+            return
         put = functools.partial(self._put_gradients, (place,))
         if is_plain() and not has_older_batch([gradient]):
             put([gradient.detach()])

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examination, OpOptions
+from ...bridge import Adjoint, Examinable, Examination, OpOptions, one_node
 from ...linter import Finding, lint_kernels
 from ..fields import (
     Habits,
@@ -274,6 +274,7 @@ class EmptyTin(FieldState, Examinable):
             self._program = None  # other fields, perhaps
 
     # Running ------------------------------------------------------------------------------
+    @one_node
     def forward(self, *input_tensors: torch.Tensor) -> Any:
         """Run the kernels. Takes a tensor for each input field, in order; returns a tensor, or a tuple for several."""
         self._check_finished("a call")

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..._errors import RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examination, OpOptions
+from ...bridge import Adjoint, Examinable, Examination, OpOptions, one_node
 from ...linter import Finding, lint_kernels
 from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption
@@ -219,6 +219,7 @@ class Tube(torch.nn.Module, Examinable):
             raise RegistrationError(refusal(words, remedy="Register everything first, then call `finish()`."))
 
     # Calling ------------------------------------------------------------------------------
+    @one_node
     def forward(self, *input_tensors: torch.Tensor) -> Any:
         """Run the kernels.
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
+from ...bridge import one_node
 from ..config import Section, resolve_section
 from ._build import encoder
 from ._encoder import FLOATS
@@ -72,6 +73,7 @@ class Encoding(torch.nn.Module):
         self.engine = engine
         self.params = torch.nn.Parameter(start.to(torch.get_default_device(), dtype or torch.float32))
 
+    @one_node
     def forward(self, x: Tensor) -> Tensor:
         """Encode positions: (..., n_input_dims) to (..., n_output_dims)."""
         params = self.params

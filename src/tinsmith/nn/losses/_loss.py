@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..._errors import ShapeError, refusal
+from ...bridge import one_node
 from ..config import Section, resolve_section
 from ._terms import TERMS
 
@@ -45,6 +46,7 @@ class Loss(torch.nn.Module):
         super().__init__()
         self.otype = resolve_section("loss", {"otype": otype}).otype
 
+    @one_node
     def forward(
         self,
         prediction: torch.Tensor,

@@ -11,7 +11,7 @@ import torch
 from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import constant_when_traced, is_distributed, is_transformed
+from ...bridge import constant_when_traced, is_distributed, is_transformed, one_node
 from ...kernels import ELEMENT_LOSSES
 from .._shares import own_rows, share_out
 from ..config import Section, resolve_section
@@ -185,6 +185,7 @@ class NetworkArray(torch.nn.Module):
         return array
 
     # Running -------------------------------------------------------------------------------
+    @one_node
     def forward(self, x: torch.Tensor, at: At = None) -> torch.Tensor:
         """Evaluate each network on its own samples.
 

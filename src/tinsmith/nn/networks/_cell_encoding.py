@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.func import vmap
 
+from ...bridge import one_node
 from .._shares import own_rows, share_out
 from ..config import Section
 from ..encodings import Encoding
@@ -49,6 +50,7 @@ class CellEncoding(torch.nn.Module):
         else:
             self.register_buffer("params", params, persistent=False)
 
+    @one_node
     def forward(self, x: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
         """[cell, batch, n_in] to [cell, batch, n_out]; of the cells in `rows`, if given."""
         if not self.params.shape[1]:

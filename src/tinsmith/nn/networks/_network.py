@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...bridge import one_node
 from ..config import Section, resolve_section
 from ..encodings import Encoder, encoder
 from ._alignment import ALIGNMENT, Columns, columns_of
@@ -113,6 +114,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
         """(out, in) of the matrices that `params` begins with."""
         return self.mlp.shapes
 
+    @one_node
     def forward(self, x: Tensor) -> Tensor:
         """(..., n_input_dims) to (..., n_output_dims)."""
         x = prepare_input(self, x)
@@ -216,6 +218,7 @@ class Network(torch.nn.Module):
         """(out, in) of the matrices that `params` holds."""
         return self.mlp.shapes
 
+    @one_node
     def forward(self, x: Tensor) -> Tensor:
         """(..., n_input_dims) to (..., n_output_dims)."""
         return self.mlp(prepare_input(self, x), self.params.split(self.mlp.sizes), self.columns, self.constants)

@@ -1,0 +1,45 @@
+"""Layers in graphs of `torch.fx.symbolic_trace`: a call is one node, as a call of one of torch's own layers is.
+
+A layer asks its inputs for dtypes and sizes, which a graph does not know while it is traced.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+
+from .._errors import ArgumentError, refusal
+
+Forward = TypeVar("Forward", bound=Callable[..., Any])
+
+
+def one_node(forward: Forward) -> Forward:
+    """Have a symbolic trace record the call of a module whose `forward` this is, and not look into it. A decorator.
+
+    Raises:
+        ArgumentError: the call has no name, because the module is not part of the one that is traced.
+    """
+
+    @functools.wraps(forward)
+    def record_or_run(module: torch.nn.Module, *inputs: Any, **named: Any) -> Any:
+        # A list, since torch 2.6's compiler cannot read a generator here.
+        proxies = [one for one in (*inputs, *named.values()) if isinstance(one, torch.fx.Proxy)]
+        return _record(module, proxies[0], inputs, named) if proxies else forward(module, *inputs, **named)
+
+    return record_or_run  # type: ignore[return-value]
+
+
+def _record(module: torch.nn.Module, proxy: torch.fx.Proxy, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
+    tracer: Any = proxy.tracer
+    try:
+        path = tracer.path_of_module(module)
+    except NameError:
+        path = ""
+    if not path:
+        words = f"torch.fx traces a call of a {type(module).__name__} that is not part of the traced module"
+        remedy = "Trace a module that has it as an attribute, such as `torch.nn.Sequential(layer)`."
+        raise ArgumentError(refusal(words, remedy=remedy))
+    return tracer.create_proxy("call_module", path, inputs, named)

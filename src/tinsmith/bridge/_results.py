@@ -1,0 +1,58 @@
+"""Results: the type of what a call of an op returns, where it returns several tensors.
+
+A result can be pickled, alone or as the output of a traced graph: its type is imported from this module, by a name that
+says what its fields are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+
+from .._errors import SpecError, refusal
+
+_PREFIX = "results_"
+
+
+def result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:
+    """The type of several results: the caller's own, or a named tuple."""
+    if wanted not in (None, torch.Tensor):
+        fields = getattr(wanted, "_fields", ())
+        if len(outputs) < 2 or tuple(fields) != tuple(outputs):
+            words = f"`returns` of op `{name}` does not have the outputs as its fields, in their order"
+            rows = [("outputs", ", ".join(outputs)), ("fields", ", ".join(fields) or f"none: {wanted!r:.60}")]
+            raise SpecError(refusal(words, rows, "Pass a NamedTuple with these fields; one output alone is a tensor."))
+        return wanted
+    hidden = [output for output in outputs if output.startswith("_")] if len(outputs) > 1 else []
+    if hidden:
+        words = f"output `{hidden[0]}` of op `{name}` begins with an underscore, which no field of a named tuple may"
+        remedy = "Give the kernel's parameter another name: several outputs are returned as one named tuple."
+        raise SpecError(refusal(words, [("outputs", ", ".join(outputs))], remedy))
+    label = name if name.isidentifier() else "outputs"
+    return _named_tuple(label, tuple(outputs) if len(outputs) > 1 else ())
+
+
+@cache
+def _named_tuple(label: str, fields: tuple[str, ...]) -> Any:
+    made: Any = NamedTuple(f"{label}_outputs", [(field, torch.Tensor) for field in fields])  # pyright: ignore[reportGeneralTypeIssues]  # fields are known at run time only
+    made.__module__ = __name__
+    made.__qualname__ = _PREFIX + "_".join(f"{len(word)}_{word}" for word in (label, *fields))
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    """Return the named tuple that `_named_tuple` gave this name: `results_3_sum_1_x_1_y` has the fields x and y."""
+    words = []
+    rest = name.removeprefix(_PREFIX)
+    while rest != name and rest:
+        length, _, rest = rest.partition("_")
+        if not length.isdecimal():
+            break
+        words.append(rest[: int(length)])
+        rest = rest[int(length) + 1 :]
+    if not words or rest:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _named_tuple(words[0], tuple(words[1:]))
