@@ -30,7 +30,7 @@ def test_an_extra_of_the_table_is_the_one_that_is_declared(extra):
 def test_the_core_needs_torch_an_engine_and_numpy():
     (listed,) = re.findall(r"^dependencies = \[\n(.*?)^\]", PROJECT, re.MULTILINE | re.DOTALL)
     names = re.findall(r'^    "([\w-]+)', listed, re.MULTILINE)
-    assert names == ["torch", "taichi", "numpy", "typing_extensions", "lazy_loader"]
+    assert names == ["torch", "taichi", "quadrants", "numpy", "typing_extensions", "lazy_loader"]
 
 
 def test_a_dependency_is_bounded_above():

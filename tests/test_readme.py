@@ -77,3 +77,11 @@ def test_every_command_in_its_words_stands_in_a_block_too(commands):
     assert named
     for name in named:
         assert any(f"{command} ".startswith(f"{name} ") for command in commands), name
+
+
+def test_two_commands_stand_near_its_top():
+    """One sets everything up and runs the main job; one runs all tests. Both are there, and can be run."""
+    top = README[: README.index("## ")]
+    for name in ("scripts/demo", "scripts/test"):
+        assert re.search(rf"^\./{name}\b", top, re.MULTILINE), name
+        assert (ROOT / name).stat().st_mode & 0o111, name

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .._errors import DeviceError, refusal
-from ..engines import Engine, get, init_quietly, list_loaded, list_running
+from ..engines import Engine, choose_default, get, init_quietly, list_loaded, list_running
 from ._tracing import constant_when_traced
 
 _SETTLED: dict[tuple[str | None, str], tuple[Engine, Any]] = {}
@@ -24,7 +24,7 @@ def language(engine: str | None, device: torch.device) -> ModuleType:
     """Return the module of an engine that runs on `device`, to build kernels with.
 
     Args:
-        engine: "taichi" or "quadrants"; None for a running engine, else an imported one, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an imported one, else that of `choose_default`.
         device: the device of the tensors.
 
     Raises:
@@ -59,4 +59,4 @@ def _choose_engine(device_type: str) -> str:
     running = list_running()
     there = [name for name in running if get(name).device_type() == device_type]
     idle = [name for name in list_loaded() if name not in running]
-    return [*there, *idle, *running, "taichi"][0]
+    return next(iter([*there, *idle, *running]), None) or choose_default()

@@ -13,12 +13,12 @@ from ..apps import require_folder, require_image
 from ._training import (
     Device,
     DeviceOption,
-    Engine,
     EngineOption,
     PhotographSize,
     Quiet,
     Resume,
     leaving_on_interrupt,
+    name_engine,
     report,
 )
 
@@ -32,7 +32,7 @@ def fit_image(
     steps: Annotated[int, typer.Option(min=1, help="How many steps of Adam.")] = 500,
     size: PhotographSize = 256,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the initial Gaussians.")] = 0,
-    engine: EngineOption = Engine.taichi,
+    engine: EngineOption = None,
     device: DeviceOption = Device.cpu,
     resume: Resume = False,
     quiet: Quiet = False,
@@ -43,7 +43,7 @@ def fit_image(
     with leaving_on_interrupt():
         from ..apps.fit_image import FitOptions, progress_bar
         from ..apps.fit_image import fit_image as fit
-    options = FitOptions(out, image, gaussians, steps, size, seed, engine.value, device.value, resume)
+    options = FitOptions(out, image, gaussians, steps, size, seed, name_engine(engine), device.value, resume)
     console = Console(quiet=quiet)
     with nullcontext() if quiet else progress_bar(console, "fitting") as watch:
         reached = fit(options, watch)

@@ -16,7 +16,6 @@ from ._training import (
     Dataset,
     Device,
     DeviceOption,
-    Engine,
     EngineOption,
     PictureSize,
     PixelSeed,
@@ -25,6 +24,7 @@ from ._training import (
     Resume,
     View,
     leaving_on_interrupt,
+    name_engine,
     open_viewer,
     report,
 )
@@ -45,7 +45,7 @@ def fit_scene(
         float, typer.Option(min=0, help="Weight of the distortion loss, which penalizes scattered density.")
     ] = 0.0,
     seed: PixelSeed = 1337,
-    engine: EngineOption = Engine.taichi,
+    engine: EngineOption = None,
     device: DeviceOption = Device.cpu,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Write TensorBoard logs to OUT/tensorboard.")
@@ -72,7 +72,7 @@ def fit_scene(
         background=background.value,
         distortion=distortion,
         seed=seed,
-        engine=engine.value,
+        engine=name_engine(engine),
         device=device.value,
         tensorboard=tensorboard,
         resume=resume,

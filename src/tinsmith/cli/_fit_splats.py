@@ -17,7 +17,6 @@ from ._training import (
     Dataset,
     Device,
     DeviceOption,
-    Engine,
     EngineOption,
     PictureSize,
     Port,
@@ -25,6 +24,7 @@ from ._training import (
     Resume,
     View,
     leaving_on_interrupt,
+    name_engine,
     open_viewer,
     report,
 )
@@ -60,7 +60,7 @@ def fit_splats(
     seed: Annotated[
         int, typer.Option(min=0, help="Random seed of the initial Gaussians and of the order of the pictures.")
     ] = 1337,
-    engine: EngineOption = Engine.taichi,
+    engine: EngineOption = None,
     device: DeviceOption = Device.cpu,
     view: View = False,
     port: Port = 0,
@@ -84,7 +84,7 @@ def fit_splats(
         strategy=strategy.value,
         background=background.value,
         seed=seed,
-        engine=engine.value,
+        engine=name_engine(engine),
         device=device.value,
         resume=resume,
     )

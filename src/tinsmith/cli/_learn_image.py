@@ -15,7 +15,6 @@ from ..apps import require_folder, require_image
 from ._training import (
     Device,
     DeviceOption,
-    Engine,
     EngineOption,
     PagePort,
     PhotographSize,
@@ -23,6 +22,7 @@ from ._training import (
     QuietPage,
     Resume,
     leaving_on_interrupt,
+    name_engine,
     open_live_page,
     report,
 )
@@ -72,7 +72,7 @@ def learn_image(
     ] = None,
     size: PhotographSize = 512,
     seed: PixelSeed = 1337,
-    engine: EngineOption = Engine.taichi,
+    engine: EngineOption = None,
     device: DeviceOption = Device.cpu,
     live: Annotated[
         bool, typer.Option("--live", help="Show the training on a page in the browser, and control it there.")
@@ -99,7 +99,7 @@ def learn_image(
         blocks=grid,
         size=size,
         seed=seed,
-        engine=engine.value,
+        engine=name_engine(engine),
         device=device.value,
         resume=resume,
     )

@@ -12,12 +12,12 @@ from rich.console import Console
 from ..apps import SIMULATIONS, require_folder, require_simulation
 from ._training import (
     Device,
-    Engine,
     EngineOption,
     PagePort,
     QuietPage,
     Resume,
     leaving_on_interrupt,
+    name_engine,
     open_live_page,
     report,
 )
@@ -38,7 +38,7 @@ def simulate(
         int | None, typer.Option(min=1, help="Iterations of Adam. Default: the simulation's.", show_default=False)
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the initial parameters.")] = 0,
-    engine: EngineOption = Engine.taichi,
+    engine: EngineOption = None,
     device: Annotated[Device, typer.Option("--device", "--arch", help="The device to run on.")] = Device.cpu,
     live: Annotated[
         bool, typer.Option("--live", help="Show the training on a page in the browser, and stop it there.")
@@ -58,7 +58,7 @@ def simulate(
     with leaving_on_interrupt():
         from ..apps.simulate import SimulateOptions, live_page, progress_bar
         from ..apps.simulate import simulate as run
-    options = SimulateOptions(out, name, steps, iterations, seed, engine.value, device.value, resume)
+    options = SimulateOptions(out, name, steps, iterations, seed, name_engine(engine), device.value, resume)
     console = Console(quiet=quiet)
     with ExitStack() as stack:
         page = stack.enter_context(open_live_page(live, live_page, port, console))

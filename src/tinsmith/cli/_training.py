@@ -52,6 +52,17 @@ class Background(str, Enum):
     black = "black"
 
 
+def name_engine(engine: Engine | None) -> str:
+    """Return the name of the engine that an option names, or of the default one.
+
+    Raises:
+        EngineError: no engine is installed.
+    """
+    from ..engines import choose_default
+
+    return choose_default() if engine is None else engine.value
+
+
 # Options that several commands have: each is described once.
 Dataset = Annotated[
     Path | None,
@@ -69,7 +80,10 @@ BackgroundOption = Annotated[
 PixelSeed = Annotated[
     int, typer.Option(min=0, help="Random seed of the initial weights and of the pixels that are drawn.")
 ]
-EngineOption = Annotated[Engine, typer.Option(help="The engine that runs the kernels.")]
+EngineOption = Annotated[
+    Engine | None,
+    typer.Option(help="The engine that runs the kernels. Default: Taichi if it is installed, else Quadrants."),
+]
 DeviceOption = Annotated[Device, typer.Option(help="The device to run on.")]
 View = Annotated[
     bool, typer.Option("--view", help="Open a viewer in the browser, to walk around in the scene during training.")

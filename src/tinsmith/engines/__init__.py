@@ -15,6 +15,7 @@ from ._listening import Listener
 from ._module_name import module_name, preferred_name
 from ._probe import probes
 from ._registry import (
+    choose_default,
     find_replaced,
     get,
     is_kernel,
@@ -48,6 +49,7 @@ __all__ = [
     "SPEC_DTYPES",
     "StructFacts",
     "array_text",
+    "choose_default",
     "find_replaced",
     "get",
     "hold",

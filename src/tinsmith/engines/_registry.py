@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import platform
 import sys
 from types import FunctionType
 from typing import Any
@@ -36,17 +37,44 @@ def list_running() -> tuple[str, ...]:
     return tuple(name for name in list_loaded() if _ENGINES[name].runtime() is not None)
 
 
+def choose_default() -> str:
+    """Return the engine that is used where nobody names one: Taichi if it is installed, else Quadrants.
+
+    Taichi has no wheel for Linux on ARM, where tinsmith depends on Quadrants.
+
+    Raises:
+        EngineError: neither is installed.
+    """
+    installed = list_installed()
+    if not installed:
+        command = "pip install taichi" if _has_taichi_wheel() else install_command("quadrants")
+        raise EngineError(refusal("no engine is installed", remedy=f"Run {command}."))
+    return installed[0]
+
+
 def get(name: str) -> Engine:
     """The engine called `name`. Raises EngineError for an unknown or missing one."""
     if name not in _ENGINES:
         remedy = "Name one of these, or leave `engine` out."
         raise EngineError(refusal(f"there is no engine {name!r}", [("engines", ", ".join(_ENGINES))], remedy))
     if name not in list_installed():
-        # Taichi is a dependency of tinsmith itself, so it has no extra: somebody has removed it.
-        command = install_command(name) if name in EXTRAS else f"pip install {name}"
-        remedy = f"Run {command}."
-        raise EngineError(refusal(f"engine {name!r} is not installed", remedy=remedy))
+        raise EngineError(refusal(f"engine {name!r} is not installed", remedy=_explain_missing(name)))
     return _ENGINES[name]
+
+
+def _explain_missing(name: str) -> str:
+    """What to do about an engine that is not installed. Taichi is a dependency of tinsmith itself: it has no extra."""
+    others = " or ".join(f"engine={one!r}" for one in list_installed())
+    if name == "taichi" and not _has_taichi_wheel():
+        command = "" if others else f" Run {install_command('quadrants')}."
+        return f"Taichi has no wheel for Linux on ARM: use {others or 'Quadrants'}.{command}"
+    command = install_command(name) if name in EXTRAS else f"pip install {name}"
+    return f"Run {command}{f', or use {others}' if others else ''}."
+
+
+def _has_taichi_wheel() -> bool:
+    """Return False on Linux on ARM, where pyproject.toml asks for Quadrants in place of Taichi."""
+    return not (sys.platform == "linux" and platform.machine() == "aarch64")
 
 
 watch_forks(lambda: [_ENGINES[name] for name in list_loaded()])

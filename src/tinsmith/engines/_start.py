@@ -14,7 +14,7 @@ from .._errors import ArgumentError, EngineError, nearest, refusal
 from ._common import belongs_to
 from ._contract import Engine
 from ._module_name import module_name
-from ._registry import get, list_loaded, public_name
+from ._registry import choose_default, get, list_loaded, public_name
 
 
 def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str, ...]:
@@ -22,7 +22,8 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
 
     Args:
         arch: "cpu", "cuda", or "auto": CUDA if torch has it, else the CPU.
-        engine: "taichi", "quadrants", or "auto": all engines imported so far, else Taichi.
+        engine: "taichi", "quadrants", or "auto": all engines imported so far, else Taichi if
+            it is installed, else Quadrants.
         options: options of the engine's own `init`. A dtype of one engine is converted to the dtype of that name in the
             other. By default, floats have torch's default dtype, the CPU uses as many threads as torch, and Quadrants
             gets its gradient stack.
@@ -37,7 +38,7 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
         ('taichi',)
     """
     device = _device(arch)
-    names = (engine,) if engine != "auto" else list_loaded() or ("taichi",)
+    names = (engine,) if engine != "auto" else list_loaded() or (choose_default(),)
     engines = [get(name) for name in names]
     translated = [{key: _of_engine(one, key, value) for key, value in options.items()} for one in engines]
     for one, own in zip(engines, translated, strict=True):

@@ -41,7 +41,7 @@ def weights_from_alphas(alphas: Tensor, rays: Tensor | None = None, *, engine: s
         alphas: (s), or dense (n, k), between 0 and 1. Differentiable, twice in plain calls, also at alphas of 1.
         rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap. None for the
             dense form.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         `AlphaWeights(weights, transmittance)`, both shaped like the alphas; 0 for samples that belong to no ray.

@@ -60,7 +60,7 @@ def pinhole_rays(
         cameras: (n), the camera of each ray, int32 or int64; may be left out if there is one camera.
         convention: "opencv" or "opengl".
         normalise: return directions of length 1; otherwise their component along the camera's axis is 1.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         Origins (n, 3) and directions (n, 3). On CUDA the rays of an out-of-range camera index are NaN.
@@ -103,7 +103,7 @@ def image_rays(
         height: of the image, pixels.
         convention: "opencv" or "opengl", as the other arguments: see `pinhole_rays`.
         normalise: return directions of length 1.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         Origins (height, width, 3) and directions (height, width, 3).

@@ -59,7 +59,7 @@ def composite(
             dense form.
         background: (c) or (n, c), the colour behind all samples; None for 0.
         threshold: a ray ends once its transmittance is below this: later samples have weight 0 and gradient 0.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and the shape of the densities. A ray without
@@ -114,7 +114,7 @@ def composite_alphas(
             dense form.
         background: (c) or (n, c), the colour behind all samples; None for 0.
         threshold: a ray ends once its transmittance is below this: later samples have weight 0 and gradient 0.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         `Composited(colour, opacity, depth, weights)`: (n, c), (n), (n), and the shape of the alphas. A ray without

@@ -60,7 +60,7 @@ def ray_aabb_intersect(
         aabb: (6), lower corner x, y, z and upper corner x, y, z. A tensor is differentiable.
         near: the smallest t that counts.
         far: the largest t that counts.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         t_near (n), t_far (n) and hit (n), bool. For a ray that misses, t_near = t_far = far, with gradient 0.

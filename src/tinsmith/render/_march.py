@@ -31,7 +31,7 @@ class Samples:
         t: (s), positions along the ray.
         steps: (s), length of the interval that each sample stands for, in units of the ray's direction, as t.
         total: (), int64, number of samples after invisible ones are dropped, before they are cut to the capacity.
-        engine: what computes positions; None for a running engine, else Taichi.
+        engine: what computes positions; None for a running engine, else an installed one.
 
     Example:
         >>> ray = torch.tensor([[-1.0, 0.5, 0.5]]), torch.tensor([[1.0, 0.0, 0.0]])
@@ -132,7 +132,7 @@ def march(
         alpha_fn: maps samples to alphas (s) or (s, 1), instead of `sigma_fn`.
         early_stop_eps: the smallest transmittance of a sample that is kept.
         alpha_thre: the smallest alpha of a sample that is kept.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Raises:
         ArgumentError: a number is out of range; `sigma_fn` is passed with `alpha_fn`, or one of them with `capacity`.

@@ -38,7 +38,7 @@ class OccupancyGrid(nn.Module):
         levels: number of nested boxes, each twice as large as the one before.
         decay: the factor that a cell's density is multiplied with when the cell is sampled again.
         threshold: the density above which a cell is occupied, in the unit of `update`; see `binarise`.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Attributes:
         aabb: (6), float32.

@@ -26,7 +26,7 @@ def distortion_loss(weights: Tensor, t: Tensor, steps: Tensor, rays: Tensor, *, 
         t: (s), midpoints of the samples, ascending along a ray.
         steps: (s), lengths of the samples.
         rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         (n), 0 for a ray without samples, in the unit of t.
@@ -82,7 +82,7 @@ def entropy_penalty(weights: Tensor, rays: Tensor, *, faintest: float = 1e-3, en
         weights: (s), not negative, from `composite`. Differentiable, twice in plain calls.
         rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap.
         faintest: a ray whose weights sum to this or less has penalty 0.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         (n), in nats. Raises the same errors as `distortion_loss`.

@@ -39,7 +39,7 @@ class PixelSampler:
         poses: (k, 4, 4) or (k, 3, 4), camera to world, float32 or float64, like the intrinsics. Differentiable.
         intrinsics: (k, 3, 3), or (3, 3) for all cameras, in pixels. Differentiable.
         convention: "opencv" or "opengl": see `pinhole_rays`.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Raises:
         ShapeError: the numbers of pictures and cameras differ, or a tensor has other dims.

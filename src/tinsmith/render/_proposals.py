@@ -24,7 +24,7 @@ class ProposalSamples:
         shares: (n, m + 1), the same edges, mapped to 0 to 1.
         levels: for each proposal, its edges from 0 to 1 and its cumulative weight before each edge, both (n, k + 1).
             The weights carry the proposal's gradient.
-        engine: what computes losses; None for a running engine, else Taichi.
+        engine: what computes losses; None for a running engine, else an installed one.
 
     Example:
         >>> def even(starts, ends):
@@ -105,7 +105,7 @@ def sample_proposals(
         far: where they end.
         spacing: "uniform" or "lindisp".
         jitter: None; True or a generator, to draw an offset for each ray and level; or offsets (n) in [0, 1).
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         `ProposalSamples`, float32 on the CPU, or with dtype and device of `near` or `far` if one is a tensor.

@@ -73,7 +73,7 @@ def searchsorted(
         values: (n, m), or packed (v), in any order.
         rays: (n, 2), integers: the start and the count of each ray's edges. None for the dense form.
         value_rays: (n, 2), the same for the values; rows must not overlap. Both are passed, or neither.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         `Neighbours(left, right)`: indices into a ray's row, or into the packed edges; -1 where a ray has no edges, and
@@ -125,7 +125,7 @@ def importance_sampling(
         rays: (n, 2), integers: the start and the count of each ray's edges. None for the dense form.
         jitter: None for the middle of each part of the weight; True or a generator, to draw an offset u for each ray;
             or offsets (n) in [0, 1). nerfacc calls this stratified.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         `Intervals(edges, t, edge_rays, rays)`, dense if `n_intervals` is a number, packed otherwise. Zeros for a ray
@@ -183,7 +183,7 @@ def proposal_loss(
         rays: (n, 2), integers: the start and the count of each ray's edges; rows must not overlap. None for the
             dense form.
         proposal_rays: (n, 2), the same for the proposal. Both are passed, or neither.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         (n), 0 for a ray without intervals. Which intervals overlap is not differentiated.

@@ -80,7 +80,7 @@ def render_in_rounds(
         background: (c) or (n, c), the colour behind all samples; None for 0.
         threshold: a ray ends once its transmittance is below this.
         round_samples: the minimum number of samples of each ray in a round.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         `Rendered(colour, opacity, depth)`: (n, c), (n) and (n). The depth is not divided by the opacity.

@@ -60,7 +60,7 @@ def exclusive_prod(values: Tensor, rays: Tensor, *, engine: str | None = None) -
     Args:
         values: (s) or (s, c). Differentiable, twice in plain calls, also for products with zeros.
         rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         Shaped like the values; 0 for samples that belong to no ray.
@@ -100,7 +100,7 @@ def accumulate(weights: Tensor, values: Tensor, rays: Tensor, *, engine: str | N
         weights: (s). Differentiable.
         values: (s, c), any number of columns. Differentiable.
         rays: (n, 2), integers: the start and the count of each ray's samples; rows must not overlap.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         (n, c), 0 for a ray without samples. Raises the same errors as `exclusive_prod`.

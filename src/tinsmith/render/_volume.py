@@ -74,7 +74,7 @@ def volume_render(
         shading: light on the surfaces in the volume; None for the table's colours without shading.
         background: (3) or (..., 3), the colour behind the volume; None for black.
         threshold: a ray ends when its transmittance is below this.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         colour (..., 3), opacity (...) and depth (...): see `Rendered`. Rays that miss have the background's colour,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from ...engines import choose_default
 from .._loop import require_at_least
 
 
@@ -22,7 +23,7 @@ class FitOptions:
     steps: int = 500
     size: int = 256
     seed: int = 0
-    engine: str = "taichi"
+    engine: str = field(default_factory=choose_default)
     device: str = "cpu"
     resume: bool = False
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ...engines import get, init_quietly, list_running
+from ...engines import choose_default, get, init_quietly, list_running
 from ...nn import write_checkpoint
 from .. import _trainer_checkpoint
 from .._cost import Cost, require_affordable
@@ -45,7 +45,7 @@ class SimulateOptions:
     steps: int | None = None
     iterations: int | None = None
     seed: int = 0
-    engine: str = "taichi"
+    engine: str = field(default_factory=choose_default)
     device: str = "cpu"
     resume: bool = False
 

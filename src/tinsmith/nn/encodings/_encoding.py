@@ -29,7 +29,7 @@ class Encoding(torch.nn.Module):
         seed: seed of the initial parameters.
         dtype: dtype of the parameters, the computation and the result: float32, the default, or float64. `.double()`
             and `.float()` change it.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi, which is then started.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one, which is then started.
 
     Attributes:
         n_input_dims, n_output_dims: number of dims of a position before and after encoding.

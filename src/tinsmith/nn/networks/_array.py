@@ -46,7 +46,7 @@ class NetworkArray(torch.nn.Module):
         biases: whether layers have biases, which start at zero. tiny-cuda-nn's layers have none.
         seed: seed of the initial weights (Xavier uniform, SIREN's for sines), drawn independently for each network.
         dtype: torch.float32 or torch.float64; torch's default if None.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
         way: "fused" runs the kernels of `kernels.forward_networks`; "matrices" runs torch's batched matrix products,
             which can be differentiated twice; "auto" uses what was measured to be faster: the kernels on the CPU, but
             matrices under the transforms of `torch.func`, since they have every derivative.

@@ -39,7 +39,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
         seed: seed of the initial parameters.
         dtype: dtype of the parameters, the computation and the result: float32, the default, or float64. `.double()`
             and `.float()` change it.
-        engine: what the encoding runs on: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: what the encoding runs on: "taichi" or "quadrants"; None for a running engine, else an installed one.
         alignment: widths of the input and output are padded to multiples of it. 16, as in tiny-cuda-nn: the layout of
             `params` is then its, and this module loads a `state_dict` that its module saved. The columns that pad the
             network's input contain ones (after a grid, zeros), so their weights act as a bias of the first layer. The

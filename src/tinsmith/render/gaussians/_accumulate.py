@@ -41,7 +41,7 @@ def accumulate(
         image_ids: (M), integers. Pairs are sorted by image and pixel, those of a pixel front to back.
         image_width: pixels.
         image_height: pixels.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         Colors (..., image_height, image_width, D) and alphas (..., image_height, image_width, 1).

@@ -62,7 +62,7 @@ def rasterize_to_pixels(
         packed: tensors have a row for each visible Gaussian.
         absgrad: the backward pass sets `means2d.absgrad`: the gradient with the absolute value of each pixel's
             contribution.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         Colors (..., image_height, image_width, D) and alphas (..., image_height, image_width, 1).

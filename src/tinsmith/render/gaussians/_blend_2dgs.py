@@ -78,7 +78,7 @@ def rasterize_to_pixels_2dgs(
         packed: tensors have a row for each visible surfel.
         absgrad: not supported, raises an error; strategies for surfels use the gradient of `densify`.
         distloss: compute the distortion, which is 0 otherwise.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         Colors (..., image_height, image_width, D), alphas (..., 1), normals (..., 3) in camera space, distortion

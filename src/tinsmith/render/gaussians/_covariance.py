@@ -39,7 +39,7 @@ def quat_scale_to_covar_preci(
         compute_covar: whether to return covariances; None is returned otherwise.
         compute_preci: whether to return precisions; None is returned otherwise.
         triu: return upper triangles (xx, xy, xz, yy, yz, zz) instead of matrices.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         Both, (..., 3, 3), or (..., 6) with `triu`.

@@ -36,7 +36,7 @@ def spherical_harmonics(
         dirs: (..., 3), of any length but 0. Differentiable.
         coeffs: (..., k, c), at least (degrees_to_use + 1)^2 of them; c is 3 for colors. Differentiable.
         masks: (...), bool; where it is False the color and the gradients are 0.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         (..., c). `rasterization` adds 0.5 and clamps negative values to 0.

@@ -160,7 +160,7 @@ def fully_fused_projection(
         calc_compensations: return compensations, and use them for the radii.
         camera_model: "pinhole", "ortho" or "fisheye" (equidistant).
         opacities: (..., N), for the radii only; not differentiable. None for radii of 3.33 standard deviations.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         radii (..., C, N, 2) int32, means2d (..., C, N, 2), depths (..., C, N), conics (..., C, N, 3), compensations

@@ -66,7 +66,7 @@ def fully_fused_projection_2dgs(
         radius_clip: pixels.
         packed: return a row for each visible pair of a camera and a surfel.
         sparse_grad: gradients of means, quats and scales are sparse tensors. Needs `packed`, and no batch dims.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         radii (..., C, N, 2) int32, means2d (..., C, N, 2), depths (..., C, N), ray transforms (..., C, N, 3, 3) and

@@ -106,7 +106,7 @@ def rasterization(
         ftheta_coeffs: None.
         rolling_shutter: None, or gsplat's `RollingShutterType.GLOBAL`.
         viewmats_rs: None.
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         Images (..., C, height, width, X), with X channels by `render_mode`; alphas (..., C, height, width, 1); and

@@ -100,7 +100,7 @@ def rasterization_2dgs(
         absgrad: not supported, raises an error; strategies for surfels use `meta["gradient_2dgs"]`.
         distloss: compute the distortion of depths, which is 0 otherwise.
         depth_mode: surface normals come from the rendered depth ("expected") or from the median depth ("median").
-        engine: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         `RasterizedSurfels(colors, alphas, normals, surface_normals, distortion, median, meta)`. The dict is that of

@@ -53,7 +53,7 @@ def isect_tiles(
         n_images: the number of images; needed with `packed`.
         image_ids: (nnz), integers, the image of each Gaussian; needed with `packed`.
         gaussian_ids: has no effect, as in gsplat.
-        engine: what sorts on the CPU: "taichi" or "quadrants"; None for a running engine, else Taichi.
+        engine: what sorts on the CPU: "taichi" or "quadrants"; None for a running engine, else an installed one.
 
     Returns:
         tiles_per_gauss (..., N) or (nnz), int32; isect_ids (n_isects), int64, the keys: image, tile, and 32 bits of the
