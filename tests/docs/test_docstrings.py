@@ -17,13 +17,14 @@ import tinsmith as ts
 import tinsmith.nn
 import tinsmith.render
 import tinsmith.render.gaussians
+import tinsmith.render.nerfacc
 import tinsmith.testing
 from support.engine_keeper import Configuration
 
 BANNER = re.compile(r"^\[(?:Taichi|Quadrants)\] .*\n", re.MULTILINE)
 """What an engine prints when it starts."""
 
-FACES = (ts, tinsmith.nn, tinsmith.render, tinsmith.render.gaussians, tinsmith.testing)
+FACES = (ts, tinsmith.nn, tinsmith.render, tinsmith.render.gaussians, tinsmith.render.nerfacc, tinsmith.testing)
 NAMES = {f"{face.__name__}.{name}": getattr(face, name) for face in FACES for name in face.__all__}
 PUBLIC = {name: one for name, one in NAMES.items() if inspect.isclass(one) or inspect.isroutine(one)}
 # A public class has the members of its bases too.

@@ -10,6 +10,7 @@ import tinsmith as ts
 import tinsmith.nn
 import tinsmith.render
 import tinsmith.render.gaussians
+import tinsmith.render.nerfacc
 import tinsmith.testing
 
 PAGES = sorted((ROOT / "docs" / "reference").glob("*.md"))
@@ -19,12 +20,19 @@ IN_WORDS = {
     "tinsmith.nn",
     "tinsmith.render",
     "tinsmith.render.gaussians",
+    "tinsmith.render.nerfacc",
+    # Names of nerfacc's, which stand on its page.
+    *(
+        f"tinsmith.render.{name}"
+        for name in tinsmith.render.nerfacc.__all__
+        if getattr(tinsmith.render, name, None) is getattr(tinsmith.render.nerfacc, name)
+    ),
 }  # a string, and modules that have pages
 
 
 @pytest.mark.parametrize(
     "face",
-    [ts, tinsmith.nn, tinsmith.render, tinsmith.render.gaussians, tinsmith.testing],
+    [ts, tinsmith.nn, tinsmith.render, tinsmith.render.gaussians, tinsmith.render.nerfacc, tinsmith.testing],
     ids=lambda face: face.__name__,
 )
 def test_every_public_name_is_on_a_page(face):

@@ -29,6 +29,7 @@ from ._segments import accumulate, lanes_of, running_product, running_sum, segme
 from ._splat import splat
 from ._surfel_blend import surfel_blend
 from ._surfel_projection import surfel_projection, surfel_radii
+from ._traverse import Traversal, traversal
 from ._volume import volume_render
 from ._volume_gradient import volume_gradient
 
@@ -39,6 +40,7 @@ __all__ = [
     "March",
     "NetworkShape",
     "RUNS",
+    "Traversal",
     "VECTOR_ARITHMETIC",
     "VECTOR_WIDTHS",
     "accumulate",
@@ -76,6 +78,7 @@ __all__ = [
     "surfel_blend",
     "surfel_projection",
     "surfel_radii",
+    "traversal",
     "triangle_wave",
     "volume_gradient",
     "volume_render",

@@ -3,12 +3,14 @@
 The axes are the same everywhere: n rays, s samples in all, c channels. Samples are packed: those of a ray are next to
 each other, and `rays[n, 2]` (int32) holds the start and the count of each ray's samples. Directions need not have
 length 1: t is in units of a direction's length.
+
+`nerfacc` has the same with nerfacc's arguments. Those of its names that mean nothing else here are here too.
 """
 
 from __future__ import annotations
 
 from ..reference import Composited, Rendered, Shading
-from . import gaussians
+from . import gaussians, nerfacc
 from ._alphas import AlphaWeights, weights_from_alphas
 from ._cameras import Rays, image_rays, pinhole_rays
 from ._composite import composite, composite_alphas
@@ -26,6 +28,25 @@ from ._segments import accumulate, exclusive_prod, exclusive_sum, inclusive_prod
 from ._similarity import l1_ssim_loss, ssim
 from ._volume import volume_render
 from .captures import Capture, Observations, load_blender, load_colmap
+from .nerfacc import (
+    OccGridEstimator,
+    PropNetEstimator,
+    RayIntervals,
+    RaySamples,
+    accumulate_along_rays,
+    accumulate_along_rays_,
+    distortion,
+    get_proposal_requires_grad_fn,
+    pack_info,
+    render_transmittance_from_alpha,
+    render_transmittance_from_density,
+    render_visibility_from_alpha,
+    render_visibility_from_density,
+    render_weight_from_alpha,
+    render_weight_from_density,
+    rendering,
+    traverse_grids,
+)
 
 __all__ = [
     "AlphaWeights",
@@ -35,24 +56,32 @@ __all__ = [
     "Intervals",
     "Neighbours",
     "Observations",
+    "OccGridEstimator",
     "OccupancyGrid",
     "PixelSampler",
     "PixelSamples",
+    "PropNetEstimator",
     "ProposalSamples",
+    "RayIntervals",
+    "RaySamples",
     "Rays",
     "Rendered",
     "Samples",
     "Shading",
     "TruncExp",
     "accumulate",
+    "accumulate_along_rays",
+    "accumulate_along_rays_",
     "composite",
     "composite_alphas",
     "contract",
+    "distortion",
     "distortion_loss",
     "entropy_penalty",
     "exclusive_prod",
     "exclusive_sum",
     "gaussians",
+    "get_proposal_requires_grad_fn",
     "image_rays",
     "importance_sampling",
     "inclusive_prod",
@@ -61,16 +90,26 @@ __all__ = [
     "load_blender",
     "load_colmap",
     "march",
+    "nerfacc",
     "opacity_penalty",
     "pack",
+    "pack_info",
     "pinhole_rays",
     "proposal_loss",
     "ray_aabb_intersect",
     "render_in_rounds",
+    "render_transmittance_from_alpha",
+    "render_transmittance_from_density",
+    "render_visibility_from_alpha",
+    "render_visibility_from_density",
+    "render_weight_from_alpha",
+    "render_weight_from_density",
+    "rendering",
     "sample_proposals",
     "searchsorted",
     "segment_sum",
     "ssim",
+    "traverse_grids",
     "trunc_exp",
     "uncontract",
     "volume_render",

@@ -1,0 +1,84 @@
+"""RayIntervals and RaySamples: numbers along rays, packed or batched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..._errors import ArgumentError, refusal
+from .._packed import dense_rays
+from ._pack import pack_info
+
+
+@dataclass
+class RaySamples:
+    """Samples along rays.
+
+    Attributes:
+        vals: batched (n_rays, n_samples), or packed (all_samples,).
+        packed_info: (n_rays, 2), the start and the count of each ray's samples, if they are packed.
+        ray_indices: (all_samples,), int64, the ray of each sample, if they are packed.
+        is_valid: (all_samples,), bool: False for entries that are no samples; None if all are.
+
+    Example:
+        >>> from tinsmith.render import nerfacc
+        >>> nerfacc.RaySamples(torch.rand(10, 100)).device
+        device(type='cpu')
+    """
+
+    vals: Tensor
+    packed_info: Tensor | None = None
+    ray_indices: Tensor | None = None
+    is_valid: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """The device of `vals`."""
+        return self.vals.device
+
+
+@dataclass
+class RayIntervals:
+    """Intervals along rays, as their edges in order. Between a right and a left edge there is no interval.
+
+    Attributes:
+        vals: the edges, batched (n_rays, n_edges), or packed (all_edges,).
+        packed_info: (n_rays, 2), the start and the count of each ray's edges, if they are packed.
+        ray_indices: (all_edges,), int64, the ray of each edge, if they are packed.
+        is_left: (all_edges,), bool: whether an interval begins at the edge, if they are packed.
+        is_right: (all_edges,), bool: whether an interval ends at the edge, if they are packed.
+
+    Example:
+        >>> from tinsmith.render import nerfacc
+        >>> nerfacc.RayIntervals(torch.rand(10, 101)).vals.shape
+        torch.Size([10, 101])
+    """
+
+    vals: Tensor
+    packed_info: Tensor | None = None
+    ray_indices: Tensor | None = None
+    is_left: Tensor | None = None
+    is_right: Tensor | None = None
+
+    @property
+    def device(self) -> torch.device:
+        """The device of `vals`."""
+        return self.vals.device
+
+
+def find_rays(function: str, name: str, given: RayIntervals | RaySamples) -> Tensor:
+    """Return where each ray's numbers are in the flattened `vals`: (n_rays, 2), start and count."""
+    vals = given.vals
+    if vals.ndim > 1:
+        return dense_rays(vals[..., 0].numel(), vals.shape[-1], vals.device)
+    if given.packed_info is not None:
+        return given.packed_info
+    if given.ray_indices is not None:
+        return pack_info(given.ray_indices)
+    rows = [(f"{name}.vals", str(tuple(vals.shape))), (f"{name}.packed_info", "None"), (f"{name}.ray_indices", "None")]
+    remedy = "Pass `packed_info` or `ray_indices` with packed numbers."
+    raise ArgumentError(
+        refusal(f"`{name}` of `{function}` does not say which number belongs to which ray.", rows, remedy)
+    )
