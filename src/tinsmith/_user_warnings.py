@@ -18,6 +18,10 @@ class TruncationWarning(UserWarning):
     """A kernel assigns a float to an integer without a cast."""
 
 
+class RaceWarning(UserWarning):
+    """Iterations of a parallel loop may use one element in no order."""
+
+
 def warn(words: str, category: type[Warning] = UserWarning) -> None:
     """Warn, at the line of the innermost caller that is neither this library's nor torch's.
 

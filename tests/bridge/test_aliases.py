@@ -11,7 +11,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWa
 def moved(lang, form, **options):
     """Adds to an element under one index, and reads it under another before and after."""
 
-    @ts.op("x[n], k[n]: i32 -> y[n], z[n]", **options)
+    @ts.op("x[n], k[n]: i32 -> y[n], z[n]", races="allow", **options)
     @lang.kernel
     def move(
         x: lang.types.ndarray(),
@@ -62,7 +62,7 @@ def test_tangents_of_vectors(lang64):
     """`v[i]` and `v[i % n]` are one element; their difference moves by nothing."""
     vec2 = lang64.types.vector(2, lang64.f64)
 
-    @ts.op("p[n, 2] -> v[n, 2]")
+    @ts.op("p[n, 2] -> v[n, 2]", races="allow")
     @lang64.kernel
     def differ(p: lang64.types.ndarray(dtype=vec2, ndim=1), v: lang64.types.ndarray(dtype=vec2, ndim=1)):
         lang64.loop_config(serialize=True)

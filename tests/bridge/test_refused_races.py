@@ -1,4 +1,6 @@
-"""A parallel loop in which iterations certainly race has no gradient; one in which they may not race keeps its own."""
+"""A parallel loop in which iterations certainly race is refused; where that is allowed, it has no gradient."""
+
+import re
 
 import pytest
 import torch
@@ -16,7 +18,6 @@ RACES = {  # the loop, and the accesses that the refusal names
         "for i in x:\n        if i == 0:\n            y[i] = x[i]\n        else:\n            y[i] += y[i - 1]",
         "y[i - 1]",
     ),
-    "an offset": ("for i in x:\n        if i >= k:\n            y[i] += 0.5 * y[i - k]", "y[i - k]"),
     "a loop inside": (
         "for i in x:\n        for _ in range(3):\n            if i > 0:\n                y[i] += y[i - 1]",
         "y[i - 1]",
@@ -26,7 +27,6 @@ APART = {  # what may be in order: an adjoint is generated, as before
     "even and odd": "for i in x:\n        if i > 0 and i % 2 == 1:\n            y[i] = y[i - 1] * x[i]",
     "strides": "for i in range(x.shape[0] // 2):\n        y[2 * i + 1] = y[2 * i] * x[i]",
     "one half from the other": "for i in x:\n        if i < k:\n            y[i + k] = y[i] * x[i]",
-    "an offset": "for i in x:\n        if i >= k:\n            y[i] = y[i - k] * x[i]",
     "one element": "for i in x:\n        if i == 3:\n            y[i] = y[i - 1] * x[i]",
 }
 
@@ -47,7 +47,16 @@ def kernel(x: lang.types.ndarray(ndim=1), k: lang.i32, y: lang.types.ndarray(ndi
 @pytest.mark.parametrize("form", RACES)
 def test_a_race_is_refused(lang64, form, adjoint):
     loop, read = RACES[form]
-    op = ts.op("x[n] -> y[n]", adjoint=adjoint)(make_kernel(lang64, loop))
+    with pytest.raises(ts.KernelError) as forbidden:
+        ts.op("x[n] -> y[n]", adjoint=adjoint)(make_kernel(lang64, loop))
+    words = str(forbidden.value)
+    assert words.startswith("op `kernel` has a data race\n")
+    assert "`y[i]` in line " in words
+    assert re.search(rf"\n  read +`{re.escape(read)}` in line \d+, by another iteration", words)
+    assert "`lang.loop_config(serialize=True)`" in words
+    assert "`lang.atomic_max(y[i], ...)`" in words
+    assert "`unique k[n]`" in words
+    op = ts.op("x[n] -> y[n]", adjoint=adjoint, races="allow")(make_kernel(lang64, loop))
     with pytest.raises(ts.GradientError) as refused:
         op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
     words = str(refused.value)
@@ -73,13 +82,13 @@ def kernel(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
 """,
     )
     with pytest.raises(ts.GradientError) as refused:
-        ts.op("x[n] -> y[n]")(kernel)(torch.rand(8, dtype=torch.float64).requires_grad_())
+        ts.op("x[n] -> y[n]", races="allow")(kernel)(torch.rand(8, dtype=torch.float64).requires_grad_())
     assert f"changed  `y[{second}]` in line " in str(refused.value)
     assert f"read     `y[{second} - 1]` in line " in str(refused.value)
 
 
 def test_a_race_in_two_dimensions_is_refused(lang64):
-    @ts.op("x[n, m] -> y[n, m]")
+    @ts.op("x[n, m] -> y[n, m]", races="allow")
     @lang64.kernel
     def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i, j in lang64.ndrange(x.shape[0], x.shape[1]):
@@ -92,7 +101,7 @@ def test_a_race_in_two_dimensions_is_refused(lang64):
 
 
 def test_the_engines_gradient_may_be_asked_for(lang64):
-    op = ts.op("x[n] -> y[n]", adjoint="engine")(make_kernel(lang64, RACES["guarded sum"][0]))
+    op = ts.op("x[n] -> y[n]", adjoint="engine", races="allow")(make_kernel(lang64, RACES["guarded sum"][0]))
     x = torch.rand(8, dtype=torch.float64).requires_grad_()
     op(x, 1).sum().backward()
     assert x.grad is not None  # its value depends on the order of the iterations
@@ -103,7 +112,7 @@ def test_a_race_in_a_function_is_refused(lang64):
     def step(y: lang64.template(), i: lang64.i32):
         y[i] += 0.5 * y[i - 1]
 
-    @ts.op("x[n] -> y[n]")
+    @ts.op("x[n] -> y[n]", races="allow")
     @lang64.kernel
     def kernel(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in x:
@@ -115,8 +124,8 @@ def test_a_race_in_a_function_is_refused(lang64):
         kernel(torch.rand(8, dtype=torch.float64).requires_grad_()).sum().backward()
 
 
-def test_a_race_needs_no_gradient_to_run(lang64):
-    op = ts.op("x[n] -> y[n]")(make_kernel(lang64, RACES["guarded sum"][0]))
+def test_an_allowed_race_needs_no_gradient_to_run(lang64):
+    op = ts.op("x[n] -> y[n]", races="allow")(make_kernel(lang64, RACES["guarded sum"][0]))
     assert op(torch.rand(8, dtype=torch.float64), 1).shape == (8,)
 
 
@@ -140,7 +149,10 @@ SHARED = {  # all iterations, or all rows, read one element and then store to it
 @pytest.mark.parametrize("form", SHARED)
 def test_an_update_that_iterations_share_is_refused(lang64, form):
     loop, place = SHARED[form]
-    op = ts.op("x[n] -> y[n]")(make_kernel(lang64, loop.replace("ti.", "lang.")))
+    kernel = make_kernel(lang64, loop.replace("ti.", "lang."))
+    with pytest.raises(ts.KernelError, match="has a data race"):
+        ts.op("x[n] -> y[n]")(kernel)
+    op = ts.op("x[n] -> y[n]", races="allow")(kernel)
     with pytest.raises(ts.GradientError) as refused:
         op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
     words = str(refused.value)
@@ -172,7 +184,7 @@ def test_what_may_be_apart_is_not_refused(lang64, form):
 @pytest.mark.parametrize("adjoint", ["auto", "source"])
 def test_what_is_said_of_the_gradient_names_the_race(lang64, adjoint):
     """Not the engine's, which no call takes."""
-    op = ts.op("x[n] -> y[n]", adjoint=adjoint)(make_kernel(lang64, RACES["guarded sum"][0]))
+    op = ts.op("x[n] -> y[n]", adjoint=adjoint, races="allow")(make_kernel(lang64, RACES["guarded sum"][0]))
     with pytest.raises(ts.GradientError):
         op(torch.rand(8, dtype=torch.float64).requires_grad_(), 1).sum().backward()
     asked = op.explain().partition("  for x\n")[2].splitlines()
@@ -190,5 +202,5 @@ def test_what_is_said_of_the_gradient_names_the_race(lang64, adjoint):
 
 
 def test_another_refusal_still_names_the_engine(lang64):
-    op = ts.op("x[n] -> y[n]", adjoint="engine")(make_kernel(lang64, RACES["guarded sum"][0]))
+    op = ts.op("x[n] -> y[n]", adjoint="engine", races="allow")(make_kernel(lang64, RACES["guarded sum"][0]))
     assert ts.gradcheck(op, torch.rand(8, dtype=torch.float64), 1).origin == "by the engine's own reverse mode"

@@ -14,7 +14,7 @@ X = torch.tensor([0.5, 1.5, 2.5, 3.5])
 
 
 def test_two_iterations_write_one_element(lang):
-    @ts.op("x[n] -> y[n]")
+    @ts.op("x[n] -> y[n]", races="allow")
     @lang.kernel
     def halves(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
@@ -40,7 +40,7 @@ def test_two_iterations_write_one_element(lang):
 
 
 def test_one_iteration_reads_what_another_writes(lang):
-    @ts.op("x[n] -> y[n], z[n]")
+    @ts.op("x[n] -> y[n], z[n]", races="allow")
     @lang.kernel
     def shifted(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
         for i in x:
@@ -77,7 +77,7 @@ def test_two_loops_never_race(lang):
 
 
 def test_an_atomic_and_a_plain_write(lang):
-    @ts.op("x[n] -> y[]")
+    @ts.op("x[n] -> y[]", races="allow")
     @lang.kernel
     def mixed(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
@@ -95,7 +95,7 @@ def test_an_atomic_and_a_plain_write(lang):
 def test_atomics_of_two_kinds(lang, second):
     other = getattr(lang, second)
 
-    @ts.op("x[n] -> y[]")
+    @ts.op("x[n] -> y[]", races="allow")
     @lang.kernel
     def both(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
@@ -134,7 +134,7 @@ def marks(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1),
         {second}  # second
 """,
     )
-    return ts.op("x[n] -> y[n], flag[n]: i32")(kernel)
+    return ts.op("x[n] -> y[n], flag[n]: i32", races="allow")(kernel)
 
 
 def test_the_same_value_twice_is_a_warning(lang):
@@ -146,7 +146,7 @@ def test_the_same_value_twice_is_a_warning(lang):
             if x[i] > 1.0:
                 flag[None] = 1  # flag
 
-    @ts.op("x[n] -> flag[]: i32")
+    @ts.op("x[n] -> flag[]: i32", races="allow")
     @lang.kernel
     def other_values(x: lang.types.ndarray(), flag: lang.types.ndarray()):
         for i in x:
@@ -160,7 +160,7 @@ def test_the_same_value_twice_is_a_warning(lang):
 
 
 def test_a_local_of_the_top_level(lang):
-    @ts.op("x[n] -> y[]")
+    @ts.op("x[n] -> y[]", races="allow")
     @lang.kernel
     def last(x: lang.types.ndarray(), y: lang.types.ndarray()):
         s = 0.0
@@ -168,7 +168,7 @@ def test_a_local_of_the_top_level(lang):
             s = x[i]  # here
         y[None] = s
 
-    @ts.op("x[n] -> y[]")
+    @ts.op("x[n] -> y[]", races="allow")
     @lang.kernel
     def total(x: lang.types.ndarray(), y: lang.types.ndarray()):
         s = 0.0
@@ -183,7 +183,7 @@ def test_a_local_of_the_top_level(lang):
 
 
 def test_iterations_of_several_names_and_vectors(lang):
-    @ts.op("x[n, m] -> y[n, 2]")
+    @ts.op("x[n, m] -> y[n, 2]", races="allow")
     @lang.kernel
     def columns(x: lang.types.ndarray(), y: lang.types.ndarray(dtype=lang.math.vec2, ndim=1)):
         for a, b in x:
@@ -310,7 +310,7 @@ def test_an_index_behind_the_last_and_a_negative_one(lang):
     @lang.kernel
     def slopes(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in range(x.shape[0]):
-            y[i] = x[i + 1] - x[i - 1]  # here
+            y[i] = x[i + 1] - x[i - 1]  # tinsmith: ignore[TS109]  # here
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel
@@ -350,7 +350,7 @@ def test_an_index_outside_one_dim_that_is_inside_the_memory(lang):
     @lang.kernel
     def right(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i, j in x:
-            y[i, j] = x[i, j + 1]  # here
+            y[i, j] = x[i, j + 1]  # tinsmith: ignore[TS109]  # here
 
     finding = seen(right, torch.rand(3, 2)).one("TS604", "here")
     assert (
@@ -402,7 +402,7 @@ def test_samples_of_a_batch_share_a_finding(lang):
     @lang.kernel
     def moved(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
         for i in x:
-            y[i] = x[i + 1]  # here
+            y[i] = x[i + 1]  # tinsmith: ignore[TS109]  # here
 
     findings = seen(moved, torch.rand(2, 3, 4))
     assert "`x[4]`" in findings.one("TS604", "here").message
@@ -411,7 +411,7 @@ def test_samples_of_a_batch_share_a_finding(lang):
 
 
 def test_a_comment_turns_a_finding_off(lang):
-    @ts.op("x[n] -> y[n], z[n]")
+    @ts.op("x[n] -> y[n], z[n]", races="allow")
     @lang.kernel
     def halves(x: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
         for i in x:
@@ -429,7 +429,7 @@ def test_an_output_that_starts_as_anything_is_written_in_part(lang):
     @lang.kernel
     def inner(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in range(1, x.shape[0] - 1):
-            y[i] = x[i + 1] - x[i - 1]  # here
+            y[i] = x[i + 1] - x[i - 1]  # tinsmith: ignore[TS109]  # here
 
     left = seen(ts.op("x[n] -> y[n]", init={"y": "empty"})(inner), X).one("TS610", "here")
     assert left.severity == "error" and pointed(left).startswith("y[i] = ")

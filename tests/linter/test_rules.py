@@ -155,9 +155,10 @@ CASES = {
                     last *= x[j]
                 y[i] = last
             greatest = 0.0
-            for i in x:
-                if x[i] > 1.0:
-                    greatest = greatest * x[i]
+            for _ in range(1):
+                for i in range(x.shape[0]):
+                    if x[i] > 1.0:
+                        greatest = greatest * x[i]
             for _ in range(1):
                 for i in range(3):
                     s *= x[i]

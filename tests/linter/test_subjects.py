@@ -220,7 +220,7 @@ def test_fields_of_an_object():
     """
     assert rules_of(text) == [("TS105", 18), ("TS101", 19)]
     by_rule = {one.rule: one for one in lint_file("k.py", textwrap.dedent(text))}
-    assert "`self.sum`" in by_rule["TS105"].message
+    assert "`self.sum[None]`" in by_rule["TS105"].message
     assert "`self.x`" in by_rule["TS101"].message
     assert (by_rule["TS409"].line, by_rule["TS409"].severity) == (13, "info")
 

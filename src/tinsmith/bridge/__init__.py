@@ -16,7 +16,7 @@ from ._make_op import chain, op
 from ._named_fields import name_fields
 from ._op import Op, Prepared
 from ._op_examination import examine_call, examine_layer, lint_subject
-from ._options import Adjoint, OpOptions
+from ._options import Adjoint, OpOptions, Races
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
 from ._prepared_passes import Backward, NotPrepared, PreparedPass, Stepping, prepare_stepping
@@ -73,6 +73,7 @@ __all__ = [
     "Prepared",
     "PreparedPass",
     "RACE",
+    "Races",
     "Reference",
     "SingleLevelFunction",
     "Stepping",

@@ -35,7 +35,7 @@ def content_of(signature: Signature, options: OpOptions, backward: Stage | None)
     parts = [__version__, spec.text, spec.scratch_text, *signature.order, repr(sorted(signature.init.items()))]
     parts += [
         repr(sorted(signature.detached)),
-        repr((options.adjoint, options.trust_engine, options.half, options.deterministic)),
+        repr((options.adjoint, options.trust_engine, options.half, options.deterministic, options.races)),
     ]
     firsts: dict[Stage, int] = {}
     for stage in (*signature.stages, *([] if backward is None else [backward])):
@@ -48,7 +48,7 @@ def content_of(signature: Signature, options: OpOptions, backward: Stage | None)
 def _parts_of(stage: Stage) -> Iterator[str]:
     """What a kernel's compiled forms depend on, whatever its launches call its arguments."""
     yield f"{stage.engine.name} {_version(stage.engine.name)} {stage.home.name}"
-    yield f"{stage.is_simd} {stage.is_checked} {stage.baked_values.has_state}"
+    yield f"{stage.is_simd} {stage.is_checked} {stage.allows_races} {stage.baked_values.has_state}"
     yield repr([(one.name, one.kind, one.text, one.element) for one in stage.parameters.values()])
     for source in stage.baked_values.sources:
         yield _text_of(source)

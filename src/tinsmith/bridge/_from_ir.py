@@ -221,6 +221,14 @@ def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -
             "its stopped gradients",
             "pass `x.detach()` to the op and leave out `stop_grad`",
         )
+    loop = stage.find_loop_in_order(variant, values)
+    if loop:
+        return Misreading(
+            "run in order",
+            f"it runs iterations at once that may race, in the loop at {loop}",
+            "its loop in order",
+            'give the loop a promise or an atomic operation, or pass `races="allow"`',
+        )
     if stage.has_misread_divisions(variant, values):
         return Misreading(
             "divide by Python's rule",

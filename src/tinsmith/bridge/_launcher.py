@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from .._errors import ArgumentError, GradientError, refusal
+from .._errors import ArgumentError, GradientError, TinsmithError, refusal
 from ..engines import ArrayArgument, Compiled, Engine, of_kernel
 from ..source import FieldUse
 from ..source.ir import NotCovered, nodes
@@ -26,6 +26,7 @@ from ._baked_values import value_changed_between
 from ._binding import BoundArguments, bind
 from ._buffers import check_element_count
 from ._elements import check_element
+from ._races import check_races
 from ._signature import Signature
 from ._stage import Stage
 from ._tracing import outside_transforms
@@ -42,17 +43,18 @@ class Ready(NamedTuple):
 class Launcher:
     """One kernel and the layer that launches it, for messages.
 
-    One `like` another is the same kernel, launched with other numbers: it is compiled once.
+    One `like` another is the same kernel, launched with other numbers: it is compiled once. One that `allows_races` is
+    not checked for them.
     """
 
-    def __init__(self, kernel: Any, layer: str, like: Launcher | None = None) -> None:
+    def __init__(self, kernel: Any, layer: str, like: Launcher | None = None, *, allows_races: bool = False) -> None:
         self.engine: Engine = of_kernel(kernel)
         if like is not None:
             self.stage, self._ready = like.stage, like._ready
             self.signature = _signature(layer, self.stage)
             return
         arrays = [parameter.name for parameter in self.engine.parameters(kernel) if parameter.kind == "array"]
-        self.stage = Stage(kernel, arrays, may_write_fields=True)
+        self.stage = Stage(kernel, arrays, may_write_fields=True, allows_races=allows_races)
         self.stage.check_object(layer)
         self.signature = _signature(layer, self.stage)
         self._ready: dict[Any, Ready] = {}
@@ -63,6 +65,20 @@ class Launcher:
         pairs = zip(self.signature.arrays, bound.tensors, strict=True)
         of_numpy = tuple(place for place, value in enumerate(bound.tensors) if isinstance(value, np.ndarray))
         return bound._replace(tensors=tuple(self._array(name, value) for name, value in pairs), of_numpy=of_numpy)
+
+    def check_races(self, bound: BoundArguments) -> None:
+        """Raise KernelError for a certain race of a launch with these arguments; warn of a possible one.
+
+        Nothing is said where the kernel cannot be lowered yet, as before its fields are placed.
+        """
+        if self.stage.allows_races or self.engine.runtime() is None:
+            return
+        try:
+            variant = self.variant(bound, self.stage)
+            self.stage.find_conflicts(variant, bound.templates)
+        except (NotCovered, TinsmithError):
+            return
+        check_races(self.stage, variant, bound.templates, self.signature.op)
 
     def fields(self, bound: BoundArguments) -> Sequence[FieldUse]:
         """Every field that a launch with these arguments uses."""

@@ -14,10 +14,11 @@ from ..source import read, walk
 from ..spec import functional, parse
 from ._content import content_of
 from ._core import Core
+from ._early_checks import check_early
 from ._match import match
 from ._options import OpOptions
 from ._orders import call_order, warn_of_orders
-from ._relaunch import stage_of, stages_of
+from ._relaunch import promises_of, stage_of, stages_of
 from ._signature import Signature, compute_lazy_values
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
 from .derived import BlockedCore, SeededCore, has_draws
@@ -60,6 +61,8 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
         core = SeededCore(core)
     if is_run:
         define_operators(core, content)
+    if not options.steady:  # the library's own are checked when they first run, as all are
+        check_early(signature, kernels)
     return core
 
 
@@ -114,7 +117,8 @@ def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:
         raise ArgumentError(refusal(words, [("got", actual)], "Decorate it with @ti.kernel (or @qd.kernel)."))
     known = {item.name: item.sizes for item in signature.spec.items}
     arrays = known | {f"grad_{name}": sizes for name, sizes in known.items()}
-    stage = stage_of(backward, arrays, options, splits_gradients=options.replaces_gradient)
+    promises = promises_of(signature.spec)
+    stage = stage_of(backward, arrays, options, splits_gradients=options.replaces_gradient, promises=promises)
     stage.baked_values.survey(stage.templates({}))
     return HandWritten(signature, stage, options.otherwise)
 

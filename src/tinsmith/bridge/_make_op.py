@@ -10,7 +10,7 @@ from .._suggestions import suggest_options
 from ..spec import parse
 from ._chain_checks import check_links, check_repeats
 from ._op import Op, Result
-from ._options import Adjoint, Half, OpOptions, Order
+from ._options import Adjoint, Half, OpOptions, Order, Races
 from ._replaced_gradients import follow_replaced
 
 
@@ -30,6 +30,7 @@ def op(
     order: Order | None = None,
     returns: type[Result] | None = None,
     deterministic: bool = False,
+    races: Races = "check",
 ) -> Callable[[Any], Op[Result]]:
     """Make a kernel an ordinary, differentiable torch operation. A decorator.
 
@@ -60,8 +61,13 @@ def op(
         deterministic: return bitwise the same results in each run, forward and backward, also for higher derivatives:
             kernels with atomics whose order affects the last digits run on one thread. An error where this is
             impossible: for the engine's own gradient, and for such kernels on GPUs.
+        races: `"check"` refuses kernels whose parallel iterations certainly race: one stores what another one reads or
+            stores. Where they may race, because an index or a condition depends on data, it warns, and the loop runs in
+            order on the CPU, forward and backward. A promise in the spec (`unique k[n]`) says that they do not.
+            `"allow"` turns this off: values then depend on the order of the iterations, and so does the gradient.
 
     Raises:
+        KernelError: the kernel has a data race.
         SpecError: the spec does not parse, or does not fit the kernel's parameters.
         KernelError: the kernel writes an input, returns a value that the spec does not name, or has no source.
 
@@ -89,6 +95,7 @@ def op(
         order=order,
         returns=returns,
         deterministic=deterministic,
+        races=races,
     )
     # A mistake in the spec raises its error here, on the line of the decorator.
     parse(spec, scratch)
@@ -121,6 +128,7 @@ def chain(
     order: Order | None = None,
     returns: type[Result] | None = None,
     deterministic: bool = False,
+    races: Races = "check",
 ) -> Op[Result]:
     """Make one op from several kernels, which run in order, and in reverse order in the backward pass.
 
@@ -166,6 +174,7 @@ def chain(
         order=order,
         returns=returns,
         deterministic=deterministic,
+        races=races,
     )
     pairs = [(one.kernel, one._options.backward) if isinstance(one, Op) else (one, None) for one in kernels]
     check_links(name or "", pairs)

@@ -34,7 +34,8 @@ def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[
     """
     stage = launcher.stage
     if gradients:
-        stage = Stage(stage.kernel, stage.arrays, links=Links({}, {}, gradients=gradients), may_write_fields=True)
+        links = Links({}, {}, gradients=gradients)
+        stage = Stage(stage.kernel, stage.arrays, links=links, may_write_fields=True, allows_races=stage.allows_races)
     stage.baked_values.survey(stage.templates(bound.templates))
     variant = launcher.variant(bound, stage)
     lowered = stage.lower_variant(variant, bound.templates, in_blocks=True)
@@ -49,7 +50,7 @@ def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[
     tree.lineno = stage.source.tree.lineno
     source = Source(function, tree, stage.source.path, source_names=kernel.source_names)
     vars(function)["tinsmith_source"] = source
-    return Launcher(lang.kernel(function), launcher.signature.op)
+    return Launcher(lang.kernel(function), launcher.signature.op, allows_races=stage.allows_races)
 
 
 def _from_zero(kernel: nodes.Kernel) -> nodes.Kernel:

@@ -14,6 +14,7 @@ from ..linter import Finding, lint_kernels
 from ..source import FieldUse
 from ..spec import Spec
 from ._core import Core
+from ._early_checks import replace_races
 from ._explain import explain
 from ._python_signature import python_signature
 from ._signature import Signature
@@ -114,7 +115,7 @@ class OpDescription:
 
     def lint(self) -> list[Finding]:
         """Findings in the source of the kernels: see `tinsmith.lint`."""
-        return lint_kernels(self._kernels, self.spec)
+        return replace_races(self._core.signature, lint_kernels(self._kernels, self.spec))
 
     def check(self, *inputs: Any, **named: Any) -> Any:
         """Run lint, sanitizer and gradient check of a call; returns one report: see `tinsmith.check`."""

@@ -12,11 +12,12 @@ from ._links import Links
 Adjoint: TypeAlias = Literal["auto", "source", "engine"]
 Half: TypeAlias = Literal["compute", "refuse"]
 Order: TypeAlias = Literal["kernel", "spec"]
+Races: TypeAlias = Literal["check", "allow"]
 
 
 @dataclass(frozen=True)
 class OpOptions:
-    """How an op is made. The first twelve are arguments of `tinsmith.op`, which says what they mean.
+    """How an op is made. The first thirteen are arguments of `tinsmith.op`, which says what they mean.
 
     The others are only set by this library:
 
@@ -35,7 +36,7 @@ class OpOptions:
         examples: example inputs by name.
 
     Raises:
-        ArgumentError: `adjoint`, `half` or `order` is an unknown word, or `init` is not a dict.
+        ArgumentError: `adjoint`, `half`, `order` or `races` is an unknown word, or `init` is not a dict.
     """
 
     scratch: str | None = None
@@ -50,6 +51,7 @@ class OpOptions:
     order: Order | None = None
     returns: type[Any] | None = None
     deterministic: bool = False
+    races: Races = "check"
 
     links: Sequence[Links] | None = None
     detached: Sequence[str] = ()
@@ -70,6 +72,7 @@ class OpOptions:
                 refusal("`init` is not a dict", rows, f'Write init={{"y": "{word}"}} for an output `y`.')
             )
         _check_word("adjoint", self.adjoint, Adjoint, "Leave it out: 'auto' takes the best there is.")
+        _check_word("races", self.races, Races, "Leave it out: races are refused, and possible ones are warned of.")
         _check_word("half", self.half, Half, "Leave it out: half precision is computed in float32.")
         remedy = 'Leave it out for the order of the kernel\'s parameters, or say order="spec".'
         _check_word("order", "kernel" if self.order is None else self.order, Order, remedy)

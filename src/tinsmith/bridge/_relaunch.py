@@ -14,6 +14,7 @@ from .._config import config
 from ..engines import Compiled, of_kernel
 from ..source.ir import LoweredKernel, nodes, walk
 from ..spec import DimSizes, Spec
+from ..transforms.adjoint import NO_PROMISES, Promise
 from ._linked_kernel import NO_NAMES
 from ._links import Links
 from ._options import OpOptions
@@ -76,6 +77,7 @@ def stages_of(
     `updated` are the names of arrays that kernels update in place, and those of copies that are updated instead.
     """
     arrays = {item.name: item.sizes for item in spec.items}
+    promises = promises_of(spec)
     links: Sequence[Links | None] = options.links or [None] * len(kernels)
     new = frozenset(updated.values())
     outputs = [one.name for one in spec.outputs if one.name not in new]
@@ -84,12 +86,17 @@ def stages_of(
     left = dict(updated)
     for kernel, link, names in zip(kernels, links, results, strict=True):
         if link is None or link.again is None:
-            stages.append(stage_of(kernel, arrays, options, link, names, updated, left))
+            stages.append(stage_of(kernel, arrays, options, link, names, updated, left, promises=promises))
             for name in stages[-1].begins.values():
                 del left[name]
         else:
             stages.append(Relaunch(stages[link.again], link.names))
     return stages
+
+
+def promises_of(spec: Spec) -> dict[str, Promise]:
+    """Return what a spec promises of the numbers in inputs, of one sample."""
+    return {item.name: Promise(item.promise) for item in spec.inputs if item.promise}
 
 
 def _names_of_results(kernels: Sequence[Any], outputs: Sequence[str]) -> list[tuple[str, ...]]:
@@ -116,6 +123,7 @@ def stage_of(
     begins: Collection[str] = (),
     *,
     splits_gradients: bool = False,
+    promises: Mapping[str, Promise] = NO_PROMISES,
 ) -> Stage:
     """A kernel of an op, or its gradient kernel, which uses `arrays`; `results` are names of what it returns.
 
@@ -136,5 +144,7 @@ def stage_of(
         is_simd=options.simd,
         is_steady=options.steady,
         is_checked=options.check_bounds or config().check_bounds,
+        allows_races=options.races == "allow",
+        promises=promises,
         dims=arrays,
     )

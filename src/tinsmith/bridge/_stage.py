@@ -8,12 +8,13 @@ and gradients. Variants never depend on sizes: a new shape compiles nothing. Wha
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from .._errors import KernelError, refusal
 from .._lazy import lazy
+from ..analyses import Conflict, Verdict, find_conflicts
 from ..engines import (
     COMPILING,
     NAMES,
@@ -48,11 +49,13 @@ from ..transforms import (
     write_out_divisions,
     write_out_products,
 )
+from ..transforms.adjoint import NO_PROMISES, Promise, find_promised
 from ._baked_values import BakedValues, value_changed_between
 from ._compilation import compile_variant
 from ._from_ir import over_samples
 from ._linked_kernel import NO_NAMES, link_kernel
 from ._links import Links
+from ._races import check_races
 from ._truncations import warn_of_truncations
 from ._unseen_writes import refuse_unseen_writes
 from ._variant import ArrayType, Variant
@@ -72,6 +75,7 @@ class Stage:
         baked_values: the Python values and fields that it uses.
         inputs_used_whole: arrays that it must leave alone, and uses in a way that its source alone does not explain.
         texts: what the engine was given, by variant.
+        allows_races: whether nothing is said of races, and no loop is put in order for their sake.
         given_warnings: the engine's warnings of it so far, which its variants would repeat.
 
     One that `is_steady` was made with Python values that nobody changes, so they are not looked at again.
@@ -92,7 +96,9 @@ class Stage:
         is_simd: bool = False,
         is_steady: bool = False,
         is_checked: bool = False,
+        allows_races: bool = False,
         dims: Mapping[str, DimSizes] = NO_DIMS,
+        promises: Mapping[str, Promise] = NO_PROMISES,
     ) -> None:
         self.links = links or Links({}, {})
         # A layer does not use the results of its kernels.
@@ -116,7 +122,9 @@ class Stage:
         self.is_simd = is_simd and not is_checked
         self.is_checked = is_checked
         self.may_write_fields = may_write_fields
+        self.allows_races = allows_races
         self._dims = dims
+        self._promises = promises
         self._ranks = {name: self.parameters[name].ndim for name in self.arrays}
         self.roles: dict[str, Roles] = roles_of(self.source, self.arrays, self.home, self._ranks)
         self.baked_values = BakedValues(linked, self.engine, may_write_fields=may_write_fields, is_steady=is_steady)
@@ -126,6 +134,7 @@ class Stage:
         self._compiled: dict[Variant, Compiled] = {}
         self._lowered: dict[tuple[Variant, types.Defaults], LoweredKernel] = {}
         self._misread: set[Variant] = set()
+        self._conflicts: dict[tuple[Variant, types.Defaults], tuple[Conflict, ...]] = {}
         self._batch_refusals: dict[Variant, str] = {}
 
     @property
@@ -189,6 +198,7 @@ class Stage:
             self._check_values(variant, values, op)
             if not variant.adjoint:
                 refuse_unseen_writes(self, variant, values, op)
+                check_races(self, variant, values, f"op `{op}`")
             compiled = self._compiled[variant] = compile_variant(self, variant, values, op)
             if not variant.adjoint:
                 warn_of_truncations(self, variant, values, op)
@@ -225,12 +235,34 @@ class Stage:
             return False
         return forward in self._misread
 
+    def find_conflicts(self, variant: Variant, values: Mapping[str, Any]) -> tuple[Conflict, ...]:
+        """Return the conflicts of the kernel's parallel loops. Raises NotCovered."""
+        self.lower_variant(variant.parallel, values)
+        return self._conflicts[variant.parallel, self._defaults]
+
+    def find_loop_in_order(self, variant: Variant, values: Mapping[str, Any]) -> str:
+        """Return the place of a loop that runs in order because its iterations may race; "" if there is none.
+
+        Also "" where the IR does not cover the kernel.
+        """
+        if self.engine.device_type() != "cpu" or self.allows_races:
+            return ""
+        try:
+            conflicts = self.find_conflicts(variant, values)
+        except NotCovered:
+            return ""
+        return next((f"{self.source.path}:{one.loop.line}" for one in conflicts), "")
+
+    @property
+    def _defaults(self) -> types.Defaults:
+        return types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
+
     def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> LoweredKernel:
         """The kernel as IR, for a variant; with blocks of threads still in it where that is asked for.
 
         Raises NotCovered.
         """
-        defaults = types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
+        defaults = self._defaults
         if in_blocks and self.uses_blocks:
             return self._lower_in_blocks(variant, values, defaults)
         key = (variant, defaults)
@@ -246,11 +278,29 @@ class Stage:
             one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
             return LoweredKernel(over_samples(one, variant), fields)
         lowered = self._lower_in_blocks(variant, values, defaults)
-        plain = run_blocks_in_order(lowered.kernel)
+        plain = self._put_in_order(run_blocks_in_order(lowered.kernel), (variant, defaults))
         exact = write_out_divisions(plain)
         if exact is not plain:
             self._misread.add(variant)
         return lowered._replace(kernel=write_out_products(exact))
+
+    def _put_in_order(self, kernel: nodes.Kernel, key: tuple[Variant, types.Defaults]) -> nodes.Kernel:
+        """Return a kernel in which loops whose iterations may race run in order, and note their conflicts."""
+        variant, _ = key
+        is_asked = not (self.allows_races or variant.adjoint or variant.is_serial)
+        conflicts = tuple(find_conflicts(kernel, exempt=self._build_exemption(kernel))) if is_asked else ()
+        self._conflicts[key] = conflicts
+        if self.engine.device_type() != "cpu":
+            return kernel
+        racing = [one.loop for one in conflicts if one.verdict is not Verdict.CERTAIN]
+        body = tuple(
+            replace(one, is_parallel=False, may_race=True) if any(one is loop for loop in racing) else one
+            for one in kernel.body
+        )
+        return replace(kernel, body=body) if racing else kernel
+
+    def _build_exemption(self, kernel: nodes.Kernel) -> Callable[[nodes.For], frozenset[str]]:
+        return lambda loop: find_promised(kernel, loop, self._promises)
 
     def _lower_in_blocks(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
         """The kernel as it was written."""

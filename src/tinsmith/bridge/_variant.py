@@ -41,6 +41,11 @@ class Variant:
         """The variant for one sample of the batch."""
         return replace(self, arrays=tuple((name, array._replace(is_batched=False)) for name, array in self.arrays))
 
+    @property
+    def parallel(self) -> Variant:
+        """The variant of the kernel as it was written: forward, for one sample, on several threads."""
+        return replace(self.single, adjoint=False, is_serial=False, stack=0)
+
     def __post_init__(self) -> None:
         """Check the rule."""
         assert not (self.adjoint and self.is_serial), "an engine's reverse mode gets the kernel as it was written"

@@ -16,13 +16,20 @@ from ._scan import scan_file
 from ._subject import Subject, with_one_name_a_field
 from ._suppressions import drop_suppressed
 from .functions import find_hand_written
-from .rules import RULES
+from .rules import CERTAIN, RULES
 
 
 @one_at_a_time
 def lint_kernels(kernels: Sequence[Any], spec: Spec | None = None) -> list[Finding]:
     """Findings of kernels that are there, and of the engine functions that they call; `spec` is that of their op."""
     return _findings(subjects_of(kernels, spec))
+
+
+@one_at_a_time
+def find_certain_mistakes(kernels: Sequence[Any], spec: Spec | None = None) -> list[Finding]:
+    """Return errors of kernels because of which every call goes wrong: indices that are always out of range."""
+    subjects = (with_fields_handed(with_one_name_a_field(one)) for one in subjects_of(kernels, spec))
+    return [finding for one in subjects for finding in drop_suppressed(CERTAIN(one), {one.source.path: one.lines})]
 
 
 @one_at_a_time

@@ -23,7 +23,7 @@ from ._calls import (
 )
 from ._constants import Constants, constants_of, find_changed_value
 from ._definitions import Loop, assignments, definitions, find_carried, sources
-from ._effects import changes_of
+from ._effects import changes_of, shaping_name
 from ._field_arguments import FieldPasser, LiveFieldPasser, free, pass_fields_as_arrays
 from ._field_uses import FieldUse
 from ._fingerprints import MISSING
@@ -33,6 +33,7 @@ from ._loops import (
     Spot,
     dynamic,
     get_iterable,
+    is_serialized,
     is_setting,
     is_static,
     range_bounds,
@@ -101,6 +102,7 @@ __all__ = [
     "free",
     "get_iterable",
     "index_parts",
+    "is_serialized",
     "is_setting",
     "is_size",
     "is_static",
@@ -124,6 +126,7 @@ __all__ = [
     "root",
     "runs_in_blocks",
     "runs_once",
+    "shaping_name",
     "sources",
     "spots",
     "sub_expressions",

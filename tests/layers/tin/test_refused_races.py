@@ -1,4 +1,4 @@
-"""A layer whose kernel certainly races is refused a gradient, as an op is; its values it may have."""
+"""A layer whose kernel certainly races is refused, as an op is; where that is allowed, it has values, no gradient."""
 
 import pytest
 import torch
@@ -24,7 +24,10 @@ def test_a_race_on_fields(lang64, is_sum):
                     self.y[i] = self.y[i - 1] + self.x[i]
 
     sums = Sums()
-    layer = ts.Tin(sums).register_kernel("run").register_input_field(sums.x).register_output_field(sums.y).finish()
+    with pytest.raises(ts.KernelError, match=r"Tin\(Sums\).run has a data race"):
+        ts.Tin(sums).register_kernel("run")
+    layer = ts.Tin(sums, races="allow").register_kernel("run")
+    layer.register_input_field(sums.x).register_output_field(sums.y).finish()
     assert layer(torch.rand(6, dtype=torch.float64)).shape == (6,)
     words = r"(?s)Tin.* has no gradient: its result depends on the order.*\[i - 1\]` in line.*serialize=True"
     with pytest.raises(ts.GradientError, match=words):
@@ -43,7 +46,7 @@ def test_a_check_of_a_race_says_that_it_is_refused(lang64):
 
     def layer_by(adjoint):
         x, y = (lang64.field(lang64.f64, 6, needs_grad=True) for _ in range(2))
-        layer = ts.EmptyTin(adjoint=adjoint).register_kernel(sums, x, y).register_input_field(x, name="x")
+        layer = ts.EmptyTin(adjoint=adjoint, races="allow").register_kernel(sums, x, y).register_input_field(x, name="x")
         return layer.register_output_field(y, name="y").finish()
 
     result = ts.gradcheck(layer_by("auto"), torch.rand(6, dtype=torch.float64))

@@ -193,6 +193,9 @@ class SourceAt(ReverseAt):
             promises=self._promises,
             has_checkpoints=has_checkpoints,
             # GPUs have units for functions, and wait for memory.
+            # Where iterations run at once in any case, there is a gradient only if they certainly do not race.
+            refuses_possible_races=signature.firsts[0].engine.device_type() != "cpu"
+            and not any(stage.allows_races for stage in signature.firsts),
             keeps_functions=signature.firsts[0].engine.device_type() == "cpu",
         )
 
@@ -352,13 +355,16 @@ def refuse_race(owner: str, reason: NotCovered, race: Race, module: str) -> Grad
     words = f"{owner} has no gradient: {RACE}"
     rows = [
         ("changed", f"`{race.change}` in line {race.change_line}"),
-        ("read", f"`{race.read}` in line {race.read_line}, which another iteration changes"),
+        (
+            "read" if race.is_read else "changed",
+            f"`{race.other}` in line {race.other_line}, which another iteration changes",
+        ),
         ("at", reason.place),
     ]
     remedy = (
         f"Put `{module}.loop_config(serialize=True)` above the loop, or an outer loop over one index around it: "
         "`for _ in range(1):`. Its iterations then run in order."
     )
-    if race.change == race.read:
+    if race.change == race.other:
         remedy = f"For a sum, write `{race.change} += ...`, which is atomic. Otherwise: {remedy}"
     return GradientError(refusal(words, rows, remedy))

@@ -62,7 +62,7 @@ class ExecutionPosition:
         """What follows belongs to an iteration of the kernel that runs."""
         self.place = Place(self.place.kernel, task, iteration)
         stmt = self.kernel.body[task]
-        self.is_parallel = isinstance(stmt, nodes.For) and stmt.is_parallel
+        self.is_parallel = isinstance(stmt, nodes.For) and (stmt.is_parallel or stmt.may_race)
 
     def find_label(self, array: str) -> str:
         """What the source calls an array."""

@@ -110,6 +110,7 @@ class LayerOp:
                 order="kernel",  # whoever calls it gives them by `Op.arguments`
                 links=[*(link for _, link in copies), *moved],
                 adjoint=adjoint,
+                races="allow" if any(one.launcher.stage.allows_races for one in launches) else "check",
                 detached=self._find_detached_outputs(),
                 unrun=not runs,
             ),

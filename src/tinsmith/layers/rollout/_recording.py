@@ -88,8 +88,9 @@ class KernelFacts(NamedTuple):
 class Kernels:
     """The kernels that a rollout has called so far."""
 
-    def __init__(self, name: str, engine: Engine) -> None:
+    def __init__(self, name: str, engine: Engine, *, allows_races: bool = False) -> None:
         self.name = name
+        self._allows_races = allows_races
         self.engine = engine
         self.plain: dict[Any, RecordedKernel] = {}
         self._known: dict[Any, KernelFacts] = {}
@@ -111,7 +112,9 @@ class Kernels:
         if called is None:
             decorated = known.decorated if owner is None else self.engine.bind(known.decorated, owner)
             templates = {name: values[name] for name in known.templates if name in values}
-            called = self._called[key] = RecordedKernel(Launcher(decorated, self.name), templates)
+            called = self._called[key] = RecordedKernel(
+                Launcher(decorated, self.name, allows_races=self._allows_races), templates
+            )
             self._alive += [owner, templates]
             if known.is_plain:
                 self.plain[kernel] = called

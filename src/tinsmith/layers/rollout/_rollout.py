@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
-from ...bridge import is_transformed
+from ...bridge import OpOptions, Races, is_transformed
 from ...engines import Engine
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED, make_field
@@ -50,7 +50,7 @@ MOST_PROGRAMS = 8
 """Sequences of kernels whose op is kept: a function whose loop has another length each time makes new ones."""
 
 
-def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named) -> Rollout:
+def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named, *, races: Races = "check") -> Rollout:
     """Turn a Python loop over kernels that work on fields into a differentiable function of tensors.
 
     Each call of this function fills the input fields, runs the kernels that `forward` calls, and returns the content of
@@ -63,6 +63,9 @@ def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named) -> Rollou
         inputs: fields by the names of the function's arguments. `(x, 0)` is the part `x[0, ...]`.
         outputs: fields by the names of its results; `(x, -1)` is the last `x[t, ...]`. A field that kernels only add to
             starts at zero, as the loss of a tape does; fields that are not inputs start with what they hold.
+
+        races: "check" refuses, at the first call, kernels whose parallel iterations certainly race, and warns of those
+            that may; "allow" does not, as for `tinsmith.op`.
 
     Returns:
         A function of tensors, in the order of `inputs` or by name. It returns a tensor, or a named tuple.
@@ -92,7 +95,7 @@ def rollout(forward: Callable[[], Any], inputs: Named, outputs: Named) -> Rollou
         >>> run(torch.zeros(4), speed_now)
         tensor(64., grad_fn=<rollout forwardBackward>)
     """
-    return Rollout(forward, inputs, outputs)
+    return Rollout(forward, inputs, outputs, races)
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ class _Part:
 class Rollout:
     """A Python loop over kernels, as a function of tensors. Made by `tinsmith.rollout`."""
 
-    def __init__(self, forward: Callable[[], Any], inputs: Named, outputs: Named) -> None:
+    def __init__(self, forward: Callable[[], Any], inputs: Named, outputs: Named, races: Races = "check") -> None:
         self._forward = forward
         self.name = f"rollout {getattr(forward, '__name__', type(forward).__name__)}"
         sources, results = (_parts(self.name, side, given) for side, given in (("input", inputs), ("output", outputs)))
@@ -115,7 +118,7 @@ class Rollout:
         if any(part.one.engine is not self._engine for part in (*sources, *results)):
             rows = [(part.name, part.one.engine.name) for part in (*sources, *results)]
             raise RegistrationError(refusal(f"the fields of {self.name} belong to several engines", rows))
-        self._kernels = Kernels(self.name, self._engine)
+        self._kernels = Kernels(self.name, self._engine, allows_races=OpOptions(races=races).races == "allow")
         self._begin: list[Call] = []
         filled = tuple([self._make_input_field(part) for part in sources])
         check_once(filled, "an input", self.name)

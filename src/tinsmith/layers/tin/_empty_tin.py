@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examination, OpOptions, one_node
+from ...bridge import Adjoint, Examinable, Examination, OpOptions, Races, one_node
 from ...linter import Finding, lint_kernels
 from ..fields import (
     Habits,
@@ -54,6 +54,8 @@ class EmptyTin(FieldState, Examinable):
             unless it is cleared, and is never written back into the field.
         adjoint: where the gradient comes from: "source", generated from the kernels' source; "engine", the engine's
             own reverse mode; "auto" uses the first if it can be generated.
+        races: "check" refuses kernels whose parallel iterations certainly race, and warns of those that may; "allow"
+            does not, as for `tinsmith.op`.
 
     Example:
         >>> x, y = (ti.field(ti.f32, 64, needs_grad=True) for _ in range(2))
@@ -81,10 +83,11 @@ class EmptyTin(FieldState, Examinable):
         save: bool = True,
         on_tensors: bool = False,
         adjoint: Adjoint = "auto",
+        races: Races = "check",
     ) -> None:
         super().__init__()
         self._on_tensors = on_tensors
-        self._adjoint: Adjoint = OpOptions(adjoint=adjoint).adjoint  # checked
+        self._adjoint: Adjoint = OpOptions(adjoint=adjoint, races=races).adjoint  # checked
         self.device = resolve_device(device, type(self).__name__)
         self.auto_clear_grad = auto_clear_grad
         self.finished = False
@@ -94,7 +97,7 @@ class EmptyTin(FieldState, Examinable):
         self._internals: dict[str, LayerField] = {}
         self._weights: dict[str, LayerField] = {}
         self._persistent: set[str] = set()
-        self._kernels = Kernels()
+        self._kernels = Kernels(allows_races=races == "allow")
         self._program: Running | None = None
 
     # Registering --------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from ..fields import Launch
 class Kernels:
     """The kernels that a layer runs. Arguments may come later than the kernel."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, allows_races: bool = False) -> None:
+        self._allows_races = allows_races
         self._launchers: dict[str, Launcher] = {}
         self._by_function: dict[Any, list[Launcher]] = {}
         self._arguments: dict[str, tuple[Any, ...]] = {}
@@ -27,7 +28,7 @@ class Kernels:
         return len(self._launchers)
 
     def __copy__(self) -> Kernels:
-        twin = Kernels()
+        twin = Kernels(allows_races=self._allows_races)
         vars(twin).update({name: copy.copy(value) for name, value in vars(self).items()})
         return twin
 
@@ -68,9 +69,9 @@ class Kernels:
             words = f"{layer} has a kernel `{name}` already"
             raise RegistrationError(refusal(words, remedy="Give the second one another name: `kernel_name=`."))
         like = self._like(kernel)
-        launcher = Launcher(kernel, f"{layer}.{name}", like)
-        if arguments:  # without any, `change` brings them
-            launcher.bind_arguments(arguments)
+        launcher = Launcher(kernel, f"{layer}.{name}", like, allows_races=self._allows_races)
+        if arguments or not launcher.signature.order:  # without any, `change` brings them
+            launcher.check_races(launcher.bind_arguments(arguments))
         self._launchers[name], self._arguments[name] = launcher, arguments
         if like is None and not launcher.signature.templates:
             self._by_function.setdefault(launcher.stage.source.function, []).append(launcher)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, nearest, refusal
-from ...bridge import Adjoint
+from ...bridge import Adjoint, Races
 from ._empty_tin import EmptyTin
 from ._marks import register_by_marks
 
@@ -64,8 +64,11 @@ class Tin(EmptyTin):
         save: bool = True,
         on_tensors: bool = False,
         adjoint: Adjoint = "auto",
+        races: Races = "check",
     ) -> None:
-        super().__init__(device, auto_clear_grad, _auto_clear, save=save, on_tensors=on_tensors, adjoint=adjoint)
+        super().__init__(
+            device, auto_clear_grad, _auto_clear, save=save, on_tensors=on_tensors, adjoint=adjoint, races=races
+        )
         is_class = isinstance(data_oriented, type)
         if is_class or not hasattr(data_oriented, "_data_oriented"):
             rows = [("got", f"class {data_oriented.__name__}" if is_class else type(data_oriented).__name__)]

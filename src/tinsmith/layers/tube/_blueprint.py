@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from ..._errors import RegistrationError, ShapeError, nearest, refusal
-from ...bridge import Adjoint
+from ...bridge import Adjoint, Races
 from ._dims import DimID, MatchDim
 from ._parts import KernelPart, TensorPart, check_extra
 
@@ -30,6 +30,7 @@ class Blueprint:
     enable_backward: bool = True
     persistent_field: bool = True
     adjoint: Adjoint = "auto"
+    races: Races = "check"
 
     @cached_property
     def label(self) -> str:

@@ -36,7 +36,10 @@ class FieldSet:
         self.fields = {name: self._construct_field(blueprint.tensors[name], shape) for name, shape in shapes.items()}
         self._tree.finish()
         self.placed = {name: self._place_field(blueprint.tensors[name], shapes[name]) for name in shapes}
-        self._launchers = [Launcher(part.kernel, f"{blueprint.label}.{part.name}") for part in blueprint.kernels]
+        self._launchers = [
+            Launcher(part.kernel, f"{blueprint.label}.{part.name}", allows_races=blueprint.races == "allow")
+            for part in blueprint.kernels
+        ]
         self.roles = self._roles()
         self.running = OnFields(
             blueprint.label,

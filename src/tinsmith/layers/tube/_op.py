@@ -203,6 +203,7 @@ class TensorProgram:
                 order="kernel",  # `_order` gives arguments by `Op.arguments`
                 links=[Links(linked, elements) for linked in names.kernels],
                 adjoint=blueprint.adjoint,
+                races=blueprint.races,
                 detached=tuple(names.tensors[part.name] for part in blueprint.allocations if not part.requires_grad),
             ),
         )

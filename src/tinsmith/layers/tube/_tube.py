@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..._errors import RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examination, OpOptions, one_node
+from ...bridge import Adjoint, Examinable, Examination, OpOptions, Races, one_node
 from ...linter import Finding, lint_kernels
 from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption
@@ -38,6 +38,8 @@ class Tube(torch.nn.Module, Examinable):
         enable_backward: False raises an error for inputs that require a gradient.
         adjoint: where the gradient comes from: "source", generated from the kernels' source; "engine", the engine's
             own reverse mode; "auto" uses the first if it can be generated.
+        races: "check" refuses kernels whose parallel iterations certainly race, and warns of those that may; "allow"
+            does not, as for `tinsmith.op`.
 
     Example:
         >>> @ti.kernel
@@ -63,6 +65,7 @@ class Tube(torch.nn.Module, Examinable):
         enable_backward: bool = True,
         *,
         adjoint: Adjoint = "auto",
+        races: Races = "check",
     ) -> None:
         super().__init__()
         where = None if device is None else torch.device(device)
@@ -70,7 +73,8 @@ class Tube(torch.nn.Module, Examinable):
             device=where,
             enable_backward=enable_backward,
             persistent_field=persistent_field,
-            adjoint=OpOptions(adjoint=adjoint).adjoint,  # checked
+            adjoint=OpOptions(adjoint=adjoint, races=races).adjoint,  # checked
+            races=races,
         )
         self._program: Program | None = None
         self._reason = ""

@@ -14,19 +14,20 @@ from . import (
     _lost_iterations,
     _memory,
     _numbers,
-    _shared_locals,
+    _races,
     _slips,
 )
 
 Rule = Callable[[Subject], Iterator[Finding]]
 """Looks at a kernel, and says what it finds."""
 
+CERTAIN: Rule = _index_bounds.outside
+"""The rule for which an op is refused when it is made. Races are refused there too, by the same analysis."""
 RULES: tuple[Rule, ...] = (
     _memory.find_overwritten_reads,
     _memory.inputs_written,
     _memory.read_too_early,
-    _memory.races,
-    _shared_locals.racing_locals,
+    _races.find_races,
     _index_bounds.outside,
     _memory.state_of_the_outermost_loop,
     _memory.find_overwritten_conditions,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import Access, Roles, each_moves_an_axis, is_size, names_in, range_bounds, root, sources, walk
+from ...source import Access, Roles, each_moves_an_axis, is_size, root, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 
@@ -50,7 +50,7 @@ def _is_extreme(subject: Subject, change: Access) -> bool:
 def _at(
     subject: Subject, rule: str, access: Access, message: str, remedy: str = "", engines: tuple[str, ...] = ()
 ) -> Finding:
-    severity = "error" if rule in ("TS103", "TS104", "TS105", "TS106") else "warning"
+    severity = "error" if rule in ("TS103", "TS104") else "warning"
     return subject.finding(rule, severity, access.node, message, remedy, engines)
 
 
@@ -120,113 +120,8 @@ def _shares_loop(change: Access, read: Access) -> bool:
     return any(mine == theirs and not mine.is_parallel for mine, theirs in both)
 
 
-# Races --------------------------------------------------------------------------------------------
-
-
-def races(subject: Subject) -> Iterator[Finding]:
-    """TS105 and TS106: only what must go wrong, not what may; a branch may keep iterations apart."""
-    if not subject.is_kernel:
-        return
-    for name, roles in subject.roles.items():
-        stores = list(_racing_stores(subject, name, roles))
-        pair = None if stores else _racing_pair(subject, name, roles)
-        yield from stores if pair is None else [pair]
-
-
-def _racing_stores(subject: Subject, name: str, roles: Roles) -> Iterator[Finding]:
-    for change in _stores(roles):
-        missing = _missing(change)
-        if not missing or change.is_guarded or _has_ranges_of_its_own(subject, change, missing):
-            continue
-        if change.kind == "add" or _differs(subject, change, missing):
-            shown = " and ".join(f"`{variable.partition('@')[0]}`" for variable in missing)
-            label = subject.label(name)
-            words = f"every iteration over {shown} stores to the same element of `{label}`: {_BY_ORDER}"
-            yield _at(
-                subject, "TS105", change, words, f"{label}[...] += ...  # additions of parallel iterations are atomic"
-            )
-
-
-def _stores(roles: Roles) -> list[Access]:
-    """Changes that are not atomics: `x[i] = x[i] + e` is none."""
-    return [one for one in roles.of("write", "add") if one.kind == "write" or one.is_plain]
-
-
-def _missing(change: Access) -> list[str]:
-    """Variables of the parallel loop that an index has nothing of: iterations that differ in them meet."""
-    if not change.loops or not change.loops[0].is_parallel or change.loops[0].is_single:
-        return []
-    atoms = [atom for part in change.index for atom in part.terms]
-    if any(_is_open(atom) for atom in atoms):
-        return []
-    return [variable for variable in change.loops[0].variables if variable not in atoms]
-
-
-def _is_open(atom: str) -> bool:
-    """Whether an atom is a value that is computed, or read: in each iteration it may be another."""
-    return atom.startswith("~") or ("<" in atom and atom != "<None|>")
-
-
-def _has_ranges_of_its_own(subject: Subject, change: Access, missing: list[str]) -> bool:
-    """Whether an index runs from and to what moves with the parallel loop, `range(first[i], first[i + 1])`.
-
-    Such ranges may be apart. With one end that all share, they have an element that all store to.
-    """
-    variables = {variable.partition("@")[0] for variable in missing}
-    used = {atom.partition("@")[0] for part in change.index for atom in part.terms}
-    around = [spot.loops for spot in subject.spots if any(part is change.node for part in walk(spot.statement))]
-    loops = (loop for loop in max(around, key=len, default=()) if isinstance(loop, ast.For))
-    ranges = (ends[:2] for loop in loops if names_in(loop.target) & used for ends in range_bounds(loop.iter))
-    return any(all(sources(subject.tree, end) & variables for end in ends) for ends in ranges if len(ends) > 1)
-
-
-def _differs(subject: Subject, change: Access, missing: list[str]) -> bool:
-    """Whether iterations that meet may store different values: what does not depend on these variables is the same."""
-    variables = {variable.partition("@")[0] for variable in missing}
-    stored = (value for spot in subject.spots for target, value in spot.assignments if _holds(target, change.node))
-    return any(sources(subject.tree, value) & variables for value in stored)
-
-
 def _holds(target: ast.expr, node: ast.expr) -> bool:
     return any(part is node for part in walk(target))
-
-
-def _racing_pair(subject: Subject, name: str, roles: Roles) -> Finding | None:
-    for change in _stores(roles):
-        for other in roles.accesses:
-            step = _step(change, other)
-            if step is None or change.is_guarded or other.is_guarded:
-                continue
-            label, line = subject.label(name), other.node.lineno
-            variable, count = step
-            if other.kind == "read":
-                words = f"stores what the parallel iteration of `{variable}` {count:+d} reads in line {line}"
-                order = f"{subject.module_name}.loop_config(serialize=True)"
-                remedy = f"{order}  # before the loop, or an inner loop: for _ in range(1):"
-                return _at(subject, "TS106", change, f"{words}: {_BY_ORDER}", remedy)
-            words = f"stores to the element of `{label}` that another parallel iteration changes in line {line}"
-            return _at(subject, "TS105", change, f"{words}: {_BY_ORDER}", f"{label}[...] += ...")
-    return None
-
-
-def _step(change: Access, other: Access) -> tuple[str, int] | None:
-    """The parallel iteration, counted from that of `change`, in which `other` certainly uses the same element."""
-    loops = change.loops
-    if not loops or loops[:1] != other.loops[:1] or not loops[0].is_parallel or loops[0].is_single:
-        return None
-    if len(loops[0].variables) != 1 or len(change.index) != len(other.index):
-        return None
-    (variable,) = loops[0].variables
-    steps: set[int] = set()
-    for mine, theirs in zip(change.index, other.index, strict=True):
-        gap, factor = mine.distance(theirs), mine.terms.get(variable, 0)
-        if gap is None or any(map(_is_open, mine.terms)):
-            return None
-        if factor and gap % factor == 0:
-            steps.add(gap // factor)
-        elif gap or factor:
-            return None
-    return (variable.partition("@")[0], steps.pop()) if len(steps) == 1 and steps != {0} else None
 
 
 # Order --------------------------------------------------------------------------------------------

@@ -220,7 +220,8 @@ class For:
     loop was to be serial: then no iteration may rely on another. Names are fresh in each iteration. `block_size` is
     how many iterations of a parallel loop form a block, 0 where the kernel does not say. Where there is a
     `vector_width`, it divides the known number of iterations from 0 on, and so many of them are printed at once, in
-    vectors of the engine: each has locals of its own, but for sums of all iterations.
+    vectors of the engine: each has locals of its own, but for sums of all iterations. One that `may_race` was
+    parallel, and runs in order since its iterations may use one element.
     """
 
     names: tuple[str, ...]
@@ -231,6 +232,7 @@ class For:
     number: int = NUMBER
     block_size: int = 0
     vector_width: int = 0
+    may_race: bool = False
 
 
 @dataclass(frozen=True, slots=True)

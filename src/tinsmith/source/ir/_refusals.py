@@ -10,14 +10,16 @@ class Race(NamedTuple):
 
     Attributes:
         change: the element that an iteration changes, as source: `y[i]`.
-        read: the element that another iteration reads, as source: `y[i - 1]`.
-        change_line, read_line: their lines.
+        other: the element that another iteration reads or changes, as source: `y[i - 1]`.
+        change_line, other_line: their lines.
+        is_read: whether the other one reads.
     """
 
     change: str
     change_line: int
-    read: str
-    read_line: int
+    other: str
+    other_line: int
+    is_read: bool
 
 
 RUN_IN_ORDER = "Put the loop inside `for _ in range(1):`, where its iterations run in order"

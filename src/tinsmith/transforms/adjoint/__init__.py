@@ -8,8 +8,9 @@ from ._gathers import gather_additions
 from ._handed_on import hand_on_adjoints
 from ._one_thread import serial_twin
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize, WithResults
-from ._promises import Promise
+from ._promises import NO_PROMISES, Promise
 from ._records import Records, records_of
+from ._reversible import find_promised
 from ._whole_gradients import store_whole_gradients
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Copy",
     "Fresh",
     "Program",
+    "NO_PROMISES",
     "Promise",
     "Records",
     "Reserve",
@@ -31,6 +33,7 @@ __all__ = [
     "count_operations",
     "count_parallel_loops",
     "evaluate",
+    "find_promised",
     "find_unchanged_after",
     "formula_text",
     "gather_additions",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ..._lazy import lazy
 from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, operators, types, walk
 from .._names import Names
 from ..analysis import definitions, find_owned_by, whole_definitions
@@ -24,6 +25,7 @@ def sequential(
     steps: Sequence[Step],
     arrays: Mapping[str, nodes.Array],
     own: frozenset[str],
+    find_disjoint: Callable[[], frozenset[str]],
     names: Names,
     path: str,
     races: Mapping[str, NotCovered],
@@ -31,13 +33,14 @@ def sequential(
     """Steps in which an atomic whose old or new value matters is a load and a store.
 
     With them, arrays that stand for integers which only the forward pass knew, each with a refusal for who reads it.
-    `races` are the refusals of `find_races`.
+    `races` are the refusals of `find_races`; `find_disjoint` returns arrays no element of which one iteration changes
+    and another one touches.
 
     Raises:
         NotCovered: one whose value has a gradient changes what other parallel iterations change too.
     """
     loaded = frozenset(walk.find_loaded(steps))
-    ordering = _Sequential(loaded, _find_used_in_order(steps), arrays, own, names, path, races)
+    ordering = _Sequential(loaded, _find_used_in_order(steps), arrays, own, find_disjoint, names, path, races)
     return walk.rewrite(steps, ordering.step), ordering.unknown
 
 
@@ -61,15 +64,20 @@ class _Sequential:
     in_order: frozenset[str]
     arrays: Mapping[str, nodes.Array]
     own: frozenset[str]
+    find_disjoint: Callable[[], frozenset[str]]
     names: Names
     path: str
     races: Mapping[str, NotCovered]
     unknown: dict[str, NotCovered] = field(default_factory=dict)
 
+    @lazy
+    def _disjoint(self) -> frozenset[str]:
+        return self.find_disjoint()
+
     def step(self, one: Step) -> Sequence[Step]:
         if not isinstance(one, nodes.Atomic) or (is_mere_sum(one) and one.array not in self.in_order):
             return [one]
-        if one.array not in self.own:
+        if one.array not in self.own and one.array not in self._disjoint:
             return self.expand_shared_atomic(one)
         kind = self.arrays[one.array].type
         old = one.result or self.names.fresh(f"{one.array}_at", kind)

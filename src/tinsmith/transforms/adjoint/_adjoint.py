@@ -37,6 +37,7 @@ def adjoint(
     unchanged: Collection[Unchanged] = (),
     promises: Mapping[str, Promise] = NO_PROMISES,
     has_checkpoints: bool = False,
+    refuses_possible_races: bool = False,
     keeps_functions: bool = False,
 ) -> Program:
     """What a backward pass does. A kernel is reversed once, however often it is launched.
@@ -52,6 +53,8 @@ def adjoint(
         unchanged: what `find_unchanged_after` gives for them.
         promises: what the spec says of the numbers in inputs, by name.
         has_checkpoints: whether loops run in blocks, so that their tapes are short.
+        refuses_possible_races: whether a parallel loop has no gradient if its iterations may race; in any case it has
+            none if they certainly do.
         keeps_functions: whether a forward pass that keeps something of loops keeps values of functions too, where
             memory costs less than they do.
 
@@ -66,7 +69,7 @@ def adjoint(
     adjoints = adjoint_names([part.kernel for part in parts], arrays)
     order = range(len(kernels)) if launches is None else launches
     wanted = WantedGradients(active, given, detached, order)
-    tasks = reversibles(parts, adjoints, wanted, promises)
+    tasks = reversibles(parts, adjoints, wanted, promises, refuses_possible_races=refuses_possible_races)
     activities = wanted.activities([task.steps for task in tasks], [task.source for task in tasks])
     for task, activity in zip(tasks, activities, strict=True):
         _check_order(task, activity)

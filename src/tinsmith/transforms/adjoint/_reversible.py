@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..._lazy import lazy
+from ...analyses import find_disjoint_arrays
 from ...source.ir import NotCovered, nodes, types, walk
 from .._names import Names
 from ..analysis import Activity, along, edges_of
@@ -15,7 +16,7 @@ from ._access import find_owned, sequential
 from ._build_ssa import SsaBuilder
 from ._prelude import Prelude, search_of
 from ._promises import Promise, find_promised_arrays
-from ._races import find_races
+from ._races import find_parallel_loop, find_races
 from ._ssa import Step
 from ._tasks import Parts
 
@@ -109,7 +110,12 @@ def adjoint_names(kernels: Sequence[nodes.Kernel], arrays: Iterable[str]) -> dic
 
 
 def reversibles(
-    parts: Sequence[Parts], adjoints: Mapping[str, str], wanted: WantedGradients, promises: Mapping[str, Promise]
+    parts: Sequence[Parts],
+    adjoints: Mapping[str, str],
+    wanted: WantedGradients,
+    promises: Mapping[str, Promise],
+    *,
+    refuses_possible_races: bool = False,
 ) -> list[Reversible]:
     """Everything that is reversed, in the order of the forward pass. `adjoints` are their names, by array."""
     plain = [(source, part.kernel, statements) for source, part in enumerate(parts) for statements in part.tasks]
@@ -126,14 +132,19 @@ def reversibles(
     for number, (source, kernel, statements) in enumerate(plain):
         making = _Making(source, places[number], statements, adjoints, marks[number])
         tasks += making.expand_extremes(kernel, extremes[number], own[number])
-    return [_put_in_order(task, promises) for task in tasks]
+    return [_put_in_order(task, promises, refuses_possible_races=refuses_possible_races) for task in tasks]
 
 
-def _put_in_order(task: Reversible, promises: Mapping[str, Promise]) -> Reversible:
+def _put_in_order(task: Reversible, promises: Mapping[str, Promise], *, refuses_possible_races: bool) -> Reversible:
     """A task whose atomics are loads and stores where order matters."""
     own, kernel = find_owned(task.steps) | find_promised_arrays(task.steps, promises), task.kernel
-    races = find_races(kernel, task.steps, own, task.names)
-    steps, unknown = sequential(task.steps, kernel.arrays, own, task.names, kernel.path, races)
+    races = find_races(kernel, task.statements, own, refuses_possible=refuses_possible_races)
+    loop = find_parallel_loop(task.statements)
+
+    def find_disjoint() -> frozenset[str]:
+        return frozenset() if loop is None else find_disjoint_arrays(kernel, loop)
+
+    steps, unknown = sequential(task.steps, kernel.arrays, own, find_disjoint, task.names, kernel.path, races)
     arrays = {name: nodes.Array(name, kind, 0) for name, kind in _types_of(steps, unknown).items()}
     kernel = replace(kernel, arrays={**kernel.arrays, **arrays})
     return replace(task, kernel=kernel, steps=steps, own=own, unknown=unknown, races=races)
@@ -176,6 +187,13 @@ class _Making:
         names = _names(kernel, self.adjoints, f"{self.mark}{mark}")
         steps = SsaBuilder(kernel, names).task(statements)
         return Reversible(kernel, self.source, self.statements, steps, names, part=self.part)
+
+
+def find_promised(kernel: nodes.Kernel, loop: nodes.For, promises: Mapping[str, Promise]) -> frozenset[str]:
+    """Return arrays of which no two iterations of a parallel loop use one element, as promises tell."""
+    if not promises:
+        return frozenset()
+    return find_promised_arrays(SsaBuilder(kernel, _names(kernel, {})).task((loop,)), promises)
 
 
 def _floats(kernel: nodes.Kernel) -> frozenset[str]:

@@ -1,0 +1,18 @@
+"""What is known of a kernel's IR without running it: one question a file."""
+
+from ._accesses import LoopAccess, Origin, opaque
+from ._conflicts import Conflict, Verdict, find_conflicts, find_conflicts_of_loop, find_disjoint_arrays
+from ._text import describe_access, describe_conflict
+
+__all__ = [
+    "Conflict",
+    "LoopAccess",
+    "Origin",
+    "Verdict",
+    "describe_access",
+    "describe_conflict",
+    "find_conflicts",
+    "find_conflicts_of_loop",
+    "find_disjoint_arrays",
+    "opaque",
+]

@@ -1,0 +1,416 @@
+"""Accesses of a parallel loop: what an iteration loads and changes, where, and under which conditions.
+
+The body is run symbolically: locals are replaced by what they are computed from, in terms of the loops' variables,
+sizes, arguments, and elements of arrays that the loop does not change. What cannot be expressed so becomes an opaque
+local that says where it comes from (`Origin`).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from typing import NamedTuple
+
+from .._lazy import lazy
+from ..source.ir import nodes, types, walk
+from ..spec import Arithmetic, Tree, parse
+
+OPAQUE = "?"
+"""Begins the names of opaque locals, followed by their origin and a number."""
+DIM = -1
+"""In place of an axis: the size is that of a dim of the spec, by its name."""
+MOST_PARTS = 120
+"""Nodes of an expression beyond which it is opaque."""
+_NAMELESS = (nodes.Const, nodes.Local, nodes.Argument, nodes.Size)
+
+
+class Origin(enum.Enum):
+    """Where an opaque number comes from: memory, floats or random numbers; an atomic counter; or anything else."""
+
+    DATA = "data"
+    COUNTER = "counter"
+    UNKNOWN = "unknown"
+
+
+class Condition(NamedTuple):
+    """An iteration reaches an access only if an expression is true (or false: `holds`).
+
+    One that `is_bound` bounds a loop's variable, on the left.
+    """
+
+    expr: nodes.Expr
+    holds: bool
+    is_bound: bool = False
+
+
+@dataclass(frozen=True)
+class LoopAccess:
+    """A load, store or atomic of an iteration.
+
+    Attributes:
+        of: the node; its index and value are in terms of the kernel's locals.
+        line: its line.
+        index: its index, in terms of variables of loops, sizes, arguments and opaque locals.
+        value: what a store stores, in the same terms; None for others.
+        conditions: what holds where it is reached, bounds of loops included.
+    """
+
+    of: nodes.Load | nodes.Store | nodes.Atomic
+    line: int
+    index: tuple[nodes.Expr, ...]
+    value: nodes.Expr | None
+    conditions: tuple[Condition, ...]
+
+    def is_stored_by(self, store: LoopAccess) -> bool:
+        """Return True if, wherever this load happens, its own iteration gave the element a value by `store` before.
+
+        Whatever another iteration does to the element conflicts with that store.
+        """
+        is_same = (self.array, self.entry, self.index) == (store.array, store.entry, store.index)
+        return is_same and self.conditions[: len(store.conditions)] == store.conditions
+
+    @property
+    def array(self) -> str:
+        return self.of.array
+
+    @property
+    def entry(self) -> tuple[int, ...]:
+        return self.of.entry
+
+    @property
+    def is_change(self) -> bool:
+        """Whether it is a store or an atomic."""
+        return not isinstance(self.of, nodes.Load)
+
+    @property
+    def is_load(self) -> bool:
+        """Whether it is a load."""
+        return isinstance(self.of, nodes.Load)
+
+    @lazy
+    def key(self) -> object:
+        """What accesses have in common that need to be compared with others once."""
+        kind = self.of.operator if isinstance(self.of, nodes.Atomic) else type(self.of).__name__
+        return kind, self.entry, self.index, self.value, self.conditions
+
+    @lazy
+    def symbols(self) -> tuple[nodes.Expr, ...]:
+        """Sizes and arguments that it depends on."""
+        parts = walk.parts(*self.index, *(one.expr for one in self.conditions))
+        return tuple(dict.fromkeys(one for one in parts if isinstance(one, nodes.Size | nodes.Argument)))
+
+    @lazy
+    def index_origins(self) -> frozenset[Origin]:
+        """Where the opaque parts of its index come from.
+
+        A place in a segment that memory holds, `range(start[i], start[i + 1])` or `first + j` for `j < count`, is not
+        said to depend on data: nobody has iterations share segments by mistake.
+        """
+        return frozenset(origin for part in self.index for origin in self._axis_origins(part))
+
+    def _axis_origins(self, part: nodes.Expr) -> frozenset[Origin]:
+        origins, inside = _origins([part]), {*walk.parts(part)}
+        from_data = [one for one in inside if Origin.DATA in self._bound_origins.get(one, ())]
+        is_in_segment = any(self._bound_origins[one][Origin.DATA] == 2 for one in from_data)
+        if is_in_segment or (from_data and Origin.DATA in origins):
+            return (origins - {Origin.DATA}) | {Origin.UNKNOWN}
+        return origins
+
+    @lazy
+    def _bound_origins(self) -> dict[nodes.Expr, Counter[Origin]]:
+        """How many bounds of each loop's variable have an origin."""
+        counts: dict[nodes.Expr, Counter[Origin]] = {}
+        for one in self.conditions:
+            if one.is_bound and isinstance(one.expr, nodes.Binary):
+                counts.setdefault(one.expr.left, Counter()).update(_origins([one.expr.right]))
+        return counts
+
+    @lazy
+    def condition_origins(self) -> frozenset[Origin]:
+        """Where the opaque parts of its conditions come from."""
+        return _origins([one.expr for one in self.conditions])
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether variables of loops, sizes and arguments alone decide whether and where it happens."""
+        return not (self.index_origins or self.condition_origins)
+
+
+def _origins(exprs: Sequence[nodes.Expr]) -> frozenset[Origin]:
+    return frozenset(origin for one in walk.parts(*exprs) if (origin := origin_of(one)) is not None)
+
+
+def origin_of(part: nodes.Expr) -> Origin | None:
+    """Return where the number of an expression comes from, its operands aside; None if these tell everything."""
+    match part:
+        case nodes.Local(name) if name.startswith(OPAQUE):
+            return Origin(name[1:].partition(":")[0])
+        case nodes.Load() | nodes.Cast(keeps_bits=True):
+            return Origin.DATA
+        case nodes.Cast(value) if types.is_float(value.type):
+            return Origin.DATA if Origin.DATA in _origins([value]) else Origin.UNKNOWN
+        case nodes.Argument(_, kind) if types.is_float(kind):
+            return Origin.DATA
+    return None
+
+
+def opaque(origin: Origin, kind: str, number: int) -> nodes.Local:
+    """Return a number of which only the origin is known, one of its own for each `number`."""
+    return nodes.Local(f"{OPAQUE}{origin.value}:{number}", kind)
+
+
+def find_accesses(kernel: nodes.Kernel, loop: nodes.For, arrays: Collection[str]) -> list[LoopAccess]:
+    """Return every access of an iteration of a parallel loop to `arrays`, which are all that the loop changes."""
+    walker = _Walk(kernel, frozenset(arrays), frozenset(walk.find_defined([loop])))
+    walker.enter_loop(loop)
+    walker.block(loop.body)
+    return walker.accesses
+
+
+@dataclass
+class _Walk:
+    kernel: nodes.Kernel
+    changed: frozenset[str]
+    own: frozenset[str]
+    accesses: list[LoopAccess] = field(default_factory=list)
+    values: dict[str, nodes.Expr] = field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+    stores: list[LoopAccess] = field(default_factory=list)
+    latest: dict[str, LoopAccess] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    @lazy
+    def _slots(self) -> frozenset[str]:
+        return _find_slots(self.kernel) - self.changed
+
+    @lazy
+    def _dim_names(self) -> frozenset[str]:
+        return _find_dim_names(self.kernel)
+
+    def enter_loop(self, loop: nodes.For) -> None:
+        """Add the bounds of a loop to the conditions."""
+        for name, (first, end) in zip(loop.names, loop.bounds, strict=True):
+            variable = nodes.Local(name, "i32")
+            self.values[name] = variable
+            low, high = self.resolve(first, loop.line), self.resolve(end, loop.line)
+            self.conditions += (
+                Condition(nodes.Binary(">=", variable, low, "u1"), True, True),
+                Condition(nodes.Binary("<", variable, high, "u1"), True, True),
+            )
+
+    def block(self, body: Sequence[nodes.Stmt]) -> None:
+        """Run statements; those behind a branch that may leave the loop or go on with it run under a condition."""
+        for one in body:
+            self.statement(one)
+            if isinstance(one, nodes.If) and _may_leave(one):
+                # Which of both arms leaves is in the arms' own conditions; the sum of them need not be expressed.
+                stays = self.opaque(self.origin([one.condition]), "u1")
+                condition = self.resolve(one.condition, one.line)
+                leaves = one.body if _always_leaves(one.body) else one.orelse
+                if _always_leaves(leaves) and not any(map(_is_leaving, one.orelse if leaves is one.body else one.body)):
+                    self.conditions += (Condition(condition, leaves is not one.body),)
+                else:
+                    self.conditions += (Condition(stays, True),)
+
+    def statement(self, one: nodes.Stmt) -> None:
+        match one:
+            case nodes.Assign(name, value):
+                self.values[name] = self.resolve(value, one.line)
+            case nodes.Store():
+                index, value = self.index(one.index, one.line), self.resolve(one.value, one.line)
+                self.accesses.append(LoopAccess(one, one.line, index, value, self.conditions))
+                self.stores.append(self.accesses[-1])
+                self.latest[one.array] = self.accesses[-1]
+            case nodes.Atomic():
+                index, _ = self.index(one.index, one.line), self.resolve(one.value, one.line)
+                self.accesses.append(LoopAccess(one, one.line, index, None, self.conditions))
+                self.latest[one.array] = self.accesses[-1]
+                if one.result is not None:
+                    is_counter = one.operator in ("add", "sub") and not types.is_float(one.value.type)
+                    self.values[one.result] = self.opaque(Origin.COUNTER if is_counter else Origin.DATA, one.value.type)
+            case nodes.If():
+                self.branch(one)
+            case nodes.For():
+                self.inner_loop(one)
+            case nodes.While():
+                self.unknown_loop(one)
+            case _:
+                for expr in walk.expressions(one):
+                    self.resolve(expr, one.line)
+                for name in walk.find_assigned(one):
+                    self.values[name] = self.opaque(Origin.DATA, self.kernel.locals.get(name, "f32"))
+
+    def branch(self, one: nodes.If) -> None:
+        condition = self.resolve(one.condition, one.line)
+        before, around = dict(self.values), self.conditions
+        results = []
+        for arm, holds in ((one.body, True), (one.orelse, False)):
+            self.values, self.conditions = dict(before), (*around, Condition(condition, holds))
+            self.block(arm)
+            results.append(self.values)
+        self.conditions = around
+        self.values = {**results[1], **results[0]}
+        for name in self.values:
+            first, second = (values.get(name) for values in results)
+            if first is not None and second is not None and first != second:
+                self.values[name] = self.opaque(self.origin([condition, first, second]), first.type)
+
+    def inner_loop(self, one: nodes.For) -> None:
+        around = self.conditions
+        bounds = [self.resolve(bound, one.line) for pair in one.bounds for bound in pair]
+        self.forget(one.body)
+        self.enter_loop(one)
+        # How often a loop with a `break` runs is decided inside it.
+        if any(isinstance(inner, nodes.Break) for inner in _own_statements(one.body)):
+            self.conditions += (Condition(self.opaque(self.origin_of_breaks(one.body), "u1"), True),)
+        self.block(one.body)
+        self.conditions = around
+        self.forget(one.body, bounds)
+
+    def unknown_loop(self, one: nodes.While) -> None:
+        around = self.conditions
+        self.forget(one.body)
+        self.conditions += (Condition(self.opaque(self.origin_of_breaks(one.body), "u1"), True),)
+        self.block(one.body)
+        self.conditions = around
+        self.forget(one.body)
+
+    def origin_of_breaks(self, body: Sequence[nodes.Stmt]) -> Origin:
+        """Where the conditions come from under which a loop ends."""
+        branches = [one for one in _own_statements(body) if isinstance(one, nodes.If) and _may_leave(one)]
+        return self.origin([one.condition for one in branches])
+
+    def forget(self, body: Sequence[nodes.Stmt], bounds: Sequence[nodes.Expr] = ()) -> None:
+        """Make locals opaque that a loop's iterations change: their values hold for no single iteration."""
+        defined = {}
+        for one in walk.statements(body):
+            for name in walk.find_assigned(one):
+                defined.setdefault(name, []).append(one)
+        for name, statements in defined.items():
+            exprs = [expr for one in statements for expr in walk.expressions(one)]
+            guards = [one.condition for one in walk.statements(body) if isinstance(one, nodes.If)]
+            is_plain = all(isinstance(one, nodes.Assign | nodes.For) for one in statements)
+            origin = self.origin([*exprs, *guards, *bounds]) if is_plain else Origin.DATA
+            self.values[name] = self.opaque(origin, self.kernel.locals.get(name, "i32"))
+
+    def origin(self, exprs: Sequence[nodes.Expr]) -> Origin:
+        """Where something comes from that depends on expressions."""
+        parts = [self.values.get(one.name, one) if isinstance(one, nodes.Local) else one for one in walk.parts(*exprs)]
+        origins = _origins(parts)
+        return Origin.DATA if Origin.DATA in origins else Origin.UNKNOWN
+
+    def opaque(self, origin: Origin, kind: str) -> nodes.Local:
+        return opaque(origin, kind, next(self._numbers))
+
+    def index(self, index: Sequence[nodes.Expr], line: int) -> tuple[nodes.Expr, ...]:
+        return tuple([self.resolve(one, line) for one in index])
+
+    def resolve(self, expr: nodes.Expr, line: int) -> nodes.Expr:
+        """Return an expression with locals replaced by their values, and note what it loads."""
+        resolved = self._resolve(expr, line)
+        if isinstance(resolved, _NAMELESS):
+            return resolved
+        parts = list(walk.parts(resolved))
+        return resolved if len(parts) <= MOST_PARTS else self.opaque(self.origin(parts), resolved.type)
+
+    def value_before(self, local: nodes.Local) -> nodes.Expr:
+        """Return what a local of the top level stands for that the loop does not change: all iterations share it."""
+        given = [one for one in walk.statements(self.kernel.body) if local.name in walk.find_assigned(one)]
+        value = given[0].value if len(given) == 1 and isinstance(given[0], nodes.Assign) else None
+        is_known = value is not None and local.name not in walk.locals_in([value]) and not walk.reads_memory(value)
+        return self._resolve(value, 0) if is_known and value is not None else nodes.Argument(local.name, local.type)
+
+    def _resolve(self, expr: nodes.Expr, line: int) -> nodes.Expr:
+        match expr:
+            case nodes.Local(name):
+                if name not in self.values and name not in self.own and not name.startswith(OPAQUE):
+                    self.values[name] = self.value_before(expr)
+                return self.values.get(name, expr)
+            case nodes.Argument(name) if name in self._dim_names:
+                return nodes.Size(name, DIM)
+            case nodes.Size(array, axis):
+                return _canonical_size(self.kernel.arrays, array, axis)
+            case nodes.Load():
+                index = self.index(expr.index, line)
+                if expr.array in self._slots:
+                    return self.opaque(Origin.COUNTER, expr.type)
+                if expr.array not in self.changed:
+                    return nodes.Load(expr.array, index, expr.entry, expr.type)
+                load = LoopAccess(expr, line, index, None, self.conditions)
+                stored = [store for store in self.stores if load.is_stored_by(store)]
+                if not stored:
+                    self.accesses.append(load)
+                elif self.latest[expr.array] is stored[-1] and stored[-1].value is not None:
+                    return nodes.Cast(stored[-1].value, expr.type)
+                return self.opaque(Origin.DATA, expr.type)
+        return walk.rebuild(expr, lambda part: self._resolve(part, line))
+
+
+def _canonical_size(arrays: Mapping[str, nodes.Array], array: str, axis: int) -> nodes.Expr:
+    """Return one expression for all sizes that the spec says are equal."""
+    size = arrays[array].sizes[axis] if array in arrays and axis < len(arrays[array].sizes) else None
+    if isinstance(size, int):
+        return nodes.Const(size, "i32")
+    return nodes.Size(array, axis) if size is None else _size_of_dim(size)
+
+
+@cache
+def _size_of_dim(text: str) -> nodes.Expr:
+    """Return the size of a dim of a spec: of `n // 2`, in terms of `n`."""
+    dim = parse(f"-> y[{text}]").outputs[0].dims[0]
+    return _size_of_tree(dim.tree if isinstance(dim, Arithmetic) else text)
+
+
+def _size_of_tree(tree: Tree) -> nodes.Expr:
+    if isinstance(tree, tuple):
+        return nodes.Binary(tree[0], _size_of_tree(tree[1]), _size_of_tree(tree[2]), "i32")
+    return nodes.Const(tree, "i32") if isinstance(tree, int) else nodes.Size(tree, DIM)
+
+
+def _find_dim_names(kernel: nodes.Kernel) -> frozenset[str]:
+    """Names of the spec in the sizes of a kernel's arrays: arguments of these names are sizes, too."""
+    texts = {size for array in kernel.arrays.values() for size in array.sizes if isinstance(size, str)}
+    sizes = (one for text in texts for one in walk.parts(_size_of_dim(text)))
+    return frozenset(one.array for one in sizes if isinstance(one, nodes.Size))
+
+
+def _find_slots(kernel: nodes.Kernel) -> frozenset[str]:
+    """Return arrays to which a kernel stores nothing but numbers that atomic counters handed out."""
+    counted: set[str] = set()
+    kinds: dict[str, set[bool]] = {}
+    for one in walk.statements(kernel.body):
+        match one:
+            case nodes.Atomic(operator="add" | "sub", result=str() as name) if not types.is_float(one.value.type):
+                counted.add(name)
+            case nodes.Assign(name, nodes.Local(source)) if source in counted:
+                counted.add(name)
+        if isinstance(one, nodes.Store):
+            is_counted = isinstance(one.value, nodes.Local) and one.value.name in counted
+            kinds.setdefault(one.array, set()).add(is_counted)
+        elif isinstance(one, nodes.Atomic):
+            kinds.setdefault(one.array, set()).add(False)
+    return frozenset(name for name, are_counted in kinds.items() if are_counted == {True})
+
+
+def _own_statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
+    """Statements of a loop's body, without those of loops inside it."""
+    for one in body:
+        yield one
+        if isinstance(one, nodes.If):
+            yield from _own_statements((*one.body, *one.orelse))
+
+
+def _is_leaving(one: nodes.Stmt) -> bool:
+    return isinstance(one, nodes.Break | nodes.Continue) or (isinstance(one, nodes.If) and _may_leave(one))
+
+
+def _may_leave(one: nodes.If) -> bool:
+    return any(map(_is_leaving, (*one.body, *one.orelse)))
+
+
+def _always_leaves(body: Sequence[nodes.Stmt]) -> bool:
+    return bool(body) and isinstance(body[-1], nodes.Break | nodes.Continue)

@@ -1,0 +1,297 @@
+"""Conflicts: accesses by which iterations of a parallel loop race.
+
+Two accesses conflict if different iterations may make them to one element, and what the loop computes depends on
+which comes first: at least one of them changes the element, and they are neither the same atomic operation nor
+stores of the same value. Everybody who asks about races asks here: the forward pass, the gradient, the linter,
+`explain`, and the sanitizer's words.
+
+Each pair is decided by an integer system (`_integer_systems`): bounds and conditions of both iterations, equal
+indices, and different numbers of the iterations.
+
+- It has no solution, whatever the sizes and arguments are: there is no conflict.
+- It has one for each of several sizes and arguments, and nothing in it depends on data: the race is certain.
+- It has one for some of them: the race is conditional, as sizes or arguments decide.
+- An index or a condition depends on data: the race is possible.
+- Otherwise (indices that are not affine) nothing is known, and nothing is said.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..source import AffineIndex, each_moves_an_axis
+from ..source.ir import nodes, walk
+from ._accesses import LoopAccess, Origin, find_accesses
+from ._forms import IterationForms
+from ._integer_systems import Constraint, Variable, find_solution, has_no_solution
+
+MOST_PAIRS = 4000
+"""Pairs of accesses of a loop beyond which no more are compared."""
+_ADDITIONS = frozenset({"add", "sub"})
+
+
+class Verdict(enum.Enum):
+    """What is known of a conflict."""
+
+    CERTAIN = "certain"
+    POSSIBLE = "possible"
+    CONDITIONAL = "conditional"
+
+
+class Conflict(NamedTuple):
+    """Two accesses to one element by which iterations of `loop` race. The first one changes the element."""
+
+    verdict: Verdict
+    loop: nodes.For
+    change: LoopAccess
+    other: LoopAccess
+
+    @property
+    def is_of_neighbors(self) -> bool:
+        """Whether an iteration reads what another one changes under another index, `y[i - 1]` beside `y[i]`."""
+        return self.other.is_load and self.change.index != self.other.index
+
+    @property
+    def array(self) -> str:
+        """The array of the element."""
+        return self.change.array
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Numbers in place of sizes and arguments, so that all products are affine."""
+
+    sizes: tuple[int, ...]
+    arguments: tuple[int, ...]
+
+    def of(self, symbols: Sequence[nodes.Expr]) -> dict[nodes.Expr, int]:
+        sizes, arguments = itertools.cycle(self.sizes), itertools.cycle(self.arguments)
+        return {one: next(sizes if isinstance(one, nodes.Size) else arguments) for one in symbols}
+
+
+_EXAMPLES = (
+    *(_Numbers((12,), arguments) for arguments in ((2,), (3,), (5,), (12,), (3, 5), (5, 3))),
+    *(_Numbers(sizes, (3,)) for sizes in ((12, 20, 16, 24), (24, 16, 20, 12), (6, 60), (60, 6))),
+)
+
+
+def find_conflicts(
+    kernel: nodes.Kernel,
+    *,
+    exempt: Callable[[nodes.For], Collection[str]] = lambda loop: (),
+) -> list[Conflict]:
+    """Return the conflicts of a kernel's parallel loops, one for each line that changes an array, certain ones first.
+
+    Args:
+        kernel: the kernel.
+        exempt: returns arrays of which no two iterations of a loop use one element, as somebody promises.
+    """
+    conflicts: list[Conflict] = []
+    for loop in kernel.body:
+        if isinstance(loop, nodes.For) and loop.is_parallel:
+            conflicts += find_conflicts_of_loop(kernel, loop, exempt)
+    return sorted(conflicts, key=lambda one: one.verdict is not Verdict.CERTAIN)
+
+
+def find_disjoint_arrays(kernel: nodes.Kernel, loop: nodes.For) -> frozenset[str]:
+    """Return arrays that a parallel loop changes, but no element of which one iteration changes and another touches."""
+    return frozenset(
+        array
+        for array, accesses in _accesses_by_array(kernel, loop).items()
+        if all(
+            _has_no_meeting(loop, first, second)
+            for first, second in itertools.combinations_with_replacement(accesses, 2)
+            if first.is_change or second.is_change
+        )
+    )
+
+
+def _accesses_by_array(kernel: nodes.Kernel, loop: nodes.For) -> dict[str, list[LoopAccess]]:
+    """Return the accesses to arrays that a loop changes, each once.
+
+    Memory that blocks of iterations have for themselves is left out.
+    """
+    changed = {name for name in walk.find_changed([loop]) if not kernel.arrays[name].is_of_blocks}
+    by_array: dict[str, dict[object, LoopAccess]] = {}
+    for one in find_accesses(kernel, loop, changed):
+        by_array.setdefault(one.array, {}).setdefault(one.key, one)
+    return {name: [*accesses.values()] for name, accesses in by_array.items()}
+
+
+def find_conflicts_of_loop(
+    kernel: nodes.Kernel, loop: nodes.For, exempt: Callable[[nodes.For], Collection[str]]
+) -> Iterator[Conflict]:
+    """Yield the conflicts of one parallel loop; see `find_conflicts`."""
+    promised: Collection[str] | None = None
+    for array, accesses in _accesses_by_array(kernel, loop).items():
+        if array in kernel.cells and _is_overwritten_first(kernel, loop, array):
+            continue
+        for conflict in _find_conflicts_of_array(loop, accesses):
+            if conflict.verdict is not Verdict.CERTAIN:
+                promised = exempt(loop) if promised is None else promised
+                if array in promised:
+                    continue
+            yield conflict
+
+
+def _find_conflicts_of_array(loop: nodes.For, accesses: Sequence[LoopAccess]) -> list[Conflict]:
+    """Return conflicts of accesses to one array, for each line that changes it a certain one, or else the first."""
+    if _have_own_elements(loop, accesses):
+        return []
+    conflicts: dict[int, Conflict] = {}
+    pairs = itertools.combinations_with_replacement(accesses, 2)
+    # A store beside what another iteration reads says more than the store beside itself.
+    for first, second in sorted(itertools.islice(pairs, MOST_PAIRS), key=lambda pair: pair[0] is pair[1]):
+        change, other = (first, second) if first.is_change else (second, first)
+        known = conflicts.get(change.line)
+        is_settled = known is not None and known.verdict is Verdict.CERTAIN
+        if is_settled or not _is_order_visible(first, second):
+            continue
+        verdict = _decide(loop, first, second)
+        if verdict is Verdict.CERTAIN or (verdict is not None and known is None):
+            conflicts[change.line] = Conflict(verdict, loop, change, other)
+    return list(conflicts.values())
+
+
+def _have_own_elements(loop: nodes.For, accesses: Sequence[LoopAccess]) -> bool:
+    """Return True if each variable of the loop moves an axis of all indices alike: the common case, decided fast."""
+    forms = IterationForms(1, {})
+    indices = [[forms.form(part) for part in one.index] for one in accesses]
+    if len({*map(len, indices)}) != 1:
+        return False
+    known = [[form for form in index if form is not None] for index in indices]
+    if [*map(len, known)] != [*map(len, indices)]:
+        return False
+    variables = [forms.atom(nodes.Local(name, "i32")) for name in loop.names]
+    return each_moves_an_axis(variables, known, lambda atom: not isinstance(atom, tuple))
+
+
+def _is_order_visible(first: LoopAccess, second: LoopAccess) -> bool:
+    """Return True if the order of two accesses to one element matters, as far as their kinds tell."""
+    if not (first.is_change or second.is_change) or first.entry != second.entry:
+        return False
+    operators = {one.of.operator if isinstance(one.of, nodes.Atomic) else "" for one in (first, second)}
+    return "" in operators or not (len(operators) == 1 or operators <= _ADDITIONS)
+
+
+def _decide(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verdict | None:
+    if len(first.index) != len(second.index):
+        return None  # of a vector and of its numbers, in a sketch
+    if Origin.COUNTER in first.index_origins & second.index_origins:
+        return None  # each iteration has numbers of its own, which an atomic counter handed out
+    if _has_no_meeting(loop, first, second):
+        return None
+    if first.is_exact and second.is_exact:
+        meets = [_may_meet(loop, first, second, numbers) for numbers in _EXAMPLES]
+        if all(meets):
+            return Verdict.CERTAIN
+        return Verdict.CONDITIONAL if any(meets) else None
+    index_origins = first.index_origins | second.index_origins
+    origins = index_origins or first.condition_origins | second.condition_origins
+    if Origin.UNKNOWN in index_origins or Origin.DATA not in origins:
+        return None
+    return Verdict.POSSIBLE if any(_may_meet(loop, first, second, numbers) for numbers in _EXAMPLES) else None
+
+
+def _has_no_meeting(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> bool:
+    """Return True if different iterations certainly use different elements, whatever sizes and arguments are."""
+    return all(has_no_solution(system) for system in _Pair(loop, first, second, None).systems())
+
+
+def _may_meet(loop: nodes.For, first: LoopAccess, second: LoopAccess, numbers: _Numbers) -> bool:
+    """Return True if, for these sizes and arguments, different iterations use one element."""
+    pair = _Pair(loop, first, second, numbers)
+    return any(pair.confirms(solution) for system in pair.systems() if (solution := find_solution(system)) is not None)
+
+
+class _Pair:
+    """Two accesses in two iterations; with numbers in place of sizes and arguments, or for whatever these are."""
+
+    def __init__(self, loop: nodes.For, first: LoopAccess, second: LoopAccess, numbers: _Numbers | None) -> None:
+        symbols = [*dict.fromkeys(one for access in (first, second) for one in access.symbols)]
+        known = {} if numbers is None else numbers.of(symbols)
+        self.loop, self.first, self.second = loop, first, second
+        self.mine, self.theirs = IterationForms(1, known), IterationForms(2, known)
+
+    def systems(self) -> Iterator[list[Constraint]]:
+        """Yield integer systems one of which has a solution if the two accesses conflict in different iterations."""
+        common: list[Constraint] = []
+        for one, two in zip(self.first.index, self.second.index, strict=True):
+            left, right = self.mine.form(one), self.theirs.form(two)
+            if left is not None and right is not None:
+                common.append(Constraint(left.plus(right, -1), is_equation=True))
+        leaves = _same_value(self.first, self.second)
+        values = [()] if leaves is None else [(one,) for leaf in leaves for one in self._difference(leaf)]
+        choices = itertools.product(
+            self.mine.alternatives(self.first.conditions),
+            self.theirs.alternatives(self.second.conditions),
+            [one for name in self.loop.names for one in self._difference(nodes.Local(name, "i32"))],
+            values,
+        )
+        for one, two, difference, value in choices:
+            # Last: the forms above added what is known of quotients.
+            yield [*common, *one, *two, difference, *value, *self.mine.facts, *self.theirs.facts]
+
+    def _difference(self, leaf: nodes.Expr) -> Iterator[Constraint]:
+        """Yield what holds where a leaf differs between the iterations."""
+        one, two = self.mine.atom(leaf), self.theirs.atom(leaf)
+        for factor in (1, -1):
+            yield Constraint(AffineIndex({one: factor, two: -factor}, -1))
+
+    def confirms(self, solution: Mapping[Variable, int]) -> bool:
+        """Return True if a solution holds for the indices and conditions themselves, as far as these are exact.
+
+        The forms leave out what is not affine.
+        """
+        for one, two in zip(self.first.index, self.second.index, strict=True):
+            left, right = self.mine.evaluate(one, solution), self.theirs.evaluate(two, solution)
+            if left is not None and right is not None and left != right:
+                return False
+        return self.mine.confirms(self.first, solution) and self.theirs.confirms(self.second, solution)
+
+
+def _same_value(first: LoopAccess, second: LoopAccess) -> tuple[nodes.Expr, ...] | None:
+    """Return what tells the values of two stores apart: leaves of the one expression that both store.
+
+    A part of the value that is also an index is equal where the elements are. None if values may differ anyway.
+    """
+    if not isinstance(first.of, nodes.Store) or not isinstance(second.of, nodes.Store):
+        return None
+    if first.value is None or first.value != second.value or first.index != second.index:
+        return None if first.value is None or first.value != second.value else _leaves(first.value)
+    indices = {*first.index}
+
+    def replace(expr: nodes.Expr) -> nodes.Expr:
+        return nodes.Const(0, "i32") if expr in indices else walk.rebuild(expr, replace)
+
+    return _leaves(replace(first.value))
+
+
+def _leaves(value: nodes.Expr) -> tuple[nodes.Expr, ...]:
+    return tuple(dict.fromkeys(one for one in walk.parts(value) if isinstance(one, nodes.Local)))
+
+
+def _is_overwritten_first(kernel: nodes.Kernel, loop: nodes.For, cell: str) -> bool:
+    """Return True if each iteration gives a local of the kernel a value before it reads it, and nobody reads the last.
+
+    The engines then keep the value in a register of the iteration.
+    """
+    later = itertools.dropwhile(lambda one: one is not loop, kernel.body)
+    if any(cell in walk.find_loaded([one]) for one in itertools.islice(later, 1, None)):
+        return False
+    return _is_assigned_before_use(loop.body, cell)
+
+
+def _is_assigned_before_use(body: Sequence[nodes.Stmt], cell: str) -> bool:
+    for one in body:
+        if cell in walk.arrays_in(walk.expressions(one)) or (isinstance(one, nodes.Atomic) and one.array == cell):
+            return False
+        if isinstance(one, nodes.Store) and one.array == cell:
+            return True
+        if cell in walk.find_touched([one]):
+            return False
+    return True

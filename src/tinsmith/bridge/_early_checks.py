@@ -1,0 +1,92 @@
+"""Early checks: what is certainly wrong with an op's kernels, told when it is made and not at its first call.
+
+A call's dtypes and ranks are not known yet. Those of the annotations and of the spec are taken, and floats where
+neither says anything. A kernel that cannot be lowered for these, or whose engine has not been started, is checked by
+its first call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from .._errors import KernelError, TinsmithError, refusal
+from ..engines import SPEC_DTYPES
+from ..linter import Finding, drop_suppressed, find_certain_mistakes
+from ..source.ir import NotCovered
+from ._races import as_finding, check_races
+from ._signature import Signature, default_float
+from ._stage import Stage
+from ._variant import ArrayType, Variant
+
+_RACES = ("TS105", "TS106")
+
+
+def check_early(signature: Signature, kernels: Sequence[Any]) -> None:
+    """Raise KernelError for a certain race of an op's kernels, and for an index that is always out of range.
+
+    Possible races are warned of.
+    """
+    for stage, variant in _assume_variants(signature):
+        check_races(stage, variant, {}, f"op `{signature.op}`")
+    for finding in find_certain_mistakes(kernels, signature.spec):
+        words = f"op `{signature.op}` uses an index that is out of range in every call"
+        rows = [("at", f"{finding.path}:{finding.line}"), ("because", finding.message)]
+        raise KernelError(refusal(words, rows, f"Write `{finding.remedy}`."))
+
+
+def replace_races(signature: Signature, findings: Sequence[Finding]) -> list[Finding]:
+    """Return lint's findings with the races that the kernels themselves show, in place of those of their text."""
+    kept = [*findings]
+    for stage, variant in _assume_variants(signature):
+        tree = stage.source.tree
+        lines = range(tree.lineno, (tree.end_lineno or tree.lineno) + 1)
+        kernel = stage.lower_variant(variant, {}).kernel
+        mine = [as_finding(one, kernel, stage) for one in stage.find_conflicts(variant, {})]
+        of_text = [one for one in kept if one.rule in _RACES and one.path == kernel.path and one.line in lines]
+        at = {(one.rule, one.line): one for one in of_text}
+        kept = [one for one in kept if one not in of_text]
+        kept += drop_suppressed([at.get((one.rule, one.line), one) for one in mine])
+    return kept
+
+
+def _assume_variants(signature: Signature) -> Iterator[tuple[Stage, Variant]]:
+    """Yield kernels with what they will be compiled for; those of which that is not known are left out."""
+    for stage in signature.firsts:
+        variant = _assume_variant(signature, stage)
+        if variant is None or stage.allows_races:
+            continue
+        try:
+            stage.find_conflicts(variant, {})
+        except (NotCovered, TinsmithError):
+            continue
+        yield stage, variant
+
+
+def _assume_variant(signature: Signature, stage: Stage) -> Variant | None:
+    is_open = bool(stage.open_templates) or (stage.is_method and stage.owner is None)
+    if is_open or stage.engine.runtime() is None or stage.uses_blocks:
+        return None
+    arrays: list[tuple[str, ArrayType]] = []
+    for name in stage.arrays:
+        item, parameter = signature.items.get(name), stage.parameters[name]
+        rank = parameter.ndim if item is None or item.has_rest else len(item.sizes) - len(parameter.element)
+        if item is None or rank is None or rank < 0 or not all(isinstance(one, int) for one in parameter.element):
+            return None
+        arrays.append((name, ArrayType(_assume_dtype(signature, stage, name), rank, parameter.element)))
+    try:
+        fingerprint = stage.baked_values.fingerprint({})
+    except TinsmithError:
+        return None
+    return Variant(tuple(arrays), fingerprint=fingerprint)
+
+
+def _assume_dtype(signature: Signature, stage: Stage, name: str) -> torch.dtype:
+    item, dtypes = signature.items[name], stage.parameters[name].dtypes
+    if item.dtype:
+        return SPEC_DTYPES[item.dtype]
+    if dtypes is not None and len(dtypes) == 1:
+        return dtypes[0]
+    return torch.int32 if item.promise else default_float(signature)

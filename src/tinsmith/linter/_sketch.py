@@ -1,0 +1,475 @@
+"""A sketch: the loops and accesses of a kernel's tree as IR, without an engine, for the analysis of races.
+
+The file is not run, so types are guesses and unknown values are opaque: what a sketch cannot express makes an index or
+a condition unknown, and nothing certain follows from it. Where a kernel can be lowered, `ts.op` asks the same analysis
+about the kernel itself.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+from ..analyses import Origin, opaque
+from ..source import (
+    assignments,
+    callee_of,
+    find_called_function,
+    get_iterable,
+    index_parts,
+    is_serialized,
+    is_static,
+    range_bounds,
+    resolve_callee,
+    root,
+    shaping_name,
+    walk,
+)
+from ..source.ir import nodes, operators
+from ..source.ir import walk as ir_walk
+from ._subject import Subject
+
+_ATOMICS = {f"atomic_{name}": name for name in operators.ATOMIC}
+_TRANSPARENT = frozenset({"static", "int", "cast", "i32", "i64", "u32"})
+_ZERO, _ONE = nodes.Const(0, "i32"), nodes.Const(1, "i32")
+MOST_DEPTH = 8
+"""Calls inside calls that are followed."""
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A kernel as far as its tree tells; `places` are the nodes of its stores and atomics, by number."""
+
+    kernel: nodes.Kernel
+    places: Mapping[int, ast.expr]
+
+
+def sketch_kernel(subject: Subject) -> Sketch:
+    """Return the sketch of a kernel."""
+    writer = _Writer(subject)
+    body = tuple(writer.top(subject.tree.body))
+    dims = {item.name: item.sizes for item in (subject.spec.items if subject.spec else ())}
+    arrays = {
+        name: nodes.Array(name, writer.type_of_array(name), len(dims.get(name, ())), dims=dims.get(name, ()))
+        for name in subject.arrays
+    }
+    cells = {name: nodes.Array(name, "f32", 0) for name in writer.cells}
+    skipped = writer.escaped
+    body = tuple(_without(one, skipped) for one in body)
+    kernel = nodes.Kernel(
+        subject.tree.name, subject.source.path, {**arrays, **cells}, {}, {}, body, cells=tuple(writer.cells)
+    )
+    kernel = replace(kernel, source_names=writer.source_names)
+    return Sketch(kernel, writer.places)
+
+
+def _without(one: nodes.Stmt, arrays: set[str]) -> nodes.Stmt:
+    """A statement without changes of some arrays."""
+    match one:
+        case nodes.For():
+            inner = tuple(_without(part, arrays) for part in one.body)
+            return replace(one, body=tuple(part for part in inner if not _changes(part, arrays)))
+        case nodes.While():
+            inner = tuple(_without(part, arrays) for part in one.body)
+            return replace(one, body=tuple(part for part in inner if not _changes(part, arrays)))
+        case nodes.If():
+            body, orelse = (
+                tuple(part for part in (_without(part, arrays) for part in arm) if not _changes(part, arrays))
+                for arm in (one.body, one.orelse)
+            )
+            return replace(one, body=body, orelse=orelse)
+    return one
+
+
+def _changes(one: nodes.Stmt, arrays: set[str]) -> bool:
+    return isinstance(one, nodes.Store | nodes.Atomic) and one.array in arrays
+
+
+class _Scope(dict[str, "nodes.Expr | str"]):
+    """What names of a function mean: an array, by its name, or a value."""
+
+
+@dataclass
+class _Writer:
+    """Writes a sketch.
+
+    Attributes:
+        cells: locals of the top level that a parallel loop changes.
+        escaped: arrays that something uses in a way that is not followed.
+    """
+
+    subject: Subject
+    cells: set[str] = field(default_factory=set)
+    escaped: set[str] = field(default_factory=set)
+    places: dict[int, ast.expr] = field(default_factory=dict)
+    source_names: dict[str, str] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
+    _source: list = field(default_factory=list)
+    _scopes: list[_Scope] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._source.append(self.subject.source)
+        self._scopes.append(_Scope({name: name for name in self.subject.arrays}))
+
+    def type_of_array(self, name: str) -> str:
+        """Return a guess of an array's type."""
+        return "i32" if name in self.subject.integers else "f32"
+
+    # The top level ----------------------------------------------------------------------------
+
+    def top(self, body: Sequence[ast.stmt]) -> Iterator[nodes.Stmt]:
+        """Yield the statements of the kernel's top level; its loops are parallel unless a setting makes them serial."""
+        outer = {
+            target.id
+            for one in body
+            if not isinstance(one, ast.For | ast.While)
+            for part in walk(one)
+            if isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign)
+            for target, _ in assignments(part)
+            if isinstance(target, ast.Name)
+        }
+        for one in body:
+            if isinstance(one, ast.For):
+                changed = {
+                    target.id
+                    for part in walk(one)
+                    if isinstance(part, ast.Assign | ast.AnnAssign | ast.AugAssign)
+                    for target, _ in assignments(part)
+                    if isinstance(target, ast.Name)
+                }
+                self.cells |= outer & changed
+        is_serial = False
+        for one in body:
+            if is_static(one):
+                yield from self.top(one.body)
+            elif isinstance(one, ast.For):
+                for loop in self.statement(one):
+                    is_parallel = isinstance(loop, nodes.For) and not is_serial
+                    yield replace(loop, is_parallel=True) if is_parallel and isinstance(loop, nodes.For) else loop
+            else:
+                yield from self.statement(one)
+            is_serial = not isinstance(one, ast.For) and (is_serial or is_serialized(one))
+
+    # Statements -------------------------------------------------------------------------------
+
+    def block(self, body: Sequence[ast.stmt]) -> tuple[nodes.Stmt, ...]:
+        return tuple(new for one in body for new in self.statement(one))
+
+    def statement(self, one: ast.stmt) -> Iterator[nodes.Stmt]:
+        line = one.lineno
+        match one:
+            case ast.For():
+                yield from self.loop(one)
+            case ast.While() | ast.If():
+                yield from self.branch(one)
+            case ast.Break():
+                yield nodes.Break(line)
+            case ast.Continue():
+                yield nodes.Continue(line)
+            case ast.AugAssign():
+                yield from self.update(one)
+            case ast.Assign() | ast.AnnAssign():
+                for target, value in assignments(one):
+                    number, before = self.value(value)
+                    yield from (*before, *self.assign(target, number))
+            case ast.Expr(value=value) | ast.Return(value=ast.expr() as value):
+                yield from self.value(value)[1]
+
+    def branch(self, one: ast.While | ast.If) -> Iterator[nodes.Stmt]:
+        condition, before = self.value(one.test)
+        if isinstance(one, ast.While):
+            leave = nodes.If(condition, (), (nodes.Break(one.lineno),), one.lineno)
+            yield nodes.While((*before, leave, *self.block(one.body)), one.lineno)
+            return
+        if resolve_callee(one.test) == "static":
+            condition = self.opaque(Origin.UNKNOWN, "u1")
+        yield from before
+        yield nodes.If(condition, self.block(one.body), self.block(one.orelse), one.lineno)
+
+    def update(self, one: ast.AugAssign) -> Iterator[nodes.Stmt]:
+        number, before = self.value(one.value)
+        yield from before
+        word = operators.ATOMIC_AUGMENTED.get(type(one.op))
+        if word is not None:
+            yield from self.atomic(word, one.target, number, None)
+            return
+        old, before = self.value(one.target)
+        yield from before
+        sign = operators.BINARY.get(type(one.op), "+")
+        yield from self.assign(one.target, nodes.Binary(sign, old, number, old.type))
+
+    def loop(self, one: ast.For) -> Iterator[nodes.Stmt]:
+        names, bounds, before = self.ranges(one)
+        yield from before
+        scope = self._scopes[-1]
+        variables = []
+        for name in names:
+            local = self.fresh(name)
+            scope[name] = nodes.Local(local, "i32")
+            variables.append(local)
+        if len(variables) == 1 and len(bounds) != 1:
+            # A vector of indices, or a range with a step: as one number, which is another one in each iteration.
+            ends = (self.opaque(Origin.UNKNOWN, "i32"), self.opaque(Origin.UNKNOWN, "i32"))
+            yield nodes.For((variables[0],), (ends,), self.block(one.body), line=one.lineno)
+            return
+        if not bounds or len(bounds) != len(variables):
+            # Of these iterations nothing is known: one variable that tells them apart.
+            hidden = self.fresh("iteration")
+            first = tuple(nodes.Assign(name, self.opaque(Origin.UNKNOWN, "i32"), one.lineno) for name in variables)
+            yield nodes.For((hidden,), ((_ZERO, self.opaque(Origin.UNKNOWN, "i32")),), (*first, *self.block(one.body)))
+            return
+        yield nodes.For(tuple(variables), tuple(bounds), self.block(one.body), line=one.lineno)
+
+    def ranges(self, one: ast.For) -> tuple[list[str], list[tuple[nodes.Expr, nodes.Expr]], list[nodes.Stmt]]:
+        names = [part.id for part in walk(one.target) if isinstance(part, ast.Name)]
+        iterable, before = get_iterable(one), list[nodes.Stmt]()
+        bounds: list[tuple[nodes.Expr, nodes.Expr]] = []
+        for ends in range_bounds(iterable):
+            values = []
+            for end in ends[:2]:
+                value, first = self.value(end)
+                values.append(value)
+                before += first
+            if len(ends) > 2 or not values:
+                return names, [], before
+            bounds.append((_ZERO, values[0]) if len(values) == 1 else (values[0], values[1]))
+        if not bounds and (isinstance(iterable, ast.Name | ast.Attribute) or resolve_callee(iterable) == "grouped"):
+            name = shaping_name(iterable) or ast.unparse(iterable)
+            shaped = self._scopes[-1].get(name)
+            array = shaped if isinstance(shaped, str) else name
+            bounds = [(_ZERO, nodes.Size(array, axis)) for axis in range(len(names))]
+        return names, bounds, before
+
+    def assign(self, target: ast.expr, value: nodes.Expr) -> Iterator[nodes.Stmt]:
+        line = target.lineno
+        match target:
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                for part in parts:
+                    yield from self.assign(part, self.like(value))
+            case ast.Name(id=name) if name in self.cells and len(self._scopes) == 1:
+                yield nodes.Store(name, (), (), value, line, self.place(target))
+            case ast.Name(id=name):
+                yield nodes.Assign(self.local(name, value.type), value, line)
+            case ast.Subscript() | ast.Attribute():
+                element, before = self.element(target)
+                yield from before
+                if element is not None:
+                    yield nodes.Store(element.array, element.index, element.entry, value, line, self.place(target))
+
+    def atomic(self, word: str, target: ast.expr, value: nodes.Expr, result: str | None) -> Iterator[nodes.Stmt]:
+        line = target.lineno
+        if isinstance(target, ast.Name):
+            if target.id in self.cells and len(self._scopes) == 1:
+                yield nodes.Atomic(word, target.id, (), (), value, result, line, self.place(target))
+                return
+            old, _ = self.value(target)
+            yield from self.assign(target, nodes.Binary(operators.ATOMIC[word], old, value, old.type))
+            return
+        element, before = self.element(target)
+        yield from before
+        if element is not None:
+            yield nodes.Atomic(
+                word, element.array, element.index, element.entry, value, result, line, self.place(target)
+            )
+
+    # Expressions ------------------------------------------------------------------------------
+
+    def value(self, one: ast.expr) -> tuple[nodes.Expr, list[nodes.Stmt]]:
+        """Return an expression, and the statements that its calls make."""
+        before: list[nodes.Stmt] = []
+        return self._value(one, before), before
+
+    def _value(self, one: ast.expr, before: list[nodes.Stmt]) -> nodes.Expr:
+        match one:
+            case ast.Constant(value=bool() as value):
+                return nodes.Const(value, "u1")
+            case ast.Constant(value=int() | float() as value):
+                return nodes.Const(value, _KINDS[type(value)])
+            case ast.Name(id=name):
+                return self.name(name)
+            case ast.UnaryOp() | ast.BinOp() | ast.BoolOp() | ast.Compare() | ast.IfExp():
+                return self.operation(one, before)
+            case ast.Call():
+                return self.call(one, before)
+            case ast.Subscript() | ast.Attribute():
+                return self.place_or_part(one, before)
+        return self.unknown(one, before)
+
+    def operation(self, one: ast.expr, before: list[nodes.Stmt]) -> nodes.Expr:
+        match one:
+            case ast.UnaryOp(op=op, operand=operand):
+                inner, word = self._value(operand, before), operators.UNARY.get(type(op), "neg")
+                if isinstance(op, ast.UAdd):
+                    return inner
+                return nodes.Unary(word, inner, "u1" if word == "not" else inner.type)
+            case ast.BinOp(left=left, op=op, right=right):
+                first, second = self._value(left, before), self._value(right, before)
+                kind = "f32" if isinstance(op, ast.Div) else _common(first, second)
+                return nodes.Binary(operators.BINARY.get(type(op), "?"), first, second, kind)
+            case ast.BoolOp(op=op, values=values):
+                word = "and" if isinstance(op, ast.And) else "or"
+                return _join(word, [self._value(part, before) for part in values])
+            case ast.Compare(left=left, ops=ops, comparators=others):
+                sides = [self._value(part, before) for part in (left, *others)]
+                words = [operators.COMPARE.get(type(op), "?") for op in ops]
+                pairs = zip(words, sides, sides[1:], strict=False)
+                return _join("and", [nodes.Binary(word, first, second, "u1") for word, first, second in pairs])
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                condition, then, otherwise = (self._value(part, before) for part in (test, body, orelse))
+                return nodes.Select(condition, then, otherwise, then.type)
+        raise AssertionError(one)
+
+    def place_or_part(self, one: ast.Subscript | ast.Attribute, before: list[nodes.Stmt]) -> nodes.Expr:
+        """Return a size, an element of an array, or a number of an object; or an opaque value."""
+        match one:
+            case ast.Subscript(
+                value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(int(axis))
+            ):
+                array = self._scopes[-1].get(name)
+                return nodes.Size(array, axis) if isinstance(array, str) else self.opaque(Origin.UNKNOWN, "i32")
+        element, first = self.element(one)
+        before += first
+        if element is None and isinstance(one, ast.Attribute) and root(one) not in self._scopes[-1]:
+            return nodes.Argument(ast.unparse(one), "i32")  # a number of an object: the same in all iterations
+        return element or self.unknown(one, before)
+
+    def call(self, one: ast.Call, before: list[nodes.Stmt]) -> nodes.Expr:
+        word = resolve_callee(one)
+        if word in _ATOMICS and len(one.args) == 2:
+            value = self._value(one.args[1], before)
+            result = self.fresh("before")
+            before += self.atomic(_ATOMICS[word], one.args[0], value, result)
+            return nodes.Local(result, value.type)
+        if word in _TRANSPARENT and one.args:
+            inner = self._value(one.args[0], before)
+            is_whole = word != "static" and (word != "cast" or "f" not in ast.unparse(one.args[-1]).rpartition(".")[2])
+            return nodes.Cast(inner, "i32") if is_whole and inner.type == "f32" else inner
+        if word in ("min", "max") and len(one.args) == 2 and not one.keywords:
+            sides = [self._value(part, before) for part in one.args]
+            return nodes.Binary(word, *sides, _common(*sides))
+        if word == "random":
+            return self.opaque(Origin.DATA, "f32")
+        callee = callee_of(self._source[-1], one, self.subject.engine)
+        if callee is not None and len(self._scopes) < MOST_DEPTH:
+            scope = _Scope()
+            for name, argument in callee.arguments.items():
+                array = self._scopes[-1].get(argument.id) if isinstance(argument, ast.Name) else None
+                if isinstance(array, str):
+                    scope[name] = array
+                elif self._holds_element(argument):
+                    element, first = self.element(argument)
+                    before += first
+                    # By reference or by value: a function that changes it is not followed.
+                    if element is not None and callee.source.is_template(name):
+                        self.escaped.add(element.array)
+                    scope[name] = self.unknown(argument, before) if element is None else element
+                else:
+                    scope[name] = self._value(argument, before)
+            self._scopes.append(scope)
+            self._source.append(callee.source)
+            before += self.block(callee.source.tree.body)
+            self._source.pop()
+            self._scopes.pop()
+            return self.opaque(Origin.UNKNOWN, "f32")
+        return self.unknown(one, before)
+
+    def _holds_element(self, one: ast.expr) -> bool:
+        return isinstance(one, ast.Subscript) and not isinstance(one.value, ast.Attribute)
+
+    def unknown(self, one: ast.expr, before: list[nodes.Stmt]) -> nodes.Expr:
+        """Return an opaque value for an expression that is not followed, whose parts are read."""
+        for part in ast.iter_child_nodes(one):
+            if isinstance(part, ast.Name) and isinstance(self._scopes[-1].get(part.id), str):
+                self.escaped.add(str(self._scopes[-1][part.id]))
+            elif isinstance(part, ast.expr):
+                value = self._value(part, before)
+                before.append(nodes.Assign(self.fresh("part"), value, getattr(one, "lineno", 0)))
+        return self.opaque(Origin.UNKNOWN, "f32")
+
+    def name(self, name: str) -> nodes.Expr:
+        scope = self._scopes[-1]
+        if name in self.cells and len(self._scopes) == 1:
+            return nodes.Load(name, (), (), "f32")
+        meaning = scope.get(name)
+        if isinstance(meaning, str):
+            self.escaped.add(meaning)  # a whole array, as it is
+            return self.opaque(Origin.DATA, "f32")
+        if meaning is not None:
+            return meaning
+        declared = self.subject.declared.get(name) if len(self._scopes) == 1 else None
+        if declared is not None and declared.kind == "scalar" and not declared.element:
+            return nodes.Argument(name, "f32" if declared.dtype.startswith("f") else "i32")
+        value = find_called_function(self._source[-1], ast.Name(name, ast.Load()))
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return nodes.Const(value, "f32" if isinstance(value, float) else "i32")
+        return nodes.Argument(name, "i32")  # a number of the file, or an attribute: the same in all iterations
+
+    def local(self, name: str, kind: str) -> str:
+        """Return the local that a name of the present function stands for."""
+        scope = self._scopes[-1]
+        meaning = scope.get(name)
+        if isinstance(meaning, nodes.Local) and meaning.type == kind:
+            return meaning.name
+        local = self.fresh(name)
+        scope[name] = nodes.Local(local, kind)
+        return local
+
+    def element(self, one: ast.expr) -> tuple[nodes.Load | None, list[nodes.Stmt]]:
+        """Return the element of an array that a subscript means; None for other things."""
+        entries: list[ast.expr] = []
+        before: list[nodes.Stmt] = []
+        while isinstance(one, ast.Subscript | ast.Attribute):
+            array = self._scopes[-1].get(one.value.id) if isinstance(one.value, ast.Name) else None
+            if isinstance(one, ast.Subscript) and isinstance(array, str):
+                parts = [part for part in index_parts(one.slice) if not _is_none(part)]
+                index = tuple(self._value(part, before) for part in parts)
+                return self._entry(nodes.Load(array, index, (), self.type_of_array(array)), entries), before
+            entries.append(one.slice if isinstance(one, ast.Subscript) else ast.Constant(one.attr))
+            one = one.value
+        return None, before
+
+    def _entry(self, load: nodes.Load, entries: Sequence[ast.expr]) -> nodes.Load:
+        numbers = [one.value for one in reversed(entries) if isinstance(one, ast.Constant)]
+        if len(numbers) != len(entries):
+            self.escaped.add(load.array)  # a number of a vector that the run chooses
+            return load
+        return replace(load, entry=tuple(one if isinstance(one, int) else _LETTERS.get(str(one), 0) for one in numbers))
+
+    def like(self, value: nodes.Expr) -> nodes.Expr:
+        """Return an opaque value for a part of another one."""
+        is_data = any(isinstance(part, nodes.Load) for part in ir_walk.parts(value))
+        return self.opaque(Origin.DATA if is_data else Origin.UNKNOWN, value.type)
+
+    def opaque(self, origin: Origin, kind: str) -> nodes.Local:
+        return opaque(origin, kind, -next(self._numbers))
+
+    def fresh(self, name: str) -> str:
+        local = f"{name}@{next(self._numbers)}"
+        self.source_names[local] = name
+        return local
+
+    def place(self, node: ast.expr) -> int:
+        number = next(self._numbers)
+        self.places[number] = node
+        return number
+
+
+_KINDS = {int: "i32", float: "f32"}
+_LETTERS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}
+
+
+def _common(first: nodes.Expr, second: nodes.Expr) -> str:
+    return "f32" if "f32" in (first.type, second.type) else "i32"
+
+
+def _join(word: str, parts: Sequence[nodes.Expr]) -> nodes.Expr:
+    whole = parts[0]
+    for part in parts[1:]:
+        whole = nodes.Binary(word, whole, part, "u1")
+    return whole
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None

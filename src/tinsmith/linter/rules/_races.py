@@ -1,0 +1,43 @@
+"""TS105 and TS106: iterations of a parallel loop that use one element, as `analyses` decides for ops too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...analyses import Conflict, Verdict, describe_conflict, find_conflicts
+from ...source.ir import nodes, walk
+from .._finding import Finding
+from .._sketch import Sketch, sketch_kernel
+from .._subject import Subject
+
+
+def find_races(subject: Subject) -> Iterator[Finding]:
+    """Report certain races as errors, and possible ones as warnings."""
+    if not subject.is_kernel:
+        return
+    sketch = sketch_kernel(subject)
+    promised = {item.name for item in (subject.spec.inputs if subject.spec else ()) if item.promise}
+    for conflict in find_conflicts(sketch.kernel):
+        if conflict.verdict is Verdict.CONDITIONAL:
+            continue  # sizes of a file's arrays may be related in ways that it does not say
+        is_promised = promised & {part.array for part in _loads(conflict)}
+        if conflict.verdict is Verdict.CERTAIN or not is_promised:
+            yield _report(subject, sketch, conflict)
+
+
+def _loads(conflict: Conflict) -> Iterator[nodes.Load]:
+    """Loads in the indices of both accesses, with those that their locals come from."""
+    for access in (conflict.change, conflict.other):
+        yield from (part for part in walk.parts(*access.index) if isinstance(part, nodes.Load))
+
+
+def _report(subject: Subject, sketch: Sketch, conflict: Conflict) -> Finding:
+    words = describe_conflict(conflict, sketch.kernel)
+    for name, label in subject.labels.items():
+        words = words.replace(name, label)
+    is_certain = conflict.verdict is Verdict.CERTAIN
+    remedy = f"{subject.module_name}.loop_config(serialize=True)  # before the loop; or one atomic operation"
+    remedy += "" if is_certain else "; or a promise in the spec, `unique k[n]`"
+    node = sketch.places.get(conflict.change.of.number, subject.tree)
+    rule = "TS106" if conflict.is_of_neighbors else "TS105"
+    return subject.finding(rule, "error" if is_certain else "warning", node, words, remedy)
