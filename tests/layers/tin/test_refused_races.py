@@ -46,7 +46,8 @@ def test_a_check_of_a_race_says_that_it_is_refused(lang64):
 
     def layer_by(adjoint):
         x, y = (lang64.field(lang64.f64, 6, needs_grad=True) for _ in range(2))
-        layer = ts.EmptyTin(adjoint=adjoint, races="allow").register_kernel(sums, x, y).register_input_field(x, name="x")
+        layer = ts.EmptyTin(adjoint=adjoint, races="allow").register_kernel(sums, x, y)
+        layer.register_input_field(x, name="x")
         return layer.register_output_field(y, name="y").finish()
 
     result = ts.gradcheck(layer_by("auto"), torch.rand(6, dtype=torch.float64))
