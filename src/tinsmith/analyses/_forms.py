@@ -173,7 +173,7 @@ class IterationForms:
 
 
 def _compute(expr: nodes.Expr, *operands: Any) -> int | None:
-    """Return the number of an operation; None for operations on floats, and where there is no number."""
+    """Return the number of an operation; None for operations on floats, and divisions by zero."""
     match expr:
         case nodes.Cast():
             return operands[0]

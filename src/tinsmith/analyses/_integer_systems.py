@@ -174,9 +174,9 @@ def _back_substitute(
     for value in _candidates(first, values):
         if next(tries, None) is None:
             return None
-        found = _back_substitute(rest, {**values, first.variable: value}, tries)
-        if found is not None:
-            return found
+        solution = _back_substitute(rest, {**values, first.variable: value}, tries)
+        if solution is not None:
+            return solution
     return None
 
 
