@@ -20,8 +20,15 @@ class Listener(ABC):
     """What calls are passed to."""
 
     @abstractmethod
-    def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
-        """A kernel is called; of a method the object is its first argument."""
+    def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any], *, is_taped: bool) -> None:
+        """A kernel is called; of a method the object is its first argument.
+
+        `is_taped` says whether the engine's tape would record it, as it does outside of `no_grad` and `grad_replaced`.
+        """
+
+    @abstractmethod
+    def enter_replaced(self, gradient: Callable[..., Any] | None, arguments: tuple[Any, ...]) -> None:
+        """Begin a function of `no_grad` or `grad_replaced`; its gradient is None before `grad_for` defines one."""
 
     @abstractmethod
     def read_field(self, field: Any) -> None:
@@ -41,13 +48,15 @@ class Listener(ABC):
 
 
 @contextlib.contextmanager
-def redirect_to_listener(listener: Listener, kernel: type, fields: Sequence[type]) -> Iterator[None]:
+def redirect_to_listener(listener: Listener, kernel: type, fields: Sequence[type], runtime: Any) -> Iterator[None]:
     """Within, calls of this thread go to the listener. Only one thread at a time may do this.
 
     Args:
         listener: what the calls are passed to.
         kernel: the engine's class of kernels.
         fields: its classes of fields that hold numbers.
+        runtime: the engine's state. Functions of `no_grad` and `grad_replaced` insert themselves into `target_tape`,
+            and set `grad_replaced` while they run.
     """
     thread = threading.get_ident()
     methods: dict[str, Callable[..., None]] = {
@@ -56,15 +65,16 @@ def redirect_to_listener(listener: Listener, kernel: type, fields: Sequence[type
         "fill": listener.fill_field,
         "_from_external_arr": listener.load_field,
     }
+
+    def call_kernel(one: Any, *given: Any, **named: Any) -> None:
+        listener.call_kernel(one, given, named, is_taped=not runtime.grad_replaced)
+
     with contextlib.ExitStack() as stack:
+        stack.enter_context(_replace_tape(runtime, _Tape(listener, thread)))
         for owner in fields:
             for name in methods.keys() & vars(owner).keys():
                 stack.enter_context(_replace_method(owner, name, methods[name], thread))
-        stack.enter_context(
-            _replace_method(
-                kernel, "__call__", lambda one, *given, **named: listener.call_kernel(one, given, named), thread
-            )
-        )
+        stack.enter_context(_replace_method(kernel, "__call__", call_kernel, thread))
         yield
 
 
@@ -83,3 +93,27 @@ def _replace_method(owner: type, name: str, replacement: Callable[..., None], th
         yield
     finally:
         setattr(owner, name, method)
+
+
+class _Tape:
+    """What stands for an engine's tape: tells a listener of functions with another gradient."""
+
+    grad_checker = None  # of which Quadrants asks
+
+    def __init__(self, listener: Listener, thread: int) -> None:
+        self._listener = listener
+        self._thread = thread
+
+    def insert(self, function: Any, arguments: tuple[Any, ...]) -> None:
+        """Called by the engine when such a function begins, and by kernels of other threads."""
+        if threading.get_ident() == self._thread:
+            self._listener.enter_replaced(getattr(function, "grad", None), arguments)
+
+
+@contextlib.contextmanager
+def _replace_tape(runtime: Any, tape: _Tape) -> Iterator[None]:
+    before, runtime.target_tape = runtime.target_tape, tape
+    try:
+        yield
+    finally:
+        runtime.target_tape = before

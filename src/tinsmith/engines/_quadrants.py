@@ -193,11 +193,12 @@ class Quadrants(Engine):
         return called.autodiff_mode not in (AutodiffMode.NONE, AutodiffMode.VALIDATION)
 
     def tell(self, listener: Listener) -> AbstractContextManager[None]:
+        from quadrants.lang import impl
         from quadrants.lang.field import ScalarField
         from quadrants.lang.kernel import Kernel
         from quadrants.lang.matrix import MatrixField
 
-        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField))
+        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField), impl.get_runtime())
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
@@ -230,7 +231,10 @@ class Quadrants(Engine):
             "field.fill",
             "field.to_torch",
             "field._from_external_arr",
-            *(f"impl.pyquadrants.{name}" for name in ("_prog", "materialized", "materialize", *_common.PLACES)),
+            *(
+                f"impl.pyquadrants.{name}"
+                for name in ("grad_replaced", "target_tape", "_prog", "materialized", "materialize", *_common.PLACES)
+            ),
             "impl.pyquadrants.kernels",
             *(f"context.{name}" for name in _common.CONTEXT),
             *_fields.PATHS,

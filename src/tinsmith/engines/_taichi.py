@@ -206,11 +206,12 @@ class Taichi(Engine):
         return called.autodiff_mode not in (AutodiffMode.NONE, AutodiffMode.VALIDATION)
 
     def tell(self, listener: Listener) -> AbstractContextManager[None]:
+        from taichi.lang import impl
         from taichi.lang.field import ScalarField
         from taichi.lang.kernel_impl import Kernel
         from taichi.lang.matrix import MatrixField
 
-        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField))
+        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField), impl.get_runtime())
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
@@ -239,7 +240,18 @@ class Taichi(Engine):
             "field.fill",
             "field.to_torch",
             "field._from_external_arr",
-            *(f"impl.pytaichi.{name}" for name in ("kernels", "prog", "materialized", "materialize", *_common.PLACES)),
+            *(
+                f"impl.pytaichi.{name}"
+                for name in (
+                    "grad_replaced",
+                    "target_tape",
+                    "kernels",
+                    "prog",
+                    "materialized",
+                    "materialize",
+                    *_common.PLACES,
+                )
+            ),
             *(f"context.{name}" for name in _common.CONTEXT),
             *_fields.PATHS,
             "config.ad_stack_size",

@@ -3,28 +3,34 @@
 from ._as_op import OpProgram
 from ._call import break_graph
 from ._call_notes import fingerprints_of
+from ._effects import Reading
+from ._function import FieldFunction, OneSample, refuse_second
 from ._layer_field import LayerField, place_field
 from ._managers import FieldManager
 from ._on_arrays import ArrayProgram
 from ._on_fields import OnFields, refuse_generated
 from ._program import clearing
-from ._roles import Habits, Launch, Roles, check_once
+from ._roles import Habits, Launch, Roles, by_key, check_once, uses_of_each
 from ._running import Running, make_running, warn_of_sums
 from ._starts import Starts
 from ._transfer import fill, read
 
 __all__ = [
     "ArrayProgram",
+    "FieldFunction",
     "FieldManager",
     "Habits",
     "Launch",
     "LayerField",
     "OnFields",
+    "OneSample",
     "OpProgram",
+    "Reading",
     "Roles",
     "Running",
     "Starts",
     "break_graph",
+    "by_key",
     "check_once",
     "clearing",
     "fill",
@@ -33,5 +39,7 @@ __all__ = [
     "place_field",
     "read",
     "refuse_generated",
+    "refuse_second",
+    "uses_of_each",
     "warn_of_sums",
 ]

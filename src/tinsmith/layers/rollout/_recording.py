@@ -18,7 +18,7 @@ from ..._errors import ArgumentError, GradientError, KernelError, refusal
 from ..._user_warnings import find_place_of_user
 from ...bridge import BoundArguments, Launcher
 from ...engines import Engine, FieldFacts, Listener, get, list_loaded, module_name, of_field
-from ..fields import Launch
+from ..fields import Launch, uses_of_each
 from ._writes import element_writer, filler, loader
 
 MOST_BOUND = 1 << 16
@@ -194,6 +194,25 @@ def _identity(value: Any) -> Any:
     return (type(value), value) if isinstance(value, (int, float, str)) else id(value)
 
 
+class CustomGradient(NamedTuple):
+    """A call of a function of `no_grad` or `grad_replaced`: its gradient, None before `grad_for`, and its arguments."""
+
+    gradient: Callable[..., Any] | None
+    arguments: tuple[Any, ...]
+
+
+class Block(NamedTuple):
+    """Calls that are differentiated in one way.
+
+    Attributes:
+        calls: what is called, and with which arguments.
+        customs: what an engine's tape would call in their place in reverse, the last first; None where it records them.
+    """
+
+    calls: Calls
+    customs: tuple[CustomGradient, ...] | None = None
+
+
 class Recording(Listener):
     """What a function calls, in order, in one run.
 
@@ -205,6 +224,8 @@ class Recording(Listener):
         self._kernels = kernels
         self._plain = kernels.plain
         self.calls: list[Call] = []
+        self._customs: list[tuple[int, CustomGradient]] = []
+        self._untaped: dict[int, KernelCall] = {}
 
     def run(self, function: Callable[[], Any]) -> Calls:
         """Listen while a function runs. Returns its calls."""
@@ -214,11 +235,48 @@ class Recording(Listener):
             function()
         return tuple(self.calls)
 
-    def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+    @property
+    def has_customs(self) -> bool:
+        """Whether functions with custom gradients were called."""
+        return bool(self._customs)
+
+    def blocks(self) -> list[Block]:
+        """The calls, divided where an engine's tape would call a custom gradient.
+
+        A custom gradient that calls the engine's own gradients of exactly those kernels, the last first, is what is
+        generated: programs write it in order to restore values first. Its kernels belong to the block around them.
+        """
+        blocks, begin = [], 0
+        customs = self._customs[:]
+        while customs:
+            start, end = customs[0][0], customs[0][0]
+            here = [one for place, one in customs if place == start]
+            while end in self._untaped and not any(place == end for place, _ in customs[len(here) :]):
+                end += 1
+            customs = customs[len(here) :]
+            calls = {place: self._untaped[place] for place in range(start, end)}
+            reading = [call for place, call in calls.items() if self._reads(place)]
+            if not _is_generated(here, [*calls.values()], reading):
+                blocks += [Block(tuple(self.calls[begin:start])), Block(tuple(self.calls[start:end]), tuple(here))]
+                begin = end
+        return [*blocks, Block(tuple(self.calls[begin:]))]
+
+    def _reads(self, place: int) -> bool:
+        """Whether a kernel reads fields: one that only clears them has a gradient of 0."""
+        called, arguments = self.calls[place]
+        (uses,) = uses_of_each([called.launch(arguments)])
+        return any(use.is_read for use in uses.values())
+
+    def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any], *, is_taped: bool) -> None:
+        if not is_taped:
+            self._untaped[len(self.calls)] = KernelCall(kernel.func, arguments, tuple(named.items()))
         called = self._plain.get(kernel)
         if called is None or named:
             called, arguments = self._kernels.find(kernel, arguments, named)
         self.calls.append((called, arguments))
+
+    def enter_replaced(self, gradient: Callable[..., Any] | None, arguments: tuple[Any, ...]) -> None:
+        self._customs.append((len(self.calls), CustomGradient(gradient, arguments)))
 
     def read_field(self, field: Any) -> None:
         words = f"{self._kernels.name} reads a field from Python while its kernels are being recorded"
@@ -261,6 +319,75 @@ class Recording(Listener):
             words = f"{self._kernels.name} writes a tensor that requires a gradient into a field, where it gets none"
             rows = [("at", place_of_user())]
             raise GradientError(refusal(words, rows, "Name the field among the rollout's inputs, or pass `.detach()`."))
+
+
+class KernelCall(NamedTuple):
+    """A call of a kernel: the Python function that it was made from, and what it is given."""
+
+    function: Any
+    arguments: tuple[Any, ...]
+    named: tuple[tuple[str, Any], ...] = ()
+
+    def is_same(self, other: KernelCall) -> bool:
+        """Whether another call does the same: arguments are compared by identity, numbers by value."""
+        pairs = zip(self.arguments, other.arguments, strict=False)
+        is_alike = len(self.arguments) == len(other.arguments) and self.named == other.named
+        return self.function is other.function and is_alike and all(_identity(a) == _identity(b) for a, b in pairs)
+
+
+class _GradientRecording(Listener):
+    """What a custom gradient calls, as far as it can be known without running anything."""
+
+    def __init__(self) -> None:
+        self.forward: list[KernelCall] = []
+        self.gradients: list[KernelCall] = []
+
+    def call_kernel(self, kernel: Any, arguments: tuple[Any, ...], named: dict[str, Any], *, is_taped: bool) -> None:
+        engine = next(get(name) for name in list_loaded() if type(kernel).__module__.startswith(f"{name}."))
+        calls = self.gradients if engine.is_gradient(kernel) else self.forward
+        calls.append(KernelCall(kernel.func, arguments, tuple(named.items())))
+
+    def enter_replaced(self, gradient: Callable[..., Any] | None, arguments: tuple[Any, ...]) -> None:
+        return
+
+    def read_field(self, field: Any) -> None:
+        raise _UnknownGradient
+
+    def write_element(self, field: Any, index: Any, value: Any) -> None:
+        raise _UnknownGradient
+
+    def fill_field(self, field: Any, value: Any) -> None:
+        raise _UnknownGradient
+
+    def load_field(self, field: Any, array: Any) -> None:
+        raise _UnknownGradient
+
+
+class _UnknownGradient(Exception):
+    """A custom gradient uses what it would only find when it runs."""
+
+
+def _is_generated(
+    customs: Sequence[CustomGradient], calls: Sequence[KernelCall], reading: Sequence[KernelCall]
+) -> bool:
+    """Whether a custom gradient calls the gradients of kernels, the last first, and else only the kernels again.
+
+    Gradients of those that are not `reading` are 0, and need not be called.
+    """
+    if len(customs) != 1 or customs[0].gradient is None:
+        return False
+    recording = _GradientRecording()
+    try:
+        with contextlib.ExitStack() as stack:
+            for name in list_loaded():
+                stack.enter_context(get(name).tell(recording))
+            customs[0].gradient(*customs[0].arguments)
+    except Exception:  # noqa: BLE001  # whatever it is, the backward pass raises it again
+        return False
+    functions, needed = {one.function for one in calls}, {one.function for one in reading}
+    gradients = [one for one in recording.gradients if one.function not in functions - needed]
+    is_alike = len(gradients) == len(reading) and {one.function for one in recording.forward} <= functions
+    return is_alike and all(one.is_same(other) for one, other in zip(gradients, reversed(reading), strict=True))
 
 
 def place_of_user() -> str:

@@ -28,13 +28,15 @@ from ..fields import (
     Roles,
     Starts,
     break_graph,
+    by_key,
     check_once,
     fingerprints_of,
     place_field,
     refuse_generated,
     warn_of_sums,
 )
-from ._recording import Call, Calls, Kernels, Recording
+from ._blocks import BlockLaunches, run_blocks
+from ._recording import Block, Call, Calls, Kernels, Recording
 from ._writes import row_filler
 
 FieldLike = Any
@@ -158,20 +160,52 @@ class Rollout:
                 one.check_alive(self.name)
             self._engine.require_ready(self.name)
             memory = [one.to_memory(t, self.name) for one, t in zip(self._roles.filled, tensors, strict=True)]
-            program, launches = self._record()
-            self._check_gradient(program, launches, memory)
-            results = program(launches, memory)
+            with RECORDED.being(self.name):
+                recording = Recording(self._kernels)
+                calls = (*self._begin, *recording.run(self._forward))
+                blocks = recording.blocks() if recording.has_customs and _wants_gradient(memory) else []
+            if len(blocks) > 1:
+                results = self._run_blocks(
+                    [blocks[0]._replace(calls=(*self._begin, *blocks[0].calls)), *blocks[1:]], memory
+                )
+            else:
+                program, launches = self._find_program(calls)
+                self._check_gradient(program, launches, memory)
+                results = program(launches, memory)
         shown = [results[place] if index is None else results[place][index] for place, index in self._shown]
         return shown[0] if len(shown) == 1 else self._results(*shown)
 
-    def _record(self) -> tuple[ArrayProgram, tuple[Launch, ...]]:
-        """What a call runs, and with which arguments."""
-        with RECORDED.being(self.name):
-            calls = (*self._begin, *Recording(self._kernels).run(self._forward))
+    def _launch(self, calls: Calls) -> tuple[Launch, ...]:
         launches = self._launches.get(calls)
         if launches is None:
             launches = tuple([called.launch(arguments) for called, arguments in calls])
             _keep(self._launches, calls, launches)
+        return launches
+
+    def _run_blocks(self, blocks: Sequence[Block], memory: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The values of the output fields, where functions with custom gradients are called."""
+        given = [BlockLaunches(self._launch(block.calls), block.customs) for block in blocks]
+        starts = Starts(self._roles, [launch for block in given for launch in block.launches], _HABITS)
+        return run_blocks(self.name, self._roles, given, memory, starts.fields_at_zero, self._make_block)
+
+    def _make_block(
+        self, roles: Roles, launches: tuple[Launch, ...], habits: Habits, active: Sequence[LayerField]
+    ) -> ArrayProgram:
+        key = (*[launch.kind for launch in launches], fingerprints_of(launches), *by_key(roles.filled))
+        program = self._programs.get(key)
+        if program is None:
+            program = ArrayProgram(self.name, roles, launches, habits)
+            _keep(self._programs, key, program)
+        else:
+            program.check_indices(launches)
+        reason = program.refusal(launches, active) if active else None
+        if reason is not None:
+            raise refuse_generated(self.name, reason, launches)
+        return program
+
+    def _find_program(self, calls: Calls) -> tuple[ArrayProgram, tuple[Launch, ...]]:
+        """What a call runs, and with which arguments."""
+        launches = self._launch(calls)
         distinct = {called: launch for (called, _), launch in zip(calls, launches, strict=True)}
         numbers = [one for _, arguments in calls for one in arguments if isinstance(one, int)]
         sequence = tuple([called for called, _ in calls])
@@ -210,6 +244,10 @@ class Rollout:
     def __repr__(self) -> str:
         inputs, outputs = (", ".join(map(str, side)) for side in (self._roles.filled, self._roles.outputs))
         return f"<{self.name}: {inputs} -> {outputs}>"
+
+
+def _wants_gradient(memory: Sequence[torch.Tensor]) -> bool:
+    return is_transformed() or (torch.is_grad_enabled() and any(one.requires_grad for one in memory))
 
 
 def _keep(known: dict[Any, Any], key: Any, value: Any) -> None:
