@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
@@ -187,3 +188,105 @@ def test_other_tensors_and_what_to_do_with_them(lang64, name):
     with pytest.raises(ts.ArgumentError, match=f"`x` of op `cube` {words}" if name != "mkldnn" else words):
         op(x, W)
     assert op(remedy(x), W).shape == (3,)
+
+
+def tube_of(lang, **_):
+    @lang.kernel
+    def cube(x: lang.template(), y: lang.template()):
+        for i in y:
+            y[i] = x[i] * x[i] * x[i]
+
+    tube = ts.Tube().register_input_tensor((ts.MatchDim("n"),), F64, "x")
+    return tube.register_output_tensor((ts.MatchDim("n"),), F64, "y", True).register_kernel(cube, ["x", "y"]).finish()
+
+
+def tin_of(lang, **options):
+    @lang.data_oriented
+    class Cubes:
+        def __init__(self):
+            self.x, self.y = (lang.field(lang.f64, shape=3, needs_grad=True) for _ in range(2))
+
+        @lang.kernel
+        def run(self):
+            for i in self.y:
+                self.y[i] = self.x[i] * self.x[i] * self.x[i]
+
+    cubes = Cubes()
+    layer = ts.Tin(cubes, **options).register_kernel("run")
+    return layer.register_input_field(cubes.x, "x").register_output_field(cubes.y, "y").finish()
+
+
+@pytest.mark.filterwarnings(NESTED_WARNING)
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+@pytest.mark.parametrize("make", [tube_of, tin_of])
+def test_nested_tensors_for_layers(lang64, make, layout):
+    layer, x = make(lang64), torch.nested.nested_tensor([X, W], layout=layout, requires_grad=True)
+    words = rf"(?s)tensor `x` of T.* is nested \({layout}\).*Call it for each part of `x.unbind\(\)`"
+    with pytest.raises(ts.ArgumentError, match=words):
+        layer(x)
+    parts = [layer(part) for part in x.unbind()]
+    torch.testing.assert_close(parts, [X**3, W**3])
+    (slope,) = torch.autograd.grad(sum(part.sum() for part in parts), x)
+    torch.testing.assert_close(list(slope.unbind()), [3 * X**2, 3 * W**2])
+
+
+MODULES = {
+    "Encoding": lambda: ts.nn.Encoding(3, {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 8}),
+    "Network": lambda: ts.nn.Network(3, 2, {"n_neurons": 16, "n_hidden_layers": 1}),
+    "NetworkWithInputEncoding": lambda: ts.nn.NetworkWithInputEncoding(
+        3, 2, {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 8}, {"n_neurons": 16, "n_hidden_layers": 1}
+    ),
+}
+
+
+@pytest.mark.filterwarnings(NESTED_WARNING)
+@pytest.mark.parametrize("layout", [torch.strided, torch.jagged], ids=str)
+@pytest.mark.parametrize("name", MODULES)
+def test_nested_tensors_for_modules_of_nn(lang, name, layout):
+    module, x = MODULES[name](), torch.nested.nested_tensor([torch.rand(5, 3), torch.rand(2, 3)], layout=layout)
+    words = rf"(?s)tensor `x` of {name} is nested \({layout}\).*Call it for each part of `x.unbind\(\)`"
+    with pytest.raises(ts.ArgumentError, match=words):
+        module(x)
+    assert [len(module(part)) for part in x.unbind()] == [5, 2]
+
+
+# Layers and tensors without memory ----------------------------------------------------------------
+def on_tensors(lang):
+    return tin_of(lang, on_tensors=True)
+
+
+@pytest.mark.parametrize("make", [tube_of, on_tensors])
+def test_meta_tensors_for_layers(lang64, make):
+    layer, x = make(lang64), X.to("meta")
+    for shape, function in (
+        ((3,), layer),
+        ((3,), torch.func.grad(lambda x: layer(x).sum())),
+        ((3, 3), torch.func.jacrev(layer)),
+    ):
+        result = function(x)
+        assert (result.shape, result.device.type) == (shape, "meta")
+    assert torch.vmap(layer)(x.expand(2, 3)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_meta_tensors_for_modules_of_nn(lang, name):
+    module = MODULES[name]()
+    state = {key: one.to("meta") for key, one in (*module.named_parameters(), *module.named_buffers())}
+    x = torch.rand(5, 3, device="meta")
+    wanted = module(torch.rand(5, 3)).shape
+    assert torch.func.functional_call(module, state, (x,)).shape == wanted
+    assert torch.vmap(lambda x: torch.func.functional_call(module, state, (x,)))(x.expand(4, 5, 3)).shape == (
+        4,
+        *wanted,
+    )
+    slopes = torch.func.grad(lambda state: torch.func.functional_call(module, state, (x,)).sum())({**state})
+    assert slopes["params"].shape == module.params.shape
+
+
+def test_fields_are_not_filled_from_tensors_without_memory(lang64):
+    layer = tin_of(lang64)
+    with pytest.raises(ts.DeviceError, match=r"(?s)runs on fields.*meta.*on_tensors=True"):
+        layer(X.to("meta"))
+    with FakeTensorMode(allow_non_fake_inputs=True), pytest.raises(ts.ArgumentError, match=r"(?s)without memory"):
+        layer(torch.ones(3, dtype=F64))
+    torch.testing.assert_close(layer(X), X**3)

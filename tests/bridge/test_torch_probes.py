@@ -85,6 +85,13 @@ FAULTS = [
         "tensors can be made outside transforms and inference mode",
         "first call",
     ),
+    ("is_fake", lambda _: False, "a tensor of FakeTensorMode is recognized", "ends the process"),
+    (
+        "without_torch_function",
+        contextlib.nullcontext,
+        "questions about a tensor can be hidden from modes",
+        "before it sees the op",
+    ),
     ("is_jit_traced", lambda: False, "torch.jit.trace is detected", "for constants"),
     ("transforms_in_graph", lambda: (0, 0, 0), "levels of torch.func are listed by kind", "scan"),
     ("assume", lambda _: None, "an assumption for torch.compile is checked", "no memory for"),

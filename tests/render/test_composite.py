@@ -231,6 +231,18 @@ def test_many_cotangents_at_once(engine):
             torch.testing.assert_close(slope[j], twin, **CLOSE)
 
 
+def test_derivatives_of_many_cotangents_at_once(engine):
+    rays = rays_of([3, 0, 4])
+    samples = leaves(*samples_on(rays))
+    colour = composite(*samples, rays, engine=engine).colour
+    cotangents = torch.randn(4, *colour.shape, dtype=torch.float64)
+    slopes = torch.autograd.grad(colour, samples, cotangents, is_grads_batched=True, create_graph=True)
+    actual = torch.autograd.grad(sum(one.sin().sum() for one in slopes), samples, retain_graph=True)
+    each = [torch.autograd.grad(colour, samples, one, create_graph=True) for one in cotangents]
+    wanted = torch.autograd.grad(sum(one.sin().sum() for slopes in each for one in slopes), samples)
+    torch.testing.assert_close(actual, wanted, **CLOSE)
+
+
 def test_under_autocast_in_float32(engine):
     rays = rays_of([3, 0, 4])
     given = samples_on(rays, dtype=torch.float32)

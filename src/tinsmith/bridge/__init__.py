@@ -2,7 +2,7 @@
 
 from ._adjoint_source import adjoint_source, derive_spec
 from ._baked_values import value_changed_between
-from ._binding import BoundArguments
+from ._binding import BoundArguments, refuse_nested
 from ._cache import Cache
 from ._engine_hazards import EngineHazards
 from ._examination import Examinable, Examination, Origin
@@ -117,6 +117,7 @@ __all__ = [
     "plain_apply",
     "prepare_stepping",
     "reference_to",
+    "refuse_nested",
     "refuse_race",
     "show_call",
     "torch_probes",

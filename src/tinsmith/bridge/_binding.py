@@ -232,9 +232,20 @@ def _refuse_nested(signature: Signature, tensors: Sequence[Any]) -> None:
         names, parts = ", ".join(nested), ", ".join(f"{one}.unbind()" for one in nested)
         call = f"{signature.op}({', '.join(signature.order)})"
         remedy = f"Call it for each part: `[{call} for {names} in {f'zip({parts})' if len(nested) > 1 else parts}]`."
-    words = f"tensor `{name}` of op `{signature.op}` is nested ({tensor.layout})"
-    rows = [("got", f"{tensor.size(0)} parts with {tensor.dim() - 1} dims each, {_short(tensor.dtype)}")]
-    raise ArgumentError(refusal(words, rows, remedy))
+    refuse_nested(name, tensor, f"op `{signature.op}`", remedy=remedy)
+
+
+def refuse_nested(name: str, tensor: torch.Tensor, whose: str, *, remedy: str = "") -> None:
+    """Refuse a nested tensor as an input of a layer. Raises ArgumentError."""
+    if tensor.is_nested:
+        words = f"tensor `{name}` of {whose} is nested ({tensor.layout})"
+        raise ArgumentError(
+            refusal(words, _describe_nested(tensor), remedy or f"Call it for each part of `{name}.unbind()`.")
+        )
+
+
+def _describe_nested(tensor: torch.Tensor) -> list[tuple[str, str]]:
+    return [("got", f"{tensor.size(0)} parts with {tensor.dim() - 1} dims each, {_short(tensor.dtype)}")]
 
 
 def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None:
@@ -344,7 +355,7 @@ def autocast(signature: Signature, bound: BoundArguments) -> BoundArguments:
 
     def single(name: str, tensor: Any) -> Any:
         # torch has no autocast for the meta device, and raises when asked.
-        if not isinstance(tensor, torch.Tensor) or tensor.is_meta:
+        if not isinstance(tensor, torch.Tensor) or tensor.device.type == "meta":
             return tensor
         if not torch.is_autocast_enabled(tensor.device.type):
             return tensor

@@ -31,6 +31,8 @@ def language(engine: str | None, device: torch.device) -> ModuleType:
         EngineError: the engine is unknown or not installed.
         DeviceError: it runs on another device. It is not restarted, since that would destroy its fields.
     """
+    if device.type == "meta":  # nothing is launched: any engine will do
+        device = torch.device(next((get(name).device_type() for name in list_running()), "cpu"))
     settled = _SETTLED.get((engine, device.type))
     if settled is not None and settled[0].runtime() is settled[1]:
         return settled[0].lang

@@ -84,6 +84,21 @@ def _modes_are_seen() -> bool:
     return inside and not tracing.has_modes() and tracing.is_plain()
 
 
+def _fakes_are_seen() -> bool:
+    # Imported late: `import tinsmith` does not need it.
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    seen: list[bool] = []
+
+    def ask(x: torch.Tensor) -> torch.Tensor:
+        seen.append(tracing.is_fake(x))
+        return x + 1
+
+    x = torch.ones(1)
+    make_fx(ask, tracing_mode="fake")(x)
+    return seen == [True] and not tracing.is_fake(x)
+
+
 def _questions_are_unseen() -> bool:
     # Imported late: `import tinsmith` does not need it.
     from torch.overrides import TorchFunctionMode
@@ -343,6 +358,11 @@ _FACTS = (
         "an active dispatch mode is detected",
         _modes_are_seen,
         "fake tensors and make_fx would reach an engine, with no memory to give it",
+    ),
+    _Fact(
+        "a tensor of FakeTensorMode is recognized",
+        _fakes_are_seen,
+        "a layer on fields would copy from address 0, which ends the process",
     ),
     _Fact(
         "questions about a tensor can be hidden from modes",

@@ -8,6 +8,7 @@ comment that says why no public name does, and a probe in `_torch_probes`, which
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -105,6 +106,13 @@ def is_jit_traced() -> bool:
 # both.
 without_torch_function = torch._C.DisableTorchFunction
 """Within, neither a mode nor a tensor's own type sees what is asked of the tensor, such as its shape."""
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one of `FakeTensorMode`, which has no memory, although its device is a real one."""
+    # The type has no public name. Without torch's module for it there are none.
+    module = sys.modules.get("torch._subclasses.fake_tensor")
+    return module is not None and isinstance(tensor, module.FakeTensor)
 
 
 def has_modes() -> bool:

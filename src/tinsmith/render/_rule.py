@@ -97,10 +97,14 @@ class _Ruled(torch.autograd.Function):
 
 def _by_value(rule: Rule, asked: Asked) -> Sequence[Tensor | None]:
     """The gradients by the derivative of the op of the values."""
-    leaves = [tensor.detach().requires_grad_(wants) for tensor, wants in zip(asked.inputs, asked.wants, strict=True)]
+    is_graph = torch.is_grad_enabled()
+    leaves = asked.inputs
+    if not is_graph:
+        leaves = [one.detach().requires_grad_(wants) for one, wants in zip(leaves, asked.wants, strict=True)]
     with torch.enable_grad():
         outputs = _several(rule.value(*leaves, **asked.options))
     pairs = [(y, c) for y, c in zip(outputs, asked.cotangents, strict=True) if c is not None]
-    wanted = [leaf for leaf in leaves if leaf.requires_grad]
-    gradients = iter(torch.autograd.grad([y for y, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True))
+    wanted = [leaf for leaf, wants in zip(leaves, asked.wants, strict=True) if wants]
+    made, given = zip(*pairs, strict=True)
+    gradients = iter(torch.autograd.grad(made, wanted, given, allow_unused=True, create_graph=is_graph))
     return [next(gradients) if wants else None for wants in asked.wants]

@@ -193,6 +193,17 @@ def test_batches_of_cotangents(smooth):
         torch.testing.assert_close([gradient[i] for gradient in batch], list(each), rtol=1e-9, atol=1e-10)
 
 
+def test_derivatives_of_batches_of_cotangents(smooth):
+    ours, twin, x, params = smooth
+    x, params = x.requires_grad_(), params.requires_grad_()
+    weights = torch.randn(3, 4, 8, dtype=torch.float64)
+    batch = torch.autograd.grad(ours(x, params), [x, params], weights, is_grads_batched=True, create_graph=True)
+    actual = torch.autograd.grad(sum(one.sin().sum() for one in batch), [x, params])
+    each = [torch.autograd.grad(twin(x, params), [x, params], weight, create_graph=True) for weight in weights]
+    wanted = torch.autograd.grad(sum(one.sin().sum() for pair in each for one in pair), [x, params])
+    torch.testing.assert_close(actual, wanted, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("row", ["HashGrid", "Frequency"])
 def test_only_what_is_wanted_is_differentiated(engine, row):
     encoding, x, _ = made(engine, row)

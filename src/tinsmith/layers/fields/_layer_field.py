@@ -22,6 +22,7 @@ from ..._errors import (
     ShapeError,
     refusal,
 )
+from ...bridge import refuse_nested
 from ...engines import Engine, FieldFacts, module_name, of_field, remedy_for_lost_field
 from .._pool import gradient_field
 
@@ -123,6 +124,7 @@ class LayerField:
             raise ArgumentError(
                 refusal(f"`{self.name}` of {layer} must be a tensor", rows, "Pass torch.as_tensor(...).")
             )
+        refuse_nested(self.name, tensor, layer)
         lead = tensor.dim() - len(self.tensor_shape) if self.is_batched else 0
         if (
             lead < 0
@@ -130,7 +132,7 @@ class LayerField:
             or tensor.is_complex() != self.tensor_dtype.is_complex
         ):
             raise self._misfit(tensor, layer)
-        if tensor.device.type != self.runs_on:
+        if tensor.device.type not in (self.runs_on, "meta"):
             raise self._elsewhere(tensor, layer)
         if tensor.dtype == self.tensor_dtype:
             return torch.view_as_real(tensor.resolve_conj()) if self.is_complex else tensor
@@ -145,6 +147,7 @@ class LayerField:
         """Whether nothing is to be done, as for most tensors."""
         return (
             isinstance(tensor, torch.Tensor)
+            and not tensor.is_nested
             and tensor.dtype is self.facts.dtype
             and tensor.shape == self.tensor_shape
             and not self.is_complex

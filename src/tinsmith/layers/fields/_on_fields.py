@@ -15,7 +15,7 @@ from typing import Any, TypeGuard
 
 import torch
 
-from ..._errors import GradientError, TinsmithError, refusal
+from ..._errors import DeviceError, GradientError, TinsmithError, refusal
 from ..._user_warnings import warn
 from ...bridge import RACE, Adjoint, Examination, is_in_backward, is_transformed, refuse_race, show_call
 from ...source.ir import NotCovered
@@ -77,6 +77,9 @@ class OnFields:
 
     def __call__(self, launches: tuple[Launch, ...], memory: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         """The results of one call."""
+        if any(one.device.type == "meta" for one in memory):
+            words = f"{self.layer} runs on fields, and tensors on the meta device have no memory to fill them from"
+            raise DeviceError(refusal(words, remedy="Run it on tensors, with `on_tensors=True`; or pass real ones."))
         with FIELDS_LOCK:
             RECORDED.refuse(self.layer)
             self.roles.filled[0].check_alive(self.layer)

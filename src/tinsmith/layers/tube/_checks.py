@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, DeviceError, DtypeError, GradientError, refusal
+from ...bridge import refuse_nested
 from ._blueprint import Blueprint
 from ._parts import TensorPart
 
@@ -28,6 +29,7 @@ def check_tensors(blueprint: Blueprint, tensors: Sequence[Any]) -> None:
             words = f"argument `{part.name}` of {blueprint.label} must be a tensor"
             rows = [("got", f"{type(tensor).__name__} {tensor!r:.60}")]
             raise ArgumentError(refusal(words, rows, f"Pass a tensor: `torch.as_tensor({part.name})`."))
+        refuse_nested(part.name, tensor, blueprint.label)
         _check_dtype(blueprint, part, tensor)
         _check_device(blueprint, part, tensor, tensors)
         if tensor.requires_grad and not blueprint.enable_backward:

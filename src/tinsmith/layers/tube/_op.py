@@ -127,7 +127,7 @@ class TensorProgram:
         try:
             key = tuple([(t.shape, t.dtype, t.device, t.requires_grad) for t in tensors])
             recipe = self._recipes.get(key)
-        except (AttributeError, TypeError):  # no tensor, or one with symbolic sizes
+        except (AttributeError, RuntimeError, TypeError):  # no tensor, a nested one, or one with symbolic sizes
             return self._recipe(tensors)
         if recipe is not None:
             return recipe

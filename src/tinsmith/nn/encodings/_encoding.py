@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import one_node
+from ...bridge import one_node, refuse_nested
 from ..config import Section, resolve_section
 from ._build import encoder
 from ._encoder import FLOATS
@@ -80,6 +80,7 @@ class Encoding(torch.nn.Module):
         if not isinstance(x, Tensor):
             rows = [("x", type(x).__name__), ("expected", "a tensor")]
             raise ArgumentError(refusal("`x` does not fit the Encoding", rows, "Pass torch.as_tensor(x)."))
+        refuse_nested("x", x, type(self).__name__)
         if params.dtype not in FLOATS:
             _check_dtype(params.dtype)
         if x.ndim == 0 or x.shape[-1] != self.n_input_dims:

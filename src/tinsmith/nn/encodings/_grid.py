@@ -8,7 +8,6 @@ table atomically, which is slower on the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from ...bridge import Op, constant_when_traced, has_older_batch, is_transformed, language, op, outside_transforms
+from ...bridge import Op, constant_when_traced, is_transformed, language, op, outside_transforms
 from ...reference import GridLevel
 from ._encoder import FLOATS, Encoder
 
@@ -99,8 +98,6 @@ class _Grid(torch.autograd.Function):
     def backward(ctx: Any, *cotangents: Tensor) -> Any:
         x, table, scales, cells = ctx.saved_tensors
         _, _, wants_x, wants_table, *_ = ctx.needs_input_grad
-        if has_older_batch(cotangents):  # of `torch.autograd.grad(..., is_grads_batched=True)`, which ops do not take
-            return None, None, *_differentiate(ctx.ops.value, ctx.saved_tensors, cotangents[0]), None, None
         by_x = by_table = None
         if wants_x:
             c = cotangents[0]
@@ -108,15 +105,6 @@ class _Grid(torch.autograd.Function):
         if wants_table:
             by_table = ctx.ops.by_table(x, scales, cells, cotangents[0], t=table.shape[0])
         return None, None, by_x, by_table, None, None
-
-
-def _differentiate(value: Op, tensors: Sequence[Tensor], c: Tensor) -> tuple[Tensor, ...]:
-    """Both gradients, from the derivative of the op of the values."""
-    x, table, scales, cells = tensors
-    leaves = [x.detach().requires_grad_(), table.detach().requires_grad_()]
-    with torch.enable_grad():
-        y = value(*leaves, scales, cells)
-    return torch.autograd.grad(y, leaves, c)
 
 
 _Key = tuple[str, str, int, int, str, int, bool]

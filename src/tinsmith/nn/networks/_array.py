@@ -11,7 +11,7 @@ import torch
 from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import constant_when_traced, is_distributed, is_transformed, one_node
+from ...bridge import constant_when_traced, is_distributed, is_transformed, one_node, refuse_nested
 from ...kernels import ELEMENT_LOSSES
 from .._shares import own_rows, share_out
 from ..config import Section, resolve_section
@@ -330,6 +330,8 @@ class NetworkArray(torch.nn.Module):
             raise ArgumentError(
                 refusal(f"`{name}` does not fit the NetworkArray", rows, f"Pass torch.as_tensor({name}).")
             )
+        padded = f"Pass `{name}.to_padded_tensor(0.0)`, or single points to `route_points`."
+        refuse_nested(name, tensor, "NetworkArray", remedy=padded)
         if self.owners is not None and is_distributed([tensor]):
             words = f"`{name}` is shared by processes, and a NetworkArray takes each process's own samples"
             raise ArgumentError(refusal(words, remedy=f"Shared out by cells, pass `{name}.to_local()`."))

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
+from ...bridge import refuse_nested
 
 _FLOATS = (torch.float32, torch.float64)
 
@@ -42,6 +43,7 @@ def prepare_input(module: _Module, x: Tensor) -> Tensor:
     if not isinstance(x, Tensor):
         rows = [("x", type(x).__name__), ("expected", "a tensor")]
         raise ArgumentError(refusal(f"`x` does not fit the {name}.", rows, "Pass torch.as_tensor(x)."))
+    refuse_nested("x", x, name)
     if x.ndim == 0 or x.shape[-1] != module.n_input_dims:
         raise _misfit(module, x)
     if x.is_complex():
