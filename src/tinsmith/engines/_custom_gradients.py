@@ -29,9 +29,15 @@ def unwrap_replaced(engine: Engine, candidate: object) -> Replaced | None:
     function = candidate.__func__ if isinstance(candidate, MethodType) else candidate
     if not isinstance(function, FunctionType) or function.__code__ not in _inner(engine.lang.ad.grad_replaced):
         return None
-    gradient = getattr(function, "grad", None)
+    gradient = find_gradient(function)
     owner = candidate.__self__ if isinstance(candidate, MethodType) else None
     return Replaced(_unwrap(function), None if gradient is None else _unwrap(gradient), owner)
+
+
+def find_gradient(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """Return the gradient of a function of `no_grad` or `grad_replaced`; None before `grad_for` defines one."""
+    gradient: Callable[..., Any] | None = getattr(function, "grad", None)
+    return gradient
 
 
 def _inner(decorator: FunctionType) -> list[CodeType]:

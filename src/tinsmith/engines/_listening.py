@@ -48,7 +48,13 @@ class Listener(ABC):
 
 
 @contextlib.contextmanager
-def redirect_to_listener(listener: Listener, kernel: type, fields: Sequence[type], runtime: Any) -> Iterator[None]:
+def redirect_to_listener(
+    listener: Listener,
+    kernel: type,
+    fields: Sequence[type],
+    runtime: Any,
+    find_gradient: Callable[[Callable[..., Any]], Callable[..., Any] | None],
+) -> Iterator[None]:
     """Within, calls of this thread go to the listener. Only one thread at a time may do this.
 
     Args:
@@ -57,6 +63,7 @@ def redirect_to_listener(listener: Listener, kernel: type, fields: Sequence[type
         fields: its classes of fields that hold numbers.
         runtime: the engine's state. Functions of `no_grad` and `grad_replaced` insert themselves into `target_tape`,
             and set `grad_replaced` while they run.
+        find_gradient: gives the gradient of such a function.
     """
     thread = threading.get_ident()
     methods: dict[str, Callable[..., None]] = {
@@ -70,7 +77,7 @@ def redirect_to_listener(listener: Listener, kernel: type, fields: Sequence[type
         listener.call_kernel(one, given, named, is_taped=not runtime.grad_replaced)
 
     with contextlib.ExitStack() as stack:
-        stack.enter_context(_replace_tape(runtime, _Tape(listener, thread)))
+        stack.enter_context(_replace_tape(runtime, _Tape(listener, thread, find_gradient)))
         for owner in fields:
             for name in methods.keys() & vars(owner).keys():
                 stack.enter_context(_replace_method(owner, name, methods[name], thread))
@@ -100,14 +107,20 @@ class _Tape:
 
     grad_checker = None  # of which Quadrants asks
 
-    def __init__(self, listener: Listener, thread: int) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        thread: int,
+        find_gradient: Callable[[Callable[..., Any]], Callable[..., Any] | None],
+    ) -> None:
         self._listener = listener
         self._thread = thread
+        self._find_gradient = find_gradient
 
     def insert(self, function: Any, arguments: tuple[Any, ...]) -> None:
         """Called by the engine when such a function begins, and by kernels of other threads."""
         if threading.get_ident() == self._thread:
-            self._listener.enter_replaced(getattr(function, "grad", None), arguments)
+            self._listener.enter_replaced(self._find_gradient(function), arguments)
 
 
 @contextlib.contextmanager

@@ -18,6 +18,7 @@ from typing import Any
 from . import _annotations, _common, _fields, _forks, _parameters, _readiness
 from ._compiling import one_at_a_time
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
+from ._custom_gradients import find_gradient
 from ._listening import Listener, redirect_to_listener
 
 
@@ -198,7 +199,7 @@ class Quadrants(Engine):
         from quadrants.lang.kernel import Kernel
         from quadrants.lang.matrix import MatrixField
 
-        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField), impl.get_runtime())
+        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField), impl.get_runtime(), find_gradient)
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]

@@ -20,6 +20,7 @@ from .._errors import KernelError, refusal
 from . import _annotations, _common, _fields, _forks, _parameters, _readiness
 from ._compiling import one_at_a_time
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
+from ._custom_gradients import find_gradient
 from ._listening import Listener, redirect_to_listener
 from ._module_name import module_name
 
@@ -211,7 +212,7 @@ class Taichi(Engine):
         from taichi.lang.kernel_impl import Kernel
         from taichi.lang.matrix import MatrixField
 
-        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField), impl.get_runtime())
+        return redirect_to_listener(listener, Kernel, (ScalarField, MatrixField), impl.get_runtime(), find_gradient)
 
     def start(self, device_type: str, **options: Any) -> None:
         arch = {"cpu": self.lang.cpu, "cuda": self.lang.cuda}[device_type]
