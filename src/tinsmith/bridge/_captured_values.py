@@ -58,8 +58,12 @@ class CapturedValues(NamedTuple):
         return self.captures.explain_rerun(self.fingerprints, int(mark))
 
     def check_state(self, before: torch.Tensor) -> None:
-        """Raise GradientError where these values, of now, are not those that `before` stands for."""
-        now, then = self.as_state().tolist(), before.tolist()
+        """Raise GradientError where these values, of now, are not those that `before` stands for.
+
+        It is a state, or only its first number: the mark that an eager call saved (`Plan.mark`).
+        """
+        now, then = self.as_state().tolist(), before.reshape(-1).tolist()
+        now = now[: len(then)]
         if now == then:
             return
         if now[0] != then[0]:

@@ -52,11 +52,12 @@ class EagerFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *cotangents: torch.Tensor | None) -> Any:
-        if is_tracing():
+        captured = ctx.captured
+        # Compiled autograd traces this. A graph cannot compare what fields hold, so there it breaks below.
+        if is_tracing() and (captured is None or not captured.contents):
             return (None, None, None, *_trace_backward(ctx, cotangents))
         route, numbers, others = ctx.asked
         plan = route.plan
-        captured = ctx.captured
         if captured is not None:
             captured.check_fields()
         if len(cotangents) > 1 and all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # faster
@@ -106,15 +107,20 @@ def _trace_backward(ctx: Any, cotangents: Sequence[torch.Tensor | None]) -> Sequ
     """Gradients by the operator, for a compiler that traces a backward pass: compiled autograd."""
     route, numbers, others = ctx.asked
     call = route.call(numbers, others)
-    if all([cotangent is None for cotangent in cotangents]):  # noqa: C419  # torch reads lists
-        return [None] * len(call.shapes)
+    outputs = call.core.signature.outputs
+    given = {name: one for name, one in zip(outputs, cotangents, strict=True) if one is not None}
+    if not given:
+        return [None] * len(ctx.needs_input_grad[3:])
     kept, state = ctx.saved_tensors, None
-    names = route.plan.passes(route.active).names
     if ctx.captured is not None:
         state, *kept = kept
-    saved = dict(zip(names, kept, strict=True))
+    plan = route.plan
+    values = dict(zip(plan.passes(route.active).names, kept, strict=True))
     active = call.select_active(ctx.needs_input_grad[3:])
-    return _differentiable(call, active, saved, cotangents, state)
+    read = plan.reverse.find_read(active)
+    saved = {name: one for name, one in values.items() if name in read}
+    asked = BackwardCall(call, active, saved, given, state)
+    return call.by_input(active, call.core.operators.launch_backward(asked))
 
 
 def _differentiable(

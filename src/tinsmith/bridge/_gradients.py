@@ -20,9 +20,7 @@ def find_saved_names(call: Call, active: frozenset[str]) -> tuple[str, ...]:
     """Arrays whose values the backward pass reads, in the order of all arrays."""
     if not active:
         return ()
-    reverse = call.reverse
-    reverse.check(active)
-    read = reverse.reads(active)
+    read = call.reverse.find_read(active)
     return tuple(name for name in all_names(call) if name in read)
 
 

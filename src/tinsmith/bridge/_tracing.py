@@ -85,6 +85,9 @@ def batch_levels(tensor: torch.Tensor) -> frozenset[int]:
 
 def innermost(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor without the levels of `torch.func`. For one that none of them differentiates or maps."""
+    # Compiled autograd traces this. Its tensors have no levels.
+    if is_tracing():
+        return tensor
     # A tensor that one level made has that level's wrapper, which an operator below it cannot read.
     functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]  # no stub
     while functorch.is_functorch_wrapped_tensor(tensor):

@@ -15,6 +15,7 @@ from .._kind import Kind
 from .._layout import Layout, Make
 from .._specialization import Specialization
 from .._stage import Stage
+from .._tracing import constant_when_traced
 
 
 class Wish(NamedTuple):
@@ -59,6 +60,12 @@ class ReverseAt(ABC):
     @abstractmethod
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         """Arrays whose values the backward pass reads when `active` inputs want a gradient."""
+
+    @constant_when_traced
+    def find_read(self, active: frozenset[str]) -> tuple[str, ...]:
+        """Return the same, in no certain order. Raise GradientError where these gradients are not available."""
+        self.check(active)
+        return tuple(self.reads(active))
 
     def groups(self, active: frozenset[str], given: frozenset[str]) -> tuple[frozenset[str] | None, ...]:
         """Of the outputs that have a cotangent, those whose part of the gradients comes from one backward pass.
