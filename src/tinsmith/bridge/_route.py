@@ -96,7 +96,8 @@ class Form:
             tensor = tensor.float() if self.conversion.casts[place] else tensor
             if len(self.lead) > 1 and names[place] in self.call.batched:
                 shape = tensor.shape[len(first) + len(self.lead) :]
-                tensor = tensor.reshape(*first, self.call.batch or 0, *shape)
+                assert self.call.batch is not None, "several batch dims become one"
+                tensor = tensor.reshape(*first, self.call.batch, *shape)
             ready.append(tensor)
         return ready
 

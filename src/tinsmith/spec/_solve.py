@@ -2,12 +2,14 @@
 
 This runs once for each new combination of shapes, so the way that succeeds is kept short; what
 does not fit is found here and put into words by `_misfits`. Sizes may be the symbolic integers
-of a compiler: they are compared and computed with, and never turned into plain ones.
+of a compiler: they are compared and computed with, and never turned into plain ones. Those that only
+data determine (`x[mask]`, `k.item()`) fit; the call itself checks them when the graph runs.
 """
 
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -64,6 +66,23 @@ def solve(spec: Spec, shapes: Mapping[str, Sizes], values: Mapping[str, int], op
     return Solution(dims, batch, rest, made)
 
 
+def _is_certain(fact: Any) -> bool:
+    """Return True if a fact about sizes holds. It may depend on data, which no compiler knows: then return False."""
+    try:
+        return bool(fact)
+    except RuntimeError as error:
+        # A compiler with symbolic sizes has loaded this module.
+        symbolic: Any = sys.modules.get("torch.fx.experimental.symbolic_shapes")
+        if symbolic is None or not isinstance(error, symbolic.GuardOnDataDependentSymNode):
+            raise
+        return False
+
+
+def _differ(one: Sizes, other: Sizes) -> bool:
+    """Return True if sizes certainly differ."""
+    return len(one) != len(other) or any(_is_certain(a != b) for a, b in zip(one, other, strict=True))
+
+
 def _match(call: Call, item: Item, dims: dict[str, int], groups: dict[str, Sizes]) -> None:
     """Hold an input's shape against its dims, and learn the names that are new."""
     shape, (has_batch, has_rest, _, plain) = call.shapes[item.name], item.layout
@@ -73,9 +92,9 @@ def _match(call: Call, item: Item, dims: dict[str, int], groups: dict[str, Sizes
         raise _misfits.wrong_rank(call, item, groups)
     for wanted, size in zip(plain, shape, strict=True):
         if isinstance(wanted, str):
-            if dims.setdefault(wanted, size) != size:
+            if _is_certain(dims.setdefault(wanted, size) != size):
                 raise _misfits.unequal_sizes(call, item, wanted, dims[wanted], size)
-        elif wanted is not None and wanted != size:
+        elif wanted is not None and _is_certain(wanted != size):
             raise _misfits.wrong_size(call, item, wanted, size)
 
 
@@ -89,9 +108,9 @@ def _without_groups(call: Call, item: Item, groups: dict[str, Sizes]) -> Sizes:
     end = before + spare
     if not 0 <= begin <= spare:
         raise _misfits.wrong_rank(call, item, groups)
-    if has_batch and groups.setdefault("*", shape[:begin]) != shape[:begin]:
+    if has_batch and _differ(groups.setdefault("*", shape[:begin]), shape[:begin]):
         raise _misfits.unequal_groups(call, item, "*", groups["*"])
-    if has_rest and groups.setdefault("...", shape[begin + before : end]) != shape[begin + before : end]:
+    if has_rest and _differ(groups.setdefault("...", shape[begin + before : end]), shape[begin + before : end]):
         raise _misfits.unequal_groups(call, item, "...", groups["..."])
     return shape[begin : begin + before] + shape[end:] if has_rest else shape[begin:]
 
@@ -99,7 +118,7 @@ def _without_groups(call: Call, item: Item, groups: dict[str, Sizes]) -> Sizes:
 def _take_values(call: Call, dims: dict[str, int]) -> None:
     """Learn the dims that no input fixes from scalars and keywords; one that an input fixes must agree."""
     for name, value in call.values.items():
-        if name in dims and dims[name] != value:
+        if name in dims and _is_certain(dims[name] != value):
             raise _misfits.unequal_value(call, name, dims[name])
     for name in call.spec.free_dims:
         if name not in call.values:
@@ -142,6 +161,6 @@ def _size(call: Call, item: Item, dim: Dim, dims: Mapping[str, int]) -> int:
         size = evaluate(tree, dims)
     except ZeroDivisionError as error:
         raise _misfits.division_by_zero(call, item, tree, dims) from error
-    if size < 0:
+    if _is_certain(size < 0):
         raise _misfits.negative_size(call, item, tree, size)
     return size
