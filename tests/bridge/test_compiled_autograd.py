@@ -84,7 +84,8 @@ def test_a_value_that_changed_between(lang, monkeypatch):
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     made = two(x, 1.0, x)[1]
     monkeypatch.setitem(globals(), "GAIN", 5.0)
-    compiled = torch.compile(backend="aot_eager", fullgraph=True)
+    # With `fullgraph`, torch traces how it prints the error, and raises one of its own.
+    compiled = torch.compile(backend="aot_eager")
     torch.compiler.reset()
     with pytest.raises(ts.GradientError, match="GAIN"), torch._dynamo.compiled_autograd._enable(compiled):
         made.sum().backward()

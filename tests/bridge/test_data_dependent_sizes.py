@@ -87,7 +87,7 @@ def test_sizes_that_do_not_fit_are_refused_when_the_graph_runs(lang):
     x = torch.tensor([1.0, 2.0, -3.0])
     with pytest.raises(ts.ShapeError, match=r"`k` does not fit `x` in op `scale`"):
         torch.compile(lambda x: scale(x[x > 0], x[x < 0]), fullgraph=True, backend="aot_eager")(x)
-    with pytest.raises((ts.ShapeError, RuntimeError), match=r"n - m \+ 1|>= 0"):
+    with pytest.raises((ts.ShapeError, RuntimeError), match=r"n - m \+ 1|>= "):
         torch.compile(lambda x: conv(x[x > 2.5], x), fullgraph=True, backend="aot_eager")(x)
 
 
