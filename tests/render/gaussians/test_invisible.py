@@ -155,3 +155,19 @@ def test_a_covariance_that_is_not_finite_takes_no_gradient(engine, inverse, dtyp
     matrices[:count].sum().backward()
     for leaf in (quats, scales):
         assert leaf.grad.isfinite().all() and not leaf.grad[count:].any()
+
+
+@pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
+def test_given_covariances_that_are_not_finite_take_no_gradient(engine, packed):
+    given = some_scene()
+    matrices, _ = quat_scale_to_covar_preci(given["quats"], given["scales"], compute_preci=False, engine=engine)
+    bad = torch.stack([matrices[0] * factor for factor in (math.nan, math.inf, 1e308)])
+    covars = torch.cat([matrices, bad]).requires_grad_()
+    held = with_invisible(given, {"a": {}, "b": {}, "c": {}})
+    inputs = [held[name] for name in NAMES]
+    options = {"packed": packed, "engine": engine}
+    image = rasterization(*inputs, WIDTH, HEIGHT, covars=covars, **options)[0]
+    alone = rasterization(*(given[name] for name in NAMES), WIDTH, HEIGHT, covars=matrices, **options)[0]
+    torch.testing.assert_close(image, alone, rtol=1e-9, atol=1e-9)
+    image.square().sum().backward()
+    assert covars.grad.isfinite().all() and not covars.grad[-3:].any() and covars.grad[0].any()
