@@ -131,6 +131,19 @@ def test_a_loop_that_makes_the_same_op_keeps_nothing(lang, engine, compiled, mak
     assert [one() for one in held] == [None] * 3
 
 
+def test_different_ops_do_not_keep_the_objects_in_their_closures(lang):
+    """Torch keeps the operator of each, and the engine the compiled kernels."""
+    x, held = torch.rand(5), []
+    for make in (make_power, make_total):
+        for factor in (1.5, 2.5):
+            one = Held()
+            gradient(make(lang, factor, one), x)
+            held.append(weakref.ref(one))
+    del one
+    gc.collect()
+    assert [one() for one in held] == [None] * 4
+
+
 def is_alive(kernel):
     return getattr(kernel, "is_alive", True)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -82,7 +83,7 @@ class Operator:
     def __init__(self, name: str, core: Core) -> None:
         self.name = name
         self.cores = Cores(core.signature)
-        self.schema = Schema(core.signature, core.has_state)
+        self._schema: Schema | None = Schema(core.signature, core.has_state)
         self._allocation_count = len(self.schema.allocations)
         self._result_count = self._allocation_count + core.has_state
         self._shares: dict[Any, tuple[Any, ...]] = {}
@@ -91,6 +92,22 @@ class Operator:
         backward = (self._backward, self._backward_fake, self._backward_autograd, self._backward_vmap)
         self.backward = define_operator(f"{name}_backward", self.schema.backward, *backward)
         register_flop_formula(self.backward.overloadpacket, get_raw=True)(self._backward_flops)
+
+    @property
+    def schema(self) -> Schema:
+        """The declarations for torch. Raises GraphError if there is no core any more."""
+        if self._schema is None:
+            self._schema = Schema(self.cores.find().signature, self.cores.find().has_state)
+        return self._schema
+
+    def add(self, core: Core) -> None:
+        """Let calls run on this core. With the last core goes the schema, which refers to its kernels."""
+        self.cores.add(core)
+        weakref.finalize(core, self._release).atexit = False
+
+    def _release(self) -> None:
+        if not self.cores.is_alive:
+            self._schema = None
 
     def define(self, core: Core, content: Callable[[], str], label: str) -> None:
         """Give another core, made of one of this operator's, operators of its own."""
@@ -345,6 +362,6 @@ def _take(core: Core, name: str) -> Operator:
         if operator is None:
             operator = _KNOWN[called] = Operator(called, core)
         if operator.cores.takes(core):
-            operator.cores.add(core)
+            operator.add(core)
             return operator
     raise AssertionError
