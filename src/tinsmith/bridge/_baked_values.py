@@ -14,7 +14,7 @@ import torch
 
 from .._errors import EngineError, GradientError, KernelError, refusal
 from ..engines import Engine, one_at_a_time, remedy_for_lost_field
-from ..source import Change, Constants, FieldUse, Source, constants_of, find_changed_value
+from ..source import Change, Constants, FieldUse, Source, constants_of, find_changed_value, find_unsupported
 from ._linked_kernel import LinkedKernel
 
 
@@ -36,6 +36,7 @@ class BakedValues:
         self._constants: Constants | None = None
         self._knows_names = False
         self._captured: str | None = None
+        self._examined: set[Any] = set()
         self._surveyed: dict[tuple[Any, ...], Constants] = {}
         self._stamps: dict[int, tuple[Any, Any]] = {}
 
@@ -75,6 +76,7 @@ class BakedValues:
         self._constants = constants_of(
             self._linked.source, self._linked.home, templates, frozenset(self._linked.arrays)
         )
+        self._refuse_statements(self._constants.sources)
         self._knows_names = self._constants.is_complete
         if self._captured is None and self._knows_names:
             self._captured = self._constants.describe(self._linked.templates({}), only_captured=True)
@@ -95,6 +97,17 @@ class BakedValues:
         for use in self._constants.uses:
             self._stamps.setdefault(id(use.field), (use.field, self._engine.runtime()))
         return self._constants
+
+    def _refuse_statements(self, sources: Sequence[Source]) -> None:
+        """Raise KernelError for a statement that no op runs."""
+        for source in sources:
+            if source.identity in self._examined:
+                continue
+            self._examined.add(source.identity)
+            unsupported = find_unsupported(source)
+            if unsupported is not None:
+                words = f"kernel `{self._linked.source.name}` contains `{unsupported.statement}`, which no op runs: {unsupported.why}"
+                raise KernelError(refusal(words, [("at", unsupported.place)], unsupported.remedy))
 
     @property
     def knows_names(self) -> bool:

@@ -306,7 +306,14 @@ class Stage:
         """The kernel as it was written."""
         given = dict(variant.arrays)
         arrays = {
-            name: nodes.Array(name, NAMES[one.dtype], one.rank, one.element, dims=self._dims.get(name, ())[: one.rank])
+            name: nodes.Array(
+                name,
+                NAMES[one.dtype],
+                one.rank,
+                one.element,
+                dims=self._dims.get(name, ())[: one.rank],
+                is_clamped=self.parameters[name].boundary == "clamp",
+            )
             for name, one in given.items()
         }
         arguments = {

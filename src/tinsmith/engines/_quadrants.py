@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Generator, Hashable
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -20,6 +21,27 @@ from ._compiling import one_at_a_time
 from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
 from ._custom_gradients import find_gradient
 from ._listening import Listener, redirect_to_listener
+
+
+@contextmanager
+def _members_as_constants() -> Generator[None]:
+    """Within, what this thread compiles has numbers of objects as constants, whatever their class says.
+
+    Those of a class that is `data_oriented(template_primitives=False)` would be further arguments of the kernel. An op
+    compares the values of constants at each call, and its gradient is made for them.
+    """
+    from quadrants.lang.ast.ast_transformers import struct_primitive_predeclarer as lifter
+
+    wants, thread = lifter.wants_runtime_primitives, threading.get_ident()
+
+    def wants_elsewhere(value: Any) -> bool:
+        return threading.get_ident() != thread and wants(value)
+
+    lifter.wants_runtime_primitives = wants_elsewhere
+    try:
+        yield
+    finally:
+        lifter.wants_runtime_primitives = wants
 
 
 class Quadrants(Engine):
@@ -170,7 +192,8 @@ class Quadrants(Engine):
         self.hold_weakly(decorated)
         kernel = decorated._adjoint if adjoint else decorated._primal
         kernel.raise_on_templated_floats = False  # set by a call of the kernel, which we never make
-        key = kernel.ensure_compiled(*_annotations.stand_ins(function, templates, self.lang, self._matrix_type))
+        with _members_as_constants():
+            key = kernel.ensure_compiled(*_annotations.stand_ins(function, templates, self.lang, self._matrix_type))
         cpp = kernel.materialized_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
@@ -212,6 +235,7 @@ class Quadrants(Engine):
     def facts(self) -> Facts:
         from quadrants._lib.core import quadrants_python as core
         from quadrants.lang import impl
+        from quadrants.lang.ast.ast_transformers import struct_primitive_predeclarer
         from quadrants.lang.field import ScalarField
 
         roots = {
@@ -221,10 +245,12 @@ class Quadrants(Engine):
             "config": core.CompileConfig,
             "snode": core.SNodeCxx,
             "expression": core.ExprCxx,
+            "lifter": struct_primitive_predeclarer,
         }
         kernel = ("func", "arg_metas", "is_classkernel", "return_type", "ensure_compiled", "materialized_kernels")
         paths = (
             *(f"kernel.{half}.{name}" for half in ("_primal", "_adjoint") for name in kernel),
+            "lifter.wants_runtime_primitives",
             "kernel._is_wrapped_kernel",
             "kernel._primal.grad",
             "kernel._primal.autodiff_mode",

@@ -54,4 +54,4 @@ def _read_declaration(parameter: Parameter) -> ParameterFacts:
     dtypes = parameter.dtypes or ()
     dtype = NAMES[dtypes[0]] if len(dtypes) == 1 else ""
     kind = "scalar" if parameter.kind == "matrix" else parameter.kind
-    return ParameterFacts(kind, dtype, parameter.ndim, parameter.element)
+    return ParameterFacts(kind, dtype, parameter.ndim, parameter.element, parameter.boundary == "clamp")

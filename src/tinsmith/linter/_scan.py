@@ -323,6 +323,7 @@ def _read_annotation(node: ast.expr | None, names: Mapping[str, Any]) -> Paramet
             "array",
             _last(dtype),
             rank.value if isinstance(rank, ast.Constant) and isinstance(rank.value, int) else None,
+            is_clamped=isinstance(boundary := words.get("boundary"), ast.Constant) and boundary.value == "clamp",
         )
     if isinstance(node, ast.Name) and text not in names:
         return ParameterFacts("array")  # `array = lang.types.ndarray()`, a name that somebody gave an annotation

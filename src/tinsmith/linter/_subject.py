@@ -38,12 +38,16 @@ BOTH = "Taichi and Quadrants"
 
 @dataclass(frozen=True)
 class ParameterFacts:
-    """What is known of a parameter; an "object" is `self`, "" an unknown dtype, and a vector a scalar with dims."""
+    """What is known of a parameter; an "object" is `self`, "" an unknown dtype, and a vector a scalar with dims.
+
+    An index outside of an array that `is_clamped` means the nearest element.
+    """
 
     kind: Literal["array", "scalar", "template", "object", "any"]
     dtype: str = ""
     rank: int | None = None
     element: tuple[int, ...] = ()
+    is_clamped: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,6 +49,7 @@ from ._role_walk import roles_of
 from ._roles import Access, Roles
 from ._saved_values import SavedValues, find_saved_values
 from ._stacks import Nest, carrying_nests
+from ._unsupported import find_unsupported
 from ._value_changes import Change, number_of
 from ._walk import copy_node, walk
 
@@ -98,6 +99,7 @@ __all__ = [
     "find_changed_value",
     "find_lent_names",
     "find_reachable",
+    "find_unsupported",
     "find_saved_values",
     "free",
     "get_iterable",

@@ -27,6 +27,8 @@ def _arity(index: ast.expr, vectors: set[str]) -> int | None:
     parts = index_parts(index)
     if len(parts) == 1 and isinstance(parts[0], ast.Constant) and parts[0].value is None:
         return 0
+    if any(isinstance(part, ast.Tuple) for part in parts):
+        return None
     names = {node.id for part in parts for node in walk(part) if isinstance(node, ast.Name)}
     return None if names & vectors else len(parts)
 
@@ -52,5 +54,7 @@ def _vector_names(tree: ast.FunctionDef) -> set[str]:
 
 
 def _is_vector(node: ast.expr, names: set[str]) -> bool:
+    if isinstance(node, ast.Tuple):
+        return True
     calls = {resolve_callee(child) for child in walk(node) if isinstance(child, ast.Call)}
     return bool(calls & {"Vector", "ivec2", "ivec3", "ivec4"}) or bool(names_in(node) & names)

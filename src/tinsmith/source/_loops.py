@@ -50,10 +50,15 @@ def is_serialized(statement: ast.stmt) -> bool:
     """Whether a setting makes the loop that follows run in order (`ti.loop_config(serialize=True)`)."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
-    given = [keyword.value for keyword in statement.value.keywords if keyword.arg == "serialize"]
+    if resolve_callee(statement.value) != "loop_config":
+        return False
+    given = {keyword.arg: keyword.value for keyword in statement.value.keywords}
+    threads = given.get("parallelize")
+    if isinstance(threads, ast.Constant) and threads.value == 1:
+        return True
     # A value that is not a constant counts as true: a batch whose samples run in order is right either way.
-    is_setting_off = any(isinstance(value, ast.Constant) and not value.value for value in given)
-    return resolve_callee(statement.value) == "loop_config" and bool(given) and not is_setting_off
+    serialize = given.get("serialize")
+    return serialize is not None and not (isinstance(serialize, ast.Constant) and not serialize.value)
 
 
 def tasks(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.For, bool]]:

@@ -15,7 +15,7 @@ from ._fingerprints import MISSING
 from ._idle_calls import find_idle_calls
 from ._nodes import note_name, resolve_callee, root
 from ._parsing import parse_statement, source_lines
-from ._walk import walk
+from ._walk import copy_node, walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +199,34 @@ def read(function: Callable[..., Any] | Unrun) -> Source:
     tree.decorator_list = []
     source = Source(function, tree, function.__code__.co_filename)
     resolve_calls(source, public_name)
-    return source
+    # Another one, which has not looked at the statements yet.
+    return Source(function, _Simplifier().visit(tree), source.path)
+
+
+_CONCURRENT = ("stream_parallel", "graph_parallel_context", "graph_parallel")
+"""Blocks of Quadrants that may run at the same time: `qd.stream_parallel`, `qd.graph.parallel`."""
+
+
+class _Simplifier(ast.NodeTransformer):
+    """Writes statements that only one engine has in words of both, so that whatever follows meets plain loops."""
+
+    def visit_With(self, node: ast.With) -> ast.With | list[ast.stmt]:
+        """Let blocks that may run at the same time stand one after the other: their order changes no result."""
+        self.generic_visit(node)
+        is_concurrent = all(
+            resolve_callee(item.context_expr) in _CONCURRENT and item.optional_vars is None for item in node.items
+        )
+        return node.body if is_concurrent else node
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        """Make a loop over `a if ti.static(flag) else b` a branch with two loops."""
+        self.generic_visit(node)
+        choice = node.iter
+        if not (isinstance(choice, ast.IfExp) and resolve_callee(choice.test) == "static"):
+            return node
+        other = copy_node(node)
+        node.iter, other.iter = choice.body, choice.orelse
+        return ast.copy_location(ast.If(choice.test, [node], [other]), node)
 
 
 def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> None:

@@ -142,8 +142,10 @@ class _Certain:
         for part in parts:
             for node in _walk_evaluated(part):
                 if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-                    shape = self.shapes.get(node.value.id, ())
-                    yield from self._subscript(node, node.value.id, shape, scope)
+                    declared = self.subject.declared.get(node.value.id)
+                    if declared is None or not declared.is_clamped:
+                        shape = self.shapes.get(node.value.id, ())
+                        yield from self._subscript(node, node.value.id, shape, scope)
 
     def _subscript(
         self, node: ast.Subscript, name: str, shape: Sequence[AffineIndex | None], scope: Mapping[str, Range]

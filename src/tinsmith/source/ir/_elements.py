@@ -71,17 +71,41 @@ def _of_array(low: Lowering, value: ArrayValue, indices: list[Any]) -> Any:
     array = value.array
     flat: list[Any] = []
     for index in indices:
-        flat += [] if index is None else index.entries if isinstance(index, Matrix) else [index]
+        flat += _flatten(index)
     if len(flat) != array.rank:
         raise Misfit(f"{len(flat)} indices into `{array.label or array.name}`, which has {array.rank}")
     numbers = tuple(low.ops.scalar(index) for index in flat)
     if any(number.type[0] == "f" for number in numbers):
         raise Misfit(f"a float as index into `{array.label or array.name}`")
+    if array.is_clamped:
+        numbers = tuple(_clamp(low, number, size) for number, size in zip(numbers, value.shape, strict=True))
     if not array.element:
         return nodes.Load(array.name, numbers, (), array.type)
     numbers = tuple(low.state.share(number) for number in numbers)
     entries = Matrix(array.element, ()).indices
     return Matrix(array.element, tuple(nodes.Load(array.name, numbers, entry, array.type) for entry in entries))
+
+
+def _clamp(low: Lowering, index: Scalar, size: int | Scalar) -> Scalar:
+    """The nearest index that is inside; the counter of a parallel loop over the array is inside as it is."""
+    loop = low.state.parallel
+    inside = (nodes.Const(0, "i32"), size)
+    if loop is not None and any(
+        index == nodes.Local(name, "i32") and bound == inside
+        for name, bound in zip(loop.names, loop.bounds, strict=True)
+    ):
+        return index
+    last = low.ops.binary("-", size, 1)
+    return low.ops.scalar(low.ops.binary("max", low.ops.binary("min", index, last), 0))
+
+
+def _flatten(index: Any) -> list[Any]:
+    """The numbers of an index: a vector or a tuple stands for several, `None` for none."""
+    if index is None:
+        return []
+    if isinstance(index, Matrix):
+        return list(index.entries)
+    return [one for part in index for one in _flatten(part)] if isinstance(index, tuple | list) else [index]
 
 
 def _of_matrix(low: Lowering, value: Matrix, indices: list[Any]) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from . import _assignments, _blocks, _constructors, _decompositions
@@ -169,17 +170,18 @@ def _static_assert(_low: Lowering, cond: Any, msg: Any = None) -> Any:
 
 
 def _ranges(_low: Lowering, *args: Any, axes: Any = None) -> Ranges:
-    if axes is not None:
-        raise Misfit("`ndrange` with `axes`")
     bounds = [tuple(arg) if isinstance(arg, list | tuple) else (0, arg) for arg in args]
     if any(len(bound) != 2 for bound in bounds):
         raise Misfit("a bound of `ndrange` that is not a pair")
-    return Ranges(tuple((plain(first), plain(end)) for first, end in bounds))
+    order = () if axes is None else tuple(axes)
+    if axes is not None and (any(map(is_expression, order)) or sorted(order) != list(range(len(bounds)))):
+        raise Misfit(f"`ndrange` of {len(bounds)} dims with `axes` that are no permutation of them")
+    return Ranges(tuple((plain(first), plain(end)) for first, end in bounds), order=order)
 
 
 def _group(low: Lowering, x: Any) -> Any:
     x = read_ranges(low.language.name_of(type(x)), x)
-    return Ranges(x.bounds, is_grouped=True) if isinstance(x, Ranges) else x
+    return replace(x, is_grouped=True) if isinstance(x, Ranges) else x
 
 
 def _zero(low: Lowering, x: Any) -> Any:
@@ -190,8 +192,10 @@ def _one(low: Lowering, x: Any) -> Any:
     return low.ops.binary("+", low.ops.binary("*", x, 0), 1)
 
 
-def _loop_config(low: Lowering, *, serialize: bool = False, block_dim: Any = None, **_others: Any) -> None:
-    low.state.is_serial_next = low.state.is_serial_next or serialize
+def _loop_config(
+    low: Lowering, *, serialize: bool = False, parallelize: Any = None, block_dim: Any = None, **_others: Any
+) -> None:
+    low.state.is_serial_next = low.state.is_serial_next or bool(serialize) or parallelize == 1
     if block_dim is not None:
         if not isinstance(block_dim, int) or block_dim < 1:
             raise Misfit(f"`loop_config(block_dim={block_dim})`, which is not a positive integer")

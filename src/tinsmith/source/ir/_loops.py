@@ -33,6 +33,9 @@ def over(low: Lowering, loop: ast.For) -> None:
     """A `for`."""
     if loop.orelse:
         raise low.make_refusal("`else` of a `for`", loop)
+    if isinstance(loop.iter, ast.IfExp):
+        # One whose condition is static was made a branch when the kernel was read.
+        raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`, whose condition is not `static`", loop)
     if low.is_static(loop.iter):
         _unroll(low, loop)
     elif _is_range(loop.iter):
@@ -111,7 +114,7 @@ def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
         own: list[str | None] = ["i32" if ast.unparse(loop.target) in changed else None] * len(names)
     else:
         own = [None if kind == "i32" and name not in changed else kind for name, kind in zip(names, kinds, strict=True)]
-    _emit_loop(low, loop, names, bounds, own)
+    _emit_loop(low, loop, names, bounds, own, ranges.order)
 
 
 def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -> None:
@@ -157,8 +160,18 @@ def _names(low: Lowering, loop: ast.For, rank: int, *, is_grouped: bool) -> tupl
     return names
 
 
-def _emit_loop(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bounds, kinds: list[str | None]) -> None:
-    """Write a loop of the run's. A variable with a kind is a local of that type: not i32, or changed in the body."""
+def _emit_loop(
+    low: Lowering,
+    loop: ast.For,
+    names: tuple[str, ...],
+    bounds: Bounds,
+    kinds: list[str | None],
+    order: tuple[int, ...] = (),
+) -> None:
+    """Write a loop of the run's. A variable with a kind is a local of that type: not i32, or changed in the body.
+
+    `order` is that of the variables from the outermost loop to the innermost one, if it is not their own.
+    """
     state = low.state
     is_parallel = state.depth == 0 and not state.is_serial_next
     block_size = state.block_size_next if is_parallel else 0
@@ -167,8 +180,10 @@ def _emit_loop(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bou
     line = state.line
     own = tuple(state.fresh(name) for name in names)
     state.loop_names |= set(own)
+    nest = [(own[place], bounds[place]) for place in order or range(len(own))]
+    counters, limits = tuple(name for name, _ in nest), tuple(bound for _, bound in nest)
     if is_parallel:
-        state.parallel = nodes.For(own, bounds, (), True, line, block_size=block_size)
+        state.parallel = nodes.For(counters, limits, (), True, line, block_size=block_size)
     with state.block() as written, state.scope(), _inside(low, is_static=False):
         variables: list[Any] = [nodes.Local(name, "i32") for name in own]
         for axis, kind in enumerate(kinds):
@@ -183,8 +198,8 @@ def _emit_loop(low: Lowering, loop: ast.For, names: tuple[str, ...], bounds: Bou
     state.is_parallel = state.is_parallel and not is_parallel
     state.parallel = None if is_parallel else state.parallel
     if not own:  # over an array without dims: once
-        own, bounds = (state.fresh("once"),), ((nodes.Const(0, "i32"), nodes.Const(1, "i32")),)
-    state.emit(nodes.For(own, bounds, tuple(written), is_parallel, line, block_size=block_size))
+        counters, limits = (state.fresh("once"),), ((nodes.Const(0, "i32"), nodes.Const(1, "i32")),)
+    state.emit(nodes.For(counters, limits, tuple(written), is_parallel, line, block_size=block_size))
 
 
 def while_true(low: Lowering, loop: ast.While) -> None:

@@ -334,7 +334,8 @@ class Array:
     what the source calls a field ("self.x"), "" for a parameter; `offset` the first index along each axis, () for 0.
     `dims` are the sizes of its axes; () where nothing is known.
     No derivative goes through one that is not `is_differentiable`, as none does through integers. What blocks of
-    iterations have for themselves `is_of_blocks`, its adjoints and tangents too.
+    iterations have for themselves `is_of_blocks`, its adjoints and tangents too. In the source, an index outside of one
+    that `is_clamped` means the nearest element; the IR's indices are inside.
     """
 
     name: str
@@ -346,6 +347,7 @@ class Array:
     is_differentiable: bool = True
     is_of_blocks: bool = False
     dims: DimSizes = ()
+    is_clamped: bool = False
 
     @property
     def is_given(self) -> bool:

@@ -80,20 +80,30 @@ class DynamicEntry:
 
 @dataclass(frozen=True)
 class Ranges:
-    """What `ndrange` gives: first value and end of each dim."""
+    """What `ndrange` gives: first value and end of each dim.
+
+    `order` are the dims from the outermost loop to the innermost one; () is their own order.
+    """
 
     bounds: tuple[tuple[Any, Any], ...]
     is_grouped: bool = False
+    order: tuple[int, ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
-        return itertools.product(*(range(*bound) for bound in self.bounds))
+        order = self.order or tuple(range(len(self.bounds)))
+        places = [order.index(dim) for dim in range(len(order))]
+        for index in itertools.product(*(range(*self.bounds[dim]) for dim in order)):
+            yield tuple([index[place] for place in places])
 
 
 def read_ranges(name: str, value: Any) -> Any:
     """What Python has made of `ndrange`, by the engine's name for its class: as if the kernel had called it."""
-    if name == "lang._ndrange._Ndrange":
-        return Ranges(tuple([(int(first), int(end)) for first, end in value.bounds]))
-    return value
+    if name != "lang._ndrange._Ndrange":
+        return value
+    bounds = tuple([(int(first), int(end)) for first, end in value.bounds])
+    # Quadrants has `axes`: the bounds are then in the order of the loops, which is another than that of the indices.
+    order = tuple(getattr(value, "axes", None) or range(len(bounds)))
+    return Ranges(tuple([bounds[order.index(dim)] for dim in range(len(bounds))]), order=order)
 
 
 def flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
