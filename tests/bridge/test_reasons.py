@@ -236,3 +236,41 @@ def kernel(x: lang.types.ndarray(ndim=1), total: lang.types.ndarray(ndim=1), y: 
         refusing(x.clone().requires_grad_()).sum().backward()
     op = ts.op(spec, scratch="total[1]", adjoint="source")(written(lang64, text + "    for _ in range(1):\n" + inner))
     assert torch.autograd.gradcheck(op, x.requires_grad_())
+
+
+@pytest.mark.parametrize("adjoint", ["auto", "source"])
+def test_a_kernel_that_does_not_compile_says_so_first(lang64, adjoint):
+    """With a gradient too: that none can be generated for the line is not the cause."""
+
+    @lang64.kernel
+    def backwards(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for _ in range(1):
+            for i in range(x.shape[0]):
+                y[i] = x[i] * x[i]
+            for i in range(x.shape[0] - 2, -1, -1):  # downwards
+                y[i] -= y[i] * y[i + 1]
+
+    op = ts.op("x[n] -> y[n]", adjoint=adjoint)(backwards)
+    for needs_gradient in (True, False):
+        with pytest.raises(ts.KernelError, match="the kernel of op `backwards` does not compile") as caught:
+            op(torch.ones(3, dtype=torch.float64, requires_grad=needs_gradient))
+        words = str(caught.value)
+        assert "Range should have 1 or 2 arguments" in words and "`i = n - 1 - k` runs down" in words
+        assert f"test_reasons.py:{line_of('downwards')}: for i in range(x.shape[0] - 2, -1, -1):" in words
+
+
+@pytest.mark.parametrize("adjoint", ["auto", "engine"])
+def test_a_loop_with_too_few_indices(lang64, adjoint):
+    """The line is the user's, not the one that the engine was given."""
+
+    @lang64.kernel
+    def double(a: lang64.types.ndarray(), p: lang64.types.ndarray()):
+        for i in p:  # one index
+            p[i] = a[i] * 2
+
+    op = ts.op("a[n, 2] -> p[n, 2]", adjoint=adjoint)(double)
+    with pytest.raises(ts.KernelError, match=r"`p` +2 dims, and `for i in p` names 1 index") as caught:
+        op(torch.ones(3, 2, dtype=torch.float64))
+    words = str(caught.value)
+    assert f"test_reasons.py:{line_of('one index')}: for i in p:" in words and "_lang" not in words
+    assert "annotate them: `p: ndarray(dtype=types.vector(k, f32), ndim=1)`" in words

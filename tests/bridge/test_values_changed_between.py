@@ -492,6 +492,30 @@ def test_a_change(lang64, what):
     check(*what(lang64))
 
 
+def reentrant_checkpoint(f, x, change):
+    y = torch.utils.checkpoint.checkpoint(f, x, use_reentrant=True)
+    change()
+    before = x.grad
+    y.sum().backward()
+    x.grad, gradient = before, x.grad
+    return gradient
+
+
+@pytest.mark.each_engine
+def test_a_checkpoint_that_keeps_nothing(lang64):
+    """It calls the op again, and values that no call had before are refused."""
+    op, *rest = global_float(lang64)
+    check(op, *rest, modes=[reentrant_checkpoint])
+    compiled = torch.compile(op, backend="aot_eager")
+    check(compiled, *rest, modes=[checkpoint])
+
+    def inside(x):
+        return torch.utils.checkpoint.checkpoint(lambda x: op(x.sinh().asinh()), x, use_reentrant=False)
+
+    op, *rest = global_float(lang64)
+    check(torch.compile(inside, backend="aot_eager"), *rest, modes=[plain])
+
+
 @pytest.mark.parametrize("what", [global_float, field, chosen_function])
 def test_a_change_in_a_compiled_function(lang64, what):
     op, *rest = what(lang64)

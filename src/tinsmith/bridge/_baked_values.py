@@ -106,7 +106,8 @@ class BakedValues:
             self._examined.add(source.identity)
             unsupported = find_unsupported(source)
             if unsupported is not None:
-                words = f"kernel `{self._linked.source.name}` contains `{unsupported.statement}`, which no op runs: {unsupported.why}"
+                name, statement = self._linked.source.name, unsupported.statement
+                words = f"kernel `{name}` contains `{statement}`, which no op runs: {unsupported.why}"
                 raise KernelError(refusal(words, [("at", unsupported.place)], unsupported.remedy))
 
     @property

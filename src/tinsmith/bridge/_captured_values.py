@@ -21,6 +21,7 @@ from ._digest import digest_of
 from ._field_contents import Contents, FieldContents, Fingerprints
 from ._signature import Signature
 from ._stage import Stage
+from ._tracing import is_in_backward
 
 LENGTH = 16
 """Numbers in a state: one for the Python values, the others for fields. A graph is traced before fields are counted, so
@@ -99,6 +100,7 @@ class Captures:
         self.firsts = (*signature.firsts, *gradients)
         self._fields = FieldContents(signature.op, self.stages, self.firsts)
         self.looks = self._fields.looks
+        self._planned: dict[Fingerprints, None] = {}
         self._numbers: Cache[Fingerprints, int] = Cache()
         self._known: Cache[int, Fingerprints] = Cache()
 
@@ -141,6 +143,19 @@ class Captures:
         now = self.fingerprints(templates)
         if now != before:
             raise self._explain(before, now)
+
+    def note_plan(self, fingerprints: Fingerprints) -> None:
+        """Note the Python values of a call that is planned."""
+        self._planned[fingerprints] = None
+
+    def refuse_rerun(self, fingerprints: Fingerprints) -> None:
+        """Raise GradientError for a forward pass inside a backward pass, with Python values that no call had so far.
+
+        `torch.utils.checkpoint` runs forward passes again there. If it does not keep the tensors of the first one
+        (`use_reentrant=True`, or inside a compiled function), nothing else tells that the values have changed.
+        """
+        if self._planned and fingerprints not in self._planned and is_in_backward():
+            raise self._explain(next(reversed(self._planned)), fingerprints)
 
     def number(self, fingerprints: Fingerprints) -> int:
         """Return a number for fingerprints."""

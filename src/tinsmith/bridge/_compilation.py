@@ -167,16 +167,17 @@ def _find_misfits(stage: Stage, variant: Variant, values: Mapping[str, Any], cau
 def _refusal(stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception, op: str) -> TinsmithError:
     place = stage.source.place(stage.source.tree)
     places = places_of(cause, stage.source, stage.tree(variant), stage.texts[variant])
-    rows = [("kernel", f"{stage.name} at {place}"), *places, (stage.engine.name, telling(cause))]
+    kernel = ("kernel", f"{stage.name} at {place}")
+    rows = [*places, (stage.engine.name, telling(cause))]
     if not variant.adjoint:
         misfits = _find_misfits(stage, variant, values, cause)
         remedies = [one.remedy for one in misfits] or known_remedies(cause)
         words, remedy = f"the kernel of op `{op}` does not compile", " ".join([*remedies, WHERE_THE_REPORT_IS])
-        return KernelError(refusal(words, [*rows, *(one.row for one in misfits)], remedy))
+        return KernelError(refusal(words, [kernel, *(one.row for one in misfits), *rows], remedy))
     return GradientError(
         refusal(
             f"{stage.engine.name} cannot differentiate the kernel of op `{op}`",
-            rows,
+            [kernel, *rows],
             reverse_remedy(stage.engine, is_op=not stage.may_write_fields),
         )
     )

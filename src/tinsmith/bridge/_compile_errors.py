@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import linecache
 import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ _REMEDIES = {
     _ARRAY_AS_NUMBER: "A function takes an array as a template: annotate that parameter, `a: template()`.",
     "must be Tensor, not": "A kernel has numbers, no tensors: write the engine's function, `ti.exp` for `torch.exp`.",
     "Negative indices are not supported": "The last element is `x[x.shape[0] - 1]`.",
+    "Range should have 1 or 2 arguments": "Loops count up by one: `for k in range(n)` with `i = n - 1 - k` runs down.",
     "accessed with indices of dim": "Give one index for each dim that the spec says, and `y[None]` for an array `y[]`.",
 }
 """What to write instead, by a part of the engine's message."""
@@ -48,13 +50,15 @@ def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str
     lines = _lines(tree, text)
     rows = []
     for one in kept:
-        path, line = one["path"], int(one["line"])
-        if path.startswith("<tinsmith"):
-            is_own = one["function"] == source.name
-            where = f"{source.path}:{lines[line]}" if is_own and line in lines else f"in {one['function']}"
-        else:
-            where = f"{path}:{line}"
-        rows.append(("at", f"{where}: {one['code'].strip()}"))
+        path, line, code = one["path"], int(one["line"]), one["code"]
+        where = f"{path}:{line}"
+        if path.startswith("<tinsmith") and one["function"] == source.name and line in lines:
+            where = f"{source.path}:{lines[line]}"
+            # The engine shows the line that it was given, which may be another than the user's.
+            code = linecache.getline(source.path, lines[line]) or code
+        elif path.startswith("<tinsmith"):
+            where = f"in {one['function']}"
+        rows.append(("at", f"{where}: {code.strip()}"))
     return rows
 
 
@@ -117,16 +121,24 @@ def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> Misfit | None:
     Engines say that a name is not defined, or nothing at all. `ranks` are those of the call's arrays.
     """
     for node in source.nodes:
-        if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Name) and isinstance(node.target, ast.Tuple)):
+        if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Name)):
             continue
-        name, count = node.iter.id, len(node.target.elts)
+        name, count = node.iter.id, len(node.target.elts) if isinstance(node.target, ast.Tuple) else 1
         rank = ranks.get(name, count)
-        if rank != count:
+        # One name may stand for the only element of an array without dims.
+        if rank != count and (rank, count) != (0, 1):
             loop = f"for {ast.unparse(node.target).strip('()')} in {name}"
-            row = (f"`{name}`", f"{rank} {'dim' if rank == 1 else 'dims'}, and `{loop}` names {count} indices")
-            remedy = f"Name one index for each dim, or give `{name}` {count} dims in the spec."
-            return Misfit((row[0], f"{row[1]}, at {source.place(node)}"), remedy)
+            remedy = f"Name one index for each dim, or give `{name}` {_count(count, 'dim', 'dims')} in the spec."
+            if rank > count:
+                vectors = f"ndarray(dtype=types.vector(k, f32), ndim={count})"
+                remedy += f" If its last dim is that of vectors, annotate them: `{name}: {vectors}`."
+            facts = f"{_count(rank, 'dim', 'dims')}, and `{loop}` names {_count(count, 'index', 'indices')}"
+            return Misfit((f"`{name}`", f"{facts}, at {source.place(node)}"), remedy)
     return None
+
+
+def _count(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
 
 
 def find_sliced_array(

@@ -164,6 +164,7 @@ class Core:
             if plan is None:
                 self.check_device(device)
                 kind = Kind(self.case(call), device, call.sizing)
+                self.captures.note_plan(fingerprints)
                 plan = self.plans.keep(
                     key, Plan(kind, call.reverse, self._layout(call, kind), self.paces, self.captures)
                 )

@@ -282,6 +282,7 @@ class Routes:
 def route(core: Core, bound: BoundArguments) -> Route:
     """Check a call and find its route. Every refusal that depends on tensors comes from here."""
     form = make_checked_form(core, bound)
+    core.captures.refuse_rerun(core.fingerprints(bound.templates))
     tensors = bound.tensors
     device = core.device(tensors)
     has_memory = device.type != "meta"

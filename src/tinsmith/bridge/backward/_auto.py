@@ -16,7 +16,7 @@ from .._signature import Signature
 from .._specialization import Specialization
 from ._engine_reverse import EngineReverse
 from ._reverse import ForwardWithResults, Reverse, ReverseAt, Wish
-from ._source_adjoint import SourceAt, SourceReverse
+from ._source_adjoint import SourceAt, SourceReverse, check_compiles
 
 
 class AutoReverse(Reverse):
@@ -67,6 +67,7 @@ class AutoAt(ReverseAt):
             reason = self.source.refusal(active)
             if reason is None or reason.race is not None:
                 raise
+            check_compiles(self.source.case)
             op = self.engine.signature.op
             engine = self.engine.signature.stages[0].engine.name
             words = f"op `{op}` has no gradient: none can be generated from its source, and {engine}'s own is refused"
@@ -95,16 +96,10 @@ class AutoAt(ReverseAt):
         reason = self.source.refusal(wish.active)
         if reason is not None and reason.race is None and wish.active not in self._warned:
             self._warned.add(wish.active)
-            _check_compiles(kind.case)
+            check_compiles(kind.case)
             warn(_engines_own(kind.signature.op, reason))
         with self._source_first(wish.active):
             return self.choose(wish.active).backward(kind, wish)
-
-
-def _check_compiles(case: Specialization) -> None:
-    """Compile the kernels forward, so that a kernel that does not compile at all is reported as such."""
-    for stage, variant in zip(case.signature.stages, case.variants, strict=True):
-        stage.ensure_compiled(variant, case.templates, case.signature.op)
 
 
 def _engines_own(op: str, reason: NotCovered) -> str:

@@ -76,6 +76,12 @@ class SourceReverse(Reverse):
             return self._at[key]
 
 
+def check_compiles(case: Specialization) -> None:
+    """Compile the kernels forward, so that a kernel that does not compile at all is reported as such."""
+    for stage, variant in zip(case.signature.stages, case.variants, strict=True):
+        stage.ensure_compiled(variant, case.templates, case.signature.op)
+
+
 def _launch_each_once(kernels: Sequence[LoweredKernel]) -> KernelLaunches:
     return KernelLaunches(kernels, range(len(kernels)))
 
@@ -267,6 +273,8 @@ class SourceAt(ReverseAt):
         if reason.race is not None:
             module = self.case.signature.stages[0].module_name
             raise refuse_race(f"op `{self.case.signature.op}`", reason, reason.race, module)
+        if self._lower is lower_launches:
+            check_compiles(self.case)
         words = f"op `{self.case.signature.op}` uses what its adjoint cannot be generated for"
         rows = [("construct", reason.construct), ("at", reason.place)]
         raise GradientError(refusal(words, rows, f"{reason.remedy}, or give `backward=`, or try `adjoint='engine'`."))

@@ -190,7 +190,9 @@ class Operator:
         state = []
         if self.schema.has_state:
             captured = core.captures.take(bound.templates)
-            if before is not None:
+            if before is None:
+                core.captures.refuse_rerun(captured.fingerprints)
+            else:
                 captured.check_state(before)
             state = [captured.as_state()]
         form = self._form(core, bound, keywords)
