@@ -18,6 +18,7 @@ from ._errors import (
     SpecError,
     TinsmithError,
 )
+from ._user_warnings import RaceWarning, TruncationWarning
 from ._version import __version__
 from .bridge import Answer, Op, chain, op, oracle
 from .doctor import Finding, Gradcheck, Report, ScanCheck, check, gradcheck, lint, sanitize
@@ -45,8 +46,8 @@ __all__ = [
     "Answer",
     "AnyDim",
     "ArgumentError",
-    "BoundsError",
     "BatchDim",
+    "BoundsError",
     "CheckError",
     "CheckpointError",
     "ConfigError",
@@ -66,6 +67,7 @@ __all__ = [
     "KernelError",
     "MatchDim",
     "Op",
+    "RaceWarning",
     "RegistrationError",
     "Report",
     "ScanCheck",
@@ -73,6 +75,7 @@ __all__ = [
     "SpecError",
     "Tin",
     "TinsmithError",
+    "TruncationWarning",
     "Tube",
     "__version__",
     "chain",

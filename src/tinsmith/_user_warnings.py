@@ -19,7 +19,10 @@ class TruncationWarning(UserWarning):
 
 
 class RaceWarning(UserWarning):
-    """Iterations of a parallel loop may use one element in no order."""
+    """Iterations of a parallel loop may use one element, so that what the loop computes may depend on their order.
+
+    On the CPU such a loop runs in order. `races="allow"` of `tinsmith.op` turns the check off.
+    """
 
 
 def warn(words: str, category: type[Warning] = UserWarning) -> None:
