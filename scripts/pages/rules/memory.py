@@ -98,7 +98,8 @@ ROWS = (
         """
         The outermost loop of a kernel runs in parallel. If its iterations store to one element, the last store remains,
         in an order that changes from run to run. `y[None] = y[None] + x[i]` loses additions; `y[None] += x[i]` is
-        atomic and does not.
+        atomic and does not. `ts.op` refuses such a kernel. Where an index or a condition depends on data, iterations
+        may store to one element: that is a warning, and an op runs the loop in order on the CPU.
         """,
         """
         def k(x: A, y: A):
@@ -115,7 +116,7 @@ ROWS = (
         "TS106",
         """
         An iteration reads an element that another one writes: whether it gets the old or the new value depends on
-        timing. A loop whose iterations must run in order has to be marked as serial.
+        timing. A loop whose iterations must run in order has to be marked as serial. `ts.op` refuses such a kernel.
         """,
         """
         def k(x: A, y: A):

@@ -11,7 +11,7 @@ ROWS = (
         lines.
         """,
         """
-        @ts.op("x[n], where[n]: i32 -> y[n]")
+        @ts.op("x[n], where[n]: i32 -> y[n]", races="allow")
         @ti.kernel
         def op(x: A, where: A, y: A):
             for i in x:
@@ -81,20 +81,21 @@ ROWS = (
         pass they overwrite it. Negative indices do not count from the end.
         """,
         """
-        @ts.op("x[n] -> y[n]")
+        @ts.op("x[n], k[m]: i32 -> y[m]")
         @ti.kernel
-        def op(x: A, y: A):
-            for i in x:
-                y[i] = x[i + 1] - x[i]
+        def op(x: A, k: A, y: A):
+            for i in k:
+                y[i] = x[k[i]]
         """,
         """
-        @ts.op("x[n] -> y[n - 1]")
+        @ts.op("x[n], k[m]: i32 -> y[m]")
         @ti.kernel
-        def op(x: A, y: A):
-            for i in y:
-                y[i] = x[i + 1] - x[i]
+        def op(x: A, k: A, y: A):
+            for i in k:
+                if 0 <= k[i] < x.shape[0]:
+                    y[i] = x[k[i]]
         """,
-        "torch.tensor([1.0, 2.0, 4.0])",
+        "torch.tensor([1.0, 2.0, 4.0]), torch.tensor([0, 3], dtype=torch.int32)",
     ),
     Row(
         "TS605",
