@@ -24,7 +24,7 @@ KERNELS = {  # what the kernel does, its spec, its scratch, and the same in torc
         lambda x, k, m: torch.stack([torch.cat([x.new_zeros(1), x[k == j]]).max() for j in range(m)]),
     ),
     "a running minimum in a local": (
-        "low = 100.0\n    for i in x:\n        if x[i] * x[i] < low:\n            low = x[i] * x[i]\n    y[0] = low * low",
+        "low = 9.0\n    for i in x:\n        if x[i] * x[i] < low:\n            low = x[i] * x[i]\n    y[0] = low * low",
         "",
         lambda x, k, m: torch.cat([(x * x).min()[None] ** 2, x.new_zeros(m - 1)]),
     ),
@@ -180,3 +180,12 @@ def test_layers_and_rollouts(lang64, on_tensors):
     (wanted,) = torch.autograd.grad((value * value).min(), value)
     for run in (layer, ts.rollout(least, {"x": x}, {"low": low})):
         torch.testing.assert_close(torch.autograd.grad(run(value), value)[0], wanted)
+
+
+def test_explain_says_which_loop_runs_in_order(lang):
+    with pytest.warns(ts.RaceWarning):
+        op = ts.op("x[n], k[n]: i32 -> y[m]")(make_kernel(lang, "for i in x:\n        y[k[i]] = x[i]", ""))
+    words = (
+        "in order: the loop in line 3, because an iteration changes `y[k[i]]`, and another one of the parallel loop "
+    )
+    assert f"{words}may change the same element, `y[k[i]]` in line 4" in op.explain()

@@ -17,14 +17,12 @@ def describe_access(access: LoopAccess, kernel: nodes.Kernel) -> str:
 def describe_conflict(conflict: Conflict, kernel: nodes.Kernel) -> str:
     """Return both accesses of a conflict in one sentence."""
     change, other = (describe_access(one, kernel) for one in (conflict.change, conflict.other))
-    is_certain, line = conflict.verdict is Verdict.CERTAIN, conflict.other.line
-    verb = (
-        ("reads" if conflict.other.is_load else "changes")
-        if is_certain
-        else ("may read" if conflict.other.is_load else "may change")
+    verb = "read" if conflict.other.is_load else "change"
+    verb = f"{verb}s" if conflict.verdict is Verdict.CERTAIN else f"may {verb}"
+    return (
+        f"an iteration changes `{change}`, and another one of the parallel loop {verb} the same element, "
+        f"`{other}` in line {conflict.other.line}: the result depends on the order of the iterations"
     )
-    words = f"`{change}` is changed here, and another iteration of the parallel loop {verb} `{other}` in line {line}, "
-    return f"{words}the same element: the result depends on the order of the iterations"
 
 
 def _element(one: nodes.Load | nodes.Store | nodes.Atomic, kernel: nodes.Kernel) -> str:

@@ -62,6 +62,7 @@ def _kernel(stage: Stage) -> Iterable[str]:
     for name in stage.arrays:
         kinds = list(dict.fromkeys(access.kind for access in stage.roles[name].accesses))
         yield f"  {name}: {', '.join(kinds) or 'shape only'}"
+    yield from (f"  in order: the loop in line {line}, because {words}" for line, words in stage.loops_in_order.items())
 
 
 def _gradient(core: Core) -> Iterable[str]:

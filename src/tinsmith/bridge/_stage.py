@@ -14,7 +14,7 @@ from typing import Any
 
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..analyses import Conflict, Verdict, find_conflicts
+from ..analyses import Conflict, Verdict, describe_conflict, find_conflicts
 from ..engines import (
     COMPILING,
     NAMES,
@@ -134,6 +134,7 @@ class Stage:
         self._compiled: dict[Variant, Compiled] = {}
         self._lowered: dict[tuple[Variant, types.Defaults], LoweredKernel] = {}
         self._misread: set[Variant] = set()
+        self._loops_in_order: dict[int, str] = {}
         self._conflicts: dict[tuple[Variant, types.Defaults], tuple[Conflict, ...]] = {}
         self._batch_refusals: dict[Variant, str] = {}
 
@@ -254,6 +255,11 @@ class Stage:
         return next((f"{self.source.path}:{one.loop.line}" for one in conflicts), "")
 
     @property
+    def loops_in_order(self) -> dict[int, str]:
+        """Lines of loops that run in order because their iterations may race, each with two accesses that tell so."""
+        return dict(self._loops_in_order)
+
+    @property
     def _defaults(self) -> types.Defaults:
         return types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
 
@@ -293,6 +299,9 @@ class Stage:
         if self.engine.device_type() != "cpu":
             return kernel
         racing = [one.loop for one in conflicts if one.verdict is not Verdict.CERTAIN]
+        self._loops_in_order |= {
+            one.loop.line: describe_conflict(one, kernel) for one in conflicts if one.verdict is not Verdict.CERTAIN
+        }
         body = tuple(
             replace(one, is_parallel=False, may_race=True) if any(one is loop for loop in racing) else one
             for one in kernel.body
