@@ -24,7 +24,8 @@ KERNELS = {  # what the kernel does, its spec, its scratch, and the same in torc
         lambda x, k, m: torch.stack([torch.cat([x.new_zeros(1), x[k == j]]).max() for j in range(m)]),
     ),
     "a running minimum in a local": (
-        "low = 9.0\n    for i in x:\n        if x[i] * x[i] < low:\n            low = x[i] * x[i]\n    y[0] = low * low",
+        "low = 9.0\n    for i in x:\n        s = x[i] * x[i]\n        if s < low:\n            low = s\n"
+        "    y[0] = low * low",
         "",
         lambda x, k, m: torch.cat([(x * x).min()[None] ** 2, x.new_zeros(m - 1)]),
     ),
