@@ -37,7 +37,8 @@ def result_type(name: str, outputs: Sequence[str], wanted: Any) -> Any:
 
 @cache
 def _named_tuple(label: str, fields: tuple[str, ...]) -> Any:
-    made: Any = NamedTuple(f"{label}_outputs", [(field, torch.Tensor) for field in fields])  # pyright: ignore[reportGeneralTypeIssues]  # fields are known at run time only
+    typed: Any = [(field, torch.Tensor) for field in fields]
+    made: Any = NamedTuple(f"{label}_outputs", typed)
     made.__module__ = __name__
     made.__qualname__ = _PREFIX + "_".join(f"{len(word)}_{word}" for word in (label, *fields))
     return made
