@@ -64,7 +64,7 @@ class EagerFunction(torch.autograd.Function):
             return (None,) * (3 + plan.inputs)
         active = route.select_active(ctx.needs_input_grad[3:])
         passes = plan.passes(route.active)
-        kept = ctx.saved_tensors if passes.names or captured is not None else ()
+        kept: Sequence[Any] = ctx.saved_tensors if passes.names or captured is not None else ()
         if captured is not None:
             mark, *kept = kept
             _check_mark(captured, plan.mark, mark)
