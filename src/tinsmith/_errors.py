@@ -170,7 +170,7 @@ def point_at(text: str, column: int) -> list[tuple[str, str]]:
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
-    """Find the known word that `word` is probably a misspelling of; "" if none is close.
+    """Find the known word that `word` is probably a misspelling of, in whatever case; "" if none is close.
 
     Example:
         >>> nearest("flot", ["float", "int"])
@@ -178,5 +178,6 @@ def nearest(word: str, known: Sequence[str]) -> str:
     """
     import difflib  # only when something is refused: it is not needed to import tinsmith
 
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return close[0] if close else ""
+    close = difflib.get_close_matches(word.lower(), [one.lower() for one in known], n=1, cutoff=0.5)
+    alike = [one for one in known if one.lower() in close]
+    return max(alike, key=lambda one: sum(map(str.__eq__, one, word)), default="")

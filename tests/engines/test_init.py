@@ -124,7 +124,8 @@ def test_a_value_that_another_engine_does_not_have_is_refused(lang):
 
 
 def test_an_unknown_engine_is_refused():
-    with pytest.raises(ts.EngineError, match="there is no engine 'tachi'\n  engines  taichi, quadrants\nName one of"):
+    words = "there is no engine 'tachi'\n  engines  taichi, quadrants\nDid you mean 'taichi'"
+    with pytest.raises(ts.EngineError, match=words):
         ts.init("cpu", engine="tachi")
 
 

@@ -70,7 +70,9 @@ def bind(signature: Signature, arguments: Sequence[Any], named: Mapping[str, Any
         elif name in signature.size_names:
             sizes[name] = _check_size(signature, name, value)
         else:
-            raise unexpected_keyword(signature.spec, name, order, signature.op)
+            known = (*order, *signature.spec.free_dims)
+            missing = [one for one in known if one not in values and one not in named]
+            raise unexpected_keyword(signature.spec, name, order, signature.op, missing)
     if len(values) < len(order):
         raise ArgumentError(_missing(signature, [name for name in order if name not in values]))
     return BoundArguments(

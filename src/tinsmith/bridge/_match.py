@@ -148,11 +148,15 @@ def _check_init(op: str, spec: Spec, init: Mapping[str, str]) -> dict[str, str]:
     for name, how in init.items():
         if name not in known:
             words = f"`init` of op `{op}` has `{name}`, which is not an output, scratch, or an input's gradient"
-            raise SpecError(refusal(words, [("expected", ", ".join(known))]))
+            guess = nearest(str(name), known)
+            remedy = f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out."
+            raise SpecError(refusal(words, [("expected", ", ".join(known))], remedy))
         words = ("zeros", "empty", "workspace") if name in scratch else ("zeros", "empty")
         if how not in words:
             rows = [(name, repr(how)), ("expected", ", ".join(map(repr, words)))]
-            raise SpecError(refusal(f"`init` of op `{op}` cannot be {how!r} for `{name}`", rows))
+            guess = nearest(str(how), words)
+            remedy = f"Did you mean {guess!r}?" if guess else "Leave it out: arrays start at zero."
+            raise SpecError(refusal(f"`init` of op `{op}` cannot be {how!r} for `{name}`", rows, remedy))
     return dict(init)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
-from .._errors import ArgumentError, refusal
+from .._errors import ArgumentError, nearest, refusal
 from ._links import Links
 
 Adjoint: TypeAlias = Literal["auto", "source", "engine"]
@@ -81,4 +81,6 @@ class OpOptions:
 def _check_word(name: str, word: str, words: Any, remedy: str) -> None:
     if word not in get_args(words):
         rows = [("expected", ", ".join(map(repr, get_args(words))))]
+        guess = nearest(str(word), get_args(words))
+        remedy = f"Did you mean {guess!r}? {remedy}" if guess else remedy
         raise ArgumentError(refusal(f"`{name}` cannot be {word!r}", rows, remedy))

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .._errors import ArgumentError, EngineError, refusal
+from .._errors import ArgumentError, EngineError, nearest, refusal
 from .._extras import EXTRAS, install_command
 from ._common import belongs_to
 from ._contract import Engine
@@ -55,7 +55,8 @@ def choose_default() -> str:
 def get(name: str) -> Engine:
     """The engine called `name`. Raises EngineError for an unknown or missing one."""
     if name not in _ENGINES:
-        remedy = "Name one of these, or leave `engine` out."
+        guess = nearest(str(name), list(_ENGINES))
+        remedy = f"Did you mean {guess!r}?" if guess else "Name one of these, or leave `engine` out."
         raise EngineError(refusal(f"there is no engine {name!r}", [("engines", ", ".join(_ENGINES))], remedy))
     if name not in list_installed():
         raise EngineError(refusal(f"engine {name!r} is not installed", remedy=_explain_missing(name)))

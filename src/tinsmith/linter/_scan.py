@@ -58,7 +58,7 @@ def scan_file(path: str, text: str) -> Iterator[Subject]:
             continue
         source = _source(definition, path, place.names)
         is_method = place.methods is not None and _takes_object(definition, place.names)
-        if is_method:
+        if place.methods is not None and is_method:
             source = source.with_owner(SimpleNamespace(**place.methods))  # `self` has the class's engine functions
         spec = _spec(definition) or specs.get(definition.name)
         yield Subject(

@@ -290,7 +290,7 @@ class Scope:
                 scope = Scope(self.subject)
                 scope.locals = self.locals.new_child()
                 for one in generators:
-                    kind = scope.of_item(one.iter.args[0] if _is_static_call(one.iter) else one.iter)
+                    kind = scope.of_item(_drop_static(one.iter))
                     names = (part.id for part in walk(one.target) if isinstance(part, ast.Name))
                     scope.locals.update(dict.fromkeys(names, Local(kind, None)))
                 return scope._entries(entry)
@@ -316,8 +316,10 @@ def _inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
     return [block for name in ("body", "orelse") if (block := getattr(statement, name, None))]
 
 
-def _is_static_call(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and resolve_callee(node) == "static" and len(node.args) == 1
+def _drop_static(node: ast.expr) -> ast.expr:
+    """What stands in `ti.static(...)`; the expression itself if it is no such call."""
+    is_static = isinstance(node, ast.Call) and resolve_callee(node) == "static" and len(node.args) == 1
+    return node.args[0] if is_static and isinstance(node, ast.Call) else node
 
 
 def _of_dtype(name: str) -> Kind:
@@ -328,5 +330,5 @@ def _join(kinds: Iterable[Kind]) -> Kind:
     """The type of an operation on several: unknown with what is unknown, unless a float is there."""
     present = list(kinds)
     elements = {one.element for one in present}
-    element = next((one for one in ("float", "", "int") if one in elements), "")
-    return Kind(element, any(one.is_vector for one in present))
+    kind = next((one for one in (FLOAT, UNKNOWN, INT) if one.element in elements), UNKNOWN)
+    return kind._replace(is_vector=any(one.is_vector for one in present))

@@ -98,6 +98,9 @@ def missing_value(call: Call) -> ArgumentError:
     rows = [(item.name, item.brackets) for item in call.spec.allocations if set(missing) & set(item.names)]
     headline = f"Nothing gives the size of {_join_words(f'`{name}`' for name in missing)} in op `{call.op}`."
     remedy = f"Pass {_join_words(f'{name}=...' for name in missing)} with the call."
+    meant = [(name, dim) for name in missing for dim in call.spec.input_dims if name.lower() == dim.lower()]
+    if meant:
+        remedy += "".join(f" Or did you mean `{dim}` in place of `{name}` in the spec?" for name, dim in meant)
     return ArgumentError(refusal(headline, rows, remedy))
 
 
@@ -126,7 +129,9 @@ def division_by_zero(call: Call, item: Item, tree: Tree, sizes: Mapping[str, int
     return ShapeError(refusal(headline, rows, f"Pass sizes for which `{divisor}` is not 0."))
 
 
-def unexpected_keyword(spec: Spec, name: str, arguments: Sequence[str], op: str) -> ArgumentError:
+def unexpected_keyword(
+    spec: Spec, name: str, arguments: Sequence[str], op: str, missing: Sequence[str] = ()
+) -> ArgumentError:
     """The refusal of a keyword that is neither an argument of a call nor a dim that it may give.
 
     Args:
@@ -134,10 +139,11 @@ def unexpected_keyword(spec: Spec, name: str, arguments: Sequence[str], op: str)
         name: the keyword that was passed.
         arguments: the names of the arguments that the call takes.
         op: the op's name.
+        missing: arguments and dims that the call does not give.
     """
     rows = [("arguments", ", ".join(arguments)), ("dims", ", ".join(spec.free_dims))]
     rows = [row for row in rows if row[1]]
-    guess = nearest(name, [*arguments, *spec.free_dims])
+    guess = nearest(name, [*arguments, *spec.free_dims]) or (missing[0] if len(missing) == 1 else "")
     headline, remedy = (
         f"op `{op}` has no argument `{name}`",
         f"Did you mean `{guess}`?" if guess else f"Leave `{name}` out.",

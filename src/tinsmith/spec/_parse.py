@@ -263,6 +263,8 @@ class _Reader:
             self.refuse(f"`{name}` has its dtype before its dims.", f"Write the dims first: `{name}[n]: f32`.")
         if self.at.here.text == "(":
             self.refuse(f"`{name}` has its dims in round brackets.", f"Write them in square ones: `{name}[n]`.")
+        if self.at.here.kind == "word" and (guess := nearest(name, [UPDATED, *PROMISES])):
+            self.refuse(f"`{name}` has no brackets.", f"Did you mean `{guess} {self.at.here.text}[...]`?", self.item)
         if self.at.here.text != "[":
             remedy = f"Write `{name}[]` for a 0-d tensor, `{name}[n]` for one dim; leave plain scalars out of the spec."
             self.refuse(f"`{name}` has no brackets.", remedy, self.item)
@@ -332,6 +334,7 @@ class _Reader:
 def _dtype_remedy(word: str) -> str:
     if word.startswith("c") and word != "char":  # complex64, cfloat, c64
         return "Write `f32`, a last dim of 2, and pass `torch.view_as_real(...)`: no engine has complex numbers."
+    word = word.lower()
     digits = word.lstrip("abcdefghijklmnopqrstuvwxyz_")
     likely = _OTHER_DTYPES.get(word, f"{word[:1]}{digits}")
     guess = likely if likely in DTYPES else nearest(word, DTYPES)

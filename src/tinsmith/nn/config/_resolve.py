@@ -47,7 +47,7 @@ def resolve_section(
 def _refuse_otype(kind: str, given: str, where: str) -> None:
     """Raises ConfigError for the bare name of a component, where no file is called so."""
     names = _otypes(CATALOGS[kind])
-    guess = "" if given.lstrip().startswith("{") else _nearest(given, names)  # a JSON text may look like one
+    guess = "" if given.lstrip().startswith("{") else nearest(given, names)  # a JSON text may look like one
     if guess and not Path(given).exists() and (Path(given).suffix, Path(given).name) == ("", given):
         rows = [("got", _format_value(given)), ("expected", "a mapping, a JSON text or the path of a JSON file")]
         remedy = f'Write {{"otype": "{guess}"}}, with its other keys beside it.'
@@ -94,7 +94,7 @@ def _component(catalog: Catalog, kind: str, otype: Any, where: str) -> tuple[Com
             if isinstance(otype, str) and otype.lower() == name.lower():
                 return component, name, preset
     known = _otypes(catalog)
-    guess = _nearest(otype, known)
+    guess = nearest(str(otype), known)
     rows = [("got", _format_value(otype)), ("expected", ", ".join(known))]
     remedy = f"Did you mean `{guess}`?" if guess else f"Leave it out for the default, `{catalog.default}`."
     others = [kind for kind, other in CATALOGS.items() if str(otype).lower() in map(str.lower, _otypes(other))]
@@ -175,7 +175,7 @@ def _refuse_key(
         why = "it is a key of what is nested in a Composite"
     if why:
         raise ConfigError(refusal(f"`{where}.{name}` of {called} would do nothing: {why}.", rows, "Leave it out."))
-    guess = _nearest(name, known)
+    guess = nearest(str(name), known)
     remedy = f"Did you mean `{guess}`?" if guess else "Leave it out."
     others = [kind for kind, other in CATALOGS.items() if other is not catalog and name in _keys(other)]
     if others:
@@ -197,8 +197,3 @@ def _format_value(value: Any) -> str:  # as the file writes it
         return {None: "null", True: "true", False: "false"}[value]
     text = f'"{value}"' if isinstance(value, str) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
-
-
-def _nearest(word: Any, known: Sequence[str]) -> str:  # in any case
-    lowered = {name.lower(): name for name in known}
-    return lowered.get(nearest(str(word).lower(), list(lowered)), "")
