@@ -22,11 +22,15 @@ class Module:
         imports: what imported names stand for: `ag` for "torch.autograd".
         functions: plain functions, also those inside functions.
         classes: classes, wherever they stand.
+        gradients: names that stand for a kernel's gradient: `backward = kernel.grad`.
+        attributes: what `self.name = other` gives attributes, if it is a name.
     """
 
     imports: dict[str, str]
     functions: dict[str, ast.FunctionDef]
     classes: dict[str, ast.ClassDef]
+    gradients: dict[str, str]
+    attributes: dict[str, str]
 
     @classmethod
     def read(cls, tree: ast.Module) -> Module:
@@ -34,7 +38,15 @@ class Module:
         classes = [node for node in walk(tree) if isinstance(node, ast.ClassDef)]
         methods = {one for node in classes for one in node.body}
         functions = [node for node in walk(tree) if isinstance(node, ast.FunctionDef) and node not in methods]
-        return cls(_find_imports(tree), {node.name: node for node in functions}, {node.name: node for node in classes})
+        assigned = [node for node in walk(tree) if isinstance(node, ast.Assign) and len(node.targets) == 1]
+        gradients, attributes = {}, {}
+        for target, value in ((node.targets[0], node.value) for node in assigned):
+            if isinstance(target, ast.Name) and isinstance(value, ast.Attribute) and value.attr == "grad":
+                gradients |= {target.id: ast.unparse(value.value)} if target.col_offset == 0 else {}
+            elif isinstance(target, ast.Attribute) and isinstance(value, ast.Name):
+                attributes[target.attr] = value.id
+        by_name = {node.name: node for node in functions}
+        return cls(_find_imports(tree), by_name, {node.name: node for node in classes}, gradients, attributes)
 
     def resolve(self, node: ast.expr) -> str:
         """The dotted name that an expression stands for: "torch.autograd.Function"; "" if it is not a name."""

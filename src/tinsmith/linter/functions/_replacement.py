@@ -87,7 +87,7 @@ def _sort(arrays: list[_Array], trace: Trace) -> _Parts:
     others = [one for one in arrays if one not in outputs]
     # The kernel's own buffers: allocated in `forward`, or given to it to be overwritten.
     scratch = [one for one in others if one.tensor.origin == "made" or (one.kernel is not None and _is_written(one))]
-    updated = [one for one in outputs if one.tensor.origin != "made"]
+    updated = [one for one in outputs if one.tensor.origin == "input"]
     return _Parts(
         [one for one in others if one not in scratch], updated, [one for one in outputs if one not in updated], scratch
     )
@@ -152,7 +152,7 @@ def _fill_dims(arrays: list[_Array], trace: Trace) -> None:
     equal = _find_equal_axes(arrays)
     known: dict[str, list[str] | None] = {}
     for array in arrays:
-        if array.tensor.origin != "made":
+        if array.tensor.origin == "input":
             key = array.tensor.name
             if key not in known:
                 rank = _find_rank(array)
@@ -160,7 +160,7 @@ def _fill_dims(arrays: list[_Array], trace: Trace) -> None:
                 known[key] = None if rank is None else [*names_of_axes, *map(str, array.element)]
             array.dims = _drop_element(known[key], array)
     for array in arrays:
-        if array.tensor.origin == "made":
+        if array.tensor.origin != "input":
             array.dims = _write_allocated_dims(array, known, names, equal)
 
 

@@ -34,11 +34,13 @@ def _examine(
     path: str, lines: list[str], module: Module, node: ast.ClassDef, kernels: Sequence[Subject]
 ) -> Iterator[Finding]:
     def find_kernel(kernel: str) -> Subject | None:
-        named = [one for one in kernels if one.tree.name == kernel.rpartition(".")[2]]
+        name = kernel.rpartition(".")[2]
+        names = {name, module.attributes.get(name, name)}
+        named = [one for one in kernels if one.tree.name in names]
         before = [one for one in named if one.tree.lineno < node.lineno]
         return (before or named or [None])[-1]
 
-    trace = Tracer(module, node, lambda name: any(one.tree.name == name for one in kernels)).run()
+    trace = Tracer(module, node, lambda name: find_kernel(name) is not None).run()
     if not trace.gradients:
         return
     call = trace.gradients[0].node

@@ -74,12 +74,22 @@ class Size:
     operands: tuple[Any, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Object:
-    """Something that is not a tensor: the context, a class, a kernel or what nothing is known of, with its text."""
+    """The context, a class, a kernel or what nothing is known of, with its text.
+
+    Attributes:
+        tensor: the tensor that it is, where its use shows that it is one.
+    """
 
     text: str
     attributes: dict[str, Any] = field(default_factory=dict)
+    tensor: Tensor | None = None
+
+    def as_tensor(self) -> Tensor:
+        """Return the tensor that this is, as its use shows."""
+        self.tensor = self.tensor or Tensor("other", self.text)
+        return self.tensor
 
 
 @dataclass(frozen=True, eq=False)

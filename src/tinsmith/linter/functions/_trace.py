@@ -67,6 +67,7 @@ class Tracer:
         self._depth = 0
         self._is_backward = False
         self._class = node
+        self._objects: dict[str, Object] = {}
 
     def run(self) -> Trace:
         """Follow `forward`, `setup_context` and `backward`."""
@@ -137,6 +138,15 @@ class Tracer:
     @property
     def is_backward(self) -> bool:
         return self._is_backward
+
+    def find_global(self, name: str) -> Object:
+        """Return what a name of the file stands for; `backward = kernel.grad` is the gradient of a kernel."""
+        kernel = self.module.gradients.get(name)
+        return self.find_object(name) if kernel is None else Object(f"{kernel}.grad")
+
+    def find_object(self, text: str) -> Object:
+        """Return what a text stands for of which nothing is known: the same object each time."""
+        return self._objects.setdefault(text, Object(text))
 
     def is_own(self, text: str) -> bool:
         """Whether a name is the class itself, or the object of a method."""
@@ -212,6 +222,8 @@ class _Frame:
             self.trace.cleared.append((self.tracer.next_step(), owner))
         elif isinstance(owner, Tensor) and name == "requires_grad":
             owner.requires_grad = True if value == 1 else None
+        elif isinstance(owner, Object) and name == "grad" and isinstance(value, Tensor):
+            owner.as_tensor().adjoint, owner.as_tensor().adjoint_node = value, node
         elif isinstance(owner, Object):
             owner.attributes[name] = value
             for tensor in tensors_in(value):
@@ -235,7 +247,7 @@ class _Frame:
             case ast.Constant(value=constant):
                 return Size("number", (constant,)) if type(constant) is int else constant
             case ast.Name(name):
-                return self.env[name] if name in self.env else Object(name)
+                return self.env[name] if name in self.env else self.tracer.find_global(name)
             case ast.Attribute():
                 return self._attribute(node)
             case ast.Subscript(value=inner, slice=index):
@@ -304,7 +316,7 @@ class _Frame:
                 return owner.attributes[node.attr]
             if owner is self.tracer.context:
                 return Object(f"ctx.{node.attr}")
-            return Object(f"{owner.text}.{node.attr}")
+            return self.tracer.find_object(f"{owner.text}.{node.attr}")
         return Object(ast.unparse(node))
 
     def _item(self, whole: Any, index: ast.expr, node: ast.expr) -> Any:
@@ -340,11 +352,11 @@ class _Frame:
         if isinstance(node.func, ast.Attribute):
             owner = self.value(node.func.value)
             text = _text(owner, node.func.value)
-            if isinstance(owner, Tensor):
+            if isinstance(owner, Tensor) and node.func.attr != "grad":  # `ctx.kernel.grad(...)` of an argument
                 return self._tensor_method(owner, node, positional, named)
             if node.func.attr == "grad" and not dotted.startswith(_NOT_KERNELS):
                 return self._launch(self.trace.gradients, text, node, positional, named)
-            if owner is self.tracer.context:
+            if owner is self.tracer.context and node.func.attr not in self.tracer.context.attributes:
                 return self._context_method(node.func.attr, positional)
             if text.endswith((".grad", ".grad.data")):
                 return self._field_method(text.partition(".grad")[0], node.func.attr)
@@ -391,14 +403,22 @@ class _Frame:
     ) -> Any:
         if text.startswith("ctx."):
             text = _text(self.tracer.context.attributes.get(text.removeprefix("ctx.")), node.func)
+        is_known = self.tracer.is_kernel(text.rpartition(".")[2])
+        positional = [self._to_tensor(one, is_known=is_known) for one in positional]
         texts = tuple(ast.unparse(one) for one in node.args)
         launches.append(Launch(text, node, tuple(positional), named, texts, self.tracer.next_step()))
         return Object(f"{text}()")
 
+    def _to_tensor(self, value: Any, *, is_known: bool) -> Any:
+        """An argument of a kernel: one of a kernel of the file may be a tensor of which nothing else is known."""
+        if not isinstance(value, Object):
+            return value
+        return value.as_tensor() if is_known or value.tensor is not None else value
+
     def _context_method(self, name: str, positional: list[Any]) -> Any:
         if name == "save_for_backward":
-            self.tracer.context.attributes["saved_tensors"] = Group(tuple(positional))
-            self.tracer.context.attributes["saved_variables"] = Group(tuple(positional))
+            saved = Group(tuple(one.as_tensor() if isinstance(one, Object) else one for one in positional))
+            self.tracer.context.attributes |= {"saved_tensors": saved, "saved_variables": saved}
             self.trace.saved |= {one.name for one in positional if isinstance(one, Tensor)}
         return Object(f"ctx.{name}()")
 
@@ -474,6 +494,8 @@ class _Frame:
 
 
 def _text(value: Any, node: ast.expr) -> str:
+    if isinstance(value, Tensor):  # a kernel that `forward` is given
+        return value.name
     return value.text if isinstance(value, Object) else ast.unparse(node)
 
 
@@ -493,6 +515,8 @@ def _number(node: ast.expr | None) -> int | None:
 def tensors_in(value: Any) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
+    if isinstance(value, Object):
+        return [] if value.tensor is None else [value.tensor]
     return [tensor for one in value.items for tensor in tensors_in(one)] if isinstance(value, Group) else []
 
 
