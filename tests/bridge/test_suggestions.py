@@ -64,3 +64,14 @@ def test_names_of_options(kernel, name):
 def test_names_of_devices(arch, remedy):
     with pytest.raises(ts.EngineError, match=f"Did you mean {remedy}"):
         ts.init(arch)
+
+
+def test_a_dim_may_have_any_name(lang):
+    """Also that of an item which the library parses by itself."""
+
+    @lang.kernel
+    def copy(a: lang.types.ndarray(), b: lang.types.ndarray()):
+        for i, j in a:
+            b[i, j] = a[i, j]
+
+    assert ts.op("a[x, y] -> b[x, y]")(copy)(torch.ones(2, 3)).sum() == 6

@@ -361,7 +361,8 @@ def _canonical_size(arrays: Mapping[str, nodes.Array], array: str, axis: int) ->
 @cache
 def _size_of_dim(text: str) -> nodes.Expr:
     """Return the size of a dim of a spec: of `n // 2`, in terms of `n`."""
-    dim = parse(f"-> y[{text}]").outputs[0].dims[0]
+    array = "y" * (len(text) + 1)  # no name in the dim, which may itself be called `y`
+    dim = parse(f"-> {array}[{text}]").outputs[0].dims[0]
     return _size_of_tree(dim.tree if isinstance(dim, Arithmetic) else text)
 
 
