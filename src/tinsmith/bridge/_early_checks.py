@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from .._errors import KernelError, TinsmithError, refusal
-from ..engines import SPEC_DTYPES
-from ..linter import Finding, drop_suppressed, find_certain_mistakes
+from ..engines import SPEC_DTYPES, of_kernel
+from ..linter import OUTSIDE, RACES, Finding, drop_suppressed, find_certain_mistakes
 from ..source.ir import NotCovered
 from ._races import as_finding, check_races
 from ._signature import Signature, default_float
@@ -29,27 +29,38 @@ def check_early(signature: Signature, kernels: Sequence[Any]) -> None:
 
     Possible races are warned of.
     """
+    known = {stage.source.function for stage in signature.firsts if stage.allows_races}
     for stage, variant in _assume_variants(signature):
+        known.add(stage.source.function)
         check_races(stage, variant, {}, f"op `{signature.op}`")
-    for finding in find_certain_mistakes(kernels, signature.spec):
-        words = f"op `{signature.op}` uses an index that is out of range in every call"
-        rows = [("at", f"{finding.path}:{finding.line}"), ("because", finding.message)]
-        raise KernelError(refusal(words, rows, f"Write `{finding.remedy}`."))
+    # Of a kernel that was lowered, its IR told more about races than its text does.
+    unread = [kernel for kernel in kernels if of_kernel(kernel).function_of(kernel) not in known]
+    for what, findings in (
+        ("uses an index that is out of range in every call", find_certain_mistakes(kernels, signature.spec, OUTSIDE)),
+        ("has a data race", find_certain_mistakes(unread, signature.spec, RACES)),
+    ):
+        for finding in findings:
+            rows = [("at", f"{finding.path}:{finding.line}"), ("because", finding.message)]
+            raise KernelError(refusal(f"op `{signature.op}` {what}", rows, f"Write `{finding.remedy}`."))
 
 
 def replace_races(signature: Signature, findings: Sequence[Finding]) -> list[Finding]:
     """Return lint's findings with the races that the kernels themselves show, in place of those of their text."""
     kept = [*findings]
     for stage, variant in _assume_variants(signature):
-        tree = stage.source.tree
-        lines = range(tree.lineno, (tree.end_lineno or tree.lineno) + 1)
         kernel = stage.lower_variant(variant, {}).kernel
         mine = [as_finding(one, kernel, stage) for one in stage.find_conflicts(variant, {})]
-        of_text = [one for one in kept if one.rule in _RACES and one.path == kernel.path and one.line in lines]
+        of_text = [one for one in kept if one.rule in _RACES and _contains(stage, one)]
         at = {(one.rule, one.line): one for one in of_text}
         kept = [one for one in kept if one not in of_text]
         kept += drop_suppressed([at.get((one.rule, one.line), one) for one in mine])
     return kept
+
+
+def _contains(stage: Stage, finding: Finding) -> bool:
+    """Return True if a finding is in the lines of a kernel."""
+    tree = stage.source.tree
+    return finding.path == stage.source.path and tree.lineno <= finding.line <= (tree.end_lineno or tree.lineno)
 
 
 def _assume_variants(signature: Signature) -> Iterator[tuple[Stage, Variant]]:

@@ -10,12 +10,15 @@ from ._lint import find_certain_mistakes, lint_file, lint_kernels
 from ._rules import RULES, Rule
 from ._subject import ENGINES
 from ._suppressions import drop_suppressed
+from .rules import OUTSIDE, RACES
 
 __all__ = [
     "Cuts",
     "ENGINES",
     "FileContents",
     "Finding",
+    "OUTSIDE",
+    "RACES",
     "RULES",
     "Rule",
     "SEVERITIES",

@@ -16,7 +16,7 @@ from ._scan import scan_file
 from ._subject import Subject, with_one_name_a_field
 from ._suppressions import drop_suppressed
 from .functions import find_hand_written
-from .rules import CERTAIN, RULES
+from .rules import RULES, Rule
 
 
 @one_at_a_time
@@ -26,10 +26,10 @@ def lint_kernels(kernels: Sequence[Any], spec: Spec | None = None) -> list[Findi
 
 
 @one_at_a_time
-def find_certain_mistakes(kernels: Sequence[Any], spec: Spec | None = None) -> list[Finding]:
-    """Return errors of kernels because of which every call goes wrong: indices that are always out of range."""
+def find_certain_mistakes(kernels: Sequence[Any], spec: Spec | None, rule: Rule) -> list[Finding]:
+    """Return errors of kernels that every call meets, as one rule finds them."""
     subjects = (with_fields_handed(with_one_name_a_field(one)) for one in subjects_of(kernels, spec))
-    return [finding for one in subjects for finding in drop_suppressed(CERTAIN(one), {one.source.path: one.lines})]
+    return drop_suppressed([finding for one in subjects for finding in rule(one) if finding.severity == "error"])
 
 
 @one_at_a_time

@@ -1,5 +1,5 @@
 """Rules: each looks at one kernel and says what it finds."""
 
-from ._all_rules import CERTAIN, RULES, Rule
+from ._all_rules import OUTSIDE, RACES, RULES, Rule
 
-__all__ = ["CERTAIN", "RULES", "Rule"]
+__all__ = ["OUTSIDE", "RACES", "RULES", "Rule"]

@@ -21,8 +21,9 @@ from . import (
 Rule = Callable[[Subject], Iterator[Finding]]
 """Looks at a kernel, and says what it finds."""
 
-CERTAIN: Rule = _index_bounds.outside
-"""The rule for which an op is refused when it is made. Races are refused there too, by the same analysis."""
+OUTSIDE: Rule = _index_bounds.outside
+RACES: Rule = _races.find_races
+"""For errors of these two an op is refused when it is made."""
 RULES: tuple[Rule, ...] = (
     _memory.find_overwritten_reads,
     _memory.inputs_written,
