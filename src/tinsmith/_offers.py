@@ -5,6 +5,8 @@ The higher package registers them. `tinsmith/__init__`, which knows all packages
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -40,3 +42,15 @@ describing_origin = Offer()
 """Says what made a step's numbers not finite."""
 scan_operators = Offer()
 """Names of the torch operators of scans over an op."""
+leaving_programs = Offer()
+"""Takes their programs off the engines, in a process that was just forked."""
+
+
+def _after_fork() -> None:
+    if "taichi" in sys.modules or "quadrants" in sys.modules:
+        leaving_programs()
+
+
+# Here, since an engine may run, and a process be forked, before anything of this library is used but its name.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

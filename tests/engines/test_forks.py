@@ -1,5 +1,7 @@
 """Forked processes, such as workers of a DataLoader: ops work, layers on fields say what to do, nothing hangs."""
 
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -157,3 +159,27 @@ def test_workers_of_a_data_loader(lang64):
     op(torch.ones(N, dtype=D))
     loader = torch.utils.data.DataLoader(Squares(op), batch_size=2, num_workers=2, multiprocessing_context="fork")
     assert next(iter(loader)).mean(1).tolist() == [2.0, 5.0]
+
+
+PROGRAM = """
+import os, sys, {engine} as lang, torch, tinsmith as ts
+lang.init(arch=lang.cpu)
+
+@lang.kernel
+def double(x: lang.types.ndarray(), y: lang.types.ndarray()):
+    for i in x:
+        y[i] = 2.0 * x[i]
+
+child = os.fork()
+if child == 0:
+    print(ts.op("x[n] -> y[n]")(double)(torch.ones(2)).tolist(), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_fork_before_anything_is_used(engine, tmp_path):
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM.format(engine=engine))
+    done = subprocess.run([sys.executable, path], check=True, capture_output=True, text=True, timeout=120)
+    assert done.stdout.splitlines()[-1] == "[2.0, 2.0]"

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from .._config import config
-from .._errors import ShapeError, refusal
+from .._errors import DeviceError, ShapeError, refusal
 from ..engines import MOST_ELEMENTS
 from ..spec import Numbers, Sizing
 from ._large_memory import LARGE, in_huge_pages
@@ -74,9 +74,30 @@ def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
         cotangent = cotangent.resolve_neg()
     if not cotangent.is_contiguous():
         return private(cotangent)
-    # Torch's ZeroTensor, a cotangent that is known to be zero, has no memory to read; its clone has.
-    has_no_memory = cotangent.data_ptr() == 0
-    return private(cotangent) if is_spoiled or has_no_memory else cotangent
+    if not cotangent.data_ptr():
+        return with_memory(cotangent, "a cotangent")
+    return private(cotangent) if is_spoiled else cotangent
+
+
+def with_memory(tensor: torch.Tensor, what: str) -> torch.Tensor:
+    """Return a tensor whose address is 0 with memory that a kernel may read. `what` is the tensor in messages.
+
+    Torch's ZeroTensor, a tensor that is known to be zero, has none, and its clone has.
+
+    Raises:
+        DeviceError: its storage was freed, of which a clone would end the process; or it only wraps another tensor.
+    """
+    if not tensor.numel():
+        return tensor
+    is_freed = tensor.untyped_storage().nbytes() < tensor.nbytes
+    copied = tensor if is_freed else private(tensor)
+    if copied.data_ptr():
+        return copied
+    rows = [("tensor", f"{tuple(tensor.shape)} {tensor.dtype}")]
+    if is_freed:
+        remedy = "Restore its storage before the call: `untyped_storage().resize_(...)` freed it."
+        raise DeviceError(refusal(f"{what} has no memory: its storage was freed", rows, remedy))
+    raise DeviceError(refusal(f"{what} has no memory of its own", rows, "Pass the tensor that it wraps."))
 
 
 def in_order(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

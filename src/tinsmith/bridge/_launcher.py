@@ -24,7 +24,7 @@ from ..spec import Spec
 from ..transforms.analysis import find_filled
 from ._baked_values import value_changed_between
 from ._binding import BoundArguments, bind
-from ._buffers import check_element_count
+from ._buffers import check_element_count, with_memory
 from ._elements import check_element
 from ._races import check_races
 from ._signature import Signature
@@ -181,7 +181,10 @@ class Launcher:
         if not isinstance(tensor, torch.Tensor):
             words = f"array argument `{name}` of `{self.signature.op}` must be a tensor or a NumPy array"
             raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r:.60}")]))
-        check_element_count(f"array argument `{name}` of `{self.signature.op}`", tuple(tensor.shape))
+        what = f"array argument `{name}` of `{self.signature.op}`"
+        check_element_count(what, tuple(tensor.shape))
+        if not tensor.data_ptr():
+            tensor = with_memory(tensor, what)
         parameter = self.stage.parameters[name]
         if parameter.element:
             check_element(self.signature.op, parameter, "", tensor.shape)

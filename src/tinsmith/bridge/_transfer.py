@@ -18,6 +18,7 @@ import torch
 from .._errors import ArgumentError, ShapeError, refusal
 from ..engines import NAMES, Compiled, Engine, FieldFacts
 from ..source import build, parse_statement
+from ._buffers import with_memory
 from ._tracing import is_fake
 
 
@@ -87,6 +88,8 @@ class Transfer:
             raise ArgumentError(
                 refusal(words, remedy="Run the layer on tensors (`on_tensors=True`), or pass real ones.")
             )
+        # What has no memory is copied, and the copies live until the launch is over.
+        ours = [tensor if tensor.data_ptr() else with_memory(tensor, "a tensor for a field") for tensor in ours]
         self.run_at([tensor.data_ptr() for tensor in ours], is_serial=is_serial)
 
     def run_at(self, pointers: Sequence[int], *, is_serial: bool) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from .._errors import EngineError, refusal
+from .._offers import leaving_programs
 from ._compiling import COMPILING
 from ._contract import Engine
 
@@ -65,8 +66,7 @@ def watch_forks(list_loaded: Callable[[], Iterable[Engine]]) -> None:
                 _waiting[engine.name] = _find_settings(engine, program.config())
                 _leave(program)
 
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=detach_programs)
+    leaving_programs.register(detach_programs)
     survive_forks(COMPILING)
 
 

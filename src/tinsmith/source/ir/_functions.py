@@ -42,9 +42,11 @@ def inline_call(
     Of a function in plain Python (`is_python`) the branches are Python's, decided now. A real one (`is_real`) may
     return early, and no loop in it is parallel.
     """
-    if len(low.state.frames) > DEEPEST:
-        raise low.make_refusal(f"`{function.__name__}`, which calls itself", node)
     source = low.read(function)
+    # Another function of the language may end its recursion while it is compiled, a real one only at run time.
+    is_recursive = is_real and any(frame.source.identity == source.identity for frame in low.state.frames)
+    if is_recursive or len(low.state.frames) > DEEPEST:
+        raise low.make_refusal(f"`{function.__name__}`, which calls itself", node)
     given = _bind_arguments(low, function, positional, named, node)
     frame = Frame(source, [{}], is_library=is_library or low.state.frame.is_library, is_quiet=low.state.is_quiet)
     owner = source.parameters[0] if is_method and source.parameters[0] not in function.__annotations__ else None
@@ -60,6 +62,8 @@ def inline_call(
     state.depth += is_real
     try:
         low.run(source.tree.body)
+    except RecursionError:
+        raise low.make_refusal(f"`{function.__name__}`, which calls itself or nests too many calls", node) from None
     except Exception as reason:
         # For a function of the engine, the error names the line of the user's call, not one inside the engine.
         if not is_library or state.frames[-2].is_library or not _is_followed_no_further(reason):
