@@ -65,10 +65,10 @@ class KernelError(TinsmithError, ValueError):
 
 
 class BoundsError(TinsmithError, IndexError):
-    """A launch with `check_bounds=True` used an index outside an array.
+    """A launch with `check_bounds=True` used an index outside an array, or divided an integer by zero.
 
     Attributes:
-        path, line: the place of the index in the kernel's source.
+        path, line: the place in the kernel's source.
     """
 
     def __init__(self, words: str, path: str = "", line: int = 0) -> None:

@@ -12,6 +12,9 @@ import torch
 
 _DEADLY = (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV)
 
+_MOST = 60_000
+"""Characters of an answer: a pipe holds no more, and nobody reads it before the process is over."""
+
 
 def run_forked(function: Callable[[], object], seconds: float = 60.0) -> str:
     """Return what a function returns in a forked process, as text, or the name and message of what it raises.
@@ -49,6 +52,6 @@ def run_forked(function: Callable[[], object], seconds: float = 60.0) -> str:
 
 def _describe(function: Callable[[], object]) -> str:
     try:
-        return str(function())[:10_000]
+        return str(function())[:_MOST]
     except BaseException as error:  # noqa: BLE001  # whatever it is, the test says whether it is right
-        return f"{type(error).__name__}: {error}"[:10_000]
+        return f"{type(error).__name__}: {error}"[:_MOST]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .._errors import EngineError, GradientError, KernelError, refusal
-from ..engines import Engine, one_at_a_time, remedy_for_lost_field
+from ..engines import Engine, module_name, one_at_a_time, remedy_for_lost_field
 from ..source import Change, Constants, FieldUse, Source, constants_of, find_changed_value, find_unsupported
 from ._linked_kernel import LinkedKernel
 
@@ -180,6 +180,22 @@ class BakedValues:
             _, runtime = self._stamps[id(use.field)]
             if runtime is not None and runtime is not self._engine.runtime():
                 raise field_is_gone(op, use.name, self._engine)
+
+    def refuse_ndarrays(self, values: Mapping[str, Any], op: str) -> None:
+        """Refuse an engine's ndarray that is not an argument: the launch would read memory that nobody passed."""
+        held = self._constants and self._constants.find_held(
+            self._linked.home.lang.Ndarray, self._linked.templates(values)
+        )
+        if held:
+            name, place = held
+            words = f"kernel `{self._linked.source.name}` of op `{op}` uses the ndarray `{name}`, which is no argument"
+            own = name.rpartition(".")[2].partition("[")[0]
+            lang = module_name(self._linked.home.name, self._linked.source.function)
+            remedy = (
+                f"Pass it as an argument: add the parameter `{own}: {lang}.types.ndarray()`, list it in the spec, and "
+                "give a tensor."
+            )
+            raise KernelError(refusal(words, [("at", place)], remedy))
 
     def field_ranks(self) -> dict[str, int]:
         """Dims of the fields that a loop may run over as over a range: every element is there, from 0 on."""

@@ -69,6 +69,11 @@ class GuardedLaunch:
             raise BoundsError(self._words(count, where, index, size), self.path, where.line)
 
     def _words(self, count: int, site: Site, index: int, size: int) -> str:
+        if site.is_division:
+            rows = [("division", f"of {size} by {index}"), ("at", f"{self.path}:{site.line}"), ("kernel", self.kernel)]
+            words = "divides an integer by zero" if index == 0 else "divides the least integer by -1"
+            remedy = "Guard the division, `if d != 0`, or divide floats: without the check it ends the process."
+            return refusal(f"op `{self.op}` {words}", rows, remedy)
         rows = [
             ("index", f"{index} along axis {site.axis}"),
             ("size", str(size)),

@@ -18,6 +18,7 @@ from ..transforms import (
     has_rows_in_loops,
     has_vector_loops,
     index_by_rows,
+    separate_powers,
     serialize_kernel,
     strip_functions,
     sum_in_locals,
@@ -75,11 +76,13 @@ def compile_ir(
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
     if stage.engine.device_type() == "cpu" and not variant.adjoint and not stage.is_checked:
         kernel = in_machine_vectors(kernel, stage.engine)
-    tree = print_kernel(kernel, texts, defaults)
-    function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
     # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
     is_users = is_same or bool(variant.batched_arrays)
     is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
+    if is_aliased and stage.engine.ends_on_nested_powers:
+        kernel = separate_powers(kernel)
+    tree = print_kernel(kernel, texts, defaults)
+    function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
     options = {"adjoint": variant.adjoint, "stack": variant.stack, "is_careful": is_careful, "is_aliased": is_aliased}
     options["is_simd"] = has_vector_loops(kernel)
     try:
@@ -235,6 +238,13 @@ def find_misreading(stage: Stage, variant: Variant, values: Mapping[str, Any]) -
             "it rounds `//` and `%` of negative integers that it knows when it compiles towards zero, not down",
             "its divisions of known integers",
             f"let Python divide, before the kernel or in `{stage.module_name}.static(...)`",
+        )
+    if stage.engine.ends_on_nested_powers and stage.is_aliased(variant) and stage.nests_powers(variant, values):
+        return Misreading(
+            "take powers of powers",
+            "it ends the process on `(x ** 2) ** 2` where an array is changed under several indices",
+            "its powers of powers",
+            "multiply instead",
         )
     return None
 

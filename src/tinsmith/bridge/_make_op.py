@@ -46,10 +46,10 @@ def op(
         backward: a hand-written gradient kernel.
         engine: the engine to run the kernel on; None for the one that it was written for.
         trust_engine: if the engine's own gradient is used, use it also for kernels that it is known to get wrong.
-        check_bounds: raise BoundsError if an index is outside its array, in the forward pass, in a generated or
-            hand-written backward pass, and in batches. Without it, a launch reads or overwrites other memory. For
-            debugging: launches are slower, and each call waits for its launches. `TINSMITH_CHECK_BOUNDS=1` sets it for
-            every op.
+        check_bounds: raise BoundsError if an index is outside its array or an integer is divided by zero, in the
+            forward pass, in a generated or hand-written backward pass, and in batches. Without it, a launch reads or
+            overwrites other memory, or ends the process. For debugging: launches are slower, and each call waits for
+            its launches. `TINSMITH_CHECK_BOUNDS=1` sets it for every op.
         half: how to treat float16 and bfloat16 tensors for arrays that the kernel annotates as float32: `"compute"` in
             float32, as for arrays without annotation, or `"refuse"`.
         name: the name in messages; the kernel's name by default.

@@ -44,6 +44,7 @@ from ..transforms import (
     drop_gradient_stores,
     drop_stores,
     loop_over_ranges,
+    nests_powers,
     run_blocks_in_order,
     serialize_loops,
     write_out_divisions,
@@ -52,6 +53,7 @@ from ..transforms import (
 from ..transforms.adjoint import NO_PROMISES, Promise, find_promised
 from ._baked_values import BakedValues, value_changed_between
 from ._compilation import compile_variant
+from ._deadly_operations import refuse_deadly_operations
 from ._from_ir import over_samples
 from ._linked_kernel import NO_NAMES, link_kernel
 from ._links import Links
@@ -196,8 +198,10 @@ class Stage:
                 return compiled
             self.engine.require_ready(op)
             self.baked_values.check_fields(op)
+            self.baked_values.refuse_ndarrays(values, op)
             self._check_values(variant, values, op)
             if not variant.adjoint:
+                refuse_deadly_operations(self, variant, values, op)
                 refuse_unseen_writes(self, variant, values, op)
                 check_races(self, variant, values, f"op `{op}`")
             compiled = self._compiled[variant] = compile_variant(self, variant, values, op)
@@ -262,6 +266,13 @@ class Stage:
     @property
     def _defaults(self) -> types.Defaults:
         return types.Defaults(*Language(self.engine).default_types)  # type: ignore[arg-type]
+
+    def nests_powers(self, variant: Variant, values: Mapping[str, Any]) -> bool:
+        """Whether a power may be the base of another one; False too where the IR does not cover the kernel."""
+        try:
+            return nests_powers(self.lower_variant(replace(variant.single, adjoint=False, stack=0), values).kernel)
+        except NotCovered:
+            return False
 
     def lower_variant(self, variant: Variant, values: Mapping[str, Any], *, in_blocks: bool = False) -> LoweredKernel:
         """The kernel as IR, for a variant; with blocks of threads still in it where that is asked for.

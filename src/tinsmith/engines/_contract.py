@@ -160,6 +160,8 @@ class Engine(ABC):
     """One engine. Stateless: everything that changes lives in the engine itself."""
 
     name: str
+    ends_on_nested_powers: bool = False
+    """Whether a power of a power ends the process where a kernel `is_aliased` (`transforms.separate_powers`)."""
     has_fast_vectors: bool = False
     """Whether vectors of float64 are wide enough to pay, on all CPUs: its compiler must know those of today."""
 

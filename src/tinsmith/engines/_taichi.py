@@ -29,6 +29,7 @@ class Taichi(Engine):
     """Taichi, behind the contract."""
 
     name = "taichi"
+    ends_on_nested_powers = True
 
     @property
     def lang(self) -> ModuleType:

@@ -136,3 +136,8 @@ def divides(source: Source, engine: EngineFacts) -> bool:
 def runs_in_blocks(source: Source, engine: EngineFacts) -> str | None:
     """Where a kernel first shares memory with the threads of a block, waits for them or counts them, `file:line`."""
     return engine_call(source, engine, _OF_BLOCKS)
+
+
+def find_frexp(source: Source, engine: EngineFacts) -> str | None:
+    """Where `ti.frexp` is called first, `file:line`; None without it."""
+    return engine_call(source, engine, ("frexp",))

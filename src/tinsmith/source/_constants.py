@@ -83,6 +83,29 @@ class Constants:
                 names.append(name)
         return names
 
+    def find_held(self, kind: type, templates: Mapping[str, Any]) -> tuple[str, str] | None:
+        """The first value of a type that the kernel uses by itself, or hands on in a list or an object; and its place.
+
+        Of an object only what the kernel names is looked at, except where it uses the object as a whole.
+        """
+        for path in self.paths:
+            # A path may go on from one: Quadrants takes its `shape` for that of an argument.
+            stems = (Path(path.source, path.name, path.steps[:count]) for count in range(len(path.steps) + 1))
+            held = next((stem for stem in stems if isinstance(stem.value(templates), kind)), None)
+            inside = "" if held else _find_in(path.value(templates), kind, self.engine)
+            if inside is not None:
+                return f"{held or path}{inside}", self._place(path)
+        return None
+
+    def _place(self, path: Path) -> str:
+        """Where a function that the kernel reaches first uses what a path leads to."""
+        text = str(path)
+        for source in self.sources:
+            for node in source.nodes:
+                if isinstance(node, ast.expr) and ast.unparse(node) == text:
+                    return source.place(node)
+        return self.sources[0].place(self.sources[0].tree)
+
     def has_state(self, templates: Mapping[str, Any]) -> bool:
         """Return whether it uses values that may change between calls.
 
@@ -96,6 +119,24 @@ class Constants:
             if value is not MISSING and (function is None or function.__name__ != last):
                 return True
         return False
+
+
+def _find_in(value: Any, kind: type, engine: Engine, depth: int = 0) -> str | None:
+    """How a value of a type is reached from another value: "", ".w", "[0]"; None if it is not in there."""
+    if isinstance(value, kind):
+        return ""
+    if depth > 3:
+        return None
+    if isinstance(value, list | tuple):
+        inner = [(f"[{place}]", one) for place, one in enumerate(value)]
+    elif isinstance(value, dict):
+        inner = [(f"[{key!r}]", one) for key, one in value.items()]
+    elif is_plain_object(value, engine):
+        inner = [(f".{name}", one) for name, one in vars(value).items()]
+    else:
+        return None
+    found = ((step, _find_in(one, kind, engine, depth + 1)) for step, one in inner)
+    return next((step + rest for step, rest in found if rest is not None), None)
 
 
 def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], arrays: frozenset[str]) -> Constants:

@@ -3,10 +3,12 @@
 from ._aliases import flat, has_aliases, has_elements_at_top, is_swept
 from ._batch import NotBatchable, batch_kernel, serialize_kernel
 from ._bounds_checks import ENTRIES, RECORD, Site, insert_bounds_checks
+from ._deadly import find_deadly
 from ._divisions import write_out_divisions
 from ._exchanges import exchange_values
 from ._local_sums import sum_in_locals
 from ._names import Names
+from ._powers import nests_powers, separate_powers
 from ._products import write_out_products
 from ._rename_arrays import rename_arrays
 from ._row_major import has_rows_in_loops, index_by_rows
@@ -53,6 +55,7 @@ __all__ = [
     "drop_stores",
     "eliminate_dead_code",
     "exchange_values",
+    "find_deadly",
     "flat",
     "flatten_structs",
     "has_aliases",
@@ -64,11 +67,13 @@ __all__ = [
     "is_swept",
     "lift_scalars",
     "loop_over_ranges",
+    "nests_powers",
     "pass_fields",
     "rename_arrays",
     "rename_parameters",
     "run_blocks_in_order",
     "seed_random",
+    "separate_powers",
     "serialize_kernel",
     "serialize_loops",
     "simplify_tree",

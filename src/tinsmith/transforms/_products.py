@@ -29,6 +29,11 @@ def write_out_products(kernel: nodes.Kernel) -> nodes.Kernel:
     return replace(kernel, body=body, locals={**kernel.locals, **names.types})
 
 
+def is_alone_in(task: nodes.Stmt, one: nodes.Atomic) -> bool:
+    """Return True if an iteration of a task has the element of one of its atomics to itself."""
+    return _asking(task)(one)
+
+
 def _asking(task: nodes.Stmt) -> Ask:
     """Whether a task has the element of one of its atomics to itself while it changes it."""
     if not isinstance(task, nodes.For) or not task.is_parallel:

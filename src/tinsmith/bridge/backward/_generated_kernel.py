@@ -20,6 +20,7 @@ from ...transforms import (
     has_vector_loops,
     insert_bounds_checks,
     is_swept,
+    separate_powers,
     spread_blocks,
 )
 from ...transforms.adjoint import serial_twin
@@ -111,9 +112,11 @@ class GeneratedKernel:
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
         if engine.device_type() == "cpu" and not self.stage.is_checked:
             kernel = in_machine_vectors(kernel, engine)
-        function, _ = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
-        # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
         is_aliased = is_swept(self.kernel.body)
+        if is_aliased and engine.ends_on_nested_powers:
+            kernel = separate_powers(kernel)
+        # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
+        function, _ = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
         try:
             compiled = engine.compile(
                 function,

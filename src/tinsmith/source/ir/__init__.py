@@ -11,10 +11,11 @@ from ._comments import add_comments
 from ._lower import LoweredKernel, lower
 from ._print import print_kernel
 from ._print_vectors import VECTOR_FUNCTIONS, find_sums
-from ._refusals import RUN_IN_ORDER, Misfit, NotCovered, Race
+from ._refusals import DIVISION_BY_ZERO, RUN_IN_ORDER, Misfit, NotCovered, Race
 
 __all__ = [
     "BLOCK_SIZE",
+    "DIVISION_BY_ZERO",
     "LoweredKernel",
     "Misfit",
     "NotCovered",

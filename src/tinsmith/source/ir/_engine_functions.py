@@ -17,7 +17,7 @@ from ._logic import apply_logic
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS, SQUARE, check_square
 from ._operators import ATOMIC
-from ._refusals import Misfit
+from ._refusals import Deadly, Misfit
 from ._values import ArrayValue, Matrix, Ranges, is_expression, is_number, plain, read_ranges
 
 UNARY = {
@@ -114,7 +114,12 @@ def _operation(low: Lowering, name: str, function: Any, positional: list[Any], n
         return low.ops.unary(UNARY[name], *positional)
     if name in BINARY:
         return _two(low, BINARY[name], *positional, *named.values())
-    raise Misfit(f"the function `{name}`")
+    raise Deadly("the function `frexp`", _INSTEAD_OF_FREXP) if name == "frexp" else Misfit(f"the function `{name}`")
+
+
+_INSTEAD_OF_FREXP = (
+    "Take the exponent from `floor(log(abs(x)) / log(2.0)) + 1.0`, or pass the results of `torch.frexp` as arguments"
+)
 
 
 def _two(low: Lowering, operator: str, left: Any, right: Any) -> Any:

@@ -18,7 +18,7 @@ from .._walk import walk
 from . import _constructors, _early_returns
 from . import _nodes as nodes
 from ._lowering import Lowering
-from ._refusals import Misfit
+from ._refusals import Deadly, Misfit, NotCovered
 from ._state import Frame
 from ._values import ArrayValue, Matrix, Struct, is_expression, is_number
 
@@ -68,6 +68,8 @@ def inline_call(
         # For a function of the engine, the error names the line of the user's call, not one inside the engine.
         if not is_library or state.frames[-2].is_library or not _is_followed_no_further(reason):
             raise
+        if isinstance(reason, NotCovered) and reason.ends_process:
+            raise low.make_refusal(Deadly(reason.construct, reason.remedy), node) from None
         words = f"`{ast.unparse(node)}`, a function of {low.engine.name}'s own that cannot be followed"
         raise low.make_refusal(words, node) from reason
     finally:

@@ -20,7 +20,7 @@ from . import _walk as walk
 from ._cells import with_cells
 from ._fields import Fields
 from ._operations import Operations
-from ._refusals import Misfit, NotCovered
+from ._refusals import DIVISION_BY_ZERO, Deadly, Misfit, NotCovered
 from ._state import ENGINE, RESERVED, Early, Frame, State
 from ._stopped_gradients import stop_gradients
 from ._types import Defaults
@@ -105,7 +105,7 @@ class Lowering:
         try:
             return plain(self.handlers.value(self, node))
         except Misfit as reason:
-            raise self.make_refusal(str(reason), node) from None
+            raise self.make_refusal(reason, node) from None
         finally:
             self.state.line = outer
 
@@ -125,6 +125,8 @@ class Lowering:
         left, right = alone(left, right), alone(right, left)
         try:
             return self.ops.binary(operator, left, right)
+        except ZeroDivisionError:
+            raise Deadly(*DIVISION_BY_ZERO) from None
         except (TypeError, ValueError, ArithmeticError) as reason:
             raise Misfit(f"`{operator}` of {kind_of(left)} and {kind_of(right)}: {reason}") from None
 
@@ -201,19 +203,22 @@ class Lowering:
         try:
             self.handlers.statement(self, statement)
         except Misfit as reason:
-            raise self.make_refusal(str(reason), statement) from None
+            raise self.make_refusal(reason, statement) from None
 
     def _step_to(self, node: ast.AST) -> None:
         """Statements that are written from now on stand where `node` does; in other files, where the call stood."""
         if self.state.frame.source.path == self.path and not self.state.frame.is_library:
             self.state.line = getattr(node, "lineno", self.state.line)
 
-    def make_refusal(self, construct: str, node: ast.AST) -> NotCovered:
+    def make_refusal(self, construct: str | Misfit, node: ast.AST) -> NotCovered:
         """The refusal of a construct; one in an engine's own functions is told of the call."""
         frame = self.state.frame
-        if frame.is_library:
-            return NotCovered(construct, self.state.line, self.path)
-        return NotCovered(construct, getattr(node, "lineno", frame.source.tree.lineno), frame.source.path)
+        place = (self.state.line, self.path)
+        if not frame.is_library:
+            place = getattr(node, "lineno", frame.source.tree.lineno), frame.source.path
+        if isinstance(construct, Deadly):
+            return NotCovered(str(construct), *place, remedy=construct.remedy, ends_process=True)
+        return NotCovered(str(construct), *place)
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _nodes as nodes
 from . import _types as types
-from ._refusals import Misfit
+from ._refusals import Deadly, Misfit
 from ._types import Defaults
 from ._values import Matrix, Scalar, is_expression, is_number
 from ._walk import parts
@@ -110,7 +110,8 @@ class Operations:
         """A value with the same bits as another type."""
         number = self.scalar(value)
         if types.width(number.type) != types.width(kind):
-            raise Misfit(f"bit_cast of {number.type} to {kind}, which is not as wide")
+            words = f"bit_cast of {number.type} to {kind}, which is not as wide"
+            raise Deadly(words, f"Cast to a type of {types.width(number.type)} bits")
         return nodes.Cast(number, kind, keeps_bits=True)
 
     def each(self, change: Callable[..., Any], *values: Matrix | Scalar) -> Any:
@@ -169,7 +170,9 @@ class Operations:
 
     def _check(self, operator: str, *kinds: str) -> None:
         if not types.accepts(operator, *kinds):
-            raise Misfit(f"`{operator}` of {' and '.join(kinds)}")
+            # Engines refuse some of these with a message, and end the process on others (`x[i] &= 1`, `clz(x[i])`).
+            words = f"`{operator}` of {' and '.join(kinds)}"
+            raise Deadly(words, "Convert the operands first" if any(map(types.is_float, kinds)) else "Use other types")
 
 
 def _own_number(value: bool | float) -> bool | int | float:

@@ -35,6 +35,7 @@ class NotCovered(Exception):
         race: two accesses that certainly race, where that is the reason: then no gradient is right, the engine's
             neither.
         remedy: what to do, a sentence without its full stop.
+        ends_process: whether the engines end the process when they compile or run it.
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class NotCovered(Exception):
         path: str,
         race: Race | None = None,
         remedy: str = "Write that line in other words",
+        *,
+        ends_process: bool = False,
     ) -> None:
         self.place = f"{path}:{line}"
         super().__init__(f"{construct}, at {self.place}")
@@ -52,7 +55,20 @@ class NotCovered(Exception):
         self.line = line
         self.race = race
         self.remedy = remedy
+        self.ends_process = ends_process
 
 
 class Misfit(Exception):
     """An operation that the language has not, for these values; becomes a NotCovered with a line."""
+
+
+class Deadly(Misfit):
+    """An operation on which the engines end the process; becomes a NotCovered that says so."""
+
+    def __init__(self, words: str, remedy: str) -> None:
+        super().__init__(words)
+        self.remedy = remedy
+
+
+DIVISION_BY_ZERO = ("a division of an integer by zero", "Divide by a number that is not zero")
+"""What `Deadly` is made of for such a division."""

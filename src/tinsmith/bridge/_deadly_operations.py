@@ -1,0 +1,40 @@
+"""Refuses kernels on which an engine would end the process, before it is given them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from .._errors import KernelError, refusal
+from ..source import find_frexp
+from ..source.ir import NotCovered
+from ..transforms import find_deadly
+
+if TYPE_CHECKING:
+    from ._stage import Stage
+    from ._variant import Variant
+
+
+def refuse_deadly_operations(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> None:
+    """Raise KernelError for the first operation that the engines end the process on.
+
+    Of a kernel that the IR does not cover, what comes after the first thing that it lacks is not looked at.
+    """
+    try:
+        kernel = stage.lower_variant(replace(variant.single, is_serial=False), values).kernel
+    except NotCovered as reason:
+        if reason.ends_process:
+            raise _refuse(stage, op, reason.construct, reason.place, reason.remedy) from None
+        place = find_frexp(stage.source, stage.home) if stage.engine.device_type() == "cpu" else None
+        if place is not None:
+            raise _refuse(stage, op, "the function `frexp`", place, "Pass the results of `torch.frexp`") from None
+        return
+    found = find_deadly(kernel)
+    if found is not None:
+        raise _refuse(stage, op, found.words, f"{kernel.path}:{found.line}", found.remedy)
+
+
+def _refuse(stage: Stage, op: str, words: str, place: str, remedy: str) -> KernelError:
+    headline = f"kernel `{stage.name}` of op `{op}` has {words}, on which {stage.engine.name} ends the process"
+    return KernelError(refusal(headline, [("at", place)], f"{remedy}."))
