@@ -20,7 +20,7 @@ from torch.autograd import forward_ad
 _has_transforms = torch._C._are_functorch_transforms_active
 _has_modes = torch._C._len_torch_dispatch_stack
 # Nothing public says whether what autograd saves goes through hooks: those of `torch.utils.checkpoint`, for one.
-_saved_tensor_hooks = torch._C._autograd._top_saved_tensors_default_hooks
+_saved_tensor_hooks = torch._C._autograd._top_saved_tensors_default_hooks  # pyright: ignore[reportAttributeAccessIssue]  # no stub
 # `make_fx` and fake tensors are dispatch modes, and nothing public says which modes are active.
 _mode = torch._C._get_dispatch_mode
 _PROXIES, _FAKES = torch._C._TorchDispatchModeKey.PROXY, torch._C._TorchDispatchModeKey.FAKE
