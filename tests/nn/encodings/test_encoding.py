@@ -167,6 +167,27 @@ def test_a_loss_of_the_slope_has_the_twin_s_gradients(smooth):
     torch.testing.assert_close(gradients(ours), gradients(twin), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("dims", "n_features"), [(4, 2), (5, 1)])
+def test_a_loss_of_the_slope_in_many_dims(engine, dims, n_features):
+    """The kernels have hundreds of branches, one for each corner."""
+    options = {"n_levels": 2, "log2_hashmap_size": 6, "base_resolution": 2, "per_level_scale": 2.0}
+    config = {"otype": "HashGrid", "n_features_per_level": n_features, "interpolation": "Smoothstep"} | options
+    encoding = Encoding(dims, config, dtype=torch.float64, engine=engine)
+    torch.nn.init.uniform_(encoding.params, -1, 1)
+    params = encoding.params.detach().clone().requires_grad_()
+    levels = reference.grid_levels(dims, **options)
+    x = torch.rand(7, dims, dtype=torch.float64, requires_grad=True)
+
+    def gradients(y, *inputs):
+        (slope,) = torch.autograd.grad(y.sin().sum(), x, create_graph=True)
+        return torch.autograd.grad(slope.square().sum(), inputs)
+
+    twin = reference.grid(x, params.view(-1, n_features), levels, "Smoothstep")
+    ours = gradients(encoding(x), x, encoding.params)
+    torch.testing.assert_close(ours, gradients(twin, x, params), rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")  # torch's own forward mode uses it
 def test_torch_func_agrees_with_the_twin(smooth):
     ours, twin, x, params = smooth

@@ -129,10 +129,10 @@ class NetworkWithInputEncoding(torch.nn.Module):
         module = _describe_module(self.network_section, self)
         return f"{self.n_input_dims}, {self.n_output_dims}, encoding={encoding!r}, {module}"
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         _pad_saved_params(self, state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-        explain_unfit_params(self, state_dict, prefix, *args)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        explain_unfit_params(self, state_dict, prefix, *args, **kwargs)
 
 
 class Network(torch.nn.Module):
@@ -227,10 +227,10 @@ class Network(torch.nn.Module):
         """What `repr` shows."""
         return f"{self.n_input_dims}, {self.n_output_dims}, {_describe_module(self.network_section, self)}"
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
         _pad_saved_params(self, state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-        explain_unfit_params(self, state_dict, prefix, *args)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        explain_unfit_params(self, state_dict, prefix, *args, **kwargs)
 
 
 def _initialize_params(seed: int, dtype: torch.dtype, *parts: Mlp | Encoder) -> torch.nn.Parameter:

@@ -181,8 +181,9 @@ def find_steps(
         raise ShapeError(refusal("The grids of `traverse_grids` do not fit each other.", rows, "Pass a box a grid."))
     if crossings is None:
         t_mins, t_maxs, hits = ray_aabb_intersect(rays_o, rays_d, aabbs.to(rays_o))
-        crossings = *torch.sort(torch.cat([t_mins, t_maxs], -1), -1), hits
-    t_sorted, t_indices, hits = crossings
+        t_sorted, t_indices = torch.sort(torch.cat([t_mins, t_maxs], -1), -1)
+    else:
+        t_sorted, t_indices, hits = crossings
     count, fill = get_op("traversal", engine, rays_o)
     rays, cells = (rays_o.detach(), rays_d.detach()), binaries.to(torch.uint8)
     grids = (cells, aabbs.to(rays_o), hits.to(torch.uint8), t_sorted.to(rays_o), t_indices.to(torch.int32))
