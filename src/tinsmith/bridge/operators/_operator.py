@@ -277,6 +277,9 @@ class Operator:
     def _backward(self, *arguments: Any, **keywords: Any) -> list[torch.Tensor]:
         call, active, saved, cotangents, state = self._read_backward(arguments, keywords)
         core = call.core
+        if not cotangents:
+            words = f"a graph asks for the gradient of op `{core.signature.op}`, and passes no gradient of its outputs"
+            raise GradientError(refusal(words, remedy="An operation after the op has none. Leave it out."))
         if state is not None:
             core.captures.take(call.templates).check_state(state)
         needed = find_saved_names(call, active)
