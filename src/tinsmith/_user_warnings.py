@@ -15,13 +15,22 @@ _NOT_THEIRS = tuple(str(Path(file).parent) + "/" for file in (__file__, torch.__
 
 
 class TruncationWarning(UserWarning):
-    """A kernel assigns a float to an integer without a cast."""
+    """A kernel assigns a float to an integer without a cast.
+
+    Example:
+        >>> import warnings
+        >>> warnings.filterwarnings("error", category=ts.TruncationWarning)
+    """
 
 
 class RaceWarning(UserWarning):
     """Iterations of a parallel loop may use one element, so that what the loop computes may depend on their order.
 
     On the CPU such a loop runs in order. `races="allow"` of `tinsmith.op` turns the check off.
+
+    Example:
+        >>> import warnings
+        >>> warnings.filterwarnings("error", category=ts.RaceWarning)
     """
 
 

@@ -83,6 +83,10 @@ POSSIBLE = {
     "rows that begin at one place": f"for i in {N}:\n    for j in range(k[i]):\n        t[j] = x[i]",
     "swaps": f"for i in {N}:\n    u = y[i]\n    y[i] = y[k[i]]\n    y[k[i]] = u",
 }
+POSSIBLE["a cursor from 0"] = (
+    f"for i in {N}:\n    p = 0\n    for j in range(10):\n        if x[i] > 0.1 * j:\n            t[p] = x[i]\n"
+    "            p += 1"
+)
 CONDITIONAL = {
     "an argument's distance": f"for i in {N}:\n    if i >= s:\n        y[i] = y[i - s] * x[i]",
     "an argument's width": f"for i in {N}:\n    for j in range(c):\n        y[i * s + j] = x[i]",
@@ -142,6 +146,10 @@ NONE = {
     "segments": (
         f"for i in {N}:\n    first = k[i]\n    count2 = k[i] + flag[0]\n    for j in range(count2):\n"
         "        if x[i] > 0.0:\n            t[first + j] = x[i]"
+    ),
+    "a cursor in a segment": (
+        f"for i in {N}:\n    p = k[i]\n    for j in range(10):\n        if x[i] > 0.1 * j:\n            t[p] = x[i]\n"
+        "            p += 1"
     ),
     "ragged rows": "for i in range(x.shape[0] - 1):\n    for j in range(k[i], k[i + 1]):\n        y[j] = x[i]",
 }

@@ -295,7 +295,20 @@ class _Walk:
             guards = [one.condition for one in walk.statements(body) if isinstance(one, nodes.If)]
             is_plain = all(isinstance(one, nodes.Assign | nodes.For) for one in statements)
             origin = self.origin([*exprs, *guards, *bounds]) if is_plain else Origin.DATA
+            if origin is Origin.DATA and self.is_cursor(name, statements):
+                origin = Origin.UNKNOWN
             self.values[name] = self.opaque(origin, self.kernel.locals.get(name, "i32"))
+
+    def is_cursor(self, name: str, statements: Sequence[nodes.Stmt]) -> bool:
+        """Return True if a local begins at a number from memory and then counts on: a place in a segment."""
+        begins_at_data = name in self.values and Origin.DATA in _origins([self.values[name]])
+        return begins_at_data and all(
+            isinstance(one, nodes.Assign)
+            and isinstance(one.value, nodes.Binary)
+            and one.value.operator in ("+", "-")
+            and one.value.left == nodes.Local(name, one.value.left.type)
+            for one in statements
+        )
 
     def origin(self, exprs: Sequence[nodes.Expr]) -> Origin:
         """Where something comes from that depends on expressions."""

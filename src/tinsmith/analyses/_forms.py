@@ -82,7 +82,7 @@ class IterationForms:
         if combined is not None:
             return combined
         if word in ("//", "%") and two.number is not None and two.number > 0:
-            return self._quotient(one, two.number, expr) if word == "//" else self._remainder(left, two.number)
+            return self._quotient(one, two.number, left) if word == "//" else self._remainder(left, two.number)
         if word in ("min", "max"):
             sign = 1 if word == "max" else -1
             self.facts += [Constraint(whole.plus(side, -1).times(sign)) for side in (one, two)]
@@ -90,12 +90,12 @@ class IterationForms:
             self.facts += [Constraint(whole), Constraint(whole.times(-1).plus(AffineIndex(constant=1)))]
         return whole
 
-    def _quotient(self, form: AffineIndex, divisor: int, expr: nodes.Expr) -> AffineIndex:
+    def _quotient(self, form: AffineIndex, divisor: int, left: nodes.Expr) -> AffineIndex:
         """Return `form // divisor`, rounded down."""
         if not form.terms:
             return AffineIndex(constant=form.constant // divisor)
         # `n // 2` is one atom wherever it stands, so that the halves of an array have one length.
-        quotient = AffineIndex({self.atom(nodes.Binary("//", expr.left, nodes.Const(divisor, "i32"), "i32")): 1})
+        quotient = AffineIndex({self.atom(nodes.Binary("//", left, nodes.Const(divisor, "i32"), "i32")): 1})
         rest = form.plus(quotient, -divisor)
         self.facts.append(Constraint(rest))
         self.facts.append(Constraint(rest.times(-1).plus(AffineIndex(constant=divisor - 1))))

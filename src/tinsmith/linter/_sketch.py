@@ -347,8 +347,8 @@ class _Writer:
             is_whole = word != "static" and (word != "cast" or "f" not in ast.unparse(one.args[-1]).rpartition(".")[2])
             return nodes.Cast(inner, "i32") if is_whole and inner.type == "f32" else inner
         if word in ("min", "max") and len(one.args) == 2 and not one.keywords:
-            sides = [self._value(part, before) for part in one.args]
-            return nodes.Binary(word, *sides, _common(*sides))
+            first, second = (self._value(part, before) for part in one.args)
+            return nodes.Binary(word, first, second, _common(first, second))
         if word == "random":
             return self.opaque(Origin.DATA, "f32")
         callee = callee_of(self._source[-1], one, self.subject.engine)

@@ -38,6 +38,7 @@ def _report(subject: Subject, sketch: Sketch, conflict: Conflict) -> Finding:
     is_certain = conflict.verdict is Verdict.CERTAIN
     remedy = f"{subject.module_name}.loop_config(serialize=True)  # before the loop; or one atomic operation"
     remedy += "" if is_certain else "; or a promise in the spec, `unique k[n]`"
-    node = sketch.places.get(conflict.change.of.number, subject.tree)
+    change = conflict.change.of
+    node = subject.tree if isinstance(change, nodes.Load) else sketch.places.get(change.number, subject.tree)
     rule = "TS106" if conflict.is_of_neighbors else "TS105"
     return subject.finding(rule, "error" if is_certain else "warning", node, words, remedy)
