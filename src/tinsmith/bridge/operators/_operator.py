@@ -103,6 +103,9 @@ class Operator:
     def add(self, core: Core) -> None:
         """Let calls run on this core. With the last core goes the schema, which refers to its kernels."""
         self.cores.add(core)
+        # Now, since a compiler that traces a call could not trace this.
+        if self._schema is None:
+            self._schema = Schema(core.signature, core.has_state)
         weakref.finalize(core, self._release).atexit = False
 
     def _release(self) -> None:
