@@ -32,13 +32,13 @@ def wrong_indices(lang):
     @lang.kernel
     def neighbours(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
-            y[i] = x[i - 1] + x[i + 1]  # here
+            y[i] = x[i - 1] + x[i + 1]  # tinsmith: ignore[TS109]  # here
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel
     def behind(x: lang.types.ndarray(), y: lang.types.ndarray()):
         for i in x:
-            y[i] = x[i + 1]  # here
+            y[i] = x[i + 1]  # tinsmith: ignore[TS109]  # here
 
     @ts.op("x[n], k[n]: i32 -> y[n]")
     @lang.kernel

@@ -13,9 +13,19 @@ def slopes(lang64):
     @lang64.kernel
     def slopes(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in range(x.shape[0]):
-            y[i] = x[i + 1] - x[i]  # here
+            y[i] = x[i + 1] - x[i]  # tinsmith: ignore[TS109]  # here
 
     return slopes
+
+
+def test_an_op_is_refused(lang64):
+    @lang64.kernel
+    def slopes(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in range(x.shape[0]):
+            y[i] = x[i + 1] - x[i]
+
+    with pytest.raises(ts.KernelError, match=r"out of range in every call"):
+        ts.op("x[n] -> y[n]")(slopes)
 
 
 def test_the_index_is_named_and_nothing_is_launched(slopes, draw):

@@ -24,10 +24,10 @@ from ._variant import ArrayType, Variant
 _RACES = ("TS105", "TS106")
 
 
-def check_early(signature: Signature, kernels: Sequence[Any]) -> None:
+def check_early(signature: Signature, kernels: Sequence[Any], *, checks_bounds: bool) -> None:
     """Raise KernelError for a certain race of an op's kernels, and for an index that is always out of range.
 
-    Possible races are warned of.
+    Possible races are warned of. An op that `checks_bounds` names such an index itself, with its number, in a call.
     """
     known = {stage.source.function for stage in signature.firsts if stage.allows_races}
     for stage, variant in _assume_variants(signature):
@@ -35,11 +35,12 @@ def check_early(signature: Signature, kernels: Sequence[Any]) -> None:
         check_races(stage, variant, {}, f"op `{signature.op}`")
     # Of a kernel that was lowered, its IR told more about races than its text does.
     unread = [kernel for kernel in kernels if of_kernel(kernel).function_of(kernel) not in known]
-    for what, findings in (
-        ("uses an index that is out of range in every call", find_certain_mistakes(kernels, signature.spec, OUTSIDE)),
-        ("has a data race", find_certain_mistakes(unread, signature.spec, RACES)),
+    others = [] if checks_bounds else kernels
+    for what, suspects, rule in (
+        ("uses an index that is out of range in every call", others, OUTSIDE),
+        ("has a data race", unread, RACES),
     ):
-        for finding in findings:
+        for finding in find_certain_mistakes(suspects, signature.spec, rule):
             rows = [("at", f"{finding.path}:{finding.line}"), ("because", finding.message)]
             raise KernelError(refusal(f"op `{signature.op}` {what}", rows, f"Write `{finding.remedy}`."))
 

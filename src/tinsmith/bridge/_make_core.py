@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from .._config import config
 from .._errors import ArgumentError, SpecError, refusal
 from ..engines import is_kernel, of_kernel, one_at_a_time
 from ..source import read, walk
@@ -62,7 +63,7 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
     if is_run:
         define_operators(core, content)
     if not options.steady:  # the library's own are checked when they first run, as all are
-        check_early(signature, kernels)
+        check_early(signature, kernels, checks_bounds=options.check_bounds or config().check_bounds)
     return core
 
 
