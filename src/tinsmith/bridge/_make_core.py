@@ -63,7 +63,9 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
     if is_run:
         define_operators(core, content)
     if not options.steady:  # the library's own are checked when they first run, as all are
-        check_early(signature, kernels, checks_bounds=options.check_bounds or config().check_bounds)
+        # A layer's fields may begin elsewhere than at 0; its checks see the fields themselves.
+        checks_bounds = options.check_bounds or config().check_bounds or options.links is not None
+        check_early(signature, kernels, checks_bounds=checks_bounds)
     return core
 
 
