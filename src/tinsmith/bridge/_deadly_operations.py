@@ -30,9 +30,9 @@ def refuse_deadly_operations(stage: Stage, variant: Variant, values: Mapping[str
         if place is not None:
             raise _refuse(stage, op, "the function `frexp`", place, "Pass the results of `torch.frexp`") from None
         return
-    found = find_deadly(kernel)
-    if found is not None:
-        raise _refuse(stage, op, found.words, f"{kernel.path}:{found.line}", found.remedy)
+    operation = find_deadly(kernel)
+    if operation is not None:
+        raise _refuse(stage, op, operation.words, f"{kernel.path}:{operation.line}", operation.remedy)
 
 
 def _refuse(stage: Stage, op: str, words: str, place: str, remedy: str) -> KernelError:

@@ -66,8 +66,8 @@ class EagerFunction(torch.autograd.Function):
         passes = plan.passes(route.active)
         kept: Sequence[Any] = ctx.saved_tensors if passes.names or captured is not None else ()
         if captured is not None:
-            mark, *kept = kept
-            _check_mark(captured, plan.mark, mark)
+            _check_mark(captured, plan.mark, kept[0])
+            kept = kept[1:]
         saved = dict(zip(passes.names, kept, strict=True))
         is_plain = not (torch.is_grad_enabled() or is_transformed() or has_older_batch(cotangents))
         # The operator finds the plan of an engine that was started again. On a GPU the old one's memory is gone.

@@ -135,8 +135,8 @@ def _find_in(value: Any, kind: type, engine: Engine, depth: int = 0) -> str | No
         inner = [(f".{name}", one) for name, one in vars(value).items()]
     else:
         return None
-    found = ((step, _find_in(one, kind, engine, depth + 1)) for step, one in inner)
-    return next((step + rest for step, rest in found if rest is not None), None)
+    results = ((step, _find_in(one, kind, engine, depth + 1)) for step, one in inner)
+    return next((step + rest for step, rest in results if rest is not None), None)
 
 
 def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], arrays: frozenset[str]) -> Constants:

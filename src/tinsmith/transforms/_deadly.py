@@ -79,11 +79,11 @@ def _of_expression(one: nodes.Expr, values: Mapping[str, nodes.Expr]) -> Iterato
         case nodes.Binary("raw_mod", _, _, kind) if types.is_float(kind):
             yield f"`raw_mod` of {kind}", "Use `%`"
         case nodes.Binary(operator, _, right, kind) if operator in _DIVISIONS and not types.is_float(kind):
-            if _known(right, values) == 0:
+            if _find_number(right, values) == 0:
                 yield DIVISION_BY_ZERO
 
 
-def _known(one: nodes.Expr, values: Mapping[str, nodes.Expr]) -> object:
+def _find_number(one: nodes.Expr, values: Mapping[str, nodes.Expr]) -> object:
     """The number that an expression is known to be; None if it is not known."""
     seen: set[str] = set()
     while not isinstance(one, nodes.Const):
