@@ -58,6 +58,12 @@ CERTAIN = {
     "products": "for i, j in a:\n    y[i * x.shape[0] + j] = y[i * x.shape[0] + j + 1]",
     "a constant and a sum": f"for i in {N}:\n    y[0] = 1.0\n    y[0] += x[i]",
 }
+CERTAIN["every other of every other"] = (
+    "for i in range(2, x.shape[0] - 2):\n    if i % 2 == 0:\n        y[i] = 0.5 * (y[i - 2] + y[i + 2])"
+)
+CERTAIN["a clamped place"] = f"for i in {N}:\n    y[ti.min(i + 1, x.shape[0] - 1)] = x[i]"
+CERTAIN["a mirrored place"] = f"for i in {N}:\n    y[ti.abs(i - x.shape[0] // 2)] = x[i]"
+CERTAIN["squares"] = f"for i in {N}:\n    y[(i * i) % x.shape[0]] = x[i]"
 POSSIBLE = {
     "a scatter": f"for i in {N}:\n    t[k[i]] = x[i]",
     "a scatter that multiplies": f"for i in {N}:\n    t[k[i]] *= x[i]",
@@ -83,6 +89,15 @@ POSSIBLE = {
     "rows that begin at one place": f"for i in {N}:\n    for j in range(k[i]):\n        t[j] = x[i]",
     "swaps": f"for i in {N}:\n    u = y[i]\n    y[i] = y[k[i]]\n    y[k[i]] = u",
 }
+POSSIBLE["a segment of five"] = f"for i in {N}:\n    for j in range(k[i], k[i] + 5):\n        t[j] = t[j] * x[i]"
+POSSIBLE["a segment of a count"] = f"for i in {N}:\n    for j in range(flag[i]):\n        t[k[i] + j] = x[i]"
+POSSIBLE["a segment with both ends"] = f"for i in {N}:\n    for j in range(k[i], flag[i]):\n        t[j] = x[i]"
+POSSIBLE["one offset too many"] = (
+    "for i in range(x.shape[0] - 1):\n    for j in range(k[i], k[i + 1] + 1):\n        t[j] = x[i]"
+)
+POSSIBLE["slots that overlap"] = (
+    f"for i in {N}:\n    p = ti.atomic_add(count[0], 1)\n    y[p] = x[i]\n    y[p + 1] = x[i]"
+)
 POSSIBLE["a cursor from 0"] = (
     f"for i in {N}:\n    p = 0\n    for j in range(10):\n        if x[i] > 0.1 * j:\n            t[p] = x[i]\n"
     "            p += 1"
@@ -90,6 +105,8 @@ POSSIBLE["a cursor from 0"] = (
 CONDITIONAL = {
     "an argument's distance": f"for i in {N}:\n    if i >= s:\n        y[i] = y[i - s] * x[i]",
     "an argument's width": f"for i in {N}:\n    for j in range(c):\n        y[i * s + j] = x[i]",
+    "an argument that is 1": f"for i in {N}:\n    if s == 1:\n        y[0] = x[i]",
+    "an argument that is 0": f"for i in {N}:\n    y[i * s] = y[i * s] * x[i]",
     "a ring": f"for i in {N}:\n    t[i % t.shape[0]] = x[i]",
 }
 NONE = {
@@ -118,6 +135,8 @@ NONE = {
     "slots of a counter for each": (
         f"for i in {N}:\n    b = k[i]\n    s2 = ti.atomic_add(flag[b], 1)\n    a[b, s2] = x[i]"
     ),
+    "pairs of slots": f"for i in {N}:\n    p = ti.atomic_add(count[0], 2)\n    y[p] = x[i]\n    y[p + 1] = x[i]",
+    "slots from the end": f"for i in {N}:\n    y[-ti.atomic_sub(count[0], 1)] = x[i]",
     "slots that were kept": (
         f"for i in {N}:\n    flag[i] = ti.atomic_add(count[0], 1)\nfor i in {N}:\n    y[flag[i]] = x[i]"
     ),
@@ -143,14 +162,6 @@ NONE = {
     ),
     "halves of a length in a local": "n = x.shape[0] // 2\nfor i in range(n):\n    y[i] += y[i + n]",
     "a scatter by rows": f"for i in {N}:\n    a[i, k[i]] = x[i]",
-    "segments": (
-        f"for i in {N}:\n    first = k[i]\n    count2 = k[i] + flag[0]\n    for j in range(count2):\n"
-        "        if x[i] > 0.0:\n            t[first + j] = x[i]"
-    ),
-    "a cursor in a segment": (
-        f"for i in {N}:\n    p = k[i]\n    for j in range(10):\n        if x[i] > 0.1 * j:\n            t[p] = x[i]\n"
-        "            p += 1"
-    ),
     "ragged rows": "for i in range(x.shape[0] - 1):\n    for j in range(k[i], k[i + 1]):\n        y[j] = x[i]",
 }
 

@@ -2,6 +2,7 @@
 
 from ._accesses import LoopAccess, Origin, opaque
 from ._conflicts import Conflict, Verdict, find_conflicts, find_conflicts_of_loop, find_disjoint_arrays
+from ._forms import is_private
 from ._text import describe_access, describe_conflict
 
 __all__ = [
@@ -14,5 +15,6 @@ __all__ = [
     "find_conflicts",
     "find_conflicts_of_loop",
     "find_disjoint_arrays",
+    "is_private",
     "opaque",
 ]

@@ -8,9 +8,8 @@ local that says where it comes from (`Origin`).
 from __future__ import annotations
 
 import enum
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 from typing import NamedTuple
@@ -107,27 +106,25 @@ class LoopAccess:
     def index_origins(self) -> frozenset[Origin]:
         """Where the opaque parts of its index come from.
 
-        A place in a segment that memory holds, `range(start[i], start[i + 1])` or `first + j` for `j < count`, is not
-        said to depend on data: nobody has iterations share segments by mistake.
+        A place in a segment from one offset to the next, `range(start[i], start[i + 1])`, is not said to depend on
+        data: such segments are made one after the other.
         """
         return frozenset(origin for part in self.index for origin in self._axis_origins(part))
 
     def _axis_origins(self, part: nodes.Expr) -> frozenset[Origin]:
-        origins, inside = _origins([part]), {*walk.parts(part)}
-        from_data = [one for one in inside if Origin.DATA in self._bound_origins.get(one, ())]
-        is_in_segment = any(self._bound_origins[one][Origin.DATA] == 2 for one in from_data)
-        if is_in_segment or (from_data and Origin.DATA in origins):
+        origins = _origins([part])
+        if any(one in self._segment_variables for one in walk.parts(part)):
             return (origins - {Origin.DATA}) | {Origin.UNKNOWN}
         return origins
 
     @lazy
-    def _bound_origins(self) -> dict[nodes.Expr, Counter[Origin]]:
-        """How many bounds of each loop's variable have an origin."""
-        counts: dict[nodes.Expr, Counter[Origin]] = {}
+    def _segment_variables(self) -> frozenset[nodes.Expr]:
+        """Variables of loops from one offset to the next, `range(start[i], start[i + 1])`."""
+        bounds: dict[nodes.Expr, list[nodes.Expr]] = {}
         for one in self.conditions:
             if one.is_bound and isinstance(one.expr, nodes.Binary):
-                counts.setdefault(one.expr.left, Counter()).update(_origins([one.expr.right]))
-        return counts
+                bounds.setdefault(one.expr.left, []).append(one.expr.right)
+        return frozenset(name for name, ends in bounds.items() if len(ends) == 2 and _are_offsets(*ends))
 
     @lazy
     def condition_origins(self) -> frozenset[Origin]:
@@ -142,6 +139,15 @@ class LoopAccess:
 
 def _origins(exprs: Sequence[nodes.Expr]) -> frozenset[Origin]:
     return frozenset(origin for one in walk.parts(*exprs) if (origin := origin_of(one)) is not None)
+
+
+def _are_offsets(first: nodes.Expr, end: nodes.Expr) -> bool:
+    """Return True if two bounds are neighbors in an array: `start[i]` and `start[i + 1]`."""
+    if not (isinstance(first, nodes.Load) and isinstance(end, nodes.Load)) or first.array != end.array:
+        return False
+    *rows, last = zip(first.index, end.index, strict=True)
+    is_one_row = all(one == two for one, two in rows) and first.entry == end.entry
+    return is_one_row and last[1] == nodes.Binary("+", last[0], nodes.Const(1, last[0].type), last[0].type)
 
 
 def origin_of(part: nodes.Expr) -> Origin | None:
@@ -161,6 +167,12 @@ def origin_of(part: nodes.Expr) -> Origin | None:
 def opaque(origin: Origin, kind: str, number: int) -> nodes.Local:
     """Return a number of which only the origin is known, one of its own for each `number`."""
     return nodes.Local(f"{OPAQUE}{origin.value}:{number}", kind)
+
+
+def step_of(part: nodes.Expr) -> int:
+    """Return by how much a counter goes on that handed out a number; 0 for other expressions."""
+    is_slot = isinstance(part, nodes.Local) and origin_of(part) is Origin.COUNTER
+    return int(part.name.rpartition(":")[2]) if is_slot and isinstance(part, nodes.Local) else 0
 
 
 def find_accesses(kernel: nodes.Kernel, loop: nodes.For, arrays: Collection[str]) -> list[LoopAccess]:
@@ -230,8 +242,12 @@ class _Walk:
                 self.accesses.append(LoopAccess(one, one.line, index, None, self.conditions))
                 self.latest[one.array] = self.accesses[-1]
                 if one.result is not None:
-                    is_counter = one.operator in ("add", "sub") and not types.is_float(one.value.type)
-                    self.values[one.result] = self.opaque(Origin.COUNTER if is_counter else Origin.DATA, one.value.type)
+                    step = one.value.value if isinstance(one.value, nodes.Const) else 0
+                    is_counter = one.operator in ("add", "sub") and isinstance(step, int) and step != 0
+                    result = self.opaque(Origin.COUNTER if is_counter else Origin.DATA, one.value.type)
+                    self.values[one.result] = (
+                        replace(result, name=f"{result.name}:{abs(step)}") if is_counter else result
+                    )
             case nodes.If():
                 self.branch(one)
             case nodes.For():
@@ -295,20 +311,7 @@ class _Walk:
             guards = [one.condition for one in walk.statements(body) if isinstance(one, nodes.If)]
             is_plain = all(isinstance(one, nodes.Assign | nodes.For) for one in statements)
             origin = self.origin([*exprs, *guards, *bounds]) if is_plain else Origin.DATA
-            if origin is Origin.DATA and self.is_cursor(name, statements):
-                origin = Origin.UNKNOWN
             self.values[name] = self.opaque(origin, self.kernel.locals.get(name, "i32"))
-
-    def is_cursor(self, name: str, statements: Sequence[nodes.Stmt]) -> bool:
-        """Return True if a local begins at a number from memory and then counts on: a place in a segment."""
-        begins_at_data = name in self.values and Origin.DATA in _origins([self.values[name]])
-        return begins_at_data and all(
-            isinstance(one, nodes.Assign)
-            and isinstance(one.value, nodes.Binary)
-            and one.value.operator in ("+", "-")
-            and one.value.left == nodes.Local(name, one.value.left.type)
-            for one in statements
-        )
 
     def origin(self, exprs: Sequence[nodes.Expr]) -> Origin:
         """Where something comes from that depends on expressions."""
@@ -350,7 +353,8 @@ class _Walk:
             case nodes.Load():
                 index = self.index(expr.index, line)
                 if expr.array in self._slots:
-                    return self.opaque(Origin.COUNTER, expr.type)
+                    result = self.opaque(Origin.COUNTER, expr.type)
+                    return replace(result, name=f"{result.name}:1")
                 if expr.array not in self.changed:
                     return nodes.Load(expr.array, index, expr.entry, expr.type)
                 load = LoopAccess(expr, line, index, None, self.conditions)

@@ -25,10 +25,12 @@ from typing import NamedTuple
 
 from ..source import AffineIndex, each_moves_an_axis
 from ..source.ir import nodes, walk
-from ._accesses import LoopAccess, Origin, find_accesses
-from ._forms import IterationForms
+from ._accesses import LoopAccess, Origin, find_accesses, step_of
+from ._forms import IterationForms, is_private
 from ._integer_systems import Constraint, Variable, find_solution, has_no_solution
 
+MOST_TRIED_VARIABLES, TRIED_NUMBERS = 3, 13
+"""Variables of loops whose numbers are tried one by one, each from 0 on, where indices are not affine."""
 MOST_PAIRS = 4000
 """Pairs of accesses of a loop beyond which no more are compared."""
 _ADDITIONS = frozenset({"add", "sub"})
@@ -75,25 +77,30 @@ class _Numbers:
 
 _EXAMPLES = (
     *(_Numbers((12,), arguments) for arguments in ((2,), (3,), (5,), (12,), (3, 5), (5, 3))),
-    *(_Numbers(sizes, (3,)) for sizes in ((12, 20, 16, 24), (24, 16, 20, 12), (6, 60), (60, 6))),
+    *(_Numbers(sizes, (3,)) for sizes in ((12, 20, 16, 24), (24, 16, 20, 12), (12, 120), (120, 12))),
 )
+_SMALL_EXAMPLES = 6
+_SMALL_ARGUMENTS = tuple(_Numbers((12,), (argument,)) for argument in (0, 1, -1))
+"""Arguments for which few loops have a second iteration: what shows only for them is conditional."""
 
 
 def find_conflicts(
     kernel: nodes.Kernel,
     *,
     exempt: Callable[[nodes.For], Collection[str]] = lambda loop: (),
+    unique: Collection[str] = (),
 ) -> list[Conflict]:
     """Return the conflicts of a kernel's parallel loops, one for each line that changes an array, certain ones first.
 
     Args:
         kernel: the kernel.
         exempt: returns arrays of which no two iterations of a loop use one element, as somebody promises.
+        unique: arrays of which somebody promises that no two numbers are equal.
     """
     conflicts: list[Conflict] = []
     for loop in kernel.body:
         if isinstance(loop, nodes.For) and loop.is_parallel:
-            conflicts += find_conflicts_of_loop(kernel, loop, exempt)
+            conflicts += find_conflicts_of_loop(kernel, loop, exempt, unique)
     return sorted(conflicts, key=lambda one: one.verdict is not Verdict.CERTAIN)
 
 
@@ -123,7 +130,10 @@ def _accesses_by_array(kernel: nodes.Kernel, loop: nodes.For) -> dict[str, list[
 
 
 def find_conflicts_of_loop(
-    kernel: nodes.Kernel, loop: nodes.For, exempt: Callable[[nodes.For], Collection[str]]
+    kernel: nodes.Kernel,
+    loop: nodes.For,
+    exempt: Callable[[nodes.For], Collection[str]],
+    unique: Collection[str] = (),
 ) -> Iterator[Conflict]:
     """Yield the conflicts of one parallel loop; see `find_conflicts`."""
     promised: Collection[str] | None = None
@@ -131,11 +141,29 @@ def find_conflicts_of_loop(
         if array in kernel.cells and _is_overwritten_first(kernel, loop, array):
             continue
         for conflict in _find_conflicts_of_array(loop, accesses):
+            if conflict.verdict is not Verdict.CERTAIN and _are_told_apart(conflict, unique):
+                continue
             if conflict.verdict is not Verdict.CERTAIN:
                 promised = exempt(loop) if promised is None else promised
                 if array in promised:
                     continue
             yield conflict
+
+
+def _are_told_apart(conflict: Conflict, unique: Collection[str]) -> bool:
+    """Return True if iterations certainly use different elements, given that arrays hold no number twice."""
+    loop, first, second = conflict.loop, conflict.change, conflict.other
+    if not unique or len(loop.names) != 1:
+        return False
+    variable = nodes.Local(loop.names[0], "i32")
+    loads = [one for one in walk.parts(*first.index, *second.index) if isinstance(one, nodes.Load)]
+    chosen = [one for one in dict.fromkeys(loads) if one.array in unique and one.index == (variable,)]
+    pair = _Pair(loop, first, second, None)
+    return bool(chosen) and all(
+        has_no_solution([*system, *different])
+        for system in pair.systems()
+        for different in itertools.product(*(pair.difference(one) for one in chosen))
+    )
 
 
 def _find_conflicts_of_array(loop: nodes.For, accesses: Sequence[LoopAccess]) -> list[Conflict]:
@@ -181,20 +209,53 @@ def _is_order_visible(first: LoopAccess, second: LoopAccess) -> bool:
 def _decide(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verdict | None:
     if len(first.index) != len(second.index):
         return None  # of a vector and of its numbers, in a sketch
-    if Origin.COUNTER in first.index_origins & second.index_origins:
-        return None  # each iteration has numbers of its own, which an atomic counter handed out
+    if _are_own_slots(first, second):
+        return None
     if _has_no_meeting(loop, first, second):
         return None
     if first.is_exact and second.is_exact:
         meets = [_may_meet(loop, first, second, numbers) for numbers in _EXAMPLES]
-        if all(meets):
+        # Where indices are not affine, only small numbers are tried.
+        is_affine = all(_is_affine(part) for one in (first, second) for part in one.index)
+        if all(meets if is_affine else meets[:_SMALL_EXAMPLES]):
             return Verdict.CERTAIN
-        return Verdict.CONDITIONAL if any(meets) else None
+        is_any = any(meets) or any(_may_meet(loop, first, second, numbers) for numbers in _SMALL_ARGUMENTS)
+        return Verdict.CONDITIONAL if is_any else None
     index_origins = first.index_origins | second.index_origins
     origins = index_origins or first.condition_origins | second.condition_origins
-    if Origin.UNKNOWN in index_origins or Origin.DATA not in origins:
+    if Origin.UNKNOWN in index_origins or not origins & {Origin.DATA, Origin.COUNTER}:
         return None
     return Verdict.POSSIBLE if any(_may_meet(loop, first, second, numbers) for numbers in _EXAMPLES) else None
+
+
+def _is_affine(index: nodes.Expr) -> bool:
+    for one in walk.parts(index):
+        match one:
+            case nodes.Unary("abs") | nodes.Select() | nodes.Binary("min" | "max" | "^" | "|"):
+                return False
+            case nodes.Binary("*", left, right) if is_private(left) and is_private(right):
+                return False
+    return True
+
+
+def _are_own_slots(first: LoopAccess, second: LoopAccess) -> bool:
+    """Return True if an axis of both indices is a number that an atomic counter handed out to one iteration alone."""
+    slot = nodes.Local("slot", "i32")
+    steps = [step_of(one) for access in (first, second) for one in walk.parts(*access.index)]
+    step = min((one for one in steps if one), default=0)
+
+    def rename(expr: nodes.Expr) -> nodes.Expr:
+        return slot if step_of(expr) else walk.rebuild(expr, rename)
+
+    forms = IterationForms(1, {})
+    for one, two in zip(map(rename, first.index), map(rename, second.index), strict=True):
+        left, right = forms.form(one), forms.form(two)
+        factor = 0 if left is None else abs(left.terms.get(forms.atom(slot), 0))
+        gap = None if left is None or right is None else left.plus(right, -1).number
+        # A counter that goes on by 2 hands out `k` and `k + 1`.
+        if factor and gap is not None and abs(gap) < factor * step:
+            return True
+    return False
 
 
 def _has_no_meeting(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> bool:
@@ -205,7 +266,11 @@ def _has_no_meeting(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> b
 def _may_meet(loop: nodes.For, first: LoopAccess, second: LoopAccess, numbers: _Numbers) -> bool:
     """Return True if, for these sizes and arguments, different iterations use one element."""
     pair = _Pair(loop, first, second, numbers)
-    return any(pair.confirms(solution) for system in pair.systems() if (solution := find_solution(system)) is not None)
+    solutions = [solution for system in pair.systems() if (solution := find_solution(system)) is not None]
+    if any(map(pair.confirms, solutions)):
+        return True
+    # A solution of the forms that is none of the indices themselves: these are not affine, so all are tried.
+    return bool(solutions) and first.is_exact and second.is_exact and pair.meets_somewhere()
 
 
 class _Pair:
@@ -225,18 +290,18 @@ class _Pair:
             if left is not None and right is not None:
                 common.append(Constraint(left.plus(right, -1), is_equation=True))
         leaves = _same_value(self.first, self.second)
-        values = [()] if leaves is None else [(one,) for leaf in leaves for one in self._difference(leaf)]
+        values = [()] if leaves is None else [(one,) for leaf in leaves for one in self.difference(leaf)]
         choices = itertools.product(
             self.mine.alternatives(self.first.conditions),
             self.theirs.alternatives(self.second.conditions),
-            [one for name in self.loop.names for one in self._difference(nodes.Local(name, "i32"))],
+            [one for name in self.loop.names for one in self.difference(nodes.Local(name, "i32"))],
             values,
         )
         for one, two, difference, value in choices:
             # Last: the forms above added what is known of quotients.
             yield [*common, *one, *two, difference, *value, *self.mine.facts, *self.theirs.facts]
 
-    def _difference(self, leaf: nodes.Expr) -> Iterator[Constraint]:
+    def difference(self, leaf: nodes.Expr) -> Iterator[Constraint]:
         """Yield what holds where a leaf differs between the iterations."""
         one, two = self.mine.atom(leaf), self.theirs.atom(leaf)
         for factor in (1, -1):
@@ -252,6 +317,33 @@ class _Pair:
             if left is not None and right is not None and left != right:
                 return False
         return self.mine.confirms(self.first, solution) and self.theirs.confirms(self.second, solution)
+
+    def meets_somewhere(self) -> bool:
+        """Return True if two iterations meet whose loops' variables are all small numbers."""
+        touched: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+        for element, iteration in self._find_touched(self.mine, self.first):
+            touched.setdefault(element, set()).add(iteration)
+        return any(
+            touched.get(element, set()) - {iteration}
+            for element, iteration in self._find_touched(self.theirs, self.second)
+        )
+
+    def _find_touched(
+        self, forms: IterationForms, access: LoopAccess
+    ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """Yield elements that an access uses, each with the numbers of the iteration."""
+        parallel = [nodes.Local(name, "i32") for name in self.loop.names]
+        parts = walk.parts(*access.index, *(one.expr for one in access.conditions))
+        leaves = [*dict.fromkeys([*parallel, *(one for one in parts if isinstance(one, nodes.Local))])]
+        if len(leaves) > MOST_TRIED_VARIABLES:
+            return
+        for numbers in itertools.product(range(TRIED_NUMBERS), repeat=len(leaves)):
+            solution = {forms.atom(leaf): number for leaf, number in zip(leaves, numbers, strict=True)}
+            if not forms.confirms(access, solution):
+                continue
+            element = tuple(forms.evaluate(one, solution) for one in access.index)
+            if None not in element:
+                yield tuple(one for one in element if one is not None), numbers[: len(parallel)]
 
 
 def _same_value(first: LoopAccess, second: LoopAccess) -> tuple[nodes.Expr, ...] | None:

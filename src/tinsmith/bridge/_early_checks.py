@@ -42,7 +42,8 @@ def check_early(signature: Signature, kernels: Sequence[Any], *, checks_bounds: 
     ):
         for finding in find_certain_mistakes(suspects, signature.spec, rule):
             rows = [("at", f"{finding.path}:{finding.line}"), ("because", finding.message)]
-            raise KernelError(refusal(f"op `{signature.op}` {what}", rows, f"Write `{finding.remedy}`."))
+            remedy = f"Write `{finding.remedy}`." if finding.remedy else "Keep the index inside the array."
+            raise KernelError(refusal(f"op `{signature.op}` {what}", rows, remedy))
 
 
 def replace_races(signature: Signature, findings: Sequence[Finding]) -> list[Finding]:

@@ -16,6 +16,7 @@ from ..source.ir import nodes, print_kernel, types, walk
 from ._binding import BoundArguments
 from ._launcher import Launcher
 from ._links import Links
+from ._races import check_races
 from ._stage import Stage
 
 
@@ -39,6 +40,7 @@ def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[
     stage.baked_values.survey(stage.templates(bound.templates))
     variant = launcher.variant(bound, stage)
     lowered = stage.lower_variant(variant, bound.templates, in_blocks=True)
+    check_races(stage, variant, bound.templates, launcher.signature.op)
     kernel = _from_zero(lowered.kernel)
     arrays = dict(variant.arrays)
     wanted = {*arrays, *kernel.arguments}

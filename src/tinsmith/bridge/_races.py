@@ -25,11 +25,11 @@ _DID = {"Load": "read", "Store": "stored"}
 
 
 _GIVEN: WeakKeyDictionary[Any, set[int]] = WeakKeyDictionary()
-"""Lines for which a warning was given, by the kernel's function: ops and layers may be made of it again and again."""
+"""Lines of loops that were warned of, by the kernel's function: ops and layers may be made of it again and again."""
 
 
 def check_races(stage: Stage, variant: Variant, values: Mapping[str, Any], owner: str) -> None:
-    """Raise KernelError for a certain race of a kernel; warn of a possible one, once for each line.
+    """Raise KernelError for a certain race of a kernel; warn of a possible one, once for each loop.
 
     Nothing is known of a kernel that the IR does not cover.
 
@@ -51,8 +51,8 @@ def check_races(stage: Stage, variant: Variant, values: Mapping[str, Any], owner
         if conflict.verdict is Verdict.CERTAIN:
             raise KernelError(_describe(f"{owner} has a data race", conflict, kernel, stage))
         given = _GIVEN.setdefault(stage.source.function, set())
-        if finding.line not in given:
-            given.add(finding.line)
+        if conflict.loop.line not in given:
+            given.add(conflict.loop.line)
             words = _describe(f"{owner} may have a data race", conflict, kernel, stage)
             warnings.warn_explicit(words, RaceWarning, finding.path, finding.line)
 

@@ -305,7 +305,9 @@ class Stage:
         """Return a kernel in which loops whose iterations may race run in order, and note their conflicts."""
         variant, _ = key
         is_asked = not (self.allows_races or variant.adjoint or variant.is_serial)
-        conflicts = tuple(find_conflicts(kernel, exempt=self._build_exemption(kernel))) if is_asked else ()
+        conflicts = (
+            tuple(find_conflicts(kernel, exempt=self._build_exemption(kernel), unique=self._unique)) if is_asked else ()
+        )
         self._conflicts[key] = conflicts
         if self.engine.device_type() != "cpu":
             return kernel
@@ -318,6 +320,10 @@ class Stage:
             for one in kernel.body
         )
         return replace(kernel, body=body) if racing else kernel
+
+    @property
+    def _unique(self) -> frozenset[str]:
+        return frozenset(name for name, promise in self._promises.items() if promise.kind == "unique")
 
     def _build_exemption(self, kernel: nodes.Kernel) -> Callable[[nodes.For], frozenset[str]]:
         return lambda loop: find_promised(kernel, loop, self._promises)

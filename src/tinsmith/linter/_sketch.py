@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from ..analyses import Origin, opaque
+from ..analyses import Origin, is_private, opaque
 from ..source import (
     assignments,
     callee_of,
@@ -372,6 +372,9 @@ class _Writer:
             before += self.block(callee.source.tree.body)
             self._source.pop()
             self._scopes.pop()
+            given = [value for value in scope.values() if not isinstance(value, str)]
+            if len(given) == len(scope) and not any(map(is_private, given)):
+                return nodes.Argument(ast.unparse(one), "f32")  # the same in all iterations
             return self.opaque(Origin.UNKNOWN, "f32")
         return self.unknown(one, before)
 

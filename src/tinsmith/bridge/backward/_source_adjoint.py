@@ -27,6 +27,7 @@ from .._filled_arrays import find_length
 from .._kind import Kind
 from .._layout import Layout, Make
 from .._lower import KernelLaunches, lower_launches
+from .._races import check_races
 from .._signature import Signature
 from .._specialization import Specialization
 from ._generated_kernel import GeneratedKernel
@@ -271,6 +272,9 @@ class SourceAt(ReverseAt):
         if reason is None:
             return
         if reason.race is not None:
+            # The kernel itself is refused first, unless races are allowed.
+            for stage, variant in zip(self.case.signature.stages, self.case.variants, strict=True):
+                check_races(stage, variant, self.case.templates, f"op `{self.case.signature.op}`")
             module = self.case.signature.stages[0].module_name
             raise refuse_race(f"op `{self.case.signature.op}`", reason, reason.race, module)
         if self._lower is lower_launches:
