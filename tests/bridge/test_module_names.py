@@ -91,14 +91,19 @@ def differentiate(op, *arguments):
 @pytest.mark.parametrize("adjoint", ["auto", "source"])
 def test_a_race_of_an_op(named, adjoint):
     module, name = named
-    op = ts.op("x[n] -> y[n]", adjoint=adjoint)(module.race)
+    words = words_of(ts.KernelError, lambda: ts.op("x[n] -> y[n]", adjoint=adjoint)(module.race))
+    assert f"Put `{name}.loop_config(serialize=True)` above" in words
+    assert f"`{name}.atomic_max(y[i], ...)`" in words
+    op = ts.op("x[n] -> y[n]", adjoint=adjoint, races="allow")(module.race)
     assert f"Put `{name}.loop_config(serialize=True)` above" in words_of(ts.GradientError, lambda: differentiate(op))
 
 
 def test_a_race_of_a_layer(named, lang):
     module, name = named
     x, y = (lang.field(lang.f32, 8, needs_grad=True) for _ in range(2))
-    tin = ts.EmptyTin().register_kernel(module.field_race, x, y).register_input_field(x, name="x")
+    words = words_of(ts.KernelError, lambda: ts.EmptyTin().register_kernel(module.field_race, x, y))
+    assert f"Put `{name}.loop_config(serialize=True)` above" in words
+    tin = ts.EmptyTin(races="allow").register_kernel(module.field_race, x, y).register_input_field(x, name="x")
     tin = tin.register_output_field(y, name="y").finish()
     call = lambda: tin(torch.rand(8).requires_grad_()).sum().backward()  # noqa: E731
     assert f"Put `{name}.loop_config(serialize=True)` above" in words_of(ts.GradientError, call)
