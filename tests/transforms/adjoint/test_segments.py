@@ -300,7 +300,7 @@ def kernel(
         z[r] = t
 """,
     )
-    op = ts.op("w[n], rays[r, 2]: i32 -> y[n], z[r]", adjoint="source")(kernel)
+    op = ts.op("w[n], rays[r, 2]: i32 -> y[n], z[r]", adjoint="source", races="allow")(kernel)
     w, other = (torch.rand(4, generator=torch.Generator().manual_seed(0)).double().requires_grad_() for _ in range(2))
     op(w, torch.tensor([[0, 4]] * 9, dtype=torch.int32))[1].sum().backward()
     (9 * (0.5 + other).prod()).backward()
@@ -324,7 +324,7 @@ def kernel(
             z[r] += w[s] * w[s]
 """,
     )
-    op = ts.op("w[n], rays[r, 2]: i32, v[r] -> y[n], z[r]", adjoint="source")(kernel)
+    op = ts.op("w[n], rays[r, 2]: i32, v[r] -> y[n], z[r]", adjoint="source", races="allow")(kernel)
     w = torch.rand(4, generator=torch.Generator().manual_seed(0)).double().requires_grad_()
     op(w, torch.tensor([[0, 4]] * 9, dtype=torch.int32), torch.ones(9, dtype=torch.float64))[1].sum().backward()
     torch.testing.assert_close(w.grad, 18 * w.detach())
