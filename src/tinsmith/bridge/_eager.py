@@ -64,10 +64,9 @@ class EagerFunction(torch.autograd.Function):
             return (None,) * (3 + plan.inputs)
         active = route.select_active(ctx.needs_input_grad[3:])
         passes = plan.passes(route.active)
-        kept: Sequence[Any] = ctx.saved_tensors if passes.names or captured is not None else ()
+        kept: list[Any] = [*ctx.saved_tensors] if passes.names or captured is not None else []
         if captured is not None:
-            _check_mark(captured, plan.mark, kept[0])
-            kept = kept[1:]
+            _check_mark(captured, plan.mark, kept.pop(0))
         saved = dict(zip(passes.names, kept, strict=True))
         is_plain = not (torch.is_grad_enabled() or is_transformed() or has_older_batch(cotangents))
         # The operator finds the plan of an engine that was started again. On a GPU the old one's memory is gone.
