@@ -39,7 +39,7 @@ def loose(x: lang.types.ndarray(), y: lang.types.ndarray()):
     for i in x:
         y[i] = lang.sin(x[i])
 
-@ts.op("x[n], k[n]: i32 -> y[n]")
+@ts.op("x[n], k[n]: i32 -> y[n]", races="allow")
 @lang.kernel
 def racing(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
     for i in x:

@@ -54,13 +54,13 @@ def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
         ShapeError: the run takes more than 400,000 operations.
 
     Example:
-        >>> @ts.op("x[n] -> y[n]")
+        >>> @ts.op("x[n], k[m]: i32 -> y[m]")
         ... @ti.kernel
-        ... def slopes(x: ti.types.ndarray(), y: ti.types.ndarray()):
-        ...     for i in x:
-        ...         y[i] = x[i + 1] - x[i]
-        >>> ts.sanitize(slopes, torch.rand(4))[0].message
-        '`x[4]` is read in iteration i = 3, and `x` has the shape (4,): the last index is 3; other memory is read'
+        ... def picked(x: ti.types.ndarray(), k: ti.types.ndarray(), y: ti.types.ndarray()):
+        ...     for i in k:
+        ...         y[i] = x[k[i]]
+        >>> ts.sanitize(picked, torch.rand(4), torch.tensor([0, 4], dtype=torch.int32))[0].message
+        '`x[4]` is read in iteration i = 1, and `x` has the shape (4,): the last index is 3; other memory is read'
     """
     with torch.random.fork_rng(devices=[]):  # an op that draws numbers would take a seed from torch's generator
         call = examine_call(op, inputs, named, "ts.sanitize")

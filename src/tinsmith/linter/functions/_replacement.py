@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..._errors import SpecError
-from ...source import Loop, get_iterable, is_size, range_bounds, root, walk
+from ...source import Loop, get_iterable, is_size, parse_expression, range_bounds, root, walk
 from ...spec import parse
 from .._scan import MATH_TYPES
 from .._subject import Subject
@@ -354,7 +354,7 @@ def _find_dim_names(items: str) -> list[str]:
 
 def _find_names(text: str) -> Iterator[ast.Name]:
     try:
-        tree = ast.parse(f"({text.replace('?', '0').replace('...', '0')},)")
+        tree = parse_expression(f"({text.replace('?', '0').replace('...', '0')},)")
     except SyntaxError:
         return
     yield from (node for node in ast.walk(tree) if isinstance(node, ast.Name))
