@@ -223,13 +223,12 @@ def test_what_takes_the_interpreter_too_long_is_checked_without_it(lang64, monke
 
 
 def test_an_engine_s_gradient_where_the_source_is_not_covered(lang64, monkeypatch):
-    op = conv(lang64)
-    x, k = torch.rand(4), torch.rand(2)
-
     def refused(*_args, **_named):
         raise NotCovered("`range`", 1, "here.py")
 
     monkeypatch.setattr("tinsmith.bridge._stage.lower", refused)
+    op = conv(lang64)
+    x, k = torch.rand(4), torch.rand(2)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = gradcheck(op, x, k)

@@ -239,6 +239,10 @@ class _Writer:
             name = shaping_name(iterable) or ast.unparse(iterable)
             shaped = self._scopes[-1].get(name)
             array = shaped if isinstance(shaped, str) else name
+            items = self.subject.spec.items if self.subject.spec else ()
+            ranks = {item.name: len(item.sizes) for item in items if not item.has_rest}
+            if len(names) > ranks.get(array, len(names)):
+                return names, [], before  # a mistake, which its engine names
             bounds = [(_ZERO, nodes.Size(array, axis)) for axis in range(len(names))]
         return names, bounds, before
 
