@@ -11,7 +11,7 @@ import functools
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
@@ -53,21 +53,37 @@ class CompilingLock:
             self._usual_recursion_limit = sys.getrecursionlimit()
             sys.setrecursionlimit(max(self._usual_recursion_limit, _RECURSION_LIMIT))
         if self._depth == 1 and threading.current_thread() is threading.main_thread():
-            self._delay_signals()
+            try:
+                self._delay_signals()
+            except BaseException:  # a handler that is not replaced yet may raise
+                self.__exit__()
+                raise
 
     def __exit__(self, *_: object) -> None:
         handlers, pending = (self._handlers, self._pending) if self._depth == 1 else ({}, [])
-        for number, handler in handlers.items():
-            if signal.getsignal(number) == self._note:
-                signal.signal(number, handler)
-        if handlers:
-            self._handlers, self._pending = {}, []
+        raised = self._restore(handlers)
         if self._depth == 1:
+            self._handlers, self._pending = {}, []
             sys.setrecursionlimit(self._usual_recursion_limit)
         self._depth -= 1
         self._lock.release()
+        if raised is not None:
+            raise raised
         for number in pending:
             handlers[number](number, sys._getframe(1))
+
+    def _restore(self, handlers: Mapping[int, Handler]) -> BaseException | None:
+        """Put handlers back; return what one of them raised meanwhile, once it was back."""
+        raised: BaseException | None = None
+        for number, handler in handlers.items():
+            for _attempt in range(2):
+                try:
+                    if signal.getsignal(number) == self._note:
+                        signal.signal(number, handler)
+                    break
+                except BaseException as error:  # noqa: BLE001  # raised when all handlers are back
+                    raised = error
+        return raised
 
     def _delay_signals(self) -> None:
         for number in _NUMBERS:

@@ -124,16 +124,11 @@ def grid_cleared_in_each_step(lang):  # noqa: C901  # kernels are functions insi
         for p in range(N):
             loss[None] += x[STEPS - 1, p] ** 2
 
-    @lang.ad.grad_replaced
     def advance(t):
         clear()
         give(t)
         level()
         take(t)
-
-    @lang.ad.grad_for(advance)
-    def advance_back(t):
-        raise AssertionError("a rollout makes the gradient itself")
 
     def forward():
         for t in range(STEPS - 1):
