@@ -614,3 +614,16 @@ def test_a_local_that_a_loop_carries_through_a_function_with_two_results():
     """
     assert ("TS105", 12) in rules_of(text)
     assert ("TS105", 12) not in rules_of(text.replace("= turn(a, b)", "= turn(x[i], 0.0)"))
+
+
+def test_stores_of_one_vector_are_no_race():
+    text = """
+    import taichi as ti
+
+    @ti.kernel
+    def k(x: ti.types.ndarray(), y: ti.types.ndarray(), z: ti.types.ndarray()):
+        for b, i in x:
+            y[i] = ti.Vector([1.0, -0.65, 0.0], dt=ti.f32)
+            z[i] = ti.Vector([1.0, x[b, i], 0.0])
+    """
+    assert [one for one in rules_of(text) if one[0] == "TS105"] == [("TS105", 8)]

@@ -380,6 +380,8 @@ class _Writer:
             if len(given) == len(scope) and not any(map(is_private, given)):
                 return nodes.Argument(ast.unparse(one), "f32")  # the same in all iterations
             return self.opaque(Origin.UNKNOWN, "f32")
+        if one.args and all(_is_constant(part) for part in (*one.args, *(word.value for word in one.keywords))):
+            return nodes.Argument(ast.unparse(one), "f32")  # a vector of constants: the same in all iterations
         return self.unknown(one, before)
 
     def _holds_element(self, one: ast.expr) -> bool:
@@ -476,6 +478,18 @@ def _join(word: str, parts: Sequence[nodes.Expr]) -> nodes.Expr:
     for part in parts[1:]:
         whole = nodes.Binary(word, whole, part, "u1")
     return whole
+
+
+def _is_constant(node: ast.expr) -> bool:
+    """Return True for a number, a list of numbers, and a dtype below a module: `ti.f32`."""
+    match node:
+        case ast.Constant() | ast.Attribute(value=ast.Name()):
+            return True
+        case ast.UnaryOp(operand=operand):
+            return _is_constant(operand)
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return all(map(_is_constant, parts))
+    return False
 
 
 def _is_none(node: ast.expr) -> bool:
