@@ -88,7 +88,15 @@ def _changes(one: nodes.Stmt, arrays: set[str]) -> bool:
 
 
 class _Scope(dict[str, "nodes.Expr | str"]):
-    """What names of a function mean: an array, by its name, or a value."""
+    """What names of a function mean: an array, by its name, or a value.
+
+    Attributes:
+        elements: names that stand for elements themselves, which the function was given by reference.
+    """
+
+    def __init__(self, *given: dict[str, nodes.Expr | str]) -> None:
+        super().__init__(*given)
+        self.elements: dict[str, nodes.Load] = {}
 
 
 @dataclass
@@ -254,6 +262,9 @@ class _Writer:
                     yield from self.assign(part, self.like(value))
             case ast.Name(id=name) if name in self.cells and len(self._scopes) == 1:
                 yield nodes.Store(name, (), (), value, line, self.place(target))
+            case ast.Name(id=name) if name in self._scopes[-1].elements:
+                lent = self._scopes[-1].elements[name]
+                yield nodes.Store(lent.array, lent.index, lent.entry, value, line, self.place(target))
             case ast.Name(id=name):
                 yield nodes.Assign(self.local(name, value.type), value, line)
             case ast.Subscript() | ast.Attribute():
@@ -265,6 +276,10 @@ class _Writer:
     def atomic(self, word: str, target: ast.expr, value: nodes.Expr, result: str | None) -> Iterator[nodes.Stmt]:
         line = target.lineno
         if isinstance(target, ast.Name):
+            lent = self._scopes[-1].elements.get(target.id)
+            if lent is not None:
+                yield nodes.Atomic(word, lent.array, lent.index, lent.entry, value, result, line, self.place(target))
+                return
             if target.id in self.cells and len(self._scopes) == 1:
                 yield nodes.Atomic(word, target.id, (), (), value, result, line, self.place(target))
                 return
@@ -365,9 +380,8 @@ class _Writer:
                 elif self._holds_element(argument):
                     element, first = self.element(argument)
                     before += first
-                    # By reference or by value: a function that changes it is not followed.
                     if element is not None and callee.source.is_template(name):
-                        self.escaped.add(element.array)
+                        scope.elements[name] = element
                     scope[name] = self.unknown(argument, before) if element is None else element
                 else:
                     scope[name] = self._value(argument, before)
