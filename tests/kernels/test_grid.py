@@ -24,9 +24,13 @@ def built(lang, n_dims, n_features, interpolation, apart, atomic):
     arrays = "x[n, d], table[t, f], scales[l]: f32, cells[l, _]: i32"
     scratch = "parts[2, n, d]" if apart else None
     return (
-        ts.op(f"{arrays} -> y[n, l * f]", init={"y": "empty"}, adjoint="source")(kernels.value),
-        ts.op(f"{arrays}, c[n, _] -> slope[n, d]", scratch=scratch, adjoint="source")(kernels.by_position),
-        ts.op(f"{arrays.replace('table[t, f], ', '')}, c[n, _] -> total[t, {n_features}]")(kernels.by_table),
+        ts.op(f"{arrays} -> y[n, l * f]", init={"y": "empty"}, adjoint="source", races="allow")(kernels.value),
+        ts.op(f"{arrays}, c[n, _] -> slope[n, d]", scratch=scratch, adjoint="source", races="allow")(
+            kernels.by_position
+        ),
+        ts.op(f"{arrays.replace('table[t, f], ', '')}, c[n, _] -> total[t, {n_features}]", races="allow")(
+            kernels.by_table
+        ),
     )
 
 

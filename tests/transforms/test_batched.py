@@ -243,16 +243,17 @@ def test_a_variable_that_loops_share_is_not_shared_by_the_batch(lang64):
 
 
 def test_a_kernel_that_cannot_be_followed_is_launched_once_a_sample(lang64, monkeypatch):
+    def refuse(*_arguments, **_named):
+        raise NotCovered("`a word`", 7, "file.py")
+
+    monkeypatch.setattr("tinsmith.bridge._stage.lower", refuse)
+
     @ts.op("x[n] -> y[n]")
     @lang64.kernel
     def square(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
         for i in x:
             y[i] = x[i] * x[i]
 
-    def refuse(*_arguments, **_named):
-        raise NotCovered("`a word`", 7, "file.py")
-
-    monkeypatch.setattr("tinsmith.bridge._stage.lower", refuse)
     x = floats(3, 5)
     torch.testing.assert_close(vmap(square)(x), x * x)
     assert "one launch a sample (tinsmith cannot follow `a word`, at file.py:7)" in square.explain()

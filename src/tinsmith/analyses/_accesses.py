@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count
 from typing import NamedTuple
 
@@ -22,8 +22,10 @@ OPAQUE = "?"
 """Begins the names of opaque locals, followed by their origin and a number."""
 DIM = -1
 """In place of an axis: the size is that of a dim of the spec, by its name."""
-MOST_PARTS = 120
-"""Nodes of an expression beyond which it is opaque."""
+MOST_PARTS, MOST_PARTS_OF_FLOATS = 120, 30
+"""Nodes of an expression of integers, or of floats, beyond which it is opaque."""
+MOST_REMEMBERED = 4096
+"""Expressions whose origins are remembered: values of locals share most of their parts."""
 _NAMELESS = (nodes.Const, nodes.Local, nodes.Argument, nodes.Size)
 
 
@@ -33,6 +35,9 @@ class Origin(enum.Enum):
     DATA = "data"
     COUNTER = "counter"
     UNKNOWN = "unknown"
+
+
+_SLOT = f"{OPAQUE}{Origin.COUNTER.value}:"
 
 
 class Condition(NamedTuple):
@@ -138,7 +143,22 @@ class LoopAccess:
 
 
 def _origins(exprs: Sequence[nodes.Expr]) -> frozenset[Origin]:
-    return frozenset(origin for one in walk.parts(*exprs) if (origin := origin_of(one)) is not None)
+    return frozenset[Origin]().union(*map(_origins_in, exprs))
+
+
+@lru_cache(maxsize=MOST_REMEMBERED)
+def _origins_in(expr: nodes.Expr) -> frozenset[Origin]:
+    inner = _origins(walk.operands(expr))
+    match expr:
+        case nodes.Local(name) if name.startswith(OPAQUE):
+            return frozenset((Origin(name[1:].partition(":")[0]),))
+        case nodes.Load() | nodes.Cast(keeps_bits=True):
+            return inner | {Origin.DATA}
+        case nodes.Cast(value) if types.is_float(value.type):
+            return inner | {Origin.DATA if Origin.DATA in inner else Origin.UNKNOWN}
+        case nodes.Argument(_, kind) if types.is_float(kind):
+            return frozenset((Origin.DATA,))
+    return inner
 
 
 def _are_offsets(first: nodes.Expr, end: nodes.Expr) -> bool:
@@ -150,18 +170,15 @@ def _are_offsets(first: nodes.Expr, end: nodes.Expr) -> bool:
     return is_one_row and last[1] == nodes.Binary("+", last[0], nodes.Const(1, last[0].type), last[0].type)
 
 
-def origin_of(part: nodes.Expr) -> Origin | None:
-    """Return where the number of an expression comes from, its operands aside; None if these tell everything."""
-    match part:
-        case nodes.Local(name) if name.startswith(OPAQUE):
-            return Origin(name[1:].partition(":")[0])
-        case nodes.Load() | nodes.Cast(keeps_bits=True):
-            return Origin.DATA
-        case nodes.Cast(value) if types.is_float(value.type):
-            return Origin.DATA if Origin.DATA in _origins([value]) else Origin.UNKNOWN
-        case nodes.Argument(_, kind) if types.is_float(kind):
-            return Origin.DATA
-    return None
+def is_computable(expr: nodes.Expr) -> bool:
+    """Return True if numbers of variables of loops, sizes and arguments give that of an expression."""
+    return not any(
+        types.is_float(one.type)
+        or (isinstance(one, nodes.Local) and one.name.startswith(OPAQUE))
+        or isinstance(one, nodes.Load)
+        or (isinstance(one, nodes.Cast) and one.keeps_bits)
+        for one in walk.parts(expr)
+    )
 
 
 def opaque(origin: Origin, kind: str, number: int) -> nodes.Local:
@@ -171,8 +188,9 @@ def opaque(origin: Origin, kind: str, number: int) -> nodes.Local:
 
 def step_of(part: nodes.Expr) -> int:
     """Return by how much a counter goes on that handed out a number; 0 for other expressions."""
-    is_slot = isinstance(part, nodes.Local) and origin_of(part) is Origin.COUNTER
-    return int(part.name.rpartition(":")[2]) if is_slot and isinstance(part, nodes.Local) else 0
+    if isinstance(part, nodes.Local) and part.name.startswith(_SLOT):
+        return int(part.name.rpartition(":")[2])
+    return 0
 
 
 def find_accesses(kernel: nodes.Kernel, loop: nodes.For, arrays: Collection[str]) -> list[LoopAccess]:
@@ -306,17 +324,19 @@ class _Walk:
         for one in walk.statements(body):
             for name in walk.find_assigned(one):
                 defined.setdefault(name, []).append(one)
+        # What decides how often they change.
+        around = self.origin([*bounds, *(one.condition for one in walk.statements(body) if isinstance(one, nodes.If))])
         for name, statements in defined.items():
             exprs = [expr for one in statements for expr in walk.expressions(one)]
-            guards = [one.condition for one in walk.statements(body) if isinstance(one, nodes.If)]
             is_plain = all(isinstance(one, nodes.Assign | nodes.For) for one in statements)
-            origin = self.origin([*exprs, *guards, *bounds]) if is_plain else Origin.DATA
+            is_of_data = not is_plain or Origin.DATA in (around, self.origin(exprs))
+            origin = Origin.DATA if is_of_data else Origin.UNKNOWN
             self.values[name] = self.opaque(origin, self.kernel.locals.get(name, "i32"))
 
     def origin(self, exprs: Sequence[nodes.Expr]) -> Origin:
         """Where something comes from that depends on expressions."""
-        parts = [self.values.get(one.name, one) if isinstance(one, nodes.Local) else one for one in walk.parts(*exprs)]
-        origins = _origins(parts)
+        names = walk.locals_in(exprs)
+        origins = _origins([*exprs, *(self.values[name] for name in names if name in self.values)])
         return Origin.DATA if Origin.DATA in origins else Origin.UNKNOWN
 
     def opaque(self, origin: Origin, kind: str) -> nodes.Local:
@@ -331,7 +351,8 @@ class _Walk:
         if isinstance(resolved, _NAMELESS):
             return resolved
         parts = list(walk.parts(resolved))
-        return resolved if len(parts) <= MOST_PARTS else self.opaque(self.origin(parts), resolved.type)
+        most = MOST_PARTS_OF_FLOATS if types.is_float(resolved.type) else MOST_PARTS
+        return resolved if len(parts) <= most else self.opaque(self.origin([resolved]), resolved.type)
 
     def value_before(self, local: nodes.Local) -> nodes.Expr:
         """Return what a local of the top level stands for that the loop does not change: all iterations share it."""

@@ -23,14 +23,18 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from ..source import AffineIndex, each_moves_an_axis
 from ..source.ir import nodes, walk
 from ._accesses import LoopAccess, Origin, find_accesses, step_of
-from ._forms import IterationForms, is_private
+from ._forms import Atom, IterationForms, is_private
 from ._integer_systems import Constraint, Variable, find_solution, has_no_solution
 
 MOST_TRIED_VARIABLES, TRIED_NUMBERS = 3, 13
 """Variables of loops whose numbers are tried one by one, each from 0 on, where indices are not affine."""
+LARGEST_NUMBER = 2**31
+"""Variables of loops, sizes and arguments are below it."""
 MOST_PAIRS = 4000
 """Pairs of accesses of a loop beyond which no more are compared."""
 _ADDITIONS = frozenset({"add", "sub"})
@@ -187,7 +191,7 @@ def _find_conflicts_of_array(loop: nodes.For, accesses: Sequence[LoopAccess]) ->
 
 def _have_own_elements(loop: nodes.For, accesses: Sequence[LoopAccess]) -> bool:
     """Return True if each variable of the loop moves an axis of all indices alike: the common case, decided fast."""
-    forms = IterationForms(1, {})
+    forms = IterationForms({}, {})
     indices = [[forms.form(part) for part in one.index] for one in accesses]
     if len({*map(len, indices)}) != 1:
         return False
@@ -195,7 +199,7 @@ def _have_own_elements(loop: nodes.For, accesses: Sequence[LoopAccess]) -> bool:
     if [*map(len, known)] != [*map(len, indices)]:
         return False
     variables = [forms.atom(nodes.Local(name, "i32")) for name in loop.names]
-    return each_moves_an_axis(variables, known, lambda atom: not isinstance(atom, tuple))
+    return each_moves_an_axis(variables, known, lambda atom: not atom.is_private)
 
 
 def _is_order_visible(first: LoopAccess, second: LoopAccess) -> bool:
@@ -214,13 +218,14 @@ def _decide(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verdict |
     if _has_no_meeting(loop, first, second):
         return None
     if first.is_exact and second.is_exact:
-        meets = [_may_meet(loop, first, second, numbers) for numbers in _EXAMPLES]
         # Where indices are not affine, only small numbers are tried.
         is_affine = all(_is_affine(part) for one in (first, second) for part in one.index)
-        if all(meets if is_affine else meets[:_SMALL_EXAMPLES]):
-            return Verdict.CERTAIN
-        is_any = any(meets) or any(_may_meet(loop, first, second, numbers) for numbers in _SMALL_ARGUMENTS)
-        return Verdict.CONDITIONAL if is_any else None
+        examples = _EXAMPLES if is_affine else _EXAMPLES[:_SMALL_EXAMPLES]
+        meets = _may_meet(loop, first, second, examples[0])
+        others = examples[1:] if meets else (*examples[1:], *_SMALL_ARGUMENTS)
+        if any(_may_meet(loop, first, second, numbers) != meets for numbers in others):
+            return Verdict.CONDITIONAL
+        return Verdict.CERTAIN if meets else None
     index_origins = first.index_origins | second.index_origins
     origins = index_origins or first.condition_origins | second.condition_origins
     if Origin.UNKNOWN in index_origins or not origins & {Origin.DATA, Origin.COUNTER}:
@@ -247,7 +252,7 @@ def _are_own_slots(first: LoopAccess, second: LoopAccess) -> bool:
     def rename(expr: nodes.Expr) -> nodes.Expr:
         return slot if step_of(expr) else walk.rebuild(expr, rename)
 
-    forms = IterationForms(1, {})
+    forms = IterationForms({}, {})
     for one, two in zip(map(rename, first.index), map(rename, second.index), strict=True):
         left, right = forms.form(one), forms.form(two)
         factor = 0 if left is None else abs(left.terms.get(forms.atom(slot), 0))
@@ -266,11 +271,13 @@ def _has_no_meeting(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> b
 def _may_meet(loop: nodes.For, first: LoopAccess, second: LoopAccess, numbers: _Numbers) -> bool:
     """Return True if, for these sizes and arguments, different iterations use one element."""
     pair = _Pair(loop, first, second, numbers)
-    solutions = [solution for system in pair.systems() if (solution := find_solution(system)) is not None]
-    if any(map(pair.confirms, solutions)):
-        return True
+    is_solved = False
+    for solution in filter(None, map(find_solution, pair.systems())):
+        is_solved = True
+        if pair.confirms(solution):
+            return True
     # A solution of the forms that is none of the indices themselves: these are not affine, so all are tried.
-    return bool(solutions) and first.is_exact and second.is_exact and pair.meets_somewhere()
+    return is_solved and first.is_exact and second.is_exact and pair.meets_somewhere()
 
 
 class _Pair:
@@ -280,7 +287,8 @@ class _Pair:
         symbols = [*dict.fromkeys(one for access in (first, second) for one in access.symbols)]
         known = {} if numbers is None else numbers.of(symbols)
         self.loop, self.first, self.second = loop, first, second
-        self.mine, self.theirs = IterationForms(1, known), IterationForms(2, known)
+        shared: dict[nodes.Expr, Atom] = {}
+        self.mine, self.theirs = IterationForms(known, shared), IterationForms(known, shared)
 
     def systems(self) -> Iterator[list[Constraint]]:
         """Yield integer systems one of which has a solution if the two accesses conflict in different iterations."""
@@ -312,19 +320,27 @@ class _Pair:
 
         The forms leave out what is not affine.
         """
+        if not all(-LARGEST_NUMBER <= number < LARGEST_NUMBER for number in solution.values()):
+            return False
+        numbers = {variable: np.array([number]) for variable, number in solution.items()}
         for one, two in zip(self.first.index, self.second.index, strict=True):
-            left, right = self.mine.evaluate(one, solution), self.theirs.evaluate(two, solution)
-            if left is not None and right is not None and left != right:
+            left, right = self.mine.evaluate(one, numbers), self.theirs.evaluate(two, numbers)
+            if left is None or right is None or not (left.is_defined & right.is_defined).all():
+                continue
+            if (left.numbers != right.numbers).any():
                 return False
-        return self.mine.confirms(self.first, solution) and self.theirs.confirms(self.second, solution)
+        sides = ((self.mine, self.first), (self.theirs, self.second))
+        return all(bool(forms.confirms(access, numbers).all()) for forms, access in sides)
 
     def meets_somewhere(self) -> bool:
         """Return True if two iterations meet whose loops' variables are all small numbers."""
-        touched: dict[tuple[int, ...], set[tuple[int, ...]]] = {}
+        elements: dict[tuple[int, ...], tuple[int, ...]] = {}
+        several: set[tuple[int, ...]] = set()
         for element, iteration in self._find_touched(self.mine, self.first):
-            touched.setdefault(element, set()).add(iteration)
+            if elements.setdefault(element, iteration) != iteration:
+                several.add(element)
         return any(
-            touched.get(element, set()) - {iteration}
+            element in several or elements.get(element, iteration) != iteration
             for element, iteration in self._find_touched(self.theirs, self.second)
         )
 
@@ -337,13 +353,19 @@ class _Pair:
         leaves = [*dict.fromkeys([*parallel, *(one for one in parts if isinstance(one, nodes.Local))])]
         if len(leaves) > MOST_TRIED_VARIABLES:
             return
-        for numbers in itertools.product(range(TRIED_NUMBERS), repeat=len(leaves)):
-            solution = {forms.atom(leaf): number for leaf, number in zip(leaves, numbers, strict=True)}
-            if not forms.confirms(access, solution):
-                continue
-            element = tuple(forms.evaluate(one, solution) for one in access.index)
-            if None not in element:
-                yield tuple(one for one in element if one is not None), numbers[: len(parallel)]
+        grid = np.indices((TRIED_NUMBERS,) * len(leaves)).reshape(len(leaves), -1)
+        solutions = {forms.atom(leaf): numbers for leaf, numbers in zip(leaves, grid, strict=True)}
+        index = [forms.evaluate(one, solutions) for one in access.index]
+        known = [one for one in index if one is not None]
+        if len(known) < len(index):
+            return
+        is_touched = np.broadcast_to(forms.confirms(access, solutions), grid.shape[1:])
+        for one in known:
+            is_touched = is_touched & one.is_defined
+        rows = [np.broadcast_to(one.numbers, grid.shape[1:])[is_touched].tolist() for one in known]
+        iterations = zip(*(numbers[is_touched].tolist() for numbers in grid[: len(parallel)]), strict=True)
+        elements = zip(*rows, strict=True) if rows else itertools.repeat((), int(is_touched.sum()))
+        yield from zip(elements, iterations, strict=True)
 
 
 def _same_value(first: LoopAccess, second: LoopAccess) -> tuple[nodes.Expr, ...] | None:

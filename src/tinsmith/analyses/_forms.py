@@ -6,24 +6,38 @@ arguments, which both share. Quotients by constants are atoms with an inequality
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import numpy as np
 
 from ..source import AffineIndex, combine
 from ..source.ir import nodes, operators, types, walk
-from ._accesses import Condition, LoopAccess, origin_of
-from ._integer_systems import Constraint, Variable
+from ._accesses import Condition, LoopAccess
+from ._evaluate import Numbers, Result, evaluate
+from ._integer_systems import Constraint, Variable, has_no_solution
 
 MOST_ALTERNATIVES = 8
 """Cases of conditions with `or` and `!=` that are looked at; beyond, the condition is left out."""
-_WHOLE = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "u1")
 _SHIFTS = {">>": "//", ">>>": "//", "<<": "*"}
+
+
+_Cases: TypeAlias = list[tuple[Constraint, ...]]
+"""Sets of constraints of which one holds."""
 
 
 def is_private(expr: nodes.Expr) -> bool:
     """Return True if an expression may have another value in another iteration."""
     return any(isinstance(one, nodes.Local) for one in walk.parts(expr))
+
+
+@dataclass(frozen=True, eq=False)
+class Atom:
+    """The number of an expression: of one iteration (`is_private`), or the same in both."""
+
+    expr: nodes.Expr
+    is_private: bool
 
 
 class IterationForms:
@@ -33,19 +47,30 @@ class IterationForms:
         facts: what holds of the atoms so far.
     """
 
-    def __init__(self, number: int, known: Mapping[nodes.Expr, int]) -> None:
-        self._number = number
+    def __init__(self, known: Mapping[nodes.Expr, int], shared: dict[nodes.Expr, Atom]) -> None:
+        """Begin without forms.
+
+        Args:
+            known: numbers of sizes and arguments.
+            shared: atoms of expressions that have one value in all iterations; added to.
+        """
         self._known = known
+        self._shared = shared
+        self._own: dict[nodes.Expr, Atom] = {}
         self._forms: dict[nodes.Expr, AffineIndex | None] = {}
         self.facts: list[Constraint] = []
 
-    def atom(self, expr: nodes.Expr) -> Variable:
+    def atom(self, expr: nodes.Expr) -> Atom:
         """Return the atom that stands for an expression: of this iteration, unless both share it."""
-        return (expr, self._number) if is_private(expr) else expr
+        known = self._own.get(expr) or self._shared.get(expr)
+        if known is None:
+            known = Atom(expr, is_private(expr))
+            (self._own if known.is_private else self._shared)[expr] = known
+        return known
 
     def form(self, expr: nodes.Expr) -> AffineIndex | None:
         """Return an integer expression as a form; None if it is not of integers."""
-        if expr.type not in _WHOLE:
+        if types.is_float(expr.type):
             return None
         if expr not in self._forms:
             self._forms[expr] = self._form(expr)
@@ -59,7 +84,7 @@ class IterationForms:
                 return AffineIndex(constant=self._known[expr])
             case nodes.Size():
                 self.facts.append(Constraint(AffineIndex({expr: 1})))
-            case nodes.Cast(value, keeps_bits=False) if value.type in _WHOLE:
+            case nodes.Cast(value, keeps_bits=False) if not types.is_float(value.type):
                 return self.form(value)
             case nodes.Unary("neg", value):
                 inner = self.form(value)
@@ -106,59 +131,56 @@ class IterationForms:
         quotient = self.form(nodes.Binary("//", left, nodes.Const(divisor, "i32"), "i32"))
         return None if form is None or quotient is None else form.plus(quotient, -divisor)
 
-    # Numbers ----------------------------------------------------------------------------------
+    def evaluate(self, expr: nodes.Expr, solutions: Mapping[Variable, Numbers]) -> Result | None:
+        """Return the numbers of an expression for many solutions at once; None if parts of it are opaque."""
 
-    def confirms(self, access: LoopAccess, solution: Mapping[Variable, int]) -> bool:
-        """Return False if a solution breaks a condition of an access, computed again without forms."""
+        def value(leaf: nodes.Expr) -> Numbers | None:
+            known = self._known.get(leaf)
+            return solutions.get(self.atom(leaf)) if known is None else np.array([known])
+
+        return evaluate(expr, value)
+
+    def confirms(self, access: LoopAccess, solutions: Mapping[Variable, Numbers]) -> np.ndarray:
+        """Return which solutions break no condition of an access, computed again without forms."""
+        holds = np.array([True])
         for one in access.conditions:
-            number = self.evaluate(one.expr, solution)
-            if number is not None and bool(number) != one.holds:
-                return False
-        return True
-
-    def evaluate(self, expr: nodes.Expr, solution: Mapping[Variable, int]) -> int | None:
-        """Return the number of an expression of integers for a solution; None if parts of it are opaque."""
-        if any(origin_of(one) is not None or one.type not in _WHOLE for one in walk.parts(expr)):
-            return None
-        match expr:
-            case nodes.Const(value):
-                return int(value)
-            case nodes.Local():
-                return solution.get((expr, self._number))
-            case nodes.Size() | nodes.Argument():
-                return self._known.get(expr, solution.get(expr))
-        numbers = [self.evaluate(one, solution) for one in walk.operands(expr)]
-        if any(one is None for one in numbers):
-            return None
-        return _compute(expr, *numbers)
+            result = self.evaluate(one.expr, solutions)
+            if result is not None:
+                holds = holds & (~result.is_defined | ((result.numbers != 0) == one.holds))
+        return holds
 
     # Conditions -------------------------------------------------------------------------------
 
-    def alternatives(self, conditions: Sequence[Condition]) -> list[tuple[Constraint, ...]]:
+    def alternatives(self, conditions: Sequence[Condition]) -> _Cases:
         """Return cases of which one holds wherever conditions hold. What is no condition of integers is left out."""
-        cases: list[tuple[Constraint, ...]] = [()]
+        cases: _Cases = [()]
         for one in conditions:
             more = self._cases(one.expr, holds=one.holds)
-            if more is not None and len(cases) * len(more) <= MOST_ALTERNATIVES:
-                cases = [(*case, *added) for case in cases for added in more]
+            if more is None:
+                continue
+            both = [(*case, *added) for case in cases for added in more]
+            if len(more) > 1:
+                both = [case for case in both if not has_no_solution([*case, *self.facts])]
+            if len(both) <= MOST_ALTERNATIVES:
+                cases = both
         return cases
 
-    def _cases(self, expr: nodes.Expr, *, holds: bool) -> list[tuple[Constraint, ...]] | None:
+    def _cases(self, expr: nodes.Expr, *, holds: bool) -> _Cases | None:
         """Return cases of which one holds where a condition does; None where nothing is known."""
         match expr:
             case nodes.Const(value):
                 return [()] if bool(value) == holds else []
             case nodes.Unary("not", value):
                 return self._cases(value, holds=not holds)
-            case nodes.Cast(value, keeps_bits=False) if value.type in _WHOLE:
+            case nodes.Cast(value, keeps_bits=False) if not types.is_float(value.type):
                 return self._cases(value, holds=holds)
             case nodes.Binary("and" | "or" as word, left, right):
                 one, two = self._cases(left, holds=holds), self._cases(right, holds=holds)
-                if (word == "and") == holds:
-                    if one is None or two is None:
-                        return two if one is None else one
-                    return [(*first, *second) for first in one for second in two]
-                return None if one is None or two is None else [*one, *two]
+                return _both(one, two) if (word == "and") == holds else _either(one, two)
+            case nodes.Binary(word, nodes.Select() as chosen, right) if word in operators.OPPOSITE:
+                return self._choose(chosen, lambda one: replace(expr, left=one), holds=holds)
+            case nodes.Binary(word, left, nodes.Select() as chosen) if word in operators.OPPOSITE:
+                return self._choose(chosen, lambda one: replace(expr, right=one), holds=holds)
             case nodes.Binary(word, left, right) if word in operators.OPPOSITE:
                 one, two = self.form(left), self.form(right)
                 if one is None or two is None:
@@ -171,48 +193,30 @@ class IterationForms:
             return None
         return [*_compare("!=" if holds else "==", form)]
 
-
-def _compute(expr: nodes.Expr, *operands: Any) -> int | None:
-    """Return the number of an operation; None for operations on floats, and divisions by zero."""
-    match expr:
-        case nodes.Cast():
-            return operands[0]
-        case nodes.Select():
-            return operands[1] if operands[0] else operands[2]
-        case nodes.Unary(word) if word in _UNARY:
-            return _UNARY[word](*operands)
-        case nodes.Binary("//" | "%" | "raw_div" | "raw_mod") if not operands[1]:
-            return None
-        case nodes.Binary("<<" | ">>" | ">>>") if not 0 <= operands[1] < 64:
-            return None
-        case nodes.Binary(word) if word in _BINARY:
-            return int(_BINARY[word](*operands))
-    return None
+    def _choose(
+        self, chosen: nodes.Select, compare: Callable[[nodes.Expr], nodes.Expr], *, holds: bool
+    ) -> _Cases | None:
+        """Return the cases of a comparison with one of two numbers."""
+        arms = ((chosen.then, True), (chosen.otherwise, False))
+        cases = [
+            _both(self._cases(chosen.condition, holds=is_first), self._cases(compare(arm), holds=holds))
+            for arm, is_first in arms
+        ]
+        return _either(*cases)
 
 
-_UNARY: Mapping[str, Callable[[int], int]] = {"neg": int.__neg__, "~": int.__invert__, "abs": abs, "not": operator.not_}
-_BINARY: Mapping[str, Callable[[int, int], int | bool]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "//": operator.floordiv,
-    "%": operator.mod,
-    "&": operator.and_,
-    "|": operator.or_,
-    "^": operator.xor,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
-    "min": min,
-    "max": max,
-    "<": operator.lt,
-    "<=": operator.le,
-    ">": operator.gt,
-    ">=": operator.ge,
-    "==": operator.eq,
-    "!=": operator.ne,
-    "and": lambda left, right: bool(left) and bool(right),
-    "or": lambda left, right: bool(left) or bool(right),
-}
+def _both(one: _Cases | None, two: _Cases | None) -> _Cases | None:
+    """Return the cases of two conditions that both hold."""
+    if one is None or two is None:
+        return two if one is None else one
+    return [(*first, *second) for first in one for second in two]
+
+
+def _either(one: _Cases | None, two: _Cases | None) -> _Cases | None:
+    """Return the cases of two conditions of which one holds."""
+    return None if one is None or two is None else [*one, *two]
+
+
 _COMPARISONS = frozenset({*operators.OPPOSITE, "and", "or"})
 
 

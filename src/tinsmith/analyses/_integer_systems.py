@@ -145,9 +145,10 @@ def _tighten(rows: Iterable[AffineIndex]) -> list[AffineIndex]:
                 raise _Unsolvable
             continue
         divisor = math.gcd(*row.terms.values())
-        terms = {one: count // divisor for one, count in row.terms.items()}
-        row = AffineIndex(terms, row.constant // divisor)
-        key = frozenset(terms.items())
+        if divisor > 1:
+            terms = {one: count // divisor for one, count in row.terms.items()}
+            row = AffineIndex(terms, row.constant // divisor)
+        key = frozenset(row.terms.items())
         if key not in strictest or strictest[key].constant > row.constant:
             strictest[key] = row
     for key, row in strictest.items():

@@ -159,7 +159,7 @@ def test_races(lang64):
         lang64,
         racing,
         ts.KernelError,
-        "rollout forward` has a data race",
+        "rollout forward has a data race",
         "y\\[i \\+ 1\\]",
         "test_refusals.py",
     )

@@ -8,6 +8,7 @@ table atomically, which is slower on the CPU.
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -135,13 +136,14 @@ def _ops(lang: ModuleType, key: _Key) -> Ops:
         lang, fp=fp, n_dims=dims, n_features=features, interpolation=interpolation, apart=apart > 0, atomic=atomic
     )
     x, table, levels = f"x[n, {dims}]", f"table[t, {features}]", f"scales[l]: f32, cells[l, {dims + 4}]: i32"
+    # Levels have rows of the table for themselves, which the numbers in `cells` say and the kernels' text does not.
+    make = functools.partial(op, adjoint="source", races="allow")
     return Ops(
-        op(f"{x}, {table}, {levels} -> y[n, l * {features}]", init={"y": "empty"}, adjoint="source")(built.value),
-        op(
+        make(f"{x}, {table}, {levels} -> y[n, l * {features}]", init={"y": "empty"})(built.value),
+        make(
             f"{x}, {table}, {levels}, c[n, _] -> slope[n, {dims}]",
             scratch=f"parts[{apart}, n, {dims}]" if apart else None,
             init={"slope": "empty"},
-            adjoint="source",
         )(built.by_position),
-        op(f"{x}, {levels}, c[n, _] -> total[t, {features}]", adjoint="source")(built.by_table),
+        make(f"{x}, {levels}, c[n, _] -> total[t, {features}]")(built.by_table),
     )

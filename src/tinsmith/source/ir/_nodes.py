@@ -13,11 +13,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ...spec import DimSizes
 
 # Expressions ------------------------------------------------------------------------------------
+
+_Node = TypeVar("_Node")
+
+
+class _Hashed:
+    """A value that computes its hash once: passes look expressions up many times, and a deep one takes long."""
+
+    __slots__ = ("_hash",)
+
+
+def _hash_once(cls: type[_Node]) -> type[_Node]:
+    """Return a subclass of `_Hashed` with its hash kept."""
+    compute = cls.__hash__
+
+    def get_hash(self: Any) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            object.__setattr__(self, "_hash", compute(self))
+            return self._hash
+
+    cls.__hash__ = get_hash
+    return cls
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +77,9 @@ class Size:
     type: str = "i32"
 
 
+@_hash_once
 @dataclass(frozen=True, slots=True)
-class Load:
+class Load(_Hashed):
     """An element of an array, as it is now; of a vector or matrix element, its number `entry`."""
 
     array: str
@@ -64,8 +88,9 @@ class Load:
     type: str
 
 
+@_hash_once
 @dataclass(frozen=True, slots=True)
-class Unary:
+class Unary(_Hashed):
     """An operation on one number: "neg", "not", "~", or a function by the engine's name: "sin", "sqrt", "abs".
 
     "norm" is the root of a sum of squares: "sqrt" whose derivative at 0 is 0.
@@ -76,8 +101,9 @@ class Unary:
     type: str
 
 
+@_hash_once
 @dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(_Hashed):
     """An operation on two: "+", "//", "<=", "and" (of two truths, both evaluated), "min", "max", "atan2", "pow"...
 
     "straight_through" is the value of the left one with the derivative of the right one.
@@ -89,8 +115,9 @@ class Binary:
     type: str
 
 
+@_hash_once
 @dataclass(frozen=True, slots=True)
-class Select:
+class Select(_Hashed):
     """One of two values, both evaluated: `ti.select`."""
 
     condition: Expr
@@ -99,8 +126,9 @@ class Select:
     type: str
 
 
+@_hash_once
 @dataclass(frozen=True, slots=True)
-class Cast:
+class Cast(_Hashed):
     """A value as another type: converted, or with the same bits."""
 
     value: Expr
