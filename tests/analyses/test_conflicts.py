@@ -56,6 +56,29 @@ CERTAIN = {
     "by continue": f"for i in {N}:\n    if i == 0:\n        continue\n    y[i] = y[i - 1]",
     "remainders": "for i in range(2 * x.shape[0]):\n    y[i % x.shape[0]] = 1.0 * i",
     "products": "for i, j in a:\n    y[i * x.shape[0] + j] = y[i * x.shape[0] + j + 1]",
+    "a number counted by an inner loop": (
+        f"for i in {N}:\n    p = 0\n    for j in range(3):\n        y[p] = x[i]\n        p += 1"
+    ),
+    "a number counted down": (
+        f"for i in {N}:\n    p = 4\n    for j in range(3):\n        p -= 2\n        y[p + i] = x[i]"
+    ),
+    "a number counted by a while": (
+        f"for i in {N}:\n    j = 0\n    while j < 3:\n        y[j] = y[j] * 0.5 + x[i]\n        j += 1"
+    ),
+    "neighbors read by a while": (
+        f"for i in range(x.shape[0] - 3):\n    u = 0.0\n    j = 1\n    while j < 3:\n        u += y[i + j]\n        j += 1\n"
+        "    y[i] = u * 0.3"
+    ),
+    "before a break": f"for i in {N}:\n    for j in range(3):\n        y[j] = x[i]\n        if j > 0:\n            break",
+    "before a break by data": (
+        f"for i in {N}:\n    for j in range(3):\n        y[j] = x[i]\n        if x[i] > 0.5:\n            break"
+    ),
+    "a number counted from a remainder": (
+        f"for i in {N}:\n    p = i % 4\n    for j in range(3):\n        y[p] = y[p] * 0.5 + x[i]\n        p += 1"
+    ),
+    "an index that a branch changes": f"for i in {N}:\n    p = i\n    if i > 7:\n        p = 0\n    y[p] = x[i]",
+    "half of a number as a float": f"for i in {N}:\n    y[int(i * 0.5)] = x[i]",
+    "a root": f"for i in {N}:\n    p = int(ti.sqrt(i * 1.0))\n    y[p] = x[i]",
     "a constant and a sum": f"for i in {N}:\n    y[0] = 1.0\n    y[0] += x[i]",
 }
 CERTAIN["every other of every other"] = (
@@ -104,6 +127,10 @@ POSSIBLE["a cursor from 0"] = (
 )
 CONDITIONAL = {
     "an argument's distance": f"for i in {N}:\n    if i >= s:\n        y[i] = y[i - s] * x[i]",
+    "a butterfly that writes where another reads": (
+        "for i in range(x.shape[0] // 2):\n    p = (i // s) * 2 * s + i % s\n    y[p] = y[p + 1] * x[i]"
+    ),
+    "the distance of a layer": "for i in range(12):\n    y[i + s] = y[i] + x[i]",
     "an argument's width": f"for i in {N}:\n    for j in range(c):\n        y[i * s + j] = x[i]",
     "an argument that is 1": f"for i in {N}:\n    if s == 1:\n        y[0] = x[i]",
     "an argument that is 0": f"for i in {N}:\n    y[i * s] = y[i * s] * x[i]",
@@ -162,6 +189,26 @@ NONE = {
     ),
     "halves of a length in a local": "n = x.shape[0] // 2\nfor i in range(n):\n    y[i] += y[i + n]",
     "a scatter by rows": f"for i in {N}:\n    a[i, k[i]] = x[i]",
+    "a butterfly": (
+        "for i in range(x.shape[0] // 2):\n    p = (i // s) * 2 * s + i % s\n    y[p] = x[p]\n    y[p + s] = x[p] * 2.0"
+    ),
+    "a step of a scan": "for i in range(x.shape[0] // (2 * s)):\n    y[2 * s * i + s] = y[2 * s * i] + x[i]",
+    "partners by a bit": f"for i in {N}:\n    p = i ^ (1 << s)\n    if p > i:\n        y[i] = y[p] + x[i]",
+    "partners by a set bit": (
+        f"for i in {N}:\n    b = 1 << s\n    if (i & b) == 0:\n        j = i | b\n        u = y[i]\n"
+        "        y[i] = u + y[j]\n        y[j] = u * y[j]"
+    ),
+    "a number counted in rows": (
+        f"for i in {N}:\n    p = 4 * i\n    for j in range(4):\n        y[p] = y[p] * 0.5 + x[i]\n        p += 1"
+    ),
+    "a while in rows": (f"for i in {N}:\n    j = 0\n    while j < 3:\n        y[3 * i + j] = x[i]\n        j += 1"),
+    "an index that a branch changes to one's own": (
+        f"for i in {N}:\n    p = 2 * i\n    if x[i] > 0.5:\n        p = 2 * i + 1\n    y[p] = x[i]"
+    ),
+    "a neighbor in one's own row": (
+        f"for i in {N}:\n    for j in range(3):\n        y[3 * i + j] = x[i] + (y[3 * i + j - 1] if j > 0 else 0.0)"
+    ),
+    "a float that is a number": f"for i in {N}:\n    y[int(i * 1.0)] = x[i]",
     "ragged rows": "for i in range(x.shape[0] - 1):\n    for j in range(k[i], k[i + 1]):\n        y[j] = x[i]",
 }
 

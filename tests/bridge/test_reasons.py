@@ -186,6 +186,30 @@ def test_a_kernel_that_no_engine_compiles_says_so_first(lang):
         assert place in str(caught.value)
 
 
+def test_a_stack_that_would_overflow_is_refused_before_the_launch():
+    """Only Taichi has a stack of known depth."""
+    taichi = pytest.importorskip("taichi")
+    ts.init(engine="taichi")
+
+    @ts.op("x[n] -> y[n]", adjoint="engine")
+    @taichi.kernel
+    def waves(x: taichi.types.ndarray(), m: int, y: taichi.types.ndarray()):
+        for i in x:
+            v = x[i]
+            for _j in range(m):
+                v = taichi.sin(v) * x[i]  # carried
+            y[i] = v
+
+    x = torch.rand(3, requires_grad=True)
+    waves(x, 20).sum().backward()
+    # Backward, since the steps of a call without a gradient need no stack.
+    with pytest.raises(ts.GradientError, match="would overflow its gradient stack in op `waves`, and kill") as caught:
+        waves(x, 100_000).sum().backward()
+    words = str(caught.value)
+    assert "carries `v`" in words and f"test_reasons.py:{line_of('carried')}" in words
+    assert "values to keep" in words and "100000" in words and "engine='quadrants'" in words
+
+
 def halved(v):
     return v * 0.5
 

@@ -55,9 +55,11 @@ def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
 
 def test_it_refuses_in_words(folder, tmp_path):
     out = ("--out", tmp_path / "out")
+    (folder / "r_1.png").write_bytes(b"no picture")
     for arguments, words in (
         ((tmp_path / "none",), "the dataset does not exist"),
         (("--size", 16, "--resume"), "there is no checkpoint to resume from"),
+        ((folder,), "r_1.png"),
         ((folder, "--bound", "-1"), "`bound` does not fit"),
     ):
         done = run(*arguments, *out)

@@ -70,8 +70,10 @@ def test_the_viewer_s_address_is_told_even_where_it_is_quiet(folder, tmp_path, m
 
 def test_it_refuses_in_words(folder, tmp_path):
     out = ("--out", tmp_path / "out")
+    (folder / "r_1.png").write_bytes(b"no picture")
     for arguments, words in (
         ((tmp_path / "none",), "the dataset does not exist"),
+        ((folder,), "r_1.png"),
         ((folder, "--most", 3), "`most` is too small"),
         ((folder, "--strategy", "best"), "strategy"),
         ((folder, "--degree", 9), "degree"),

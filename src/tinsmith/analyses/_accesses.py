@@ -8,10 +8,10 @@ local that says where it comes from (`Origin`).
 from __future__ import annotations
 
 import enum
+import functools
+import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
-from itertools import count
 from typing import NamedTuple
 
 from .._lazy import lazy
@@ -24,8 +24,12 @@ DIM = -1
 """In place of an axis: the size is that of a dim of the spec, by its name."""
 MOST_PARTS, MOST_PARTS_OF_FLOATS = 120, 30
 """Nodes of an expression of integers, or of floats, beyond which it is opaque."""
+MOST_CASES = 4
+"""Indices that an access may have, as conditions select; beyond, it has one whose number is not followed."""
 MOST_REMEMBERED = 4096
 """Expressions whose origins are remembered: values of locals share most of their parts."""
+COMPUTED_OF_FLOATS = frozenset({"+", "-", "*", "/", "neg", "abs", "min", "max", "sqrt", "floor", "ceil"})
+"""Operations on floats whose numbers are those of any IEEE arithmetic."""
 _NAMELESS = (nodes.Const, nodes.Local, nodes.Argument, nodes.Size)
 
 
@@ -37,18 +41,21 @@ class Origin(enum.Enum):
     UNKNOWN = "unknown"
 
 
+_ZERO = nodes.Const(0, "i32")
 _SLOT = f"{OPAQUE}{Origin.COUNTER.value}:"
 
 
 class Condition(NamedTuple):
     """An iteration reaches an access only if an expression is true (or false: `holds`).
 
-    One that `is_bound` bounds a loop's variable, on the left.
+    One that `is_bound` bounds a loop's variable, on the left. Of one that is opaque, `enough` may say when it holds: in
+    the first iteration of a loop that breaks, nothing has left it.
     """
 
     expr: nodes.Expr
     holds: bool
     is_bound: bool = False
+    enough: nodes.Expr | None = None
 
 
 @dataclass(frozen=True)
@@ -136,6 +143,33 @@ class LoopAccess:
         """Where the opaque parts of its conditions come from."""
         return _origins([one.expr for one in self.conditions])
 
+    @lazy
+    def surest(self) -> LoopAccess:
+        """This access where it is known to happen: with what is enough in place of opaque conditions."""
+        known = [one if one.enough is None else Condition(one.enough, True) for one in self.conditions]
+        return replace(self, conditions=tuple(known))
+
+    @lazy
+    def cases(self) -> tuple[LoopAccess, ...]:
+        """This access with one index in place of two of which a condition selects one, for each of the two."""
+        chosen = next((one for one in walk.parts(*self.index) if isinstance(one, nodes.Select)), None)
+        if chosen is None:
+            return (self,)
+
+        def choose(expr: nodes.Expr, arm: nodes.Expr) -> nodes.Expr:
+            return arm if expr == chosen else walk.rebuild(expr, lambda part: choose(part, arm))
+
+        cases = [
+            replace(
+                self,
+                index=tuple([choose(one, arm) for one in self.index]),
+                conditions=(*self.conditions, Condition(chosen.condition, holds)),
+            )
+            for arm, holds in ((chosen.then, True), (chosen.otherwise, False))
+        ]
+        split = tuple(inner for one in cases for inner in one.cases)
+        return split if len(split) <= MOST_CASES else (self,)
+
     @property
     def is_exact(self) -> bool:
         """Whether variables of loops, sizes and arguments alone decide whether and where it happens."""
@@ -146,7 +180,7 @@ def _origins(exprs: Sequence[nodes.Expr]) -> frozenset[Origin]:
     return frozenset[Origin]().union(*map(_origins_in, exprs))
 
 
-@lru_cache(maxsize=MOST_REMEMBERED)
+@functools.lru_cache(maxsize=MOST_REMEMBERED)
 def _origins_in(expr: nodes.Expr) -> frozenset[Origin]:
     inner = _origins(walk.operands(expr))
     match expr:
@@ -154,8 +188,8 @@ def _origins_in(expr: nodes.Expr) -> frozenset[Origin]:
             return frozenset((Origin(name[1:].partition(":")[0]),))
         case nodes.Load() | nodes.Cast(keeps_bits=True):
             return inner | {Origin.DATA}
-        case nodes.Cast(value) if types.is_float(value.type):
-            return inner | {Origin.DATA if Origin.DATA in inner else Origin.UNKNOWN}
+        case nodes.Unary(word, type=kind) | nodes.Binary(word, type=kind) if types.is_float(kind):
+            return inner if word in COMPUTED_OF_FLOATS else inner | {Origin.UNKNOWN}
         case nodes.Argument(_, kind) if types.is_float(kind):
             return frozenset((Origin.DATA,))
     return inner
@@ -172,13 +206,7 @@ def _are_offsets(first: nodes.Expr, end: nodes.Expr) -> bool:
 
 def is_computable(expr: nodes.Expr) -> bool:
     """Return True if numbers of variables of loops, sizes and arguments give that of an expression."""
-    return not any(
-        types.is_float(one.type)
-        or (isinstance(one, nodes.Local) and one.name.startswith(OPAQUE))
-        or isinstance(one, nodes.Load)
-        or (isinstance(one, nodes.Cast) and one.keeps_bits)
-        for one in walk.parts(expr)
-    )
+    return not _origins_in(expr)
 
 
 def opaque(origin: Origin, kind: str, number: int) -> nodes.Local:
@@ -211,7 +239,7 @@ class _Walk:
     conditions: tuple[Condition, ...] = ()
     stores: list[LoopAccess] = field(default_factory=list)
     latest: dict[str, LoopAccess] = field(default_factory=dict)
-    _numbers: Iterator[int] = field(default_factory=count)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @lazy
     def _slots(self) -> frozenset[str]:
@@ -249,7 +277,9 @@ class _Walk:
     def statement(self, one: nodes.Stmt) -> None:
         match one:
             case nodes.Assign(name, value):
-                self.values[name] = self.resolve(value, one.line)
+                resolved, kind = self.resolve(value, one.line), self.kernel.locals.get(name, value.type)
+                is_converted = types.is_float(resolved.type) != types.is_float(kind)
+                self.values[name] = nodes.Cast(resolved, kind) if is_converted else resolved
             case nodes.Store():
                 index, value = self.index(one.index, one.line), self.resolve(one.value, one.line)
                 self.accesses.append(LoopAccess(one, one.line, index, value, self.conditions))
@@ -291,27 +321,53 @@ class _Walk:
         for name in self.values:
             first, second = (values.get(name) for values in results)
             if first is not None and second is not None and first != second:
-                self.values[name] = self.opaque(self.origin([condition, first, second]), first.type)
+                self.values[name] = self.limit(nodes.Select(condition, first, second, first.type))
 
     def inner_loop(self, one: nodes.For) -> None:
-        around = self.conditions
+        around, before = self.conditions, dict(self.values)
         bounds = [self.resolve(bound, one.line) for pair in one.bounds for bound in pair]
         self.forget(one.body)
         self.enter_loop(one)
+        variables = [nodes.Local(name, "i32") for name in one.names]
+        turns = [nodes.Binary("-", name, low, "i32") for name, low in zip(variables, bounds[::2], strict=True)]
+        if len(turns) == 1:
+            self.count_on(one.body, before, turns[0])
         # How often a loop with a `break` runs is decided inside it.
         if any(isinstance(inner, nodes.Break) for inner in _own_statements(one.body)):
-            self.conditions += (Condition(self.opaque(self.origin_of_breaks(one.body), "u1"), True),)
+            self.conditions += (self.is_not_left(one.body, turns),)
         self.block(one.body)
         self.conditions = around
         self.forget(one.body, bounds)
 
     def unknown_loop(self, one: nodes.While) -> None:
-        around = self.conditions
+        around, before = self.conditions, dict(self.values)
+        turn = nodes.Local(f"turn {next(self._numbers)}", "i32")
         self.forget(one.body)
-        self.conditions += (Condition(self.opaque(self.origin_of_breaks(one.body), "u1"), True),)
+        self.count_on(one.body, before, turn)
+        is_turn = Condition(nodes.Binary(">=", turn, _ZERO, "u1"), True, True)
+        self.conditions += (is_turn, self.is_not_left(one.body, [turn]))
         self.block(one.body)
         self.conditions = around
         self.forget(one.body)
+
+    def is_not_left(self, body: Sequence[nodes.Stmt], turns: Sequence[nodes.Expr]) -> Condition:
+        """Return the condition that no earlier iteration left a loop, which holds where all its `turns` are 0."""
+        first = [nodes.Binary("==", turn, _ZERO, "u1") for turn in turns]
+        enough = functools.reduce(lambda one, two: nodes.Binary("and", one, two, "u1"), first)
+        return Condition(self.opaque(self.origin_of_breaks(body), "u1"), True, enough=enough)
+
+    def count_on(self, body: Sequence[nodes.Stmt], before: Mapping[str, nodes.Expr], turn: nodes.Expr) -> None:
+        """Express locals to which each iteration of a loop adds a constant by the number of iterations before it."""
+        if any(isinstance(inner, nodes.Continue) for inner in _own_statements(body)):
+            return
+        changes = [name for one in walk.statements(body) for name in walk.find_assigned(one)]
+        for one in body:
+            match one:
+                case nodes.Assign(
+                    name, nodes.Binary("+" | "-" as word, nodes.Local(changed), nodes.Const(int() as step, kind))
+                ) if name == changed and name in before and changes.count(name) == 1:
+                    moved = nodes.Binary("*", turn, nodes.Const(step if word == "+" else -step, kind), kind)
+                    self.values[name] = nodes.Binary("+", before[name], moved, kind)
 
     def origin_of_breaks(self, body: Sequence[nodes.Stmt]) -> Origin:
         """Where the conditions come from under which a loop ends."""
@@ -350,9 +406,13 @@ class _Walk:
         resolved = self._resolve(expr, line)
         if isinstance(resolved, _NAMELESS):
             return resolved
-        parts = list(walk.parts(resolved))
-        most = MOST_PARTS_OF_FLOATS if types.is_float(resolved.type) else MOST_PARTS
-        return resolved if len(parts) <= most else self.opaque(self.origin([resolved]), resolved.type)
+        return self.limit(resolved)
+
+    def limit(self, expr: nodes.Expr) -> nodes.Expr:
+        """Return an expression, or an opaque local in place of a large one."""
+        most = MOST_PARTS_OF_FLOATS if types.is_float(expr.type) else MOST_PARTS
+        is_small = sum(1 for _ in itertools.islice(walk.parts(expr), most + 1)) <= most
+        return expr if is_small else self.opaque(self.origin([expr]), expr.type)
 
     def value_before(self, local: nodes.Local) -> nodes.Expr:
         """Return what a local of the top level stands for that the loop does not change: all iterations share it."""
@@ -385,6 +445,15 @@ class _Walk:
                 elif self.latest[expr.array] is stored[-1] and stored[-1].value is not None:
                     return nodes.Cast(stored[-1].value, expr.type)
                 return self.opaque(Origin.DATA, expr.type)
+            case nodes.Select(condition, then, otherwise):
+                # What is loaded for the number that is not taken has no effect.
+                condition, around = self._resolve(condition, line), self.conditions
+                arms = []
+                for arm, holds in ((then, True), (otherwise, False)):
+                    self.conditions = (*around, Condition(condition, holds))
+                    arms.append(self._resolve(arm, line))
+                self.conditions = around
+                return nodes.Select(condition, arms[0], arms[1], expr.type)
         return walk.rebuild(expr, lambda part: self._resolve(part, line))
 
 
@@ -396,7 +465,7 @@ def _canonical_size(arrays: Mapping[str, nodes.Array], array: str, axis: int) ->
     return nodes.Size(array, axis) if size is None else _size_of_dim(size)
 
 
-@cache
+@functools.cache
 def _size_of_dim(text: str) -> nodes.Expr:
     """Return the size of a dim of a spec: of `n // 2`, in terms of `n`."""
     array = "y" * (len(text) + 1)  # no name in the dim, which may itself be called `y`

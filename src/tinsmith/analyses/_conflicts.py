@@ -85,7 +85,7 @@ _EXAMPLES = (
 )
 _SMALL_EXAMPLES = 6
 _SMALL_ARGUMENTS = tuple(_Numbers((12,), (argument,)) for argument in (0, 1, -1))
-"""Arguments for which few loops have a second iteration: what shows only for them is conditional."""
+"""Arguments for which few loops have a second iteration, and distances are none."""
 
 
 def find_conflicts(
@@ -114,9 +114,10 @@ def find_disjoint_arrays(kernel: nodes.Kernel, loop: nodes.For) -> frozenset[str
         array
         for array, accesses in _accesses_by_array(kernel, loop).items()
         if all(
-            _has_no_meeting(loop, first, second)
+            _has_no_meeting(loop, one, two)
             for first, second in itertools.combinations_with_replacement(accesses, 2)
             if first.is_change or second.is_change
+            for one, two in itertools.product(first.cases, second.cases)
         )
     )
 
@@ -211,26 +212,40 @@ def _is_order_visible(first: LoopAccess, second: LoopAccess) -> bool:
 
 
 def _decide(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verdict | None:
+    """Return what is known of two accesses; None if nothing is, or no two iterations meet."""
     if len(first.index) != len(second.index):
         return None  # of a vector and of its numbers, in a sketch
+    verdicts = {_decide_case(loop, one, two) for one, two in itertools.product(first.cases, second.cases)}
+    return next((one for one in Verdict if one in verdicts), None)
+
+
+def _decide_case(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verdict | None:
     if _are_own_slots(first, second):
         return None
     if _has_no_meeting(loop, first, second):
         return None
-    if first.is_exact and second.is_exact:
-        # Where indices are not affine, only small numbers are tried.
-        is_affine = all(_is_affine(part) for one in (first, second) for part in one.index)
-        examples = _EXAMPLES if is_affine else _EXAMPLES[:_SMALL_EXAMPLES]
-        meets = _may_meet(loop, first, second, examples[0])
-        others = examples[1:] if meets else (*examples[1:], *_SMALL_ARGUMENTS)
-        if any(_may_meet(loop, first, second, numbers) != meets for numbers in others):
-            return Verdict.CONDITIONAL
-        return Verdict.CERTAIN if meets else None
+    if first.surest.is_exact and second.surest.is_exact:
+        verdict = _try_examples(loop, first.surest, second.surest)
+        if verdict is not None or (first.is_exact and second.is_exact):
+            return verdict
     index_origins = first.index_origins | second.index_origins
     origins = index_origins or first.condition_origins | second.condition_origins
     if Origin.UNKNOWN in index_origins or not origins & {Origin.DATA, Origin.COUNTER}:
         return None
     return Verdict.POSSIBLE if any(_may_meet(loop, first, second, numbers) for numbers in _EXAMPLES) else None
+
+
+def _try_examples(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verdict | None:
+    """Return whether iterations meet for all, some or none of several sizes and arguments."""
+    # Where indices are not affine, only small numbers are tried.
+    is_affine = all(_is_affine(part) for one in (first, second) for part in one.index)
+    has_arguments = any(isinstance(one, nodes.Argument) for one in (*first.symbols, *second.symbols))
+    examples = _EXAMPLES if is_affine else _EXAMPLES[:_SMALL_EXAMPLES]
+    examples += _SMALL_ARGUMENTS if has_arguments else ()
+    meets = _may_meet(loop, first, second, examples[0])
+    if any(_may_meet(loop, first, second, numbers) != meets for numbers in examples[1:]):
+        return Verdict.CONDITIONAL
+    return Verdict.CERTAIN if meets else None
 
 
 def _is_affine(index: nodes.Expr) -> bool:
@@ -325,9 +340,9 @@ class _Pair:
         numbers = {variable: np.array([number]) for variable, number in solution.items()}
         for one, two in zip(self.first.index, self.second.index, strict=True):
             left, right = self.mine.evaluate(one, numbers), self.theirs.evaluate(two, numbers)
-            if left is None or right is None or not (left.is_defined & right.is_defined).all():
+            if left is None or right is None:
                 continue
-            if (left.numbers != right.numbers).any():
+            if not (left.is_defined & right.is_defined & (left.numbers == right.numbers)).all():
                 return False
         sides = ((self.mine, self.first), (self.theirs, self.second))
         return all(bool(forms.confirms(access, numbers).all()) for forms, access in sides)

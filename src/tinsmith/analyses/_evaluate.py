@@ -1,18 +1,18 @@
-"""Numbers of integer expressions, each for many values of its variables at once."""
+"""Numbers of expressions, each for many values of its variables at once."""
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..source.ir import nodes, walk
+from ..source.ir import nodes, types, walk
 from ._accesses import is_computable
 
 Numbers: TypeAlias = np.ndarray
-"""Whole numbers (int64), one for each assignment of the variables."""
+"""Whole numbers (int64) or floats, one for each assignment of the variables."""
 
 
 class Result(NamedTuple):
@@ -23,7 +23,7 @@ class Result(NamedTuple):
 
 
 def evaluate(expr: nodes.Expr, values: Callable[[nodes.Expr], Numbers | None]) -> Result | None:
-    """Return the numbers of an expression of integers; None if parts of it are opaque, or operations on floats.
+    """Return the numbers of an expression; None if parts of it are opaque.
 
     Args:
         expr: the expression.
@@ -34,8 +34,9 @@ def evaluate(expr: nodes.Expr, values: Callable[[nodes.Expr], Numbers | None]) -
 
 def _evaluate(expr: nodes.Expr, values: Callable[[nodes.Expr], Numbers | None]) -> Result | None:
     match expr:
-        case nodes.Const(value):
-            return Result(np.array([_wrap(int(value))]), np.array([True]))
+        case nodes.Const(value, kind):
+            number = value if types.is_float(kind) else _wrap(int(value))
+            return Result(np.array([number], _dtype(kind)), np.array([True]))
         case nodes.Local() | nodes.Size() | nodes.Argument():
             known = values(expr)
             return None if known is None else Result(known, np.array([True]))
@@ -44,23 +45,39 @@ def _evaluate(expr: nodes.Expr, values: Callable[[nodes.Expr], Numbers | None]) 
     if len(known) < len(operands):
         return None
     is_defined = np.logical_and.reduce(np.broadcast_arrays(*(one.is_defined for one in known)))
-    numbers = [one.numbers for one in known]
+    with np.errstate(all="ignore"):
+        return _compute(expr, [one.numbers for one in known], is_defined)
+
+
+def _compute(expr: nodes.Expr, numbers: Sequence[Numbers], is_defined: np.ndarray) -> Result | None:
+    """Return the numbers of an operation, given those of its operands."""
+    dtype = _dtype(expr.type)
     match expr:
-        case nodes.Cast():
-            return Result(numbers[0], is_defined)
+        case nodes.Cast(value):
+            is_number = np.isfinite(numbers[0]) if types.is_float(value.type) else True
+            return Result(np.where(is_number, numbers[0], 0).astype(dtype), is_defined & is_number)
         case nodes.Select():
-            return Result(np.where(numbers[0] != 0, numbers[1], numbers[2]), is_defined)
+            return Result(np.where(numbers[0] != 0, numbers[1], numbers[2]).astype(dtype), is_defined)
         case nodes.Unary(word) if word in _UNARY:
-            return Result(_UNARY[word](*numbers).astype(np.int64), is_defined)
+            return Result(_UNARY[word](numbers[0].astype(dtype)).astype(dtype), is_defined)
         case nodes.Binary("//" | "%" as word):
             is_whole = numbers[1] != 0
-            return Result(_BINARY[word](numbers[0], np.where(is_whole, numbers[1], 1)), is_defined & is_whole)
+            divisor = np.where(is_whole, numbers[1], 1).astype(numbers[1].dtype)
+            return Result(_BINARY[word](numbers[0], divisor).astype(dtype), is_defined & is_whole)
         case nodes.Binary("<<" | ">>" | ">>>" as word):
             is_shift = (numbers[1] >= 0) & (numbers[1] < 64)
             return Result(_BINARY[word](numbers[0], np.where(is_shift, numbers[1], 0)), is_defined & is_shift)
+        case nodes.Binary("+" | "-" | "*" | "/" as word) if types.is_float(expr.type):
+            left, right = (one.astype(dtype) for one in numbers)
+            return Result(_BINARY[word](left, right), is_defined)
         case nodes.Binary(word) if word in _BINARY:
-            return Result(_BINARY[word](*numbers).astype(np.int64), is_defined)
+            return Result(_BINARY[word](*numbers).astype(dtype), is_defined)
     return None
+
+
+def _dtype(kind: str) -> np.dtype:
+    """Return the dtype of numbers of a type: integers are int64, floats what they are in a kernel."""
+    return _FLOATS.get(kind, np.dtype(np.int64))
 
 
 def _wrap(value: int) -> int:
@@ -68,16 +85,21 @@ def _wrap(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
+_FLOATS = {"f16": np.dtype(np.float16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
 _UNARY: Mapping[str, Callable[[Any], Any]] = {
     "neg": operator.neg,
     "~": operator.invert,
     "abs": np.abs,
     "not": np.logical_not,
+    "sqrt": np.sqrt,
+    "floor": np.floor,
+    "ceil": np.ceil,
 }
 _BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": operator.add,
     "-": operator.sub,
     "*": operator.mul,
+    "/": operator.truediv,
     "//": operator.floordiv,
     "%": operator.mod,
     "&": operator.and_,

@@ -146,7 +146,7 @@ class IterationForms:
         for one in access.conditions:
             result = self.evaluate(one.expr, solutions)
             if result is not None:
-                holds = holds & (~result.is_defined | ((result.numbers != 0) == one.holds))
+                holds = holds & result.is_defined & ((result.numbers != 0) == one.holds)
         return holds
 
     # Conditions -------------------------------------------------------------------------------

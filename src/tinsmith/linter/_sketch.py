@@ -14,6 +14,7 @@ from itertools import count
 
 from ..analyses import Origin, is_private, opaque
 from ..source import (
+    Callee,
     assignments,
     callee_of,
     find_called_function,
@@ -33,6 +34,9 @@ from ._subject import Subject
 
 _ATOMICS = {f"atomic_{name}": name for name in operators.ATOMIC}
 _TRANSPARENT = frozenset({"static", "int", "cast", "i32", "i64", "u32"})
+_OF_FLOATS = frozenset({"sqrt", "floor", "ceil"})
+_ARITHMETIC = frozenset({("min", 2), ("max", 2), ("abs", 1), *((word, 1) for word in _OF_FLOATS)})
+"""Functions that the analysis computes, with their numbers of operands."""
 _ZERO, _ONE = nodes.Const(0, "i32"), nodes.Const(1, "i32")
 MOST_DEPTH = 8
 """Calls inside calls that are followed."""
@@ -365,38 +369,44 @@ class _Writer:
             inner = self._value(one.args[0], before)
             is_whole = word != "static" and (word != "cast" or "f" not in ast.unparse(one.args[-1]).rpartition(".")[2])
             return nodes.Cast(inner, "i32") if is_whole and inner.type == "f32" else inner
-        if word in ("min", "max") and len(one.args) == 2 and not one.keywords:
-            first, second = (self._value(part, before) for part in one.args)
-            return nodes.Binary(word, first, second, _common(first, second))
+        if (word, len(one.args)) in _ARITHMETIC and not one.keywords:
+            operands = [self._value(part, before) for part in one.args]
+            if len(operands) == 1:
+                return nodes.Unary(word, operands[0], "f32" if word in _OF_FLOATS else operands[0].type)
+            return nodes.Binary(word, operands[0], operands[1], _common(*operands))
         if word == "random":
             return self.opaque(Origin.DATA, "f32")
         callee = callee_of(self._source[-1], one, self.subject.engine)
         if callee is not None and len(self._scopes) < MOST_DEPTH:
-            scope = _Scope()
-            for name, argument in callee.arguments.items():
-                array = self._scopes[-1].get(argument.id) if isinstance(argument, ast.Name) else None
-                if isinstance(array, str):
-                    scope[name] = array
-                elif self._holds_element(argument):
-                    element, first = self.element(argument)
-                    before += first
-                    if element is not None and callee.source.is_template(name):
-                        scope.elements[name] = element
-                    scope[name] = self.unknown(argument, before) if element is None else element
-                else:
-                    scope[name] = self._value(argument, before)
-            self._scopes.append(scope)
-            self._source.append(callee.source)
-            before += self.block(callee.source.tree.body)
-            self._source.pop()
-            self._scopes.pop()
-            given = [value for value in scope.values() if not isinstance(value, str)]
-            if len(given) == len(scope) and not any(map(is_private, given)):
-                return nodes.Argument(ast.unparse(one), "f32")  # the same in all iterations
-            return self.opaque(Origin.UNKNOWN, "f32")
+            return self.follow(one, callee, before)
         if one.args and all(_is_constant(part) for part in (*one.args, *(word.value for word in one.keywords))):
             return nodes.Argument(ast.unparse(one), "f32")  # a vector of constants: the same in all iterations
         return self.unknown(one, before)
+
+    def follow(self, one: ast.Call, callee: Callee, before: list[nodes.Stmt]) -> nodes.Expr:
+        """Return the result of a function of the file, whose statements come first."""
+        scope = _Scope()
+        for name, argument in callee.arguments.items():
+            array = self._scopes[-1].get(argument.id) if isinstance(argument, ast.Name) else None
+            if isinstance(array, str):
+                scope[name] = array
+            elif self._holds_element(argument):
+                element, first = self.element(argument)
+                before += first
+                if element is not None and callee.source.is_template(name):
+                    scope.elements[name] = element
+                scope[name] = self.unknown(argument, before) if element is None else element
+            else:
+                scope[name] = self._value(argument, before)
+        self._scopes.append(scope)
+        self._source.append(callee.source)
+        before += self.block(callee.source.tree.body)
+        self._source.pop()
+        self._scopes.pop()
+        given = [value for value in scope.values() if not isinstance(value, str)]
+        if len(given) == len(scope) and not any(map(is_private, given)):
+            return nodes.Argument(ast.unparse(one), "f32")  # the same in all iterations
+        return self.opaque(Origin.UNKNOWN, "f32")
 
     def _holds_element(self, one: ast.expr) -> bool:
         return isinstance(one, ast.Subscript) and not isinstance(one.value, ast.Attribute)

@@ -11,6 +11,7 @@ from ._arity import subscript_arity
 from ._build import build, rebuild_function
 from ._calls import (
     ARITHMETIC_FUNCTIONS,
+    Callee,
     EngineFacts,
     callee_of,
     divides,
@@ -55,6 +56,7 @@ from ._value_changes import Change, number_of
 from ._walk import copy_node, walk
 
 __all__ = [
+    "Callee",
     "ARITHMETIC_FUNCTIONS",
     "Access",
     "AffineIndex",
