@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..source import AffineIndex, each_moves_an_axis
-from ..source.ir import nodes, walk
-from ._accesses import LoopAccess, Origin, find_accesses, step_of
+from ..source.ir import nodes, types, walk
+from ._accesses import LoopAccess, Origin, find_accesses, is_computable, step_of
 from ._forms import Atom, IterationForms, is_private
 from ._integer_systems import Constraint, Variable, find_solution, has_no_solution
 
@@ -238,9 +238,8 @@ def _decide_case(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verd
 def _try_examples(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verdict | None:
     """Return whether iterations meet for all, some or none of several sizes and arguments."""
     # Where indices are not affine, only small numbers are tried.
-    is_affine = all(_is_affine(part) for one in (first, second) for part in one.index)
     has_arguments = any(isinstance(one, nodes.Argument) for one in (*first.symbols, *second.symbols))
-    examples = _EXAMPLES if is_affine else _EXAMPLES[:_SMALL_EXAMPLES]
+    examples = _EXAMPLES if _have_affine_indices(first, second) else _EXAMPLES[:_SMALL_EXAMPLES]
     examples += _SMALL_ARGUMENTS if has_arguments else ()
     meets = _may_meet(loop, first, second, examples[0])
     if any(_may_meet(loop, first, second, numbers) != meets for numbers in examples[1:]):
@@ -248,10 +247,13 @@ def _try_examples(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Ver
     return Verdict.CERTAIN if meets else None
 
 
-def _is_affine(index: nodes.Expr) -> bool:
-    for one in walk.parts(index):
+def _have_affine_indices(*accesses: LoopAccess) -> bool:
+    """Return True if a system of forms tells all about the indices, numbers in place of sizes and arguments."""
+    for one in walk.parts(*(part for access in accesses for part in access.index)):
         match one:
             case nodes.Unary("abs") | nodes.Select() | nodes.Binary("min" | "max" | "^" | "|"):
+                return False
+            case nodes.Cast(value) if types.is_float(value.type):
                 return False
             case nodes.Binary("*", left, right) if is_private(left) and is_private(right):
                 return False
@@ -286,13 +288,11 @@ def _has_no_meeting(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> b
 def _may_meet(loop: nodes.For, first: LoopAccess, second: LoopAccess, numbers: _Numbers) -> bool:
     """Return True if, for these sizes and arguments, different iterations use one element."""
     pair = _Pair(loop, first, second, numbers)
-    is_solved = False
-    for solution in filter(None, map(find_solution, pair.systems())):
-        is_solved = True
-        if pair.confirms(solution):
-            return True
-    # A solution of the forms that is none of the indices themselves: these are not affine, so all are tried.
-    return is_solved and first.is_exact and second.is_exact and pair.meets_somewhere()
+    if not (first.index_origins or second.index_origins or _have_affine_indices(first, second)):
+        meets = pair.meets_somewhere()
+        if meets is not None:
+            return meets
+    return any(map(pair.confirms, filter(None, map(find_solution, pair.systems()))))
 
 
 class _Pair:
@@ -347,40 +347,42 @@ class _Pair:
         sides = ((self.mine, self.first), (self.theirs, self.second))
         return all(bool(forms.confirms(access, numbers).all()) for forms, access in sides)
 
-    def meets_somewhere(self) -> bool:
-        """Return True if two iterations meet whose loops' variables are all small numbers."""
+    def meets_somewhere(self) -> bool | None:
+        """Return whether two iterations meet whose loops' variables are all small; None if these are too many."""
+        sides = self._find_touched(self.mine, self.first), self._find_touched(self.theirs, self.second)
+        if sides[0] is None or sides[1] is None:
+            return None
         elements: dict[tuple[int, ...], tuple[int, ...]] = {}
         several: set[tuple[int, ...]] = set()
-        for element, iteration in self._find_touched(self.mine, self.first):
+        for element, iteration in sides[0]:
             if elements.setdefault(element, iteration) != iteration:
                 several.add(element)
         return any(
-            element in several or elements.get(element, iteration) != iteration
-            for element, iteration in self._find_touched(self.theirs, self.second)
+            element in several or elements.get(element, iteration) != iteration for element, iteration in sides[1]
         )
 
     def _find_touched(
         self, forms: IterationForms, access: LoopAccess
-    ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
-        """Yield elements that an access uses, each with the numbers of the iteration."""
+    ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]] | None:
+        """Return elements that an access uses, each with the numbers of the iteration; None if there are too many."""
         parallel = [nodes.Local(name, "i32") for name in self.loop.names]
-        parts = walk.parts(*access.index, *(one.expr for one in access.conditions))
+        parts = walk.parts(*access.index, *(one.expr for one in access.conditions if is_computable(one.expr)))
         leaves = [*dict.fromkeys([*parallel, *(one for one in parts if isinstance(one, nodes.Local))])]
         if len(leaves) > MOST_TRIED_VARIABLES:
-            return
+            return None
         grid = np.indices((TRIED_NUMBERS,) * len(leaves)).reshape(len(leaves), -1)
         solutions = {forms.atom(leaf): numbers for leaf, numbers in zip(leaves, grid, strict=True)}
         index = [forms.evaluate(one, solutions) for one in access.index]
         known = [one for one in index if one is not None]
         if len(known) < len(index):
-            return
+            return None
         is_touched = np.broadcast_to(forms.confirms(access, solutions), grid.shape[1:])
         for one in known:
             is_touched = is_touched & one.is_defined
         rows = [np.broadcast_to(one.numbers, grid.shape[1:])[is_touched].tolist() for one in known]
         iterations = zip(*(numbers[is_touched].tolist() for numbers in grid[: len(parallel)]), strict=True)
         elements = zip(*rows, strict=True) if rows else itertools.repeat((), int(is_touched.sum()))
-        yield from zip(elements, iterations, strict=True)
+        return zip(elements, iterations, strict=True)
 
 
 def _same_value(first: LoopAccess, second: LoopAccess) -> tuple[nodes.Expr, ...] | None:
