@@ -66,10 +66,12 @@ CERTAIN = {
         f"for i in {N}:\n    j = 0\n    while j < 3:\n        y[j] = y[j] * 0.5 + x[i]\n        j += 1"
     ),
     "neighbors read by a while": (
-        f"for i in range(x.shape[0] - 3):\n    u = 0.0\n    j = 1\n    while j < 3:\n        u += y[i + j]\n        j += 1\n"
-        "    y[i] = u * 0.3"
+        "for i in range(x.shape[0] - 3):\n    u = 0.0\n    j = 1\n    while j < 3:\n        u += y[i + j]\n"
+        "        j += 1\n    y[i] = u * 0.3"
     ),
-    "before a break": f"for i in {N}:\n    for j in range(3):\n        y[j] = x[i]\n        if j > 0:\n            break",
+    "before a break": (
+        f"for i in {N}:\n    for j in range(3):\n        y[j] = x[i]\n        if j > 0:\n            break"
+    ),
     "before a break by data": (
         f"for i in {N}:\n    for j in range(3):\n        y[j] = x[i]\n        if x[i] > 0.5:\n            break"
     ),

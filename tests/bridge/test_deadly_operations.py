@@ -43,6 +43,13 @@ DEADLY = {
     "y[i] = 1 // 0 + x[i]": ("i32 i32", "i32", "a division of an integer by zero", "not zero"),
     "y[i] = x[i] // ZERO": ("i64 i32", "i64", "a division of an integer by zero", "not zero"),
     "k = 0\ny[i] = x[i] % k": ("i32 i32", "i32", "a division of an integer by zero", "not zero"),
+    "k = 2\nk -= 2\ny[i] = x[i] // (k * 1)": ("i32 i32", "i32", "a division of an integer by zero", "not zero"),
+    "k = 3\nif z[i] > 0:\n    k = 0\n    y[i] = x[i] % k": (
+        "i32 i32",
+        "i32",
+        "a division of an integer by zero",
+        "not zero",
+    ),
     "y[i] = x[i] // lang.static(ZERO * 2)": ("i32 i32", "i32", "a division of an integer by zero", "not zero"),
     "y[i] = lang.raw_div(x[i], 0)": ("u8 i32", "i32", "a division of an integer by zero", "not zero"),
 }
@@ -53,6 +60,8 @@ ALIVE = {
     "y[i] |= x[i]": ("u1 f32", "u1"),
     "y[i] = x[i] // z[i]": ("i32 i32", "i32"),
     "y[i] = abs(x[i]) ** z[i]": ("f32 u8", "f32"),
+    "k = 0\nfor j in range(3):\n    k += 1\n    y[i] = x[i] // k": ("i32 i32", "i32"),
+    "k = 0\nif z[i] == z[i]:\n    k = 2\ny[i] = x[i] // k": ("i32 i32", "i32"),
     "y[i] = x[i] / 0": ("i32 i32", "f32"),
     "s = 0.0\ns += x[i]\ny[i] = s": ("u1 i32", "f32"),
 }

@@ -196,8 +196,8 @@ def test_a_stack_that_would_overflow_is_refused_before_the_launch():
     def waves(x: taichi.types.ndarray(), m: int, y: taichi.types.ndarray()):
         for i in x:
             v = x[i]
-            for _j in range(m):
-                v = taichi.sin(v) * x[i]  # carried
+            for _j in range(m):  # carried
+                v = taichi.sin(v) * x[i]
             y[i] = v
 
     x = torch.rand(3, requires_grad=True)
@@ -207,7 +207,7 @@ def test_a_stack_that_would_overflow_is_refused_before_the_launch():
         waves(x, 100_000).sum().backward()
     words = str(caught.value)
     assert "carries `v`" in words and f"test_reasons.py:{line_of('carried')}" in words
-    assert "values to keep" in words and "100000" in words and "engine='quadrants'" in words
+    assert "values to keep  100002" in words and "engine='quadrants'" in words
 
 
 def halved(v):

@@ -1,11 +1,13 @@
 """What the handler of a signal raises while an op compiles reaches the caller as it is, and the op works afterwards."""
 
 import signal
+import threading
 
 import pytest
 import torch
 
 import tinsmith as ts
+from tinsmith.engines._compiling import COMPILING
 
 pytestmark = pytest.mark.each_engine
 
@@ -69,12 +71,50 @@ def test_an_exception_of_a_handler_is_unchanged(lang64, handler, error):
 
 def test_a_handler_that_returns_runs_after_the_compilation(lang64):
     seen = []
+    interrupt = signal.getsignal(signal.SIGINT)
     before = signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.001)
         x = torch.ones(3, dtype=torch.float64)
         torch.testing.assert_close(ts.op("x[n] -> y[n]")(make_kernel(lang64))(x), torch_twin(x))
         assert seen == [1]
-        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        assert signal.getsignal(signal.SIGINT) is interrupt
     finally:
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_handler_that_raises_never_leaves_the_lock_taken():
+    """Whenever the signal comes: another thread can compile afterwards."""
+
+    class Alarm(Exception):
+        pass
+
+    def raise_alarm(*_):
+        raise Alarm
+
+    before = signal.signal(signal.SIGALRM, raise_alarm)
+    alarms = 0
+    try:
+        for number in range(4000):
+            try:
+                # Within the few microseconds in which the lock is taken and given back.
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 * (1 + number % 400))
+                for _ in range(3):
+                    with COMPILING:
+                        pass
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            except Alarm:
+                alarms += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    taken = []
+
+    def take():
+        taken.append(COMPILING._lock.acquire(timeout=5))
+        COMPILING._lock.release()
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    thread.join()
+    assert taken == [True] and alarms > 100

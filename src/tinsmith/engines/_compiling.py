@@ -11,7 +11,7 @@ import functools
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import FrameType
 from typing import Any, ParamSpec, TypeVar
 
@@ -25,8 +25,55 @@ _RECURSION_LIMIT = 5000
 hundred bytes of the thread's stack, which usually has 8 MB."""
 
 
+class _DelayedSignals:
+    """Signals that came while the main thread held the lock, and the handlers that they are for."""
+
+    def __init__(self) -> None:
+        self._handlers: dict[int, Handler] = {}
+        self._pending: list[int] = []
+
+    def begin(self) -> None:
+        """Note signals from now on. Raises what a handler raises that is not replaced yet."""
+        try:
+            for number in _NUMBERS:
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, self._note)
+        except BaseException:
+            self._restore()
+            raise
+
+    def end(self) -> None:
+        """Handle the signals that came, once all handlers are back. Raises what one of these raises."""
+        raised = self._restore()
+        if raised is not None:
+            raise raised
+        for number in self._pending:
+            self._handlers[number](number, sys._getframe(1))
+
+    def _restore(self) -> BaseException | None:
+        """Put handlers back; return what one of them raised meanwhile."""
+        raised: BaseException | None = None
+        for number, handler in self._handlers.items():
+            for _attempt in range(2):
+                try:
+                    if signal.getsignal(number) == self._note:
+                        signal.signal(number, handler)
+                    break
+                except BaseException as error:  # noqa: BLE001  # raised when all handlers are back
+                    raised = error
+        return raised
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if number in self._pending:
+            self._handlers[number](number, frame)
+        else:
+            self._pending.append(number)
+
+
 class CompilingLock:
-    """A reentrant lock. The main thread handles no signal while it holds it, and all of them when it gives it back.
+    """A reentrant lock. The main thread handles no signal while it holds it, and all of them when it gave it back.
 
     A signal that comes a second time meanwhile is handled at once: whoever presses Ctrl-C twice does not want to wait.
     """
@@ -34,9 +81,9 @@ class CompilingLock:
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._depth = 0
+        self._depth_in_main = 0
         self._usual_recursion_limit = 0
-        self._handlers: dict[int, Handler] = {}
-        self._pending: list[int] = []
+        self._signals = _DelayedSignals()
 
     def acquire(self) -> None:
         """Take the lock, without delaying signals."""
@@ -47,56 +94,34 @@ class CompilingLock:
         self._lock.release()
 
     def __enter__(self) -> None:
-        self._lock.acquire()
+        # Signals are delayed before the lock is taken, and come after it was given back: a handler that raises in
+        # between would leave it taken.
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and not self._depth_in_main:
+            signals = _DelayedSignals()
+            signals.begin()
+            self._signals = signals
+        try:
+            self._lock.acquire()
+        except BaseException:
+            if is_main and not self._depth_in_main:
+                self._signals.end()
+            raise
+        self._depth_in_main += is_main
         self._depth += 1
         if self._depth == 1:
             self._usual_recursion_limit = sys.getrecursionlimit()
             sys.setrecursionlimit(max(self._usual_recursion_limit, _RECURSION_LIMIT))
-        if self._depth == 1 and threading.current_thread() is threading.main_thread():
-            try:
-                self._delay_signals()
-            except BaseException:  # a handler that is not replaced yet may raise
-                self.__exit__()
-                raise
 
     def __exit__(self, *_: object) -> None:
-        handlers, pending = (self._handlers, self._pending) if self._depth == 1 else ({}, [])
-        raised = self._restore(handlers)
-        if self._depth == 1:
-            self._handlers, self._pending = {}, []
-            sys.setrecursionlimit(self._usual_recursion_limit)
+        is_main = threading.current_thread() is threading.main_thread()
+        self._depth_in_main -= is_main
         self._depth -= 1
+        if not self._depth:
+            sys.setrecursionlimit(self._usual_recursion_limit)
         self._lock.release()
-        if raised is not None:
-            raise raised
-        for number in pending:
-            handlers[number](number, sys._getframe(1))
-
-    def _restore(self, handlers: Mapping[int, Handler]) -> BaseException | None:
-        """Put handlers back; return what one of them raised meanwhile, once it was back."""
-        raised: BaseException | None = None
-        for number, handler in handlers.items():
-            for _attempt in range(2):
-                try:
-                    if signal.getsignal(number) == self._note:
-                        signal.signal(number, handler)
-                    break
-                except BaseException as error:  # noqa: BLE001  # raised when all handlers are back
-                    raised = error
-        return raised
-
-    def _delay_signals(self) -> None:
-        for number in _NUMBERS:
-            handler = signal.getsignal(number)
-            if callable(handler):
-                self._handlers[number] = handler
-                signal.signal(number, self._note)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
-        if number in self._pending:
-            self._handlers[number](number, frame)
-        else:
-            self._pending.append(number)
+        if is_main and not self._depth_in_main:
+            self._signals.end()
 
 
 _NUMBERS = tuple(signal.valid_signals())

@@ -7,12 +7,12 @@ bool never ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ..analyses import Numbers, Result, evaluate
 from ..source.ir import DIVISION_BY_ZERO, nodes, types, walk
 from ._products import is_alone_in
-from .analysis import definitions, single_definitions
 
 _BYTES = frozenset({"u1", "i8", "u8"})
 _NARROW = frozenset({"i8", "i16"})
@@ -29,19 +29,58 @@ class DeadlyOperation(NamedTuple):
 
 def find_deadly(kernel: nodes.Kernel) -> DeadlyOperation | None:
     """Return the first operation on which the engines end the process when they compile the kernel or run it."""
-    values = single_definitions(definitions(kernel.body))
+    known: dict[str, Numbers] = {}
     for task in kernel.body:
-        for one in walk.statements([task]):
-            for words, remedy in _of_statement(kernel, task, one, values):
+        for one in _follow([task], known):
+            for words, remedy in _of_statement(kernel, task, one, known):
                 return DeadlyOperation(words, one.line, remedy)
     return None
 
 
+def _follow(body: Sequence[nodes.Stmt], known: dict[str, Numbers]) -> Iterator[nodes.Stmt]:
+    """Yield each statement while `known` holds the locals whose number is certain where it begins."""
+    for one in body:
+        inside = {name for block in walk.bodies(one) for inner in walk.statements(block) for name in _changed(inner)}
+        if not isinstance(one, nodes.If):
+            _forget(inside, known)
+        yield one
+        around = dict(known)
+        for block in walk.bodies(one):
+            yield from _follow(block, known)
+            known.clear()
+            known.update(around)
+        value = None
+        match one:
+            case nodes.Assign():
+                value = one.value
+            case nodes.Atomic(operator="add" | "sub" as operator, array=name) if name in known:
+                sign = "+" if operator == "add" else "-"
+                value = nodes.Binary(sign, nodes.Local(name, one.value.type), one.value, one.value.type)
+        result = None if value is None else _evaluate(value, known)
+        _forget(inside | _changed(one), known)
+        if result is not None and result.is_defined.all():
+            known[one.array if isinstance(one, nodes.Atomic) else one.name] = result.numbers
+
+
+def _changed(one: nodes.Stmt) -> set[str]:
+    """Locals that a statement changes; an atomic may be one on a local."""
+    return {*walk.find_assigned(one), *([one.array] if isinstance(one, nodes.Atomic) else [])}
+
+
+def _evaluate(expr: nodes.Expr, known: Mapping[str, Numbers]) -> Result | None:
+    return evaluate(expr, lambda leaf: known.get(leaf.name) if isinstance(leaf, nodes.Local) else None)
+
+
+def _forget(names: Iterable[str], known: dict[str, Numbers]) -> None:
+    for name in names:
+        known.pop(name, None)
+
+
 def _of_statement(
-    kernel: nodes.Kernel, task: nodes.Stmt, one: nodes.Stmt, values: Mapping[str, nodes.Expr]
+    kernel: nodes.Kernel, task: nodes.Stmt, one: nodes.Stmt, known: Mapping[str, Numbers]
 ) -> Iterator[tuple[str, str]]:
     for part in walk.parts(*walk.expressions(one)):
-        yield from _of_expression(part, values)
+        yield from _of_expression(part, known)
     match one:
         case nodes.Assign():
             yield from _to_bool(one.value, kernel.locals[one.name])
@@ -63,7 +102,7 @@ def _to_bool(value: nodes.Expr, kind: str) -> Iterator[tuple[str, str]]:
         yield "a bool that is given a float", "Compare it, `x != 0.0`, or begin with a float: `s = float(x)`"
 
 
-def _of_expression(one: nodes.Expr, values: Mapping[str, nodes.Expr]) -> Iterator[tuple[str, str]]:
+def _of_expression(one: nodes.Expr, known: Mapping[str, Numbers]) -> Iterator[tuple[str, str]]:
     match one:
         case nodes.Cast(value, kind, keeps_bits):
             if not keeps_bits:
@@ -79,19 +118,6 @@ def _of_expression(one: nodes.Expr, values: Mapping[str, nodes.Expr]) -> Iterato
         case nodes.Binary("raw_mod", _, _, kind) if types.is_float(kind):
             yield f"`raw_mod` of {kind}", "Use `%`"
         case nodes.Binary(operator, _, right, kind) if operator in _DIVISIONS and not types.is_float(kind):
-            if _find_number(right, values) == 0:
+            divisor = _evaluate(right, known)
+            if divisor is not None and not divisor.numbers.any():
                 yield DIVISION_BY_ZERO
-
-
-def _find_number(one: nodes.Expr, values: Mapping[str, nodes.Expr]) -> object:
-    """The number that an expression is known to be; None if it is not known."""
-    seen: set[str] = set()
-    while not isinstance(one, nodes.Const):
-        if isinstance(one, nodes.Cast) and not one.keeps_bits:
-            one = one.value
-        elif isinstance(one, nodes.Local) and one.name in values and one.name not in seen:
-            seen.add(one.name)
-            one = values[one.name]
-        else:
-            return None
-    return one.value

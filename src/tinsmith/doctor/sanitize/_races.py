@@ -12,6 +12,7 @@ import torch
 
 from ...linter import Finding, Severity
 from ...source.interpreter import How, Number
+from ...source.ir import types
 from ._columns import Columns
 from ._log import Log
 from ._position import ExecutionPosition, Place, Spot
@@ -72,6 +73,8 @@ class Races:
         here = self._here
         writer, partner = sorted([touch, other], key=lambda one: (_RANK.get(one.kind, 1), one.line))
         is_harmless = writer.kind == partner.kind == "write" and _is_same(writer.value, partner.value)
+        if is_harmless and not types.is_float(here.kernel.arrays[array].type):
+            return  # a flag
         severity: Severity = "warning" if is_harmless else "error"
 
         def words() -> Finding:
