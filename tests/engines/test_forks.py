@@ -143,6 +143,15 @@ def test_a_fork_waits_for_what_another_thread_compiles(lang64):
     assert words == "(10.0, 6.0)"
 
 
+def test_a_program_of_an_earlier_start_is_not_destroyed_in_a_fork(lang64, engine):
+    """Its destructor waits for threads that the fork does not have."""
+    pull(ts.op("x[n] -> y[n]")(make_op(lang64)))
+    programs = [lang64.lang.impl.get_runtime().prog]
+    lang64.reset()
+    init("cpu", engine=engine, default_fp=lang64.f64)
+    assert run_forked(programs.clear) == "None"
+
+
 class Squares(torch.utils.data.Dataset):
     def __init__(self, op):
         self.op = op

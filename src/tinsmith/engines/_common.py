@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from ._contract import ArrayArgument, Compiled, HeldLaunch, Launch, ScalarArgument
+from ._forks import remember_program
 
 CONTEXT = ("set_arg_external_array_with_shape", "set_arg_float", "set_arg_int", "set_arg_uint")
 """What both engines' launch contexts are filled with."""
@@ -160,6 +161,7 @@ def launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
     where a call takes 35 us. There a context `is_reused`, for filling a new one takes twice as long; threads that
     launch at once have one each. On CUDA a launch leaves memory in the context that is gone after it.
     """
+    remember_program(program)
     make_context, start = cpp.make_launch_context, program.launch_kernel
     free: list[Any] = []
 

@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import io
 import os
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -48,6 +49,15 @@ _waiting: dict[str, dict[str, Any]] = {}
 """How to start the engines that ran when this process was forked and were not started since, by name."""
 
 
+_programs: weakref.WeakSet[Any] = weakref.WeakSet()
+"""Programs for which kernels were compiled, of earlier starts of an engine too, while anything refers to them."""
+
+
+def remember_program(program: Any) -> None:
+    """Note a program whose destructor must not run in a process that is forked from this one."""
+    _programs.add(program)
+
+
 def survive_forks(lock: Any) -> Any:
     """Let a lock that another thread holds delay a fork, so that the child finds it free. Returns the lock."""
     if hasattr(os, "register_at_fork"):
@@ -59,12 +69,17 @@ def watch_forks(list_loaded: Callable[[], Iterable[Engine]]) -> None:
     """Take the programs off the engines in each process that is forked from this one."""
 
     def detach_programs() -> None:
-        for engine in list_loaded():
-            program = engine.detach_program()
+        running = [(engine, engine.detach_program()) for engine in list_loaded()]
+        # A program's destructor waits for its threads, also at the end of the process, so it must never run.
+        for program in {*_programs, *(program for _, program in running if program is not None)}:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(program))
+        for engine, program in running:
             if program is not None:
                 _forked.add(engine.name)
                 _waiting[engine.name] = _find_settings(engine, program.config())
-                _leave(program)
+                # Compiled kernels are written to disk by the process that was forked, not by each child as well.
+                program.config().offline_cache = False
+                program.finalize()  # another program can be made then
 
     leaving_programs.register(detach_programs)
     survive_forks(COMPILING)
@@ -76,15 +91,6 @@ def _find_settings(engine: Engine, config: Any) -> dict[str, Any]:
     for kind in ("default_fp", "default_ip"):
         settings[kind] = getattr(engine.lang, getattr(config, kind).to_string())
     return {"device_type": "cpu" if config.arch.name in ("x64", "arm64") else config.arch.name, **settings}
-
-
-def _leave(program: Any) -> None:
-    """Let another program be made, without waiting for this one's threads."""
-    # Compiled kernels are written to disk by the process that was forked, not by each child as well.
-    program.config().offline_cache = False
-    program.finalize()
-    # Its destructor waits for the threads, also at the end of the process, so it must never run.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(program))
 
 
 def remedy_for_lost_field(engine: Engine, remedy: str) -> str:
