@@ -120,6 +120,8 @@ def test_others_are_not(lang):
             [True, False, True],
             [0, 0, 3],
             [1.0, 0.0, 3.0],
+            [0, 0, 1],
+            [0, 0, 1],
             [infinity, float("nan"), infinity],
             [1.0, 0.0, 1.0],
         ]

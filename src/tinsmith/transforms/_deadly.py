@@ -40,7 +40,9 @@ def find_deadly(kernel: nodes.Kernel) -> DeadlyOperation | None:
 def _follow(body: Sequence[nodes.Stmt], known: dict[str, Numbers]) -> Iterator[nodes.Stmt]:
     """Yield each statement while `known` holds the locals whose number is certain where it begins."""
     for one in body:
-        inside = {name for block in walk.bodies(one) for inner in walk.statements(block) for name in _changed(inner)}
+        inside = {
+            name for block in walk.bodies(one) for inner in walk.statements(block) for name in _find_changed(inner)
+        }
         if not isinstance(one, nodes.If):
             _forget(inside, known)
         yield one
@@ -49,20 +51,25 @@ def _follow(body: Sequence[nodes.Stmt], known: dict[str, Numbers]) -> Iterator[n
             yield from _follow(block, known)
             known.clear()
             known.update(around)
-        value = None
-        match one:
-            case nodes.Assign():
-                value = one.value
-            case nodes.Atomic(operator="add" | "sub" as operator, array=name) if name in known:
-                sign = "+" if operator == "add" else "-"
-                value = nodes.Binary(sign, nodes.Local(name, one.value.type), one.value, one.value.type)
+        name, value = _find_assignment(one, known)
         result = None if value is None else _evaluate(value, known)
-        _forget(inside | _changed(one), known)
+        _forget(inside | _find_changed(one), known)
         if result is not None and result.is_defined.all():
-            known[one.array if isinstance(one, nodes.Atomic) else one.name] = result.numbers
+            known[name] = result.numbers
 
 
-def _changed(one: nodes.Stmt) -> set[str]:
+def _find_assignment(one: nodes.Stmt, known: Mapping[str, Numbers]) -> tuple[str, nodes.Expr | None]:
+    """Return the local that a statement gives a value, and the value; None for other statements."""
+    match one:
+        case nodes.Assign(name, value):
+            return name, value
+        case nodes.Atomic(operator="add" | "sub" as operator, array=name, value=value) if name in known:
+            sign = "+" if operator == "add" else "-"
+            return name, nodes.Binary(sign, nodes.Local(name, value.type), value, value.type)
+    return "", None
+
+
+def _find_changed(one: nodes.Stmt) -> set[str]:
     """Locals that a statement changes; an atomic may be one on a local."""
     return {*walk.find_assigned(one), *([one.array] if isinstance(one, nodes.Atomic) else [])}
 
