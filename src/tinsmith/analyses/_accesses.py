@@ -24,8 +24,8 @@ DIM = -1
 """In place of an axis: the size is that of a dim of the spec, by its name."""
 MOST_PARTS, MOST_PARTS_OF_FLOATS = 120, 30
 """Nodes of an expression of integers, or of floats, beyond which it is opaque."""
-MOST_CASES = 4
-"""Indices that an access may have, as conditions select; beyond, it has one whose number is not followed."""
+MOST_SELECTS = 2
+"""Choices in an index that are followed one by one; where there are more, none is."""
 MOST_REMEMBERED = 4096
 """Expressions whose origins are remembered: values of locals share most of their parts."""
 COMPUTED_OF_FLOATS = frozenset({"+", "-", "*", "/", "neg", "abs", "min", "max", "sqrt", "floor", "ceil"})
@@ -152,9 +152,10 @@ class LoopAccess:
     @lazy
     def cases(self) -> tuple[LoopAccess, ...]:
         """This access with one index in place of two of which a condition selects one, for each of the two."""
-        chosen = next((one for one in walk.parts(*self.index) if isinstance(one, nodes.Select)), None)
-        if chosen is None:
+        selects = dict.fromkeys(one for one in walk.parts(*self.index) if isinstance(one, nodes.Select))
+        if not 0 < len(selects) <= MOST_SELECTS:
             return (self,)
+        chosen = next(iter(selects))
 
         def choose(expr: nodes.Expr, arm: nodes.Expr) -> nodes.Expr:
             return arm if expr == chosen else walk.rebuild(expr, lambda part: choose(part, arm))
@@ -167,8 +168,7 @@ class LoopAccess:
             )
             for arm, holds in ((chosen.then, True), (chosen.otherwise, False))
         ]
-        split = tuple(inner for one in cases for inner in one.cases)
-        return split if len(split) <= MOST_CASES else (self,)
+        return tuple(inner for one in cases for inner in one.cases)
 
     @property
     def is_exact(self) -> bool:
