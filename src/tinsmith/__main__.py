@@ -3,15 +3,20 @@
 import sys
 
 from ._errors import ConfigError
+from ._output import finish_output, keep_writing
 
 
 def main() -> None:
     """Run the command line; where its packages are missing, say what to install, and exit with 2."""
+    keep_writing()
     try:
         from .cli import app
     except ConfigError as error:
         sys.exit(_say(error))
-    app(prog_name="tinsmith")
+    try:
+        app(prog_name="tinsmith")
+    except SystemExit as end:
+        sys.exit(end.code or finish_output())
 
 
 def _say(error: ConfigError) -> int:

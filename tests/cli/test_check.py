@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -184,6 +185,8 @@ BROKEN = {
     "indentation": (b"if 1:\npass\n", 2, "the file does not parse"),
     "no text": (b"\xff\xfe\x00\x01", 1, ""),
     "a zero": (b"x = 1\x00\n", 1, ""),
+    "an encoding that is no text": (b"# coding: rot13\nx = 1\n", 1, "'rot13' is not a text encoding"),
+    "an encoding that fails": (b"# coding: undefined\nx = 1\n", 1, "undefined encoding"),
 }
 
 
@@ -200,6 +203,48 @@ def test_a_file_that_is_no_python_is_named_with_its_line(write, folder, case, ru
     assert by_rule["TS001"]["path"] == "broken.py"
     assert "TS301" in by_rule  # the other file was looked at all the same
     assert "TS002" not in by_rule  # what does not parse is not run too
+
+
+DEEP = {"a sum": "1+" * 20000, "signs": "-" * 50000}
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "html"])
+@pytest.mark.parametrize("case", [*BROKEN, *DEEP])
+def test_an_odd_file_does_not_silence_the_others_in_any_format(write, folder, case, form):
+    data = BROKEN[case][0] if case in BROKEN else f"x = {DEEP[case]}1\n".encode()
+    (folder / "odd.py").write_bytes(data)
+    write("counts.py", TRUNCATES)
+    result = check(".", "--format", form)
+    assert result.exit_code == 2, result.output
+    assert "odd.py" in result.stdout and "TS301" in result.stdout
+
+
+NAMES = {"text": r"\udcff.py", "json": r"\udcff.py", "sarif": "%FF.py", "html": r"\udcff.py"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs file names that are any bytes")
+@pytest.mark.parametrize("to_file", [False, True])
+@pytest.mark.parametrize("form", NAMES)
+def test_a_file_name_that_is_not_utf_8(folder, write, form, to_file):
+    write("counts.py", TRUNCATES).rename(folder / os.fsdecode(b"\xff.py"))
+    result = check(".", "--format", form, *(["--out", "report"] if to_file else []))
+    assert result.exit_code == 1, result.exception
+    assert NAMES[form] in (Path("report").read_text("utf-8") if to_file else result.stdout)
+
+
+def test_a_notebook_is_refused(folder, write):
+    (folder / "cells.ipynb").write_text('{"cells": [], "nbformat": 4}', "utf-8")
+    write("counts.py", TRUNCATES)
+    result = check("counts.py", "cells.ipynb", "--format", "json")
+    by_path = {one["path"]: one for one in json.loads(result.stdout)["findings"]}
+    assert result.exit_code == 2 and by_path["counts.py"]["rule"] == "TS301"
+    assert by_path["cells.ipynb"]["message"].startswith("the file cannot be read: notebooks are not read; write its")
+
+
+def test_a_pipe_is_not_waited_for(folder):
+    os.mkfifo(folder / "pipe.py")
+    result = check(".")
+    assert result.exit_code == 2 and "the file cannot be read: it is not a regular file" in result.stdout
 
 
 def test_a_file_with_a_mark_and_one_in_another_encoding(folder):

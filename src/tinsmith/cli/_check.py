@@ -94,11 +94,14 @@ def _write(report: Report, form: Format, out: Path | None) -> None:
         console.print(report)
         return
     text = _text(report, form)
+    # File names need not be valid Unicode. In JSON, this is the escape that stands for the same name.
+    data = text.encode("utf-8", "backslashreplace")
     if out is None:
-        typer.echo(text, nl=False)
+        # Formats for programs are UTF-8 whatever the terminal's encoding is.
+        typer.echo(data.decode() if form is Format.text else data, nl=False)
         return
     try:
-        out.write_text(text, "utf-8")
+        out.write_bytes(data)
     except OSError as cause:
         rows = [("--out", str(out)), (type(cause).__name__, cause.strerror or str(cause))]
         raise InputError(

@@ -82,6 +82,7 @@ def check_file(path: Path) -> Report:
     path = Path(os.path.realpath(path))  # as kernels that were imported name it; `resolve` refuses a loop of links
     contents = FileContents(0, ())
     try:
+        _require_python_file(path)
         # As Python itself reads it: UTF-8, or what its first lines say.
         with tokenize.open(path) as file, ignore_syntax_warnings():
             text = file.read()
@@ -90,12 +91,21 @@ def check_file(path: Path) -> Report:
     except SyntaxError as error:
         words = f"the file does not parse: {error.msg}"
         findings = [Finding("TS001", "error", str(path), error.lineno or 1, max(error.offset or 0, 0), words)]
-    except (OSError, ValueError) as error:  # no text, or no file that can be read
+    except (OSError, ValueError, LookupError) as error:  # no text, or no file that can be read
         findings = [Finding("TS001", "error", str(path), 1, 0, f"the file cannot be read: {error}")]
     except Exception as error:  # noqa: BLE001  # one odd file among many: it is named, and the others are looked at
         findings = [not_run("lint of the file", error, str(path), 1)]
     counts = {"kernels": contents.kernels, "without_examples": contents.ops_without_examples}
     return Report(shorten_path(str(path)), in_order(findings), looked=("lint",), **counts)
+
+
+def _require_python_file(path: Path) -> None:
+    """Raise ValueError for what is never read as Python, though it may parse: a notebook is a valid dict."""
+    if path.suffix == ".ipynb":
+        raise ValueError("notebooks are not read; write its code to a Python file: `jupyter nbconvert --to script`")
+    if path.exists() and not path.is_file():
+        # Opening a named pipe would wait forever.
+        raise ValueError("it is not a regular file")
 
 
 def _report(op: Any, label: str | None, inputs: tuple[Any, ...], named: dict[str, Any]) -> Report:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 
-from ..source import parse_module
+from ..source import file_lines, parse_module
 
 _AROUND = 2  # lines above and below one that stands in no function
 
@@ -17,7 +17,7 @@ _AROUND = 2  # lines above and below one that stands in no function
 def lines_of(path: str) -> list[str]:
     """A file's lines without their ends, also those of a notebook's cell; none where there is no such file."""
     linecache.checkcache(path)
-    return [line.rstrip("\r\n") for line in linecache.getlines(path)]
+    return [line.rstrip("\r\n") for line in file_lines(path)]
 
 
 def excerpts(lines: list[str], marked: Collection[int]) -> list[range]:
@@ -55,7 +55,8 @@ def _functions(text: str) -> Iterator[tuple[int, int]]:
     try:
         with ignore_syntax_warnings():
             tree = parse_module(text)
-    except (SyntaxError, ValueError):  # shown all the same: that may be what is spoken of
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # Shown all the same: that may be what is spoken of. Python's parser raises the last two for deep expressions.
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):

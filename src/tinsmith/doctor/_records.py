@@ -117,7 +117,7 @@ def _artifact(path: str, root: Path) -> dict[str, str]:
     relative = _relative(path, root)
     if os.path.isabs(relative):  # outside the root: no host can show it, but the file says where it was
         return {"uri": Path(relative).as_uri()}
-    return {"uri": quote(relative), "uriBaseId": _ROOT}
+    return {"uri": quote(os.fsencode(relative)), "uriBaseId": _ROOT}
 
 
 def _relative(path: str, root: Path) -> str:
@@ -133,4 +133,5 @@ def _fingerprint(finding: Finding, root: Path) -> str:
     """The same after lines were added above: of the rule, the file, and what the line says."""
     lines = lines_of(finding.path)
     text = lines[finding.line - 1].strip() if 1 <= finding.line <= len(lines) else ""
-    return hashlib.sha256("\0".join([finding.rule, _relative(finding.path, root), text]).encode()).hexdigest()[:32]
+    words = "\0".join([finding.rule, _relative(finding.path, root), text])
+    return hashlib.sha256(words.encode(errors="surrogateescape")).hexdigest()[:32]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import linecache
 from dataclasses import dataclass
 from typing import Literal
 
 from .._errors import TinsmithError
+from ..source import file_lines
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
@@ -50,7 +50,7 @@ class Finding:
     def __str__(self) -> str:
         place = f"{self.path}:{self.line}:{self.column}" if self.column else f"{self.path}:{self.line}"
         lines = [f"{place}: {self.severity} {self.rule}: {self.message}"]
-        text = linecache.getline(self.path, self.line).rstrip()
+        text = "".join(file_lines(self.path)[max(self.line - 1, 0) : self.line]).rstrip()
         if text:
             lines.append(f"    {text.strip()}")
         if text and self.column:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
+import os
 from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any
@@ -63,6 +64,18 @@ def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
         if known is None:
             known = _LINES[function] = inspect.getsourcelines(function)
         return known
+
+
+def file_lines(path: str) -> list[str]:
+    """Return a file's lines, also those of a notebook's cell; none where it cannot be read."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        # Opening a named pipe would wait forever.
+        return []
+    try:
+        return linecache.getlines(path)
+    except (LookupError, UnicodeError):
+        # `linecache` lets these escape for an encoding that is no text (`# coding: rot13`).
+        return []
 
 
 def column_of(path: str, line: int, offset: int) -> int:
