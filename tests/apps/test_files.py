@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import errno
+import signal
 
 import pytest
+from safetensors import SafetensorError
 
 from tinsmith._errors import InputError
 from tinsmith.apps import _files
+from tinsmith.apps._interrupt import Stop, stop_on_interrupt
+from tinsmith.apps._loop import take_steps
+from tinsmith.nn import write_checkpoint
 
 
 def test_a_file_appears_when_it_is_whole(tmp_path):
@@ -33,9 +38,16 @@ def _fail_half_way(path, error):
         raise error
 
 
-def test_a_full_disk_is_told_in_words(tmp_path):
+FULL = [
+    OSError(errno.ENOSPC, "No space left on device"),
+    SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+]
+
+
+@pytest.mark.parametrize("error", FULL, ids=lambda error: type(error).__name__)
+def test_a_full_disk_is_told_in_words(tmp_path, error):
     with pytest.raises(InputError) as refused, _files.replace_when_whole(tmp_path / "a.txt"):
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise error
     assert "a.txt cannot be written" in str(refused.value) and "No space left on device" in str(refused.value)
     assert not list(tmp_path.iterdir())
 
@@ -52,3 +64,45 @@ def test_others_may_read_what_was_written(tmp_path):
 def test_a_writable_folder_is_made_and_left_empty(tmp_path):
     _files.require_writable(tmp_path / "a" / "b")
     assert not list((tmp_path / "a" / "b").iterdir())
+
+
+@pytest.mark.parametrize("error", FULL, ids=lambda error: type(error).__name__)
+def test_a_checkpoint_on_a_full_disk_is_told_in_words(tmp_path, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("safetensors.torch.save_file", fail)
+    with pytest.raises(InputError, match=r"(?s)the checkpoint cannot be written.*No space left on device"):
+        write_checkpoint(tmp_path / "a.safetensors", {"step": 7})
+    assert not list(tmp_path.iterdir())
+
+
+class Steps:
+    """A training that only counts."""
+
+    step, steps, quality = 0, 250, 0.0
+
+    def advance(self):
+        self.step += 1
+
+
+def test_a_training_goes_on_when_a_checkpoint_cannot_be_written():
+    training, saved = Steps(), []
+
+    def save():
+        if training.step == 100:
+            raise InputError("the checkpoint cannot be written")
+        saved.append(training.step)
+
+    with pytest.warns(RuntimeWarning, match=r"cannot be written\nThe training goes on to the next checkpoint"):
+        assert take_steps(training, save, None, Stop())[0] == 250
+    assert saved == [200]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_requests_a_stop(number):
+    before = signal.getsignal(number)
+    with stop_on_interrupt() as stop:
+        signal.raise_signal(number)
+        assert stop.is_requested and signal.getsignal(number) is before
+    assert signal.getsignal(number) is before

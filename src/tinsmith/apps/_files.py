@@ -8,6 +8,7 @@ under its name.
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -77,7 +78,7 @@ def replace_when_whole(path: Path) -> Iterator[Path]:
         # safetensors makes files that only the owner may read.
         beside.chmod(mode)
         os.replace(beside, path)
-    except OSError as cause:
+    except (OSError, *_safetensors_errors()) as cause:
         raise InputError(
             refusal(
                 f"{path.name} cannot be written", [("file", str(path)), ("because", _reason(cause))], _ANOTHER_FOLDER
@@ -87,5 +88,11 @@ def replace_when_whole(path: Path) -> Iterator[Path]:
         beside.unlink(missing_ok=True)
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def _safetensors_errors() -> tuple[type[Exception], ...]:
+    """Return what safetensors raises for a full disk, which is not an OSError; nothing where it was not loaded."""
+    module = sys.modules.get("safetensors")
+    return (module.SafetensorError,) if module is not None else ()
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or str(error)

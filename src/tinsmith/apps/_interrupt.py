@@ -1,4 +1,4 @@
-"""Ctrl-C as a request: the current step is finished, and the results are written."""
+"""Ctrl-C and SIGTERM as requests: the current step is finished, and the results are written."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
+
+_REQUESTS = (signal.SIGINT, signal.SIGTERM)
+"""A cluster's scheduler sends the second one before it kills a job."""
 
 
 class Stop:
@@ -17,7 +21,7 @@ class Stop:
 
 @contextmanager
 def stop_on_interrupt() -> Iterator[Stop]:
-    """Within the block the first Ctrl-C sets `is_requested`; a second one interrupts immediately.
+    """Within the block the first Ctrl-C or SIGTERM sets `is_requested`; the next one of its kind acts immediately.
 
     Signals only reach the main thread; a loop in another thread cannot be stopped this way.
     """
@@ -26,12 +30,16 @@ def stop_on_interrupt() -> Iterator[Stop]:
         yield stop
         return
 
-    def ask(_number: int, _frame: FrameType | None) -> None:
+    def ask(number: int, _frame: FrameType | None) -> None:
         stop.is_requested = True
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before[number] or signal.SIG_DFL)
 
-    before = signal.signal(signal.SIGINT, ask)
+    # None: a handler that C installed, which Python cannot put back.
+    before: dict[int, Any] = {number: signal.getsignal(number) for number in _REQUESTS}
     try:
+        for number in _REQUESTS:
+            signal.signal(number, ask)
         yield stop
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number in _REQUESTS:
+            signal.signal(number, before[number] or signal.SIG_DFL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -127,9 +128,17 @@ def take_steps(
         if watch is not None:
             watch(training.step, training.steps, training.quality)
         if training.step % _SAVE_EVERY == 0 and processes.is_first:
-            save()
+            _try_to_save(save)
     taken = training.step - first
     return taken, time.perf_counter() - start if taken else 0.0
+
+
+def _try_to_save(save: Callable[[], object]) -> None:
+    """Write a checkpoint during a training. If that fails, warn: there may be room again at the next one."""
+    try:
+        save()
+    except InputError as error:
+        warnings.warn(f"{error}\nThe training goes on to the next checkpoint.", RuntimeWarning, stacklevel=3)
 
 
 def is_written(folder: Path, files: Collection[str]) -> bool:

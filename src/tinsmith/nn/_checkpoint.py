@@ -51,6 +51,7 @@ def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> None:
 
 def _write(path: Path, tensors: dict[str, torch.Tensor], structure: str) -> None:
     require_packages("write_checkpoint", "nn", "safetensors")
+    from safetensors import SafetensorError
     from safetensors.torch import save_file  # not needed to import tinsmith
 
     beside = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
@@ -60,8 +61,9 @@ def _write(path: Path, tensors: dict[str, torch.Tensor], structure: str) -> None
         save_file(_unshare_memory(tensors), beside, {_METADATA: structure})
         beside.chmod(mode)  # safetensors leaves files that nobody else may read
         os.replace(beside, path)
-    except OSError as cause:
-        rows = [("file", str(path)), ("because", cause.strerror or str(cause))]
+    except (OSError, SafetensorError) as cause:
+        # Of safetensors, a full disk is no OSError.
+        rows = [("file", str(path)), ("because", getattr(cause, "strerror", None) or str(cause))]
         raise InputError(refusal("the checkpoint cannot be written", rows, "Choose another place for it.")) from cause
     finally:
         beside.unlink(missing_ok=True)
