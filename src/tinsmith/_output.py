@@ -34,7 +34,11 @@ def keep_writing() -> None:
 
     Of characters that the encoding does not have, lines are drawn with ASCII, and others are written as escapes.
     """
+    is_original = sys.stdout is sys.__stdout__
     sys.stdout, sys.stderr = _make_lasting(sys.stdout), _make_lasting(sys.stderr)
+    if is_original:
+        # Taichi takes any other stdout for a graphical shell's, and says so (1.7).
+        sys.__stdout__ = sys.stdout
 
 
 def finish_output() -> int:

@@ -9,6 +9,7 @@ import pytest
 import typer
 
 from tinsmith.__main__ import main
+from tinsmith._output import keep_writing
 from tinsmith.cli import app
 
 
@@ -66,3 +67,18 @@ def test_work_goes_on_when_nobody_reads_the_output(run, tmp_path, case, own_code
 def test_characters_that_the_encoding_does_not_have(run, tmp_path, encoding, expected):
     assert run(lambda: sys.stdout.write("──│é→ a\n") and None, tmp_path / "output", tmp_path / "errors", encoding) == 0
     assert (tmp_path / "output").read_text(encoding) == expected + "\n"
+
+
+def test_the_replaced_output_is_python_s_own(run, tmp_path, monkeypatch):
+    """Taichi takes any other one for a graphical shell's, and writes a line about it."""
+    monkeypatch.setattr("tinsmith.__main__.keep_writing", lambda: None)
+    kept = []
+    monkeypatch.setattr(sys, "__stdout__", sys.__stdout__)
+
+    def look():
+        monkeypatch.setattr(sys, "__stdout__", sys.stdout)
+        keep_writing()
+        kept.append(sys.stdout is sys.__stdout__)
+
+    run(look, tmp_path / "output", tmp_path / "errors")
+    assert kept == [True]
