@@ -27,6 +27,7 @@ FLOORS = {
     "_suggestions": 0,
     "_user_warnings": 0,
     "reference": 0,
+    "_untrusted": 1,
     "spec": 1,
     "engines": 1,
     "source": 2,

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps
 from torch import Tensor
 
 from .._errors import InputError, refusal
+from .._untrusted import open_picture
 from ._files import require_image
 
 _SIXTEEN_BITS = 65535
+_STRIP = 256  # rows
 
 
 @dataclass(frozen=True)
@@ -79,14 +81,11 @@ def open_image(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Im
     Raises:
         InputError: it is not an image, or has more bits.
     """
-    try:
-        with Image.open(path) as opened:
-            image = ImageOps.exif_transpose(opened)
-            image.load()
-    except UnidentifiedImageError as cause:
-        raise _unreadable(path, "it is not an image of a known format", named_by) from cause
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as cause:
-        raise _unreadable(path, str(cause), named_by) from cause
+    with open_picture(path, lambda reason: _unreadable(path, reason, named_by)) as opened:
+        # Only if it is turned: an upright picture would be copied.
+        is_turned = opened.getexif().get(ExifTags.Base.Orientation, 1) != 1
+        opened.load()
+        image = ImageOps.exif_transpose(opened) if is_turned else opened
     if image.mode == "F":
         raise _unreadable(path, "its numbers are floating point (mode F)", named_by)
     return _reduce_to_8_bits(image, path, named_by) if image.mode.partition(";")[0] == "I" else image
@@ -94,10 +93,14 @@ def open_image(path: Path, named_by: Iterable[tuple[str, ...]] = ()) -> Image.Im
 
 def _reduce_to_8_bits(image: Image.Image, path: Path, named_by: Iterable[tuple[str, ...]]) -> Image.Image:
     """16 bits a pixel as 8; Pillow itself would cut them off at 255."""
-    values = np.asarray(image).astype(np.int64)
+    values = np.asarray(image)
     if values.min() < 0 or values.max() > _SIXTEEN_BITS:
         raise _unreadable(path, f"it has more than 16 bits a pixel (mode {image.mode})", named_by)
-    return Image.fromarray(np.round(values * (255 / _SIXTEEN_BITS)).astype(np.uint8))
+    reduced = np.empty(values.shape, np.uint8)
+    # Row by row: the intermediate results in float64 would take eight times the memory of the picture.
+    for row, result in zip(values, reduced, strict=True):
+        result[:] = np.round(row * (255 / _SIXTEEN_BITS))
+    return Image.fromarray(reduced)
 
 
 def _unreadable(path: Path, reason: str, named_by: Iterable[tuple[str, ...]]) -> InputError:
@@ -109,5 +112,9 @@ def _unreadable(path: Path, reason: str, named_by: Iterable[tuple[str, ...]]) ->
 def _on_white(image: Image.Image) -> Image.Image:
     if not image.has_transparency_data:
         return image.convert("RGB")
-    layer = image.convert("RGBA")
-    return Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+    blended = Image.new("RGB", image.size)
+    # In strips: three copies of a large picture with four channels would be in memory at once.
+    for top in range(0, image.height, _STRIP):
+        layer = image.crop((0, top, image.width, min(top + _STRIP, image.height))).convert("RGBA")
+        blended.paste(Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB"), (0, top))
+    return blended

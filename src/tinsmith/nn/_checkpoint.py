@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch
 
 from .._errors import ArgumentError, CheckpointError, InputError, refusal
 from .._extras import require_packages
+from .._untrusted import parse_json, read_safetensors
 from ..bridge import is_distributed
 from ._shares import as_shared, gather
 
@@ -84,18 +86,12 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         {'weights': tensor([1., 1.]), 'step': 7}
     """
     require_packages("read_checkpoint", "nn", "safetensors")
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(path, "pt") as file:
-            structure = (file.metadata() or {}).get(_METADATA)
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
-    except (OSError, SafetensorError) as cause:
-        raise _make_broken_error(path, str(cause)) from cause
+    metadata, tensors = read_safetensors(path, partial(_make_broken_error, path))
+    structure = metadata.get(_METADATA)
     if structure is None:
         raise _make_broken_error(path, "tinsmith did not write it")
     try:
-        return dict(_decode(json.loads(structure), tensors))
+        return dict(_decode(parse_json(structure), tensors))
     except (KeyError, TypeError, ValueError) as cause:
         raise _make_broken_error(path, f"its list of tensors does not match them: {cause!r}") from cause
 

@@ -19,6 +19,7 @@ from ._ops import get_op, register_maker
 
 _BLOCK, _OCTETS = 4, 8
 """A word: cells along each side of its block, and bytes, the lowest one first."""
+_LONGEST_CAUSE = 400  # characters of an error that another one shows
 _KIND = "tinsmith occupancy grid"
 
 
@@ -266,16 +267,24 @@ class OccupancyGrid(nn.Module):
         if read.get("kind") != _KIND:
             rows = [("file", str(path)), ("holds", str(read.get("kind", "something else")))]
             raise CheckpointError(refusal("the file holds no occupancy grid", rows, "Give one that save() wrote."))
-        settings, state = read["settings"], read["state"]
-        grid = cls(
-            state["aabb"],
-            settings["resolution"],
-            settings["levels"],
-            decay=settings["decay"],
-            threshold=settings["threshold"],
-            engine=engine,
-        )
-        grid.load_state_dict(state)
+        try:
+            settings, state = read["settings"], read["state"]
+            # Before a grid of this size is made: the file may be far smaller than its settings say.
+            expected = _shape(settings["resolution"], settings["levels"])
+            if tuple(state["density"].shape) != expected:
+                raise ValueError(f"densities {tuple(state['density'].shape)}, not {expected}")
+            grid = cls(
+                state["aabb"],
+                settings["resolution"],
+                settings["levels"],
+                decay=settings["decay"],
+                threshold=settings["threshold"],
+                engine=engine,
+            )
+            grid.load_state_dict(state)
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as cause:
+            rows = [("file", str(path)), ("because", repr(cause)[:_LONGEST_CAUSE])]
+            raise CheckpointError(refusal("the occupancy grid's file is broken", rows)) from cause
         return grid
 
     def extra_repr(self) -> str:

@@ -5,15 +5,15 @@ What the properties mean is for the callers to say: `gaussians` reads splats fro
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
+import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import BinaryIO, Literal
 
 import numpy as np
 
-from .._errors import InputError
+from .._untrusted import MakeError, size_of
 
+_LONGEST_LINE = 80  # characters of a line that an error shows
 _LONGEST_HEADER = 1 << 16  # bytes; a header of splats of degree 4 has 2 thousand
 _TYPES = {
     name: np.dtype(code)
@@ -50,18 +50,18 @@ class _Header:
     size: int
 
 
-def read_vertices(whole: bytes, make_error: Callable[[str], InputError]) -> np.ndarray:
+def read_vertices(file: BinaryIO, make_error: MakeError) -> np.ndarray:
     """Return the vertices of a PLY file, one entry each, with a field for each property.
 
     Args:
-        whole: the file.
+        file: the file, from its beginning. What comes after the vertices is not read.
         make_error: makes an error that names the file, from a reason.
 
     Raises:
         InputError: the file is not PLY, or is broken, or a list makes the position of its vertices unknown.
     """
-    header = _read_header(whole, make_error)
-    is_text = header.format == "ascii"
+    header = _parse_header(file.read(_LONGEST_HEADER), make_error)
+    is_text, size = header.format == "ascii", size_of(file)
     place, lines = header.size, 0
     for element in header.elements:
         if element.has_lists and (element.name == "vertex" or not is_text):
@@ -70,43 +70,49 @@ def read_vertices(whole: bytes, make_error: Callable[[str], InputError]) -> np.n
             row = np.dtype(list(element.properties)).newbyteorder(_BYTE_ORDERS[header.format])
         except ValueError as cause:
             raise make_error(f"element {element.name}: {cause}") from cause
-        left = len(whole) - place
+        left = size - place
+        if left < 0:
+            raise make_error(f"its elements before {element.name} need {-left} bytes more than there are")
         if element.name == "vertex":
+            if not element.properties:
+                raise make_error("element vertex has no properties")
             # In text, an entry has a character and a line break for each of its numbers at least.
             least = 2 * len(element.properties) if is_text else row.itemsize
-            if element.count < 0 or least * element.count > left + is_text:
-                size = "numbers" if is_text else "bytes"
+            if least * element.count > left + is_text:
+                kind = "numbers" if is_text else "bytes"
                 each = len(element.properties) if is_text else row.itemsize
-                raise make_error(f"{element.count} vertices of {each} {size}, but {left} bytes are left")
+                raise make_error(f"{element.count} vertices of {each} {kind}, but {left} bytes are left")
             if is_text:
-                return _parse_text(whole[header.size :], row, element.count, lines, make_error)
-            return np.frombuffer(whole, row, element.count, place)
+                file.seek(header.size)
+                return _parse_text(file, row, element.count, lines, make_error)
+            file.seek(place)
+            return np.frombuffer(file.read(row.itemsize * element.count), row, element.count)
         place += 0 if is_text else row.itemsize * element.count
         lines += element.count
     raise make_error("there is no element vertex")
 
 
-def _parse_text(
-    body: bytes, row: np.dtype, count: int, skipped: int, make_error: Callable[[str], InputError]
-) -> np.ndarray:
+def _parse_text(file: BinaryIO, row: np.dtype, count: int, skipped: int, make_error: MakeError) -> np.ndarray:
     if count == 0:
         return np.zeros(0, row)
-    source = io.BytesIO(body)
     try:
-        vertices = np.loadtxt(source, row, comments=None, skiprows=skipped, max_rows=count, ndmin=1)
-    except ValueError as cause:
+        with warnings.catch_warnings():
+            # numpy warns of missing lines, which are counted below, and of integers with a decimal point.
+            warnings.simplefilter("ignore")
+            vertices = np.loadtxt(file, row, comments=None, skiprows=skipped, max_rows=count, ndmin=1)
+    except (OverflowError, TypeError, ValueError) as cause:
         raise make_error(f"its vertices: {cause}") from cause
     if len(vertices) != count:
         raise make_error(f"{count} vertices, but {len(vertices)} lines are left")
     return vertices
 
 
-def _read_header(whole: bytes, make_error: Callable[[str], InputError]) -> _Header:
-    end = whole.find(b"end_header", 0, _LONGEST_HEADER)
-    after = whole.find(b"\n", end)
-    if not whole.startswith(b"ply") or end < 0 or after < 0:
+def _parse_header(start: bytes, make_error: MakeError) -> _Header:
+    end = start.find(b"end_header")
+    after = start.find(b"\n", end)
+    if not start.startswith(b"ply") or end < 0 or after < 0:
         raise make_error("it is not a PLY file: there is no header")
-    lines = [line.split() for line in whole[:end].decode("ascii", "replace").splitlines()[1:]]
+    lines = [line.split() for line in start[:end].decode("ascii", "replace").splitlines()[1:]]
     elements: list[_Element] = []
     form = ""
     for words in lines:
@@ -114,14 +120,21 @@ def _read_header(whole: bytes, make_error: Callable[[str], InputError]) -> _Head
             if words[:1] == ["format"]:
                 form = words[1]
             elif words[:1] == ["element"]:
-                elements.append(_Element(words[1], int(words[2]), (), False))
+                elements.append(_Element(words[1], _parse_count(words[2]), (), False))
             elif words[:1] == ["property"]:
                 elements[-1] = _with_property(elements[-1], words)
         except (IndexError, KeyError, ValueError) as cause:
-            raise make_error(f"a line of the header: {' '.join(words)}") from cause
+            raise make_error(f"a line of the header: {' '.join(words)[:_LONGEST_LINE]}") from cause
     if form not in _BYTE_ORDERS:
         raise make_error(f"its format is {form or 'missing'}, not one of {', '.join(_BYTE_ORDERS)}")
     return _Header(form, tuple(elements), after + 1)
+
+
+def _parse_count(word: str) -> int:
+    count = int(word)
+    if count < 0:
+        raise ValueError(word)
+    return count
 
 
 def _with_property(element: _Element, words: list[str]) -> _Element:

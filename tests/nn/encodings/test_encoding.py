@@ -363,6 +363,15 @@ REFUSED = [
         "Take fewer or coarser levels, or type Hash, whose levels have 2^log2_hashmap_size slots at most.",
     ),
     (
+        lambda: Encoding(3, {"otype": "HashGrid", "per_level_scale": 1e30}),
+        ConfigError,
+        "`encoding` has a level whose resolution is beyond the range of float32.\n"
+        "  base_resolution  16\n"
+        "  per_level_scale  1e+30\n"
+        "  n_levels         16\n"
+        "Pass a per_level_scale near 2, and a smaller base_resolution.",
+    ),
+    (
         lambda: Encoding(4, NRC),
         ConfigError,
         "`encoding` encodes more dims than the 4 that there are.\n"

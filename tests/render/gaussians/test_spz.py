@@ -123,10 +123,11 @@ def header(version=3, count=1, degree=0, flags=0):
         (gzip.compress(header(degree=5) + bytes(20)), "degree 5, more than 4"),
         (gzip.compress(header(flags=2) + bytes(20)), "it has extensions"),
         (gzip.compress(header() + bytes(19)), "1 Gaussians of 20 bytes, but 19 bytes are left"),
-        (gzip.compress(header() + bytes(21)), "1 Gaussians of 20 bytes, but 21 bytes are left"),
+        (gzip.compress(header() + bytes(21)), "1 Gaussians of 20 bytes, but more than 20 bytes are left"),
+        (gzip.compress(header(count=2**32 - 1)), "4294967295 Gaussians of 20 bytes in a file of"),
     ],
     # gzip writes the time: ids of bytes would differ between the processes that share the tests.
-    ids=["no gzip", "cut", "short", "magic", "version", "degree", "extensions", "too few", "too many"],
+    ids=["no gzip", "cut", "short", "magic", "version", "degree", "extensions", "too few", "too many", "bomb"],
 )
 def test_broken_files(tmp_path, whole, words):
     (tmp_path / "broken.spz").write_bytes(whole)

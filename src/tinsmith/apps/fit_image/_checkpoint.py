@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from ..._untrusted import parse_json, read_safetensors
 from .._checkpoint import FILE, identity, make_broken_error, require_checkpoint, require_same
 from .._files import replace_when_whole
 from .._photo import Photo
@@ -85,11 +86,7 @@ def _tensors(training: Training) -> dict[str, Tensor]:
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    try:
-        with safe_open(path, "pt") as file:
-            return file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
-    except (OSError, SafetensorError) as cause:
-        raise make_broken_error(path, str(cause)) from cause
+    return read_safetensors(path, partial(make_broken_error, path))
 
 
 def _identity(photo: Photo, options: FitOptions) -> dict[str, object]:
@@ -99,7 +96,7 @@ def _identity(photo: Photo, options: FitOptions) -> dict[str, object]:
 
 def _require_same_fit(path: Path, metadata: dict[str, str], photo: Photo, options: FitOptions) -> None:
     try:
-        theirs = dict(json.loads(metadata["fit"]))
+        theirs = dict(parse_json(metadata["fit"]))
     except (KeyError, TypeError, ValueError) as cause:
         raise make_broken_error(path, "it does not say which fit it belongs to") from cause
     require_same(path, "fit", theirs, _identity(photo, options))

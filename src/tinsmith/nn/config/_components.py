@@ -93,7 +93,9 @@ def _nrc(options: Options) -> Options:  # the encoding of Neural Radiance Cachin
 
 
 _MOST_LEVELS = 128  # as in tiny-cuda-nn
-_N_FREQUENCIES = Key("n_frequencies", Count(), 12)
+_MOST_LAYERS = 1024  # hidden ones; tiny-cuda-nn has no limit
+_MOST_FEATURES = 65_536  # of an input, and neurons of a layer; tiny-cuda-nn has no limit
+_N_FREQUENCIES = Key("n_frequencies", Count(1, _MOST_FEATURES), 12)
 _GRID_KEYS = (
     Key("type", Choice(("Hash", "Dense", "Tiled"), {"Tile": "Tiled"}), "Hash"),
     Key("n_levels", Count(1, _MOST_LEVELS), 16),
@@ -135,12 +137,12 @@ ENCODINGS = Catalog(
             settle=_grid,
         ),
         Component("Identity", (Key("scale", Number(), 1.0), Key("offset", Number(), 0.0))),
-        Component("OneBlob", (Key("n_bins", Count(), 16),)),
+        Component("OneBlob", (Key("n_bins", Count(1, _MOST_FEATURES), 16),)),
         Component("SphericalHarmonics", (Key("degree", Count(1, 8), 4),)),
         Component("TriangleWave", (_N_FREQUENCIES,)),
         Component(
             "NRC",
-            (_N_FREQUENCIES, Key("n_bins", Count(), 4)),
+            (_N_FREQUENCIES, Key("n_bins", Count(1, _MOST_FEATURES), 4)),
             aliases={"OneBlobFrequency": {}},
             expands=_nrc,
         ),
@@ -171,8 +173,8 @@ def _mlp(otype: str, alias: str, least_hidden: int) -> Component:
     keys = (
         Key("activation", Choice(ACTIVATIONS), "ReLU"),
         Key("output_activation", Choice(ACTIVATIONS), "None"),
-        Key("n_neurons", Count(), 128),
-        Key("n_hidden_layers", Count(least_hidden), 5),
+        Key("n_neurons", Count(1, _MOST_FEATURES), 128),
+        Key("n_hidden_layers", Count(least_hidden, _MOST_LAYERS), 5),
     )
     return Component(otype, keys, aliases={alias: {}})
 

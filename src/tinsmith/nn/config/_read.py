@@ -10,14 +10,18 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ..._errors import ConfigError, InputError, point_at, refusal
+from ..._untrusted import CONFIGURATION_BYTES, parse_json, read_untrusted
 
-_STRING = r'"(?:\\.|[^"\\\n])*"'
-_COMMENTS = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?\*/", re.DOTALL)
+# Neither may fail at its end, or a text that repeats its beginning takes quadratic time: the closing quote is optional,
+# and a comment may end with the text, which `_blank` then leaves as it is.
+_STRING = r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?'
+_COMMENTS = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMAS = re.compile(rf"{_STRING}|,(?=\s*[}}\]])")
 
 
@@ -52,18 +56,20 @@ def read(source: str | Path | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text_of(path: Path) -> str:
+    def make_error(reason: str) -> InputError:
+        headline = f"The configuration {path} cannot be read."
+        return InputError(refusal(headline, [("cause", reason)], "Pass a path to a JSON file."))
+
     try:
-        return path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(
-            refusal(f"The configuration {path} cannot be read.", [("cause", str(error))], "Pass a path to a JSON file.")
-        ) from error
+        return read_untrusted(path, make_error, CONFIGURATION_BYTES).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise make_error(str(error)) from error
 
 
 def _parse_json(text: str, name: str) -> dict[str, Any]:
     plain = _TRAILING_COMMAS.sub(_blank, _without_comments(text))
     try:
-        value = json.loads(plain, object_pairs_hook=_once_each, parse_constant=_no_constant)
+        value = parse_json(plain, object_pairs_hook=_once_each, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         headline = f"{name} is not valid JSON: {error.msg}, line {error.lineno}, column {error.colno}."
         raise ConfigError(refusal(headline, point_at(text, error.pos))) from error
@@ -81,7 +87,9 @@ def _without_comments(text: str) -> str:
 
 
 def _blank(match: re.Match[str]) -> str:  # strings stay; all else becomes blanks, lines stay lines
-    return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])
+    text = match[0]
+    is_open_comment = text.startswith("/*") and (len(text) < 4 or not text.endswith("*/"))
+    return text if text.startswith('"') or is_open_comment else re.sub(r"[^\n]", " ", text)
 
 
 class _Unfit(Exception):
@@ -91,8 +99,7 @@ class _Unfit(Exception):
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise _Unfit(f"an object has the key {json.dumps(twice)} more than once")
     return values
 

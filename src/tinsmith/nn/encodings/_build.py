@@ -49,14 +49,23 @@ def _grid(section: Section, n_input_dims: int) -> Grid:
     options = section.options
     if not 1 <= n_input_dims <= _MOST_DIMS:
         raise _misfit(section, n_input_dims, f"1 to {_MOST_DIMS}")
-    levels = grid_levels(
-        n_input_dims,
-        n_levels=options["n_levels"],
-        base_resolution=options["base_resolution"],
-        per_level_scale=options["per_level_scale"],
-        kind=options["type"],
-        log2_hashmap_size=options["log2_hashmap_size"],
-    )
+    try:
+        levels = grid_levels(
+            n_input_dims,
+            n_levels=options["n_levels"],
+            base_resolution=options["base_resolution"],
+            per_level_scale=options["per_level_scale"],
+            kind=options["type"],
+            log2_hashmap_size=options["log2_hashmap_size"],
+        )
+    except (OverflowError, ValueError) as cause:
+        # Of float32, as which tiny-cuda-nn computes resolutions.
+        rows = [(key, f"{options[key]:g}") for key in ("base_resolution", "per_level_scale")]
+        rows += [("n_levels", str(options["n_levels"]))]
+        headline = f"`{section.where}` has a level whose resolution is beyond the range of float32."
+        raise ConfigError(
+            refusal(headline, rows, "Pass a per_level_scale near 2, and a smaller base_resolution.")
+        ) from cause
     n_features = options["n_features_per_level"]
     n_params = (levels[-1].first + levels[-1].size) * n_features
     if n_params > _MOST_PARAMS:

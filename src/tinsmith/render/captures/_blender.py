@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..._untrusted import is_file
 from ..._user_warnings import warn
 from ._capture import Capture, capture_of
 from ._colmap_files import PointRecord, points_of, read_points_of_ply
@@ -44,7 +45,7 @@ def load_blender(path: str | Path) -> Capture:
     """
     frames, ply = read_scene(Path(path))
     listed: list[PointRecord] = []
-    if ply is not None and ply.is_file():
+    if ply is not None and is_file(ply):
         listed = read_points_of_ply(ply)
     elif ply is not None:
         warn(f"there is no {ply}, which {path} names as its file of points: the capture has none")

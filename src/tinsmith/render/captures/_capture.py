@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..._errors import InputError, refusal
 from ..._extras import require_packages
+from ..._untrusted import open_picture
 from ._frames import Frame
 from ._lenses import Array, Camera, CameraModel
 
@@ -176,30 +177,32 @@ def pose_of(viewmat: Tensor) -> Tensor:
 def _upright_size(frame: Frame) -> tuple[int, int]:
     """The size of a frame's picture, turned by its EXIF data, unless the file describes it as it was stored."""
     require_packages("reading the size of a picture", "captures", "PIL")
-    from PIL import Image  # not needed to import tinsmith
 
-    try:
-        with Image.open(frame.image) as opened:
-            width, height = opened.size
-            is_sideways = opened.getexif().get(_ORIENTATION) in _SIDEWAYS
-    except _unreadable() as cause:
-        rows = [("image", str(frame.image)), ("because", str(cause))]
-        raise frame.entry.make_error("a picture of the dataset cannot be read", rows) from cause
+    def make_error(reason: str) -> InputError:
+        rows: list[tuple[str, ...]] = [("image", str(frame.image)), ("because", reason)]
+        return frame.entry.make_error("a picture of the dataset cannot be read", rows)
+
+    with open_picture(frame.image, make_error) as opened:
+        width, height = opened.size
+        is_sideways = opened.getexif().get(_ORIENTATION) in _SIDEWAYS
     is_turned = is_sideways and (frame.fits(height, width) or not frame.fits(width, height))
     return (height, width) if is_turned else (width, height)
 
 
 def _read_pixels(path: Path, size: tuple[int, ...]) -> Array:
-    from PIL import Image, ImageOps
+    from PIL import ImageOps  # not needed to import tinsmith
 
-    try:
-        with Image.open(path) as opened:
-            upright = ImageOps.exif_transpose(opened)
-            image = upright if upright.size == size else opened
-            pixels = np.array(image.convert("RGBA" if _has_alpha(image) else "RGB"))
-    except _unreadable() as cause:
-        rows = [("image", str(path)), ("because", str(cause))]
-        raise InputError(refusal("a picture of the capture cannot be read", rows)) from cause
+    def make_error(reason: str) -> InputError:
+        rows = [("image", str(path)), ("because", reason)]
+        return InputError(refusal("a picture of the capture cannot be read", rows))
+
+    with open_picture(path, make_error) as opened:
+        # Only if it is turned: an upright picture would be copied.
+        is_turned = opened.getexif().get(_ORIENTATION, 1) != 1
+        upright = ImageOps.exif_transpose(opened) if is_turned else opened
+        image = upright if upright.size == size else opened
+        mode = "RGBA" if _has_alpha(image) else "RGB"
+        pixels = np.array(image if image.mode == mode else image.convert(mode))
     if pixels.shape[1::-1] != size:
         rows = [("image", str(path), f"{pixels.shape[1]} x {pixels.shape[0]}"), ("expected", f"{size[0]} x {size[1]}")]
         raise InputError(refusal("a picture of the capture has another size than before", rows))
@@ -208,10 +211,3 @@ def _read_pixels(path: Path, size: tuple[int, ...]) -> Array:
 
 def _has_alpha(image: Any) -> bool:
     return "A" in image.getbands() or "transparency" in image.info
-
-
-def _unreadable() -> tuple[type[Exception], ...]:
-    """What Pillow raises for a file that is not a picture, or a broken or huge one."""
-    from PIL import Image
-
-    return (OSError, SyntaxError, ValueError, Image.DecompressionBombError)

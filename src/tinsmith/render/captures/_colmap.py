@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import InputError, refusal
+from ..._untrusted import is_file
 from ._capture import Capture, capture_of, pose_of
 from ._colmap_files import CameraRecord, ImageRecord, Records, points_of, read_records
 from ._frames import Entry, Frame, warn_of_missing
@@ -139,7 +140,7 @@ def _folders(folder: Path) -> Iterator[Path]:
 
 def _find_pictures(folder: Path, pictures: Path, names: list[str]) -> list[Path | None]:
     """Return where the pictures of these names are; None for one that is missing."""
-    exact = [path if (path := pictures / name).is_file() else None for name in names]
+    exact = [path if is_file(path := pictures / name) else None for name in names]
     if all(path is not None for path in exact):
         return exact
     files = _list_pictures(pictures)
@@ -158,7 +159,7 @@ def _find_pictures(folder: Path, pictures: Path, names: list[str]) -> list[Path 
 
 def _list_pictures(folder: Path) -> list[Path]:
     """Return the pictures of a folder and of folders in it, sorted by name."""
-    files = [path for path in folder.rglob("*") if path.suffix.lower() in _PICTURES and path.is_file()]
+    files = [path for path in folder.rglob("*") if path.suffix.lower() in _PICTURES and is_file(path)]
     return sorted(files, key=lambda path: str(path.relative_to(folder)))
 
 

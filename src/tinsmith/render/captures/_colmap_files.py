@@ -6,16 +6,22 @@ import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from ..._errors import InputError, refusal
+from ..._untrusted import open_untrusted, read_untrusted
 from .._ply import read_vertices
 from ._frames import Entry
 
+_MOST_COLOR = 255
+_MOST_NUMBER = 2**63 - 1  # of an image, a camera or a point, as a tensor can hold it
+_MOST_SIDE = 2**31 - 1  # pixels
 _GREY = 128  # of a point whose file has no colors
 
 MODELS = {
@@ -126,15 +132,18 @@ def read_points_of_ply(path: Path) -> list[PointRecord]:
     def make_error(reason: str) -> InputError:
         return InputError(refusal("a file of points cannot be read", [("file", str(path)), ("because", reason)]))
 
-    try:
-        whole = path.read_bytes()
-    except OSError as cause:
-        raise make_error(cause.strerror or str(cause)) from cause
-    vertices = read_vertices(whole, make_error)
+    with open_untrusted(path, make_error) as file:
+        vertices = read_vertices(file, make_error)
     names = vertices.dtype.names or ()
     missing = [name for name in ("x", "y", "z") if name not in names]
     if missing:
         raise make_error(f"there is no property {missing[0]}")
+    for name in ("x", "y", "z"):
+        if not np.isfinite(vertices[name]).all():
+            raise make_error(f"{name} of a point is not finite")
+    for name in ("red", "green", "blue"):
+        if name in names and not ((vertices[name] >= 0) & (vertices[name] <= _MOST_COLOR)).all():
+            raise make_error(f"{name} of a point is not from 0 to {_MOST_COLOR}")
     positions = [vertices[name].tolist() for name in ("x", "y", "z")]
     colors = [
         vertices[name].astype(int).tolist() if name in names else [_GREY] * len(vertices)
@@ -154,10 +163,11 @@ def points_of(records: list[PointRecord]) -> tuple[Tensor, Tensor]:
 
 
 def _read_text(path: Path, form: _Form) -> list[Any]:
+    make_error = partial(_make_unreadable_error, path)
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as cause:
-        raise _unreadable(path, cause) from cause
+        lines = read_untrusted(path, make_error).decode().split("\n")
+    except UnicodeDecodeError as cause:
+        raise make_error(str(cause)) from cause
     numbered = [(place, line) for place, line in enumerate(lines, 1) if not line.lstrip().startswith("#")]
     return [_parse_line(path, place, line, form) for place, line in form.lines(numbered)]
 
@@ -184,11 +194,19 @@ def _every_other(lines: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
             yield place, line
 
 
+def _parse_whole(word: str, most: int = _MOST_NUMBER) -> int:
+    number = int(word)
+    if abs(number) > most:
+        raise ValueError(word)
+    return number
+
+
 def _parse_camera(line: str) -> CameraRecord:
     number, model, width, height, *parameters = line.split()
     if len(parameters) != MODELS.get(model, len(parameters)):
         raise ValueError(model)
-    return CameraRecord(int(number), model, int(width), int(height), tuple(map(float, parameters)))
+    size = _parse_whole(width, _MOST_SIDE), _parse_whole(height, _MOST_SIDE)
+    return CameraRecord(_parse_whole(number), model, *size, tuple(map(float, parameters)))
 
 
 def _parse_image(line: str) -> ImageRecord:
@@ -196,17 +214,18 @@ def _parse_image(line: str) -> ImageRecord:
     w, x, y, z, *translation = map(float, numbers)
     if len(translation) != 3:
         raise ValueError(line)
-    return ImageRecord(int(number), (w, x, y, z), tuple(translation), int(camera), name.rstrip())
+    pose = ((w, x, y, z), tuple(translation))
+    return ImageRecord(_parse_whole(number), *pose, _parse_whole(camera), name.rstrip())
 
 
 def _parse_point(line: str) -> PointRecord:
     number, *rest = line.split()
     if len(rest) < 7:
         raise ValueError(line)
-    color, track = tuple(map(int, rest[3:6])), tuple(map(int, rest[7:]))
+    color, track = tuple(map(int, rest[3:6])), tuple(map(_parse_whole, rest[7:]))
     if not all(0 <= part <= 255 for part in color) or len(track) % 2:
         raise ValueError(line)
-    return PointRecord(int(number), tuple(map(float, rest[:3])), color, track[::2])
+    return PointRecord(_parse_whole(number), tuple(map(float, rest[:3])), color, track[::2])
 
 
 # Binary ----------------------------------------------------------------------------------------
@@ -217,10 +236,7 @@ class _Bytes:
 
     def __init__(self, path: Path) -> None:
         self.path, self.place = path, 0
-        try:
-            self.held = path.read_bytes()
-        except OSError as cause:
-            raise _unreadable(path, cause) from cause
+        self.held = read_untrusted(path, partial(_make_unreadable_error, path))
 
     def take(self, form: str) -> tuple[Any, ...]:
         """Little-endian numbers without gaps, as `struct` calls them."""
@@ -270,6 +286,8 @@ def _take_camera(source: _Bytes) -> CameraRecord:
     number, model, width, height = source.take("iiQQ")
     if not 0 <= model < len(MODELS):
         raise source.make_error(f"there is no camera model with number {model}")
+    if max(width, height) > _MOST_SIDE:
+        raise source.make_error(f"camera {number} has pictures of {width} x {height} pixels")
     name, count = list(MODELS.items())[model]
     return CameraRecord(number, name, width, height, source.take(f"{count}d"))
 
@@ -288,8 +306,7 @@ def _take_point(source: _Bytes) -> PointRecord:
     return PointRecord(number, tuple(values[:3]), tuple(values[3:6]), source.take(f"{2 * length}i")[::2])
 
 
-def _unreadable(path: Path, cause: OSError | UnicodeDecodeError) -> InputError:
-    reason = (cause.strerror if isinstance(cause, OSError) else "") or str(cause)
+def _make_unreadable_error(path: Path, reason: str) -> InputError:
     rows = [("file", str(path)), ("because", reason)]
     return InputError(refusal("a file of the reconstruction cannot be read", rows))
 

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from ..._errors import InputError, refusal
+from ..._untrusted import JSON_BYTES, is_file, parse_json, read_untrusted
 from ._frames import Entry, Frame, warn_of_missing
 from ._lenses import Lens, lens_of
 
@@ -56,22 +57,22 @@ def read_scene(path: Path) -> tuple[list[Frame], Path | None]:
         raise file.make_error("the dataset's file has no frames", rows, 'Give it "frames": [{"file_path": ...}, ...].')
     shared = _numbers(file, whole)
     frames = [_frame(Entry(path, f"frames[{place}]"), frame, shared, whole) for place, frame in enumerate(listed)]
-    present = [frame for frame in frames if frame.image.is_file()]
+    present = [frame for frame in frames if is_file(frame.image)]
     if not present:
         rows = [("image", str(frames[0].image), "there is no such file")]
         remedy = f"Tried it with {', '.join(_SUFFIXES[1:])} too."
         raise frames[0].entry.make_error("the pictures of the dataset are missing", rows, remedy)
-    warn_of_missing([(frame.entry, frame.image) for frame in frames if not frame.image.is_file()], len(frames))
+    warn_of_missing([(frame.entry, frame.image) for frame in frames if not is_file(frame.image)], len(frames))
     points = whole.get("ply_file_path")
     return present, path.parent / points if isinstance(points, str) and points else None
 
 
 def _read(path: Path) -> Any:
+    def make_error(reason: str) -> InputError:
+        return InputError(refusal("the dataset's file cannot be read", [("file", str(path)), ("because", reason)]))
+
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as cause:
-        rows = [("file", str(path)), ("because", cause.strerror or str(cause))]
-        raise InputError(refusal("the dataset's file cannot be read", rows)) from cause
+        return parse_json(read_untrusted(path, make_error, JSON_BYTES).decode())
     except json.JSONDecodeError as cause:
         rows = [("file", str(path)), ("line", f"{cause.lineno}, column {cause.colno}"), ("because", cause.msg)]
         raise InputError(refusal("the dataset's file is not valid JSON", rows)) from cause
@@ -96,7 +97,7 @@ def _image(entry: Entry, name: str) -> Path:
     """Return the path of the picture of this name; the name as it is if there is none."""
     path = entry.file.parent / name
     candidates = [path.with_name(path.name + suffix) for suffix in _SUFFIXES] if path.name else [path]
-    return next((candidate for candidate in candidates if candidate.is_file()), path)
+    return next((candidate for candidate in candidates if is_file(candidate)), path)
 
 
 def _numbers(entry: Entry, fields: Mapping[str, Any]) -> dict[str, float]:

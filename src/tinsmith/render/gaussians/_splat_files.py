@@ -21,6 +21,7 @@ from torch import Tensor
 
 from ..._errors import ArgumentError, InputError, ShapeError, refusal
 from ..._extras import require_packages
+from ..._untrusted import MakeError, open_untrusted, read_safetensors
 from .._ply import read_vertices
 
 _SHAPES: dict[str, tuple[int | str, ...]] = {
@@ -91,7 +92,7 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
         Tensors as for `save_ply`, float32, on the CPU; "shN" has K = 0 where the file has no f_rest.
 
     Raises:
-        InputError: the file is missing, broken, of another kind, or lacks a property.
+        InputError: the file is missing, broken, of another kind, lacks a property, or has values that are not finite.
 
     Example:
         >>> ts.render.gaussians.load_ply("none.ply")
@@ -101,7 +102,9 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
           because  No such file or directory
     """
     path = Path(path)
-    vertices = read_vertices(read_bytes(path), partial(make_read_error, path))
+    make_error = partial(make_read_error, path)
+    with open_untrusted(path, make_error) as file:
+        vertices = read_vertices(file, make_error)
     names = vertices.dtype.names or ()
     rest = sum(name.startswith("f_rest_") for name in names)
     if rest % 3 or rest // 3 not in COEFFICIENTS:
@@ -112,11 +115,13 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
         raise make_read_error(path, f"there is no property {missing[0]}")
 
     def columns(*names: str) -> Tensor:
-        values = np.stack([vertices[name].astype(np.float32) for name in names], 1) if names else None
+        with np.errstate(over="ignore"):
+            # A double beyond float32 becomes infinite, which is refused below.
+            values = np.stack([vertices[name].astype(np.float32) for name in names], 1) if names else None
         return torch.zeros(len(vertices), 0) if values is None else torch.from_numpy(values)
 
     shN = columns(*(name for name in wanted if name.startswith("f_rest_")))
-    return {
+    splats = {
         "means": columns("x", "y", "z"),
         "scales": columns("scale_0", "scale_1", "scale_2"),
         "quats": columns("rot_0", "rot_1", "rot_2", "rot_3"),
@@ -124,6 +129,8 @@ def load_ply(path: str | Path) -> dict[str, Tensor]:
         "sh0": columns("f_dc_0", "f_dc_1", "f_dc_2")[:, None],
         "shN": shN.view(len(vertices), 3, rest // 3).mT.contiguous(),
     }
+    _check_loaded("load_ply", splats, make_error)
+    return splats
 
 
 def save_splats(path: str | Path, splats: Mapping[str, Tensor]) -> None:
@@ -172,23 +179,17 @@ def load_splats(path: str | Path) -> dict[str, Tensor]:
         True
     """
     require_packages("load_splats", "apps", "safetensors")
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        splats = load_file(path)
-        check_splats("load_splats", splats)
-    except (OSError, SafetensorError, ArgumentError, ShapeError) as cause:
-        reason = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
-        raise make_read_error(Path(path), reason) from cause
+    make_error = partial(make_read_error, Path(path))
+    _, splats = read_safetensors(path, make_error)
+    _check_loaded("load_splats", splats, make_error)
     return splats
 
 
-def read_bytes(path: Path) -> bytes:
+def _check_loaded(function: str, splats: Mapping[str, Tensor], make_error: MakeError) -> None:
     try:
-        return path.read_bytes()
-    except OSError as cause:
-        raise make_read_error(path, cause.strerror or str(cause)) from cause
+        check_splats(function, splats)
+    except (ArgumentError, ShapeError) as cause:
+        raise make_error(str(cause)) from cause
 
 
 def write_bytes(path: Path, whole: bytes) -> None:
@@ -216,6 +217,8 @@ def check_splats(function: str, splats: Mapping[str, Tensor], must_be_finite: bo
     if missing or unknown:
         rows = [("missing", ", ".join(missing) or "none"), ("unknown", ", ".join(unknown) or "none")]
         raise ArgumentError(refusal(f"`splats` of `{function}` has other names than it should", rows))
+    if not splats["means"].ndim:
+        raise ShapeError(refusal(f"`means` of `{function}` does not fit", [("means", "[N, 3] = ()")]))
     count = len(splats["means"])
     held = {name: value.detach().to("cpu", torch.float32) for name, value in splats.items()}
     held.setdefault("shN", torch.zeros(count, 0, 3))

@@ -11,14 +11,18 @@ import gzip
 import struct
 import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, refusal
-from ._splat_files import COEFFICIENTS, check_splats, make_read_error, read_bytes, write_bytes
+from ..._untrusted import MakeError, decompressed_limit, open_untrusted, size_of
+from ._splat_files import COEFFICIENTS, check_splats, make_read_error, write_bytes
 
 _HEADER = struct.Struct("<IIIBBBB")
 """Magic number, version, how many, degree of harmonics, fractional bits of positions, flags, nothing."""
@@ -107,41 +111,76 @@ def load_spz(path: str | Path) -> dict[str, Tensor]:
           because  No such file or directory
     """
     path = Path(path)
-    compressed = read_bytes(path)
-    try:
-        whole = gzip.decompress(compressed)
-    except (OSError, EOFError, zlib.error) as cause:
-        raise make_read_error(path, f"it is not a gzip file: {cause}") from cause
-    if len(whole) < _HEADER.size or whole[:4] != struct.pack("<I", _MAGIC):
-        raise make_read_error(path, "it is not an SPZ file: there is no header")
-    _, version, count, degree, fractional_bits, flags, _ = _HEADER.unpack_from(whole)
-    if version not in (2, 3):
-        raise make_read_error(path, f"its version is {version}, not 2 or 3")
-    if flags & _HAS_EXTENSIONS:
-        raise make_read_error(path, "it has extensions")
-    if degree >= len(COEFFICIENTS):
-        raise make_read_error(path, f"its harmonics have degree {degree}, more than 4")
-    rest = COEFFICIENTS[degree]
-    widths = (9, 1, 3, 3, 4 if version == 3 else 3, 3 * rest)
-    if len(whole) != _HEADER.size + count * sum(widths):
-        reason = f"{count} Gaussians of {sum(widths)} bytes, but {len(whole) - _HEADER.size} bytes are left"
-        raise make_read_error(path, reason)
-    ends = np.cumsum([_HEADER.size, *(count * width for width in widths)])
+    make_error = partial(make_read_error, path)
+    with open_untrusted(path, make_error) as file:
+        compressed = size_of(file)
+        try:
+            header, whole = _decompress(file, compressed, make_error)
+        except (OSError, EOFError, zlib.error) as cause:
+            raise make_error(f"it is not a gzip file: {cause}") from cause
+    count, rest, widths = header.count, COEFFICIENTS[header.degree], header.widths
+    ends = np.cumsum([0, *(count * width for width in widths)])
     places = zip(ends[:-1], ends[1:], widths, strict=True)
     parts = [np.frombuffer(whole[begin:end], np.uint8).reshape(count, width) for begin, end, width in places]
     positions, opacities, colors, scales, rotations, harmonics = parts
-    quats = _unpack_rotations(rotations) if version == 3 else _unpack_short_rotations(rotations)
+    quats = _unpack_rotations(rotations) if header.version == 3 else _unpack_short_rotations(rotations)
     # Opacities of 0 and 1 have no finite logit: half a step inside, they are the same bytes again.
     shares = np.clip(opacities[:, 0] / 255.0, 0.5 / 255, 254.5 / 255)
-    arrays = {
-        "means": _unpack_positions(positions) * 0.5**fractional_bits * (1, -1, -1),
-        "scales": scales / 16.0 - 10,
-        "quats": quats * (1, 1, -1, -1),
-        "opacities": np.log(shares / (1 - shares)),
-        "sh0": ((colors / 255.0 - 0.5) / _COLOR_SCALE)[:, None],
-        "shN": (harmonics.reshape(count, rest, 3) - 128.0) / 128 * _harmonic_signs(rest),
+    # One after the other: together, in float64, they would take several times the memory of the result.
+    return {
+        "means": _as_tensor(_unpack_positions(positions) * 0.5**header.fractional_bits * (1, -1, -1)),
+        "scales": _as_tensor(scales / 16.0 - 10),
+        "quats": _as_tensor(quats * (1, 1, -1, -1)),
+        "opacities": _as_tensor(np.log(shares / (1 - shares))),
+        "sh0": _as_tensor(((colors / 255.0 - 0.5) / _COLOR_SCALE)[:, None]),
+        "shN": _as_tensor((harmonics.reshape(count, rest, 3) - 128.0) / 128 * _harmonic_signs(rest)),
     }
-    return {name: torch.from_numpy(value.astype(np.float32)) for name, value in arrays.items()}
+
+
+@dataclass(frozen=True)
+class _Header:
+    version: int
+    count: int
+    degree: int
+    fractional_bits: int
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Bytes of each part of a Gaussian."""
+        return (9, 1, 3, 3, 4 if self.version == 3 else 3, 3 * COEFFICIENTS[self.degree])
+
+
+def _decompress(file: BinaryIO, compressed: int, make_error: MakeError) -> tuple[_Header, bytes]:
+    """Decompress the header, then as many bytes as it says and one more, which must not be there."""
+    with gzip.GzipFile(fileobj=file) as source:
+        header = _parse_header(source.read(_HEADER.size), make_error)
+        each = sum(header.widths)
+        expected, most = header.count * each, decompressed_limit(compressed)
+        if expected > most:
+            reason = f"{header.count} Gaussians of {each} bytes in a file of {compressed} bytes, which may hold {most}"
+            raise make_error(reason)
+        whole = source.read(expected + 1)
+    if len(whole) != expected:
+        left = f"more than {expected}" if len(whole) > expected else len(whole)
+        raise make_error(f"{header.count} Gaussians of {each} bytes, but {left} bytes are left")
+    return header, whole
+
+
+def _parse_header(start: bytes, make_error: MakeError) -> _Header:
+    if len(start) < _HEADER.size or start[:4] != struct.pack("<I", _MAGIC):
+        raise make_error("it is not an SPZ file: there is no header")
+    _, version, count, degree, fractional_bits, flags, _ = _HEADER.unpack(start)
+    if version not in (2, 3):
+        raise make_error(f"its version is {version}, not 2 or 3")
+    if flags & _HAS_EXTENSIONS:
+        raise make_error("it has extensions")
+    if degree >= len(COEFFICIENTS):
+        raise make_error(f"its harmonics have degree {degree}, more than 4")
+    return _Header(version, count, degree, fractional_bits)
+
+
+def _as_tensor(values: np.ndarray) -> Tensor:
+    return torch.from_numpy(values.astype(np.float32))
 
 
 def _choose_fractional_bits(positions: np.ndarray) -> int:

@@ -1,0 +1,212 @@
+"""Untrusted files: how every loader opens them, and the limits beyond which it refuses them.
+
+A file may come from anyone. A loader opens it with `open_untrusted` (pictures: `open_picture`; safetensors:
+`read_safetensors`), reads the header first, and takes no more memory than the header and the size of the file justify.
+JSON is parsed by `parse_json` only. What the contents mean, and which error is raised, is left to the loader. The
+table in SECURITY.md lists these limits; tests/test_untrusted.py compares the two.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from ._errors import TinsmithError
+
+if TYPE_CHECKING:
+    from PIL import Image
+    from torch import Tensor
+
+MakeError = Callable[[str], TinsmithError]
+"""Makes a loader's error, which names the file, from a reason."""
+
+CONFIGURATION_BYTES = 1 << 20
+JSON_BYTES = 1 << 25
+"""Of a JSON file, and of the header of a safetensors file."""
+JSON_DEPTH = 200
+JSON_DIGITS = 300
+"""Characters of a number: every integer of so many digits is a finite float."""
+GZIP_RATIO = 32
+"""Bytes that one compressed byte may stand for, beyond `GZIP_BYTES`."""
+GZIP_BYTES = 1 << 24
+PICTURE_PIXELS = 1 << 25
+"""Of any picture; a larger one needs a byte for each `PIXELS_PER_BYTE`."""
+PIXELS_PER_BYTE = 64
+
+# A closing quote is optional: a pattern that can fail at the end of a long text is quadratic.
+_STRINGS_AND_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[{]|[\]}]', re.DOTALL)
+
+
+@contextmanager
+def open_untrusted(path: str | Path, make_error: MakeError, most: int | None = None) -> Iterator[BinaryIO]:
+    """Open a regular file for reading. Errors of the system inside the block become the loader's, too.
+
+    Args:
+        path: the file. A pipe or a device is refused: it may have no end.
+        make_error: makes the loader's error from a reason.
+        most: bytes that the file may have; any number if left out.
+    """
+    try:
+        # A path with NUL or a lone surrogate raises ValueError.
+        with _open_regular(path, make_error, most) as file:
+            yield file
+    except OSError as cause:
+        raise make_error(cause.strerror or str(cause)) from cause
+    except MemoryError as cause:
+        raise make_error("it does not fit into memory") from cause
+
+
+def read_untrusted(path: str | Path, make_error: MakeError, most: int | None = None) -> bytes:
+    """Read a whole file that `open_untrusted` accepts."""
+    with open_untrusted(path, make_error, most) as file:
+        return file.read()
+
+
+def size_of(file: BinaryIO) -> int:
+    """Return the size of an open file in bytes."""
+    return os.fstat(file.fileno()).st_size
+
+
+def is_file(path: Path) -> bool:
+    """Return True if there is a file of this name; False, never an error, for a name that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def parse_json(text: str, **hooks: Any) -> Any:
+    """Parse JSON as `json.loads` does, within the limits of depth and digits.
+
+    Args:
+        text: the JSON.
+        **hooks: `object_pairs_hook` and `parse_constant` of `json.loads`.
+
+    Raises:
+        json.JSONDecodeError: it is invalid or beyond a limit, or contains half of a surrogate pair.
+    """
+    _check_depth(text)
+    try:
+        value = json.loads(text, parse_int=_parse_int, parse_float=_parse_float, **hooks)
+    except _NumberError as cause:
+        raise json.JSONDecodeError(str(cause), text, max(text.find(cause.literal), 0)) from cause
+    if "\\u" in text:
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as cause:
+            raise json.JSONDecodeError("Half of a surrogate pair", text, max(text.find("\\u"), 0)) from cause
+    return value
+
+
+def read_safetensors(path: str | Path, make_error: MakeError) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """Read the metadata and the tensors of a safetensors file, onto the CPU."""
+    from safetensors import SafetensorError, safe_open  # not needed to import tinsmith
+
+    with open_untrusted(path, make_error) as file:
+        header, size = int.from_bytes(file.read(8), "little"), size_of(file)
+    if JSON_BYTES < header <= size:
+        raise make_error(f"its header has {header:,} bytes, more than {JSON_BYTES:,}")
+    try:
+        with safe_open(path, "pt") as opened:
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118  (no mapping)
+            return opened.metadata() or {}, tensors
+    except (OSError, OverflowError, RuntimeError, SafetensorError, TypeError, ValueError) as cause:
+        # torch refuses shapes that safetensors lets through, such as (0, 2^63).
+        raise make_error(str(cause)) from cause
+
+
+@contextmanager
+def open_picture(path: str | Path, make_error: MakeError) -> Iterator[Image.Image]:
+    """Open a picture of a size that its file justifies; decode it inside the block."""
+    from PIL import Image, UnidentifiedImageError  # not needed to import tinsmith
+
+    with open_untrusted(path, make_error) as file:
+        try:
+            with warnings.catch_warnings():
+                # Its limit is ours; other warnings are about metadata that we do not use.
+                warnings.simplefilter("ignore")
+                opened = Image.open(file)
+            with opened:
+                _check_picture(opened, size_of(file), make_error)
+                yield opened
+        except TinsmithError:
+            raise
+        except UnidentifiedImageError as cause:
+            raise make_error("it is not an image of a known format") from cause
+        except MemoryError:
+            raise
+        except Exception as cause:
+            # Pillow's decoders raise almost anything for broken files.
+            raise make_error(str(cause) or type(cause).__name__) from cause
+
+
+def decompressed_limit(compressed: int) -> int:
+    """Return how many bytes a gzip file of so many bytes may contain."""
+    return GZIP_BYTES + GZIP_RATIO * compressed
+
+
+def _open_regular(path: str | Path, make_error: MakeError, most: int | None) -> BinaryIO:
+    try:
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+            raise make_error("it is a pipe, a device or a socket, not a file")
+        if most is not None and status.st_size > most:
+            raise make_error(f"it has {status.st_size:,} bytes, more than {most:,}")
+        return open(path, "rb")
+    except TinsmithError:
+        raise
+    except ValueError as cause:
+        raise make_error(f"no file can have this name: {cause}") from cause
+
+
+def _check_picture(opened: Image.Image, size: int, make_error: MakeError) -> None:
+    if opened.format == "EPS":
+        raise make_error("it is a program in PostScript, which Pillow would run")
+    pixels = opened.width * opened.height
+    most = max(PICTURE_PIXELS, PIXELS_PER_BYTE * size)
+    if pixels > most:
+        reason = f"it has {opened.width} x {opened.height} pixels in {size:,} bytes"
+        raise make_error(f"{reason}: more than {PICTURE_PIXELS:,}, and more than {PIXELS_PER_BYTE} a byte")
+
+
+def _check_depth(text: str) -> None:
+    if text.count("[") + text.count("{") <= JSON_DEPTH:
+        return
+    depth = 0
+    for match in _STRINGS_AND_BRACKETS.finditer(text):
+        first = text[match.start()]
+        if first in "[{":
+            depth += 1
+            if depth > JSON_DEPTH:
+                raise json.JSONDecodeError(f"Nested more than {JSON_DEPTH} deep", text, match.start())
+        elif first in "]}":
+            depth -= 1
+
+
+class _NumberError(Exception):
+    def __init__(self, reason: str, literal: str) -> None:
+        super().__init__(reason)
+        self.literal = literal
+
+
+def _parse_int(literal: str) -> int:
+    if len(literal) > JSON_DIGITS:
+        raise _NumberError(f"A number of more than {JSON_DIGITS} digits", literal)
+    return int(literal)
+
+
+def _parse_float(literal: str) -> float:
+    if len(literal) > JSON_DIGITS:
+        raise _NumberError(f"A number of more than {JSON_DIGITS} digits", literal)
+    value = float(literal)
+    if not math.isfinite(value):
+        raise _NumberError("A number beyond the range of float64", literal)
+    return value
