@@ -1,6 +1,7 @@
 """ts.init: one line starts an engine to match torch, and what was made before it goes on working."""
 
 import re
+import sys
 import threading
 
 import pytest
@@ -8,6 +9,8 @@ import torch
 
 import cases
 import tinsmith as ts
+from tinsmith._errors import EngineError
+from tinsmith.engines import get
 
 pytestmark = pytest.mark.each_engine
 
@@ -151,3 +154,13 @@ def test_a_default_dtype_is_the_engine_s(lang, value):
 def test_an_engine_s_own_arch_is_answered_with_its_name(lang):
     with pytest.raises(ts.EngineError, match=r"Write ts\.init\('cpu'\)\."):
         ts.init(lang.cpu)
+
+
+def test_an_engine_without_a_home_folder_is_refused(engine, monkeypatch):
+    """Imported, it would abort the process."""
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert get(engine).lang.__name__ == engine  # it is loaded: nothing is left to refuse
+    monkeypatch.delitem(sys.modules, engine)
+    with pytest.raises(EngineError, match=rf"engine '{engine}' has no place for its cache(?s:.*)Set HOME to a folder"):
+        _ = get(engine).lang

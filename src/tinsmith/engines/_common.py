@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
+from .._errors import EngineError, refusal
 from ._contract import ArrayArgument, Compiled, HeldLaunch, Launch, ScalarArgument
 from ._forks import remember_program
 
@@ -22,6 +25,7 @@ _HOLD = "_tinsmith_hold"
 """The attribute of a launch that makes a `HeldLaunch` of it."""
 _SHARED = "_tinsmith_kernels"
 """The attribute of an engine's state with the kernels that were compiled in it, by their content."""
+_CACHE_VARIABLES = ("HOME", "XDG_CACHE_HOME")
 PLACES = ("global_vars", "grad_vars", "unfinalized_fields_builder")
 """What an engine's state keeps of fields until they are placed."""
 
@@ -224,3 +228,15 @@ def hold(launch: Launch, arrays: Sequence[ArrayArgument], scalars: Sequence[Scal
     """
     own = getattr(launch, _HOLD, None)
     return None if own is None else own(arrays, scalars)
+
+
+def require_home(name: str) -> None:
+    """Raise EngineError if importing an engine would abort the process: it needs a place for its cache.
+
+    Taichi 1.7 and Quadrants 1.0 end the process while they are imported if neither variable is set.
+    """
+    if name in sys.modules or sys.platform == "win32" or any(one in os.environ for one in _CACHE_VARIABLES):
+        return
+    rows = [(one, "not set") for one in _CACHE_VARIABLES]
+    remedy = "Set HOME to a folder that can be written, as in `export HOME=/tmp`."
+    raise EngineError(refusal(f"engine {name!r} has no place for its cache", rows, remedy))

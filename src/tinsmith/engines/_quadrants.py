@@ -52,6 +52,7 @@ class Quadrants(Engine):
 
     @property
     def lang(self) -> ModuleType:
+        _common.require_home("quadrants")
         import quadrants
 
         return quadrants
@@ -233,6 +234,7 @@ class Quadrants(Engine):
         self.settle()
 
     def facts(self) -> Facts:
+        _common.require_home("quadrants")
         from quadrants._lib.core import quadrants_python as core
         from quadrants.lang import impl
         from quadrants.lang.ast.ast_transformers import struct_primitive_predeclarer

@@ -33,6 +33,7 @@ class Taichi(Engine):
 
     @property
     def lang(self) -> ModuleType:
+        _common.require_home("taichi")
         import taichi
 
         return taichi
@@ -221,6 +222,7 @@ class Taichi(Engine):
         self.settle()
 
     def facts(self) -> Facts:
+        _common.require_home("taichi")
         from taichi._lib import core
         from taichi.lang import impl
         from taichi.lang.field import ScalarField
