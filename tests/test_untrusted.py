@@ -339,21 +339,21 @@ def try_damaged(loader, folder, count, seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         loader.run(folder)  # what is valid is accepted, and what is imported once does not count
-        measures = Path("/proc/self/clear_refs").exists()
+        measures = os.access("/proc/self/clear_refs", os.W_OK)
         path, dice = folder / loader.file, random.Random(seed)
         whole, before = path.read_bytes(), 0
         for number in range(count):
             path.write_bytes(mutate_file(loader, whole, dice))
             if measures and number % 25 == 0:  # resetting takes longer than loading a small file
                 before = reset_peak()
-            begin = time.perf_counter()
+            begin = time.process_time()  # a busy machine takes longer, and that is not the loader's fault
             try:
                 loader.run(folder)
             except TinsmithError:
                 pass
             except Exception as cause:  # noqa: BLE001  (whatever else it is, it is what is looked for)
                 pytest.fail(f"file {number} of seed {seed!r}: {cause!r}: {path.read_bytes()[:400]!r}")
-            spent = time.perf_counter() - begin
+            spent = time.process_time() - begin
             taken = _memory("VmHWM") - before if measures else 0
             facts = f"file {number} of seed {seed!r}: {spent:.1f} s, {taken >> 20} MiB: {path.read_bytes()[:400]!r}"
             assert spent < MOST_SECONDS and taken < MOST_BYTES, facts
