@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import signal
 
 import pytest
@@ -10,6 +11,7 @@ from safetensors import SafetensorError
 
 from tinsmith._errors import InputError
 from tinsmith.apps import _files
+from tinsmith.apps._claim import claim_folder
 from tinsmith.apps._interrupt import Stop, stop_on_interrupt
 from tinsmith.apps._loop import take_steps
 from tinsmith.nn import write_checkpoint
@@ -106,3 +108,13 @@ def test_a_signal_requests_a_stop(number):
         signal.raise_signal(number)
         assert stop.is_requested and signal.getsignal(number) is before
     assert signal.getsignal(number) is before
+
+
+def test_a_folder_is_claimed_by_one_run(tmp_path):
+    (tmp_path / ".run.lock").write_text("of a run that was killed, longer than what this one writes, by some letters")
+    for _ in range(2):
+        with claim_folder(tmp_path):
+            words = rf"another run writes into the output folder(?s:.*)by +process {os.getpid()} on "
+            with pytest.raises(InputError, match=words), claim_folder(tmp_path):
+                pass
+        assert not list(tmp_path.iterdir())

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 
 from ...engines import get
+from .._claim import claim_folder
 from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._film import as_pixels, flat_psnr, psnr_of_pixels
@@ -50,13 +51,14 @@ def fit_image(options: FitOptions, watch: Watch | None = None) -> Reached:
     def save() -> Path:
         return _checkpoint.save(options.out, training, options)
 
-    with stop_on_interrupt() as stop, one_torch_thread():
-        taken, seconds = take_steps(training, save, watch, stop)
-    files = list[Path]()
-    if taken or not is_written(options.out, FILES):
-        # The checkpoint first, since it cannot be made again.
-        files = [save()]
-        files = [*write_all(options.out, training, seconds), *files]
+    with claim_folder(options.out):
+        with stop_on_interrupt() as stop, one_torch_thread():
+            taken, seconds = take_steps(training, save, watch, stop)
+        files = list[Path]()
+        if taken or not is_written(options.out, FILES):
+            # The checkpoint first, since it cannot be made again.
+            files = [save()]
+            files = [*write_all(options.out, training, seconds), *files]
     with torch.no_grad():
         psnr = psnr_of_pixels(as_pixels(training.image()), photo.pixels)
     return summarize_picture_run(training, psnr, taken, seconds, files, flat_psnr(photo.pixels))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..._errors import InputError, refusal
 from ...engines import get
+from .._claim import claim_folder
 from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
@@ -59,7 +60,7 @@ def fit_scene(options: SceneOptions, watch: Watch | None = None, viewer: Viewer 
         EngineError: the engine is not available.
     """
     dataset, checkpoint = _check_options(options)
-    with join_processes(options.device) as processes:
+    with claim_folder(options.out), join_processes(options.device) as processes:
         processes.require_shares("the rays of a step", options.rays)
         if viewer is not None:
             processes.require_alone("a viewer")

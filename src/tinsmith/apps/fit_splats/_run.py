@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ...engines import get
+from .._claim import claim_folder
 from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
@@ -60,9 +61,14 @@ def fit_splats(options: SplatOptions, watch: Watch | None = None, viewer: Viewer
         EngineError: the engine is not available.
     """
     dataset, checkpoint = _check_options(options)
-    if options.dataset is None:
-        write_dataset(options.out / OWN, dataset)
-    with stop_on_interrupt() as stop, one_torch_thread(), _same_bits(options.device):
+    with (
+        claim_folder(options.out),
+        stop_on_interrupt() as stop,
+        one_torch_thread(),
+        _same_bits(options.device),
+    ):
+        if options.dataset is None:
+            write_dataset(options.out / OWN, dataset)
         training = Training(dataset, options)
         if checkpoint is not None:
             _CHECKPOINTS.restore(training, checkpoint)

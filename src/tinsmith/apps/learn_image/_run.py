@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ...engines import get
+from .._claim import claim_folder
 from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._film import as_pixels, flat_psnr, psnr_of_pixels
@@ -45,7 +46,7 @@ def learn_image(options: LearnOptions, watch: Watch | None = None, live: LiveIma
         EngineError: the engine is not available.
     """
     photo, settled, checkpoint = _check_options(options)
-    with join_processes(options.device) as processes:
+    with claim_folder(options.out), join_processes(options.device) as processes:
         processes.require_shares("the batch size", settled.batch_size)
         if live is not None:
             processes.require_alone("a live page")

@@ -13,6 +13,7 @@ import torch
 from ...engines import choose_default, get, init_quietly, list_running
 from ...nn import write_checkpoint
 from .. import _trainer_checkpoint
+from .._claim import claim_folder
 from .._cost import Cost, require_affordable
 from .._files import require_writable
 from .._interrupt import stop_on_interrupt
@@ -141,7 +142,7 @@ def simulate(
     require_writable(options.out)
     simulation = _make(options)
     training = Training(simulation, iterations)
-    with stop_on_interrupt() as stop, one_torch_thread():
+    with claim_folder(options.out), stop_on_interrupt() as stop, one_torch_thread():
         before = torch.no_grad()(simulation.look)()
         if checkpoint is not None:
             _trainer_checkpoint.restore(options.out, training, checkpoint)
