@@ -371,7 +371,8 @@ class _Pair:
         if len(leaves) > MOST_TRIED_VARIABLES:
             return None
         grid = np.indices((TRIED_NUMBERS,) * len(leaves)).reshape(len(leaves), -1)
-        solutions = {forms.atom(leaf): numbers for leaf, numbers in zip(leaves, grid, strict=True)}
+        atoms: list[Variable] = [forms.atom(leaf) for leaf in leaves]
+        solutions = dict(zip(atoms, grid, strict=True))
         index = [forms.evaluate(one, solutions) for one in access.index]
         known = [one for one in index if one is not None]
         if len(known) < len(index):

@@ -56,10 +56,10 @@ from ._value_changes import Change, number_of
 from ._walk import copy_node, walk
 
 __all__ = [
-    "Callee",
     "ARITHMETIC_FUNCTIONS",
     "Access",
     "AffineIndex",
+    "Callee",
     "Change",
     "Constants",
     "EnclosingLoop",
