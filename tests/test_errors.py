@@ -102,3 +102,11 @@ POINTED = [
 @pytest.mark.parametrize(("text", "column", "shown"), POINTED)
 def test_pointed(text, column, shown):
     assert [line for line, _ in _errors.point_at(text, column)] == shown
+
+
+def test_a_long_line_is_cut_around_what_is_pointed_at():
+    line = "".join(chr(ord("a") + number % 26) for number in range(1000))
+    for column in (0, 5, 79, 80, 81, 500, 940, 999):
+        (shown, _), (caret, _) = _errors.point_at("first\n  " + line, column + len("first\n  "))
+        assert len(shown) <= 166 and shown[caret.index("^")] == line[column]
+        assert shown.startswith("...") is (column > 80) and shown.endswith("...") is (column < 920)

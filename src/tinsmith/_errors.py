@@ -152,8 +152,14 @@ def sentence(words: str) -> str:
     return f"{words[0].upper()}{words[1:]}."
 
 
+_MOST_SHOWN = 160
+"""Characters of a line that an error shows."""
+
+
 def point_at(text: str, column: int) -> list[tuple[str, str]]:
-    """Rows for `refusal`: the line of `text` that holds `column`, and a caret under it.
+    """Return rows for `refusal`: the line of `text` that holds `column`, and a caret under it.
+
+    Of a line of over 160 characters, those around the column, between dots.
 
     Example:
         >>> print(refusal("`y` has no brackets.", point_at("x[n] -> y", 8), "Write `y[n]`."))
@@ -165,8 +171,16 @@ def point_at(text: str, column: int) -> list[tuple[str, str]]:
     column = min(column, len(text.rstrip()))
     start = text.rfind("\n", 0, column) + 1
     line = text[start:].partition("\n")[0].replace("\t", " ").rstrip()
-    indent = len(line) - len(line.lstrip())
-    return [(line[indent:], ""), (" " * (column - start - indent) + "^", "")] if line else []
+    if not line:
+        return []
+    place, shown = column - start, line.lstrip()
+    place -= len(line) - len(shown)
+    if len(shown) > _MOST_SHOWN:
+        first = max(0, min(place - _MOST_SHOWN // 2, len(shown) - _MOST_SHOWN))
+        end = first + _MOST_SHOWN
+        head, tail = "..." if first else "", "..." if end < len(shown) else ""
+        shown, place = f"{head}{shown[first:end]}{tail}", place - first + len(head)
+    return [(shown, ""), (" " * place + "^", "")]
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
