@@ -17,7 +17,8 @@ from .._untrusted import open_picture
 from ._files import require_image
 
 _SIXTEEN_BITS = 65535
-_STRIP = 256  # rows
+_PART = 1 << 20
+"""Pixels that are converted at once: of narrow pictures many rows, of wide ones few."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,11 @@ def _reduce_to_8_bits(image: Image.Image, path: Path, named_by: Iterable[tuple[s
     if values.min() < 0 or values.max() > _SIXTEEN_BITS:
         raise _unreadable(path, f"it has more than 16 bits a pixel (mode {image.mode})", named_by)
     reduced = np.empty(values.shape, np.uint8)
-    # Row by row: the intermediate results in float64 would take eight times the memory of the picture.
-    for row, result in zip(values, reduced, strict=True):
-        result[:] = np.round(row * (255 / _SIXTEEN_BITS))
+    # In parts: the intermediate results in float64 would take eight times the memory of the picture.
+    given, made = values.reshape(-1), reduced.reshape(-1)
+    for first in range(0, given.size, _PART):
+        part = slice(first, first + _PART)
+        made[part] = np.round(given[part] * (255 / _SIXTEEN_BITS))
     return Image.fromarray(reduced)
 
 
@@ -114,7 +117,8 @@ def _on_white(image: Image.Image) -> Image.Image:
         return image.convert("RGB")
     blended = Image.new("RGB", image.size)
     # In strips: three copies of a large picture with four channels would be in memory at once.
-    for top in range(0, image.height, _STRIP):
-        layer = image.crop((0, top, image.width, min(top + _STRIP, image.height))).convert("RGBA")
+    rows = max(1, _PART // image.width)
+    for top in range(0, image.height, rows):
+        layer = image.crop((0, top, image.width, min(top + rows, image.height))).convert("RGBA")
         blended.paste(Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB"), (0, top))
     return blended
