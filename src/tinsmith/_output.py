@@ -1,4 +1,7 @@
-"""Standard output that outlives its reader: a command's work goes on when nobody reads what it prints."""
+"""Standard output and error on which failed writes raise nothing.
+
+A command then completes its work, and writes its files, after the reader of its output has exited (`| head -1`).
+"""
 
 from __future__ import annotations
 

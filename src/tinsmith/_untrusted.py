@@ -33,7 +33,7 @@ JSON_BYTES = 1 << 25
 """Of a JSON file, and of the header of a safetensors file."""
 JSON_DEPTH = 200
 JSON_DIGITS = 300
-"""Characters of a number: every integer of so many digits is a finite float."""
+"""Largest number of characters of a number. An integer of 300 digits can still be converted to a float64."""
 GZIP_RATIO = 32
 """Bytes that one compressed byte may stand for, beyond `GZIP_BYTES`."""
 GZIP_BYTES = 1 << 24
@@ -84,7 +84,7 @@ def is_file(path: Path) -> bool:
 
 
 def parse_json(text: str, **hooks: Any) -> Any:
-    """Parse JSON as `json.loads` does, within the limits of depth and digits.
+    """Parse JSON as `json.loads` does; refuse nesting beyond JSON_DEPTH and numbers longer than JSON_DIGITS.
 
     Args:
         text: the JSON.

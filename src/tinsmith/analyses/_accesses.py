@@ -23,7 +23,8 @@ OPAQUE = "?"
 DIM = -1
 """In place of an axis: the size is that of a dim of the spec, by its name."""
 MOST_PARTS, MOST_PARTS_OF_FLOATS = 120, 30
-"""Nodes of an expression of integers, or of floats, beyond which it is opaque."""
+"""Largest number of nodes of an integer and of a float expression. A larger one becomes an opaque local, whose value is
+unknown."""
 MOST_SELECTS = 2
 """Choices in an index that are followed one by one; where there are more, none is."""
 MOST_REMEMBERED = 4096
@@ -145,13 +146,16 @@ class LoopAccess:
 
     @lazy
     def surest(self) -> LoopAccess:
-        """This access where it is known to happen: with what is enough in place of opaque conditions."""
+        """This access with sufficient conditions: `enough` in place of conditions whose value is unknown."""
         known = [one if one.enough is None else Condition(one.enough, True) for one in self.conditions]
         return replace(self, conditions=tuple(known))
 
     @lazy
     def cases(self) -> tuple[LoopAccess, ...]:
-        """This access with one index in place of two of which a condition selects one, for each of the two."""
+        """The accesses that this one splits into where conditions select its index.
+
+        There is one for each selected index, under the condition that selects it.
+        """
         selects = dict.fromkeys(one for one in walk.parts(*self.index) if isinstance(one, nodes.Select))
         if not 0 < len(selects) <= MOST_SELECTS:
             return (self,)
@@ -409,7 +413,7 @@ class _Walk:
         return self.limit(resolved)
 
     def limit(self, expr: nodes.Expr) -> nodes.Expr:
-        """Return an expression, or an opaque local in place of a large one."""
+        """Return the expression itself or, if it has too many nodes, an opaque local whose value is unknown."""
         most = MOST_PARTS_OF_FLOATS if types.is_float(expr.type) else MOST_PARTS
         is_small = sum(1 for _ in itertools.islice(walk.parts(expr), most + 1)) <= most
         return expr if is_small else self.opaque(self.origin([expr]), expr.type)

@@ -85,7 +85,7 @@ _EXAMPLES = (
 )
 _SMALL_EXAMPLES = 6
 _SMALL_ARGUMENTS = tuple(_Numbers((12,), (argument,)) for argument in (0, 1, -1))
-"""Arguments for which few loops have a second iteration, and distances are none."""
+"""Arguments that are tried too where there are any: a race that does not occur for one of them is conditional."""
 
 
 def find_conflicts(
@@ -236,7 +236,10 @@ def _decide_case(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verd
 
 
 def _try_examples(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Verdict | None:
-    """Return whether iterations meet for all, some or none of several sizes and arguments."""
+    """Try several sets of sizes and arguments.
+
+    Return CERTAIN if two iterations use one element for each set, CONDITIONAL if for some, None if for none.
+    """
     # Where indices are not affine, only small numbers are tried.
     has_arguments = any(isinstance(one, nodes.Argument) for one in (*first.symbols, *second.symbols))
     examples = _EXAMPLES if _have_affine_indices(first, second) else _EXAMPLES[:_SMALL_EXAMPLES]
@@ -248,7 +251,7 @@ def _try_examples(loop: nodes.For, first: LoopAccess, second: LoopAccess) -> Ver
 
 
 def _have_affine_indices(*accesses: LoopAccess) -> bool:
-    """Return True if a system of forms tells all about the indices, numbers in place of sizes and arguments."""
+    """Return True if all indices are affine in the loops' variables once sizes and arguments are numbers."""
     for one in walk.parts(*(part for access in accesses for part in access.index)):
         match one:
             case nodes.Unary("abs") | nodes.Select() | nodes.Binary("min" | "max" | "^" | "|"):

@@ -89,7 +89,10 @@ def replace_when_whole(path: Path) -> Iterator[Path]:
 
 
 def _safetensors_errors() -> tuple[type[Exception], ...]:
-    """Return what safetensors raises for a full disk, which is not an OSError; nothing where it was not loaded."""
+    """Return the exception that safetensors raises when a write fails, as a tuple; () if it is not imported.
+
+    It is not a subclass of OSError, even if the disk is full.
+    """
     module = sys.modules.get("safetensors")
     return (module.SafetensorError,) if module is not None else ()
 

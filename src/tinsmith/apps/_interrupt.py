@@ -10,7 +10,7 @@ from types import FrameType
 from typing import Any
 
 _REQUESTS = (signal.SIGINT, signal.SIGTERM)
-"""A cluster's scheduler sends the second one before it kills a job."""
+"""Signals that ask a run to stop: Ctrl-C sends SIGINT; a cluster's scheduler sends SIGTERM before it kills a job."""
 
 
 class Stop:

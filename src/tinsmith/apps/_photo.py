@@ -18,7 +18,7 @@ from ._files import require_image
 
 _SIXTEEN_BITS = 65535
 _PART = 1 << 20
-"""Pixels that are converted at once: of narrow pictures many rows, of wide ones few."""
+"""Number of pixels that are converted in one step, which bounds the memory of intermediate results."""
 
 
 @dataclass(frozen=True)

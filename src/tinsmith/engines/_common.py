@@ -231,9 +231,9 @@ def hold(launch: Launch, arrays: Sequence[ArrayArgument], scalars: Sequence[Scal
 
 
 def require_home(name: str) -> None:
-    """Raise EngineError if importing an engine would abort the process: it needs a place for its cache.
+    """Raise EngineError if neither HOME nor XDG_CACHE_HOME is set.
 
-    Taichi 1.7 and Quadrants 1.0 end the process while they are imported if neither variable is set.
+    Taichi 1.7 and Quadrants 1.0 look for the folder of their cache when they are imported, and abort the process then.
     """
     if name in sys.modules or sys.platform == "win32" or any(one in os.environ for one in _CACHE_VARIABLES):
         return

@@ -33,7 +33,10 @@ class _DelayedSignals:
         self._pending: list[int] = []
 
     def begin(self) -> None:
-        """Note signals from now on. Raises what a handler raises that is not replaced yet."""
+        """Replace all handlers of signals by one that records the signal.
+
+        If an original handler raises meanwhile, put all of them back and raise its exception.
+        """
         try:
             for number in _NUMBERS:
                 handler = signal.getsignal(number)
@@ -73,7 +76,7 @@ class _DelayedSignals:
 
 
 class CompilingLock:
-    """A reentrant lock. The main thread handles no signal while it holds it, and all of them when it gave it back.
+    """A reentrant lock. The main thread handles no signal while it holds the lock; they are handled after the release.
 
     A signal that comes a second time meanwhile is handled at once: whoever presses Ctrl-C twice does not want to wait.
     """

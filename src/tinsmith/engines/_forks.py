@@ -54,7 +54,7 @@ _programs: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def remember_program(program: Any) -> None:
-    """Note a program whose destructor must not run in a process that is forked from this one."""
+    """Record a program, so that its destructor does not run in processes that are forked from this one."""
     _programs.add(program)
 
 

@@ -36,7 +36,7 @@ _ATOMICS = {f"atomic_{name}": name for name in operators.ATOMIC}
 _TRANSPARENT = frozenset({"static", "int", "cast", "i32", "i64", "u32"})
 _OF_FLOATS = frozenset({"sqrt", "floor", "ceil"})
 _ARITHMETIC = frozenset({("min", 2), ("max", 2), ("abs", 1), *((word, 1) for word in _OF_FLOATS)})
-"""Functions that the analysis computes, with their numbers of operands."""
+"""Functions whose values the race analysis can compute, each with its number of arguments."""
 _ZERO, _ONE = nodes.Const(0, "i32"), nodes.Const(1, "i32")
 MOST_DEPTH = 8
 """Calls inside calls that are followed."""

@@ -92,6 +92,8 @@ def _nrc(options: Options) -> Options:  # the encoding of Neural Radiance Cachin
     }
 
 
+MOST_PARAMS = 2**31 - 1
+"""Largest number of parameters of a network or a table: kernels index them with 32 bits."""
 _MOST_LEVELS = 128  # as in tiny-cuda-nn
 _MOST_LAYERS = 1024  # hidden ones; tiny-cuda-nn has no limit
 _MOST_FEATURES = 65_536  # of an input, and neurons of a layer; tiny-cuda-nn has no limit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..._errors import ConfigError, refusal
 from ...reference import grid_levels
-from ..config import Section
+from ..config import MOST_PARAMS, Section
 from ._composite import Composite
 from ._encoder import Encoder
 from ._grid import Grid
@@ -12,7 +12,6 @@ from ._plain import Empty, Identity
 from ._pointwise import Pointwise
 
 _MOST_DIMS = 7  # as many primes as tiny-cuda-nn's hash has
-_MOST_PARAMS = 2**31 - 1
 
 
 def encoder(section: Section, n_input_dims: int) -> Encoder:
@@ -68,7 +67,7 @@ def _grid(section: Section, n_input_dims: int) -> Grid:
         ) from cause
     n_features = options["n_features_per_level"]
     n_params = (levels[-1].first + levels[-1].size) * n_features
-    if n_params > _MOST_PARAMS:
+    if n_params > MOST_PARAMS:
         sides = f"{levels[0].resolution:,} to {levels[-1].resolution:,}, in {n_input_dims} dims"
         rows = [("numbers in its table", f"{n_params:,}"), ("resolutions", sides)]
         remedy = "Take fewer or coarser levels, or type Hash, whose levels have 2^log2_hashmap_size slots at most."

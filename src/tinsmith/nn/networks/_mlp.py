@@ -19,9 +19,8 @@ from torch.nn import functional
 
 from ..._errors import ConfigError, refusal
 from .._activations import apply
-from ..config import Section
+from ..config import MOST_PARAMS, Section
 
-_MOST_PARAMS = 2**31 - 1
 _FREQUENCY = 30.0
 """Of the first layer of sines: SIREN (Sitzmann et al. 2020), section 3.2."""
 
@@ -49,9 +48,9 @@ class Mlp:
         widths = [n_columns, *hidden, -(-n_output_dims // alignment) * alignment]
         shapes = tuple((after, before) for before, after in itertools.pairwise(widths))
         n_params = sum(rows * columns for rows, columns in shapes)
-        if n_params > _MOST_PARAMS:
+        if n_params > MOST_PARAMS:
             sizes = [(key, f"{options[key]:,}") for key in ("n_neurons", "n_hidden_layers")]
-            rows = [("numbers in its matrices", f"{n_params:,}", f"at most {_MOST_PARAMS:,}"), *sizes]
+            rows = [("numbers in its matrices", f"{n_params:,}", f"at most {MOST_PARAMS:,}"), *sizes]
             headline = f"`{section.where}` is too large for 32 bits."
             raise ConfigError(refusal(headline, rows, "Take fewer neurons or layers."))
         return cls(shapes, options["activation"], options["output_activation"], n_output_dims)

@@ -151,7 +151,10 @@ class _Header:
 
 
 def _decompress(file: BinaryIO, compressed: int, make_error: MakeError) -> tuple[_Header, bytes]:
-    """Decompress the header, then as many bytes as it says and one more, which must not be there."""
+    """Decompress an SPZ file; raise the loader's error unless the header announces exactly the bytes that follow.
+
+    At most one byte more than announced is decompressed, so that a small file cannot expand to gigabytes.
+    """
     with gzip.GzipFile(fileobj=file) as source:
         header = _parse_header(source.read(_HEADER.size), make_error)
         each = sum(header.widths)

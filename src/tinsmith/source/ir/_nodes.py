@@ -29,7 +29,7 @@ class _Hashed:
 
 
 def _hash_once(cls: type[_Node]) -> type[_Node]:
-    """Return a subclass of `_Hashed` with its hash kept."""
+    """Make a subclass of `_Hashed` compute its hash once and store it; return the class."""
     compute = cls.__hash__
 
     def get_hash(self: Any) -> int:
