@@ -125,6 +125,19 @@ def test_compiled_without_a_break(lang64, backend):
     cases.assert_close(mine, torch.autograd.grad(twin(x.tanh(), layer.w) * 2.0, (x, layer.w), c))
 
 
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("lead", [(8,), (8, 3)])
+def test_exported_with_a_dynamic_batch(lang64, lead, strict):
+    # A batch may have as many samples as the field has elements: an export with a guard against it fails.
+    layer = layer_of(lang64)
+    # Twice in a tuple: of the arguments, and of `*inputs`.
+    sizes = (({axis: torch.export.Dim(f"b{axis}", min=2) for axis in range(len(lead))},),)
+    program = torch.export.export(layer, (rand(*lead, 5, 2),), dynamic_shapes=sizes, strict=strict).module()
+    for size in (5, 2):
+        x = rand(*[size] * len(lead), 5, 2)
+        cases.assert_close(program(x), twin(x, layer.w))
+
+
 def test_mapped_over_inputs_and_weights(lang64):
     layer = layer_of(lang64)
     x, w = rand(3, 5, 2), rand(3, 5).abs()

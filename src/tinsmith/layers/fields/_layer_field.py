@@ -149,6 +149,8 @@ class LayerField:
             isinstance(tensor, torch.Tensor)
             and not tensor.is_nested
             and tensor.dtype is self.facts.dtype
+            # Ranks first: where they differ, a tracer would compare a batch dim with the field's size, and guard it.
+            and tensor.dim() == len(self.tensor_shape)
             and tensor.shape == self.tensor_shape
             and not self.is_complex
             and tensor.device.type == self.runs_on
