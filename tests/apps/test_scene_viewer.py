@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import shutil
 import socket
 import sys
@@ -24,7 +25,7 @@ from tinsmith.apps.fit_scene import fit_scene
 from tinsmith.apps.fit_splats import fit_splats
 from tinsmith.apps.fit_splats._training import Training
 from tinsmith.apps.scenes import _viewer, read_dataset, viewer_page
-from tinsmith.apps.scenes._viewer import _camera, _rotation
+from tinsmith.apps.scenes._viewer import _camera, _read_camera, _rotation
 
 STEPS = 1_000_000  # more than it ever takes: the page ends the run
 SOON = 60_000  # milliseconds: kernels are compiled meanwhile, on a machine that may be busy
@@ -274,6 +275,32 @@ def test_cameras_of_pages():
     pose, matrix, size = _camera((1, 0, 0, 0), (1, 2, 3), 0.8, 600, 300, 80)
     assert size == (80, 40) and pose[:3, 3].tolist() == [1, 2, 3]
     assert matrix[0, 0] == matrix[1, 1] and 20 / matrix[1, 1].item() == pytest.approx(np.tan(0.4))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"wxyz": np.zeros(4)},
+        {"wxyz": np.ones(3)},
+        {"wxyz": np.array("east")},
+        {"wxyz": np.array([None] * 4)},
+        {"position": np.array([0.0, np.nan, 0])},
+        {"position": np.array([0.0, 1e300, 0])},
+        {"position": np.zeros((3, 3))},
+        {"fov": 0},
+        {"fov": "wide"},
+        {"fov": math.inf},
+        {"image_width": 0},
+        {"image_height": 10**400},
+        {"image_height": None},
+    ],
+    ids=str,
+)
+def test_a_page_sends_no_camera(change):
+    client = Client(1)
+    assert _read_camera(client) == (0, 1, 0, 0, 0, 0, 4, 0.8, 600, 400)
+    vars(client).update(change)
+    assert _read_camera(client) is None
 
 
 def test_viser_that_is_not_there(monkeypatch):

@@ -6,12 +6,11 @@ between two steps: viser's threads only queue requests.
 
 from __future__ import annotations
 
-import io
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,17 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..._errors import InputError, refusal
-from ..._extras import missing_package
 from .._film import as_pixels, decibels
 from .._interrupt import Stop
 from .._pictures import apply_colormap
 from .._progress import Watch
+from .._requests import HOST
 from ._learning import Rendered, SceneTraining
 from ._orbit import Orbit
+from ._viser_server import serve_viser
 
-_HOST = "127.0.0.1"
 _SIDE = 160  # pixels of a picture's longer side, to begin with
+_SIDES = (32, 512)  # the least and the most
+_FARTHEST = 1e9  # of any number that a page's camera has
 _MOVING_SIDE = 80  # while the camera moves
 _MOVING = 0.25  # seconds that a camera counts as moving after its last move
 _LEAST_PAUSE = 0.5  # seconds between two pictures of a camera that stands still
@@ -63,7 +63,7 @@ class Viewer:
     """
 
     def __init__(self, server: Any, say: Callable[[str], object]) -> None:
-        self.url = f"http://{_HOST}:{server.get_port()}/"
+        self.url = f"http://{HOST}:{server.get_port()}/"
         self._say = say
         self._server, self._stop = server, Stop()
         self._lock = threading.Lock()
@@ -81,7 +81,7 @@ class Viewer:
         gui.configure_theme(show_logo=False, show_share_button=False)
         self._status = gui.add_markdown(_PREPARES)
         self._shows = gui.add_dropdown("Shows", _SHOWS)
-        self._side = gui.add_slider("Pixels", min=32, max=512, step=16, initial_value=_SIDE)
+        self._side = gui.add_slider("Pixels", min=_SIDES[0], max=_SIDES[1], step=16, initial_value=_SIDE)
         self._cameras = gui.add_checkbox("Cameras", initial_value=False)
         self._pause = gui.add_button("Pause")
         self._finish = gui.add_button("Stop and write")
@@ -194,14 +194,16 @@ class Viewer:
             self._draw_for(visitor)
 
     def _draw_for(self, visitor: _Visitor) -> None:
-        now, camera = time.monotonic(), visitor.client.camera
+        now = time.monotonic()
         is_moving = now - visitor.moved < _MOVING
-        side = min(_MOVING_SIDE, self._side.value) if is_moving else self._side.value
-        where = (tuple(camera.wxyz), tuple(camera.position), camera.fov, camera.image_width, camera.image_height)
+        side = max(_SIDES[0], min(self._side.value, _MOVING_SIDE if is_moving else _SIDES[1]))
+        where = _read_camera(visitor.client.camera)
         wanted = (where, side, self._shows.value, self._training.step)
-        if wanted == visitor.drawn or (not is_moving and now < visitor.next):
+        if where is None or wanted == visitor.drawn or (not is_moving and now < visitor.next):
             return
-        seen = self._training.render_camera(*_camera(*where, side), "opencv")
+        seen = self._training.render_camera(
+            *_camera(where[:4], where[4:7], where[7], where[8], where[9], side), "opencv"
+        )
         visitor.client.scene.set_background_image(self._picture(seen), jpeg_quality=85)
         took = time.monotonic() - now
         visitor.drawn, visitor.next = wanted, time.monotonic() + max(_LEAST_PAUSE, _SHARE * took)
@@ -219,8 +221,22 @@ class Viewer:
         return shown
 
 
+def _read_camera(camera: Any) -> tuple[float, ...] | None:
+    """Return a page's quaternion, position, field of view, width and height; None unless they make a camera.
+
+    The page, or a program in its place, may have sent anything.
+    """
+    sent = camera.wxyz, camera.position, camera.fov, camera.image_width, camera.image_height
+    try:
+        numbers = tuple(float(number) for number in (*sent[0], *sent[1], *sent[2:]))
+    except (OverflowError, TypeError, ValueError):
+        return None
+    is_camera = (len(sent[0]), len(sent[1])) == (4, 3) and all(abs(number) <= _FARTHEST for number in numbers)
+    return numbers if is_camera and any(numbers[:4]) and 0.01 < numbers[7] < 3.1 and min(numbers[8:]) >= 1 else None
+
+
 def _camera(
-    wxyz: tuple[float, ...], position: tuple[float, ...], fov: float, width: int, height: int, side: int
+    wxyz: tuple[float, ...], position: tuple[float, ...], fov: float, width: float, height: float, side: int
 ) -> tuple[Tensor, Tensor, tuple[int, int]]:
     """Pose (OpenCV's convention), intrinsics and size (width, height) of a page's camera, `side` pixels at most."""
     scale = side / max(width, height, 1)
@@ -261,41 +277,8 @@ def viewer_page(title: str, port: int = 0, say: Callable[[str], object] = lambda
         say: called with words for the terminal when the files are written and the viewer stays.
 
     Raises:
-        ConfigError: viser is not installed.
+        ConfigError: viser is not installed, or cannot be protected from other sites.
         InputError: the port is taken.
     """
-    server = _start_server(title, port)
-    try:
+    with serve_viser(title, port) as server:
         yield Viewer(server, say)
-    finally:
-        with _silence():
-            server.stop()
-
-
-def _start_server(title: str, port: int) -> Any:
-    try:
-        # Slow to load, and in an extra.
-        import viser
-    except ImportError as error:
-        raise missing_package("the viewer", "view", "viser", "leave out --view") from error
-    _require_free(port)
-    with _silence():
-        return viser.ViserServer(host=_HOST, port=port, label=title, verbose=False)
-
-
-def _silence() -> AbstractContextManager[object]:
-    """Viser says where it is and that it stops, asked or not (1.1.1)."""
-    return redirect_stdout(io.StringIO())
-
-
-def _require_free(port: int) -> None:
-    """Raise InputError for a port that is taken: viser would take the next one."""
-    import socket
-
-    try:
-        with socket.create_server((_HOST, port)):
-            pass
-    except (OSError, OverflowError) as cause:
-        rows = [("port", str(port)), ("because", str(cause))]
-        remedy = "Name another port; 0 picks a free one."
-        raise InputError(refusal("the viewer cannot be served", rows, remedy)) from cause
