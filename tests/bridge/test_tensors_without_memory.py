@@ -20,6 +20,13 @@ def freed():
     return tensor
 
 
+def part_of_freed():
+    """A view whose address is not null: null plus an offset, as FSDP's parameters have between calls."""
+    part = torch.ones(12, dtype=D)[8:]
+    part.untyped_storage().resize_(0)
+    return part
+
+
 @pytest.fixture
 def weigh(lang64):
     @lang64.kernel
@@ -59,12 +66,13 @@ def test_zero_tensors_fill_fields(lang64):
 
     layer = ts.EmptyTin().register_input_field(x).register_output_field(y).register_kernel(add, zeros()).finish()
     assert layer(zeros()).tolist() == [0.0] * 4
-    for given in (freed, lambda: torch._to_functional_tensor(torch.ones(4, dtype=D))):
+    for given in (freed, part_of_freed, lambda: torch._to_functional_tensor(torch.ones(4, dtype=D))):
         with pytest.raises(ts.DeviceError, match="has no memory"):
             layer(given())
 
 
-def test_freed_storages_and_wrappers_are_refused(weigh):
+@pytest.mark.parametrize("freed", [freed, part_of_freed])
+def test_freed_storages_and_wrappers_are_refused(weigh, freed):
     one = torch.ones(4, dtype=D)
     words = "tensor `x` of op `weigh` has no memory: its storage was freed"
     with pytest.raises(ts.DeviceError, match=words):

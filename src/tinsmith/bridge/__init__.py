@@ -3,6 +3,7 @@
 from ._adjoint_source import adjoint_source, derive_spec
 from ._baked_values import value_changed_between
 from ._binding import BoundArguments, refuse_nested
+from ._buffers import is_null
 from ._cache import Cache
 from ._engine_hazards import EngineHazards
 from ._examination import Examinable, Examination, Origin
@@ -32,6 +33,7 @@ from ._tracing import (
     has_older_batch,
     has_saved_tensor_hooks,
     into_older_batch,
+    is_fake,
     is_in_backward,
     is_linearized,
     is_plain,
@@ -95,8 +97,10 @@ __all__ = [
     "has_saved_tensor_hooks",
     "into_older_batch",
     "is_distributed",
+    "is_fake",
     "is_in_backward",
     "is_linearized",
+    "is_null",
     "is_plain",
     "is_recorded",
     "is_tracing",

@@ -20,6 +20,9 @@ from ..engines import MOST_ELEMENTS
 from ..spec import Numbers, Sizing
 from ._large_memory import LARGE, in_huge_pages
 
+LOWEST_ADDRESS = 1 << 32
+"""Addresses below may be null plus an offset: that of a view whose storage was freed, as FSDP's are between calls."""
+
 
 class Buffer(NamedTuple):
     """One array of a call: its whole shape, batch included, and its dtype."""
@@ -74,24 +77,28 @@ def adjoint_of(cotangent: torch.Tensor, is_spoiled: bool) -> torch.Tensor:
         cotangent = cotangent.resolve_neg()
     if not cotangent.is_contiguous():
         return private(cotangent)
-    if not cotangent.data_ptr():
-        return with_memory(cotangent, "a cotangent")
+    if cotangent.data_ptr() < LOWEST_ADDRESS:
+        cotangent = with_memory(cotangent, "a cotangent")
     return private(cotangent) if is_spoiled else cotangent
 
 
+def is_null(tensor: torch.Tensor) -> bool:
+    """Return True if a tensor's storage is at address 0, so that the tensor's own address is its offset there."""
+    return tensor.data_ptr() == tensor.storage_offset() * tensor.element_size()
+
+
 def with_memory(tensor: torch.Tensor, what: str) -> torch.Tensor:
-    """Return a tensor whose address is 0 with memory that a kernel may read. `what` is the tensor in messages.
+    """Return a tensor whose address is low with memory that a kernel may read. `what` is the tensor in messages.
 
     Torch's ZeroTensor, a tensor that is known to be zero, has none, and its clone has.
 
     Raises:
         DeviceError: its storage was freed, of which a clone would end the process; or it only wraps another tensor.
     """
-    if not tensor.numel():
+    if not tensor.numel() or not is_null(tensor):
         return tensor
     is_freed = tensor.untyped_storage().nbytes() < tensor.nbytes
-    copied = tensor if is_freed else private(tensor)
-    if copied.data_ptr():
+    if not is_freed and (copied := private(tensor)).data_ptr():
         return copied
     rows = [("tensor", f"{tuple(tensor.shape)} {tensor.dtype}")]
     if is_freed:

@@ -17,7 +17,7 @@ from ..engines import DTYPES, MOST_ELEMENTS, hold
 from ..source.ir import nodes
 from ..spec import Size, Symbol
 from ..transforms.adjoint import Copy, formula_text
-from ._buffers import adjoint_of, check_reach, private, with_memory
+from ._buffers import LOWEST_ADDRESS, adjoint_of, check_reach, private, with_memory
 from ._elements import check_element
 from ._kind import Kind
 from ._large_memory import LARGE
@@ -160,7 +160,7 @@ class PassWriter(PassText):
             memory, pointer = self.memory(one.name), self.pointer(one.name)
             what = f"tensor `{one.like}` of op `{self.op}`"
             check = f"{self.bind(with_memory, 'with_memory')}({memory}, {what!r})"
-            self.add(f"if not {pointer}: {memory} = {check}; {pointer} = {memory}.data_ptr()")
+            self.add(f"if {pointer} < {LOWEST_ADDRESS}: {memory} = {check}; {pointer} = {memory}.data_ptr()")
 
     def make(self, one: Make) -> None:
         """Memory that a run makes."""

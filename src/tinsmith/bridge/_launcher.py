@@ -24,7 +24,7 @@ from ..spec import Spec
 from ..transforms.analysis import find_filled
 from ._baked_values import value_changed_between
 from ._binding import BoundArguments, bind
-from ._buffers import check_element_count, with_memory
+from ._buffers import LOWEST_ADDRESS, check_element_count, with_memory
 from ._elements import check_element
 from ._races import check_races
 from ._signature import Signature
@@ -183,7 +183,7 @@ class Launcher:
             raise ArgumentError(refusal(words, [("got", f"{type(value).__name__} {value!r:.60}")]))
         what = f"array argument `{name}` of `{self.signature.op}`"
         check_element_count(what, tuple(tensor.shape))
-        if not tensor.data_ptr():
+        if tensor.data_ptr() < LOWEST_ADDRESS:
             tensor = with_memory(tensor, what)
         parameter = self.stage.parameters[name]
         if parameter.element:

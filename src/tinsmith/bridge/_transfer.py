@@ -18,7 +18,7 @@ import torch
 from .._errors import ArgumentError, ShapeError, refusal
 from ..engines import NAMES, Compiled, Engine, FieldFacts
 from ..source import build, parse_statement
-from ._buffers import with_memory
+from ._buffers import LOWEST_ADDRESS, with_memory
 from ._tracing import is_fake
 
 
@@ -89,8 +89,11 @@ class Transfer:
                 refusal(words, remedy="Run the layer on tensors (`on_tensors=True`), or pass real ones.")
             )
         # What has no memory is copied, and the copies live until the launch is over.
-        ours = [tensor if tensor.data_ptr() else with_memory(tensor, "a tensor for a field") for tensor in ours]
-        self.run_at([tensor.data_ptr() for tensor in ours], is_serial=is_serial)
+        pointers = [tensor.data_ptr() for tensor in ours]
+        if any([pointer < LOWEST_ADDRESS for pointer in pointers]):  # noqa: C419  # faster
+            ours = [with_memory(tensor, "a tensor for a field") for tensor in ours]
+            pointers = [tensor.data_ptr() for tensor in ours]
+        self.run_at(pointers, is_serial=is_serial)
 
     def run_at(self, pointers: Sequence[int], *, is_serial: bool) -> None:
         """Copy what no manager does, from and to memory at these addresses."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..bridge import PreparedPass, Stepping, make_zeros, prepare_stepping
+from ..bridge import PreparedPass, Stepping, is_null, make_zeros, prepare_stepping
 from ._job import Job, is_differentiable
 from ._launch_reversal import LaunchedReversal
 from ._records import Move, Record, Rows
@@ -75,7 +75,7 @@ def launches_of(job: Job, tensors: Sequence[Tensor], wanted: Sequence[bool] = ()
     if not isinstance(step, CallStep) or step.op is None or job.checks:
         return None
     given = job.arguments(tensors)
-    if not all(one.is_contiguous() and not one.is_neg() and one.data_ptr() for one in given.flat):
+    if not all(one.is_contiguous() and not one.is_neg() and not is_null(one) for one in given.flat):
         return None
     with torch.no_grad():
         rows = [one[0] for one in given.inputs]
