@@ -5,7 +5,7 @@ from ._call import break_graph
 from ._call_notes import fingerprints_of
 from ._effects import Reading
 from ._function import FieldFunction, OneSample, refuse_second
-from ._layer_field import LayerField, place_field
+from ._layer_field import LayerField, find_half_precision, place_field
 from ._managers import FieldManager
 from ._on_arrays import ArrayProgram
 from ._on_fields import OnFields, refuse_generated
@@ -13,7 +13,7 @@ from ._program import clearing
 from ._roles import Habits, Launch, Roles, by_key, check_once, uses_of_each
 from ._running import Running, make_running, warn_of_sums
 from ._starts import Starts
-from ._transfer import fill, read
+from ._transfer import fill, is_whole, read, whole
 
 __all__ = [
     "ArrayProgram",
@@ -34,7 +34,9 @@ __all__ = [
     "check_once",
     "clearing",
     "fill",
+    "find_half_precision",
     "fingerprints_of",
+    "is_whole",
     "make_running",
     "place_field",
     "read",
@@ -42,4 +44,5 @@ __all__ = [
     "refuse_second",
     "uses_of_each",
     "warn_of_sums",
+    "whole",
 ]

@@ -6,6 +6,7 @@ sees; copying into the field's memory is `Transfer`'s business.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -26,6 +27,7 @@ from ...bridge import refuse_nested
 from ...engines import Engine, FieldFacts, module_name, of_field, remedy_for_lost_field
 from .._pool import gradient_field
 
+_HALF = frozenset({torch.float16, torch.bfloat16})
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
@@ -174,6 +176,19 @@ class LayerField:
     def _elsewhere(self, tensor: torch.Tensor, layer: str) -> DeviceError:
         words = f"`{self.name}` of {layer} is on {tensor.device}, and {self.engine.name} runs on {self.runs_on}"
         return DeviceError(refusal(words, remedy=f"Pass `tensor.to({self.runs_on!r})`, or start the engine there."))
+
+
+def find_half_precision(fields: Sequence[LayerField], tensors: Sequence[torch.Tensor]) -> torch.dtype | None:
+    """Return the half-precision dtype to which a call's results are rounded; None if they have their fields' dtypes.
+
+    That is where all floating-point tensors of the call have it, inputs and weights, and their fields are wider: in a
+    model in half precision the next layer expects it.
+    """
+    pairs = [(one.facts.dtype, tensor.dtype) for one, tensor in zip(fields, tensors, strict=True)]
+    floats = [(field, given) for field, given in pairs if given.is_floating_point]
+    dtypes = {given for _, given in floats}
+    is_half = len(dtypes) == 1 and dtypes <= _HALF and all(field != given for field, given in floats)
+    return dtypes.pop() if is_half else None
 
 
 def place_field(field: Any, name: str, needs_grad: bool | None, is_complex: bool, layer: str) -> LayerField:

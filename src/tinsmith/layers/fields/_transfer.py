@@ -1,13 +1,18 @@
-"""Transfer of single fields: what one holds as a user gets it, and filling it from a user's tensor."""
+"""Transfer of single fields: what one holds as a user gets it, and filling it from a user's tensor.
+
+Wrappers such as FSDP leave a process with a part of a parameter, or with none of its memory, so a tensor is looked at
+before its memory is read.
+"""
 
 from __future__ import annotations
 
 import weakref
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 
-from ...bridge import Copy, Transfer, keep_order
+from ..._errors import DeviceError, refusal
+from ...bridge import Copy, Transfer, is_distributed, is_fake, keep_order
 from ._layer_field import LayerField
 
 
@@ -20,9 +25,43 @@ def read(one: LayerField, layer: str) -> torch.Tensor:
 
 
 def fill(one: LayerField, tensor: torch.Tensor, layer: str) -> None:
-    """Write a user's tensor, from any device, into a field; `layer` is for messages."""
+    """Write a user's tensor, from any device, into a field; `layer` is for messages.
+
+    A DTensor is gathered, for which all of its processes must call this.
+
+    Raises:
+        DeviceError: the tensor has no memory.
+    """
     one.check_alive(layer)
-    _once(one, "load", one.to_memory(tensor.detach().to(one.runs_on), layer).contiguous().resolve_neg())
+    if isinstance(tensor, torch.Tensor):
+        tensor = whole(tensor.detach())
+        if reason := explain_no_memory(tensor):
+            rows = [("tensor", f"{tuple(tensor.shape)} {tensor.dtype} on {tensor.device}"), ("reason", reason)]
+            remedy = "Pass a tensor with numbers, such as one made with `device='cpu'`."
+            raise DeviceError(refusal(f"field `{one.name}` of {layer} cannot be filled from this tensor", rows, remedy))
+        tensor = tensor.to(one.runs_on)
+    _once(one, "load", one.to_memory(tensor, layer).contiguous().resolve_neg())
+
+
+def is_whole(one: LayerField, tensor: torch.Tensor) -> bool:
+    """Return True if this process holds all of a field's new content in `tensor`, and not a shard or a placeholder."""
+    return tensor.shape == one.tensor_shape and not is_distributed([tensor]) and not explain_no_memory(tensor)
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    """Gather a DTensor, for which all of its processes must call this. Return other tensors as they are."""
+    shared: Any = tensor
+    return shared.full_tensor() if is_distributed([tensor]) else tensor
+
+
+def explain_no_memory(tensor: torch.Tensor) -> str:
+    """Return why a tensor has no numbers that could be read, or an empty string if it has."""
+    if tensor.is_meta:
+        return "it is on the meta device"
+    if is_fake(tensor):
+        return "it is one of FakeTensorMode"
+    is_freed = tensor.layout is torch.strided and tensor.numel() > 0 and not tensor.untyped_storage().nbytes()
+    return "its storage was freed" if is_freed else ""
 
 
 _SINGLE: weakref.WeakKeyDictionary[LayerField, dict[str, Transfer]] = weakref.WeakKeyDictionary()

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examination, OpOptions, Races, one_node
+from ...bridge import Adjoint, Examinable, Examination, OpOptions, Races, is_distributed, one_node
 from ...linter import Finding, lint_kernels
 from ..fields import (
     Habits,
@@ -23,6 +23,7 @@ from ..fields import (
     break_graph,
     check_once,
     fill,
+    find_half_precision,
     make_running,
     place_field,
     read,
@@ -30,7 +31,8 @@ from ..fields import (
 from ._field_state import FieldState
 from ._kernels import Kernels, unknown
 from ._place import check_place, resolve_device
-from ._weights import follow
+from ._replicated import as_replicated, replicate
+from ._weights import check_accessible, set_parameter
 
 FieldLike = Any
 """A field of either engine."""
@@ -96,6 +98,8 @@ class EmptyTin(FieldState, Examinable):
         self._outputs: list[LayerField] = []
         self._internals: dict[str, LayerField] = {}
         self._weights: dict[str, LayerField] = {}
+        self._initial: dict[str, torch.Tensor] = {}
+        self._without_value: set[str] = set()
         self._persistent: set[str] = set()
         self._kernels = Kernels(allows_races=races == "allow")
         self._program: Running | None = None
@@ -206,7 +210,10 @@ class EmptyTin(FieldState, Examinable):
             words = f"a weight of {self._label} cannot be called `{one.name}`: it becomes a parameter of the module"
             raise RegistrationError(refusal(words, remedy="Pass a `name=` without dots that is not an attribute yet."))
         self._weights[one.name] = one
-        if value is not None:
+        if isinstance(value, torch.Tensor) and value.is_meta:
+            one.to_memory(value, self._label)  # raises if it does not fit
+            self._without_value.add(one.name)
+        elif value is not None:
             fill(one, value, self._label)
         return self
 
@@ -235,9 +242,8 @@ class EmptyTin(FieldState, Examinable):
         self._inputs, self._outputs = ([one.refresh() for one in fields] for fields in (self._inputs, self._outputs))
         for fields in (self._internals, self._weights):
             fields.update({name: one.refresh() for name, one in fields.items()})
-        for name, one in self._weights.items():
-            self.register_parameter(name, torch.nn.Parameter(read(one, self._label), requires_grad=one.needs_grad))
-        follow(self, self.parameters())
+        self._make_parameters()
+        self._name_internals()
         check_once(self._filled_fields, "an input or a weight", self._label)
         check_once(self._outputs, "an output", self._label)
         self.finished = True
@@ -253,20 +259,13 @@ class EmptyTin(FieldState, Examinable):
         known = {**self._internals, **self._weights}
         if name not in known:
             raise unknown(f"{self._label} has no internal field `{name}`", name, list(known))
+        if name in self._weights:
+            check_accessible(known[name], getattr(self, name), self._label)
         fill(known[name], tensor, self._label)
         if isinstance(self._program, OnFields) and name in self._internals:
             self._program.note_set(known[name])
         if name in self._weights:
-            with torch.no_grad():
-                self.get_parameter(name).copy_(read(known[name], self._label))
-
-    def write_weights(self) -> None:
-        """Write the weights' parameters into their fields, for kernels and code outside of this layer.
-
-        Calls, optimizer steps and `load_state_dict` do this automatically; call it after changing a parameter by hand.
-        """
-        for name, one in self._weights.items():
-            fill(one, getattr(self, name), self._label)  # no parameter, where it is parametrized or pruned
+            set_parameter(getattr(self, name), read(known[name], self._label))
 
     def set_kernel_args(self, kernel: Any, *kernel_args: Any) -> None:
         """Change a kernel's arguments. Earlier calls keep their arguments in their backward pass.
@@ -285,27 +284,37 @@ class EmptyTin(FieldState, Examinable):
             return break_graph(self._compute)(*input_tensors)
         return self._compute(*input_tensors)
 
-    def _memory_of(self, input_tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
-        """What the filled fields are filled with: inputs, then weights."""
+    def _list_given(self, input_tensors: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+        """The tensors of a call: inputs, then weights."""
         if len(input_tensors) != len(self._inputs):
             rows = [("expected", f"{len(self._inputs)}: {', '.join(one.name for one in self._inputs)}")]
             words = f"{self._label} got {len(input_tensors)} tensors"
             raise ArgumentError(
                 refusal(words, rows, "Pass one tensor for each input field, in the order of registration.")
             )
-        given = [*input_tensors, *[getattr(self, name) for name in self._weights]]
+        return [*input_tensors, *[getattr(self, name) for name in self._weights]]
+
+    def _as_memory(self, given: list[torch.Tensor]) -> list[torch.Tensor]:
+        """What the filled fields are filled with."""
         return [one.to_memory(t, self._label) for one, t in zip(self._filled_fields, given, strict=True)]
 
     def _compute(self, *input_tensors: torch.Tensor) -> Any:
         program = self._program or self._make_program()
-        results = program(self._kernels.launches(), self._memory_of(input_tensors))
+        given, mesh = self._list_given(input_tensors), None
+        if not self._on_tensors and is_distributed(given):
+            mesh, given = replicate(self._filled_fields, given, self._label)
+        results = program(self._kernels.launches(), self._as_memory(given))
         outputs = tuple([one.from_memory(result) for one, result in zip(self._outputs, results, strict=True)])
+        if (half := find_half_precision(self._filled_fields, given)) is not None:
+            outputs = tuple([one.to(half) if one.is_floating_point() else one for one in outputs])
+        if mesh is not None:
+            outputs = tuple([as_replicated(mesh, one) for one in outputs])
         return outputs[0] if len(outputs) == 1 else outputs
 
     # Checking -----------------------------------------------------------------------------
     def _examine(self, inputs: tuple[Any, ...], who: str) -> Examination:
         self._check_finished(who)
-        memory = [one.detach() for one in self._memory_of(inputs)]
+        memory = [one.detach() for one in self._as_memory(self._list_given(inputs))]
         return (self._program or self._make_program()).examine(self._kernels.launches(), memory)
 
     def _lint(self) -> list[Finding]:

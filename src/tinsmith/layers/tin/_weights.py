@@ -1,7 +1,10 @@
-"""Weights: writes parameters into their fields after an optimizer's step.
+"""Weights: writes parameters into their fields after an optimizer's step, and values into parameters.
 
 Each call of a layer writes its parameters into their fields, so training never sees an old
 one. But a user may read a field after the last step, or run other kernels on it.
+
+Between calls, FSDP leaves a process with a shard of a parameter. Gathering it takes all processes, and a hook
+may run on one alone, so a hook writes only what this process holds whole.
 """
 
 from __future__ import annotations
@@ -14,12 +17,16 @@ from typing import Any, Protocol
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from ..._errors import DeviceError, refusal
+from ...bridge import is_distributed
+from ..fields import LayerField, is_whole
+
 
 class Layer(Protocol):
     """What has weights in fields."""
 
-    def write_weights(self) -> None:
-        """Write all parameters into their fields."""
+    def refresh_fields(self) -> None:
+        """Write the parameters that this process holds whole into their fields."""
 
 
 _LAYERS: dict[int, tuple[weakref.ref[torch.nn.Parameter], weakref.ref[Any]]] = {}
@@ -50,4 +57,37 @@ def _after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
             if owner is not None:
                 layers[id(owner)] = owner
     for layer in layers.values():
-        layer.write_weights()
+        layer.refresh_fields()
+
+
+def set_parameter(parameter: torch.Tensor, content: torch.Tensor) -> None:
+    """Set a parameter to `content`, which every process has whole; of a DTensor each sets its shard, without a message.
+
+    As with torch's own layers, a parameter on the meta device stays as it is.
+    """
+    with torch.no_grad():
+        parameter.copy_(_shard_like(parameter, content.to(parameter.dtype)) if is_distributed([parameter]) else content)
+
+
+def _shard_like(parameter: Any, content: torch.Tensor) -> torch.Tensor:
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = parameter.device_mesh
+    shared = DTensor.from_local(content.to(mesh.device_type), mesh, [Replicate()] * mesh.ndim, run_check=False)
+    return shared.redistribute(placements=parameter.placements)
+
+
+def check_accessible(one: LayerField, parameter: torch.Tensor, layer: str) -> None:
+    """Raise DeviceError for a parameter of which this process has a shard alone, or no numbers.
+
+    A DTensor is accessible: its processes can gather it.
+    """
+    if is_distributed([parameter]) or is_whole(one, parameter):
+        return
+    rows = [("field", str(one)), ("got", f"{tuple(parameter.shape)} {parameter.dtype} on {parameter.device}")]
+    if parameter.is_meta:
+        words = f"the weight `{one.name}` of {layer} is on the meta device"
+        raise DeviceError(refusal(words, rows, "Call `model.to_empty(device=...)`, then set or load the weights."))
+    words = f"this process has only a shard of the weight `{one.name}` of {layer}"
+    remedy = "Call this on all processes, inside `FullyShardedDataParallel.summon_full_params(model)`."
+    raise DeviceError(refusal(words, rows, remedy))
