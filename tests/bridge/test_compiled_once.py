@@ -147,6 +147,154 @@ def test_different_ops_do_not_keep_the_objects_in_their_closures(lang):
     assert [one() for one in held] == [None] * 4
 
 
+def make_scaled(lang, number):
+    """A number from a closure, in a form for machine vectors."""
+
+    @lang.kernel
+    def scaled(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i] * number
+
+    return ts.op("x[n] -> y[n]")(scaled), lambda x: x * x * number
+
+
+def make_chosen(lang, number):
+    """A number that steers, and one that Python computes with it, in kernels that the engine gets as they are."""
+    half = number / 2
+
+    @lang.kernel
+    def chosen(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            s = x[i]
+            while s > number:
+                s -= half
+            y[i] = s * x[i] / number
+
+    def expect(x):
+        s = x.clone()
+        while (s > number).any():
+            s = torch.where(s > number, s - half, s)
+        return s * x / number
+
+    return ts.op("x[n] -> y[n]")(chosen), expect
+
+
+def make_shifted(lang, number):
+    """An integer in an index and in arithmetic."""
+    step = int(4 * number)
+
+    @lang.kernel
+    def shifted(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[(i + step) % x.shape[0]] ** 2 * step
+
+    return ts.op("x[n] -> y[n]")(shifted), lambda x: x.roll(-step) ** 2 * step
+
+
+def make_method(lang, number):
+    """A vector and a number of an object, and a function's closure."""
+
+    @lang.func
+    def shift(value):
+        return value + number
+
+    @lang.data_oriented
+    class Model:
+        def __init__(self):
+            self.rate, self.axis = number, lang.Vector([number, 1.0])
+
+        @lang.kernel
+        def run(self, x: lang.types.ndarray(), y: lang.types.ndarray()):
+            for i in x:
+                y[i] = shift(self.rate * x[i]) * self.axis.dot(lang.Vector([x[i], 3.0]))
+
+    return ts.op("x[n] -> y[n]")(Model().run), lambda x: (number * x + number) * (number * x + 3)
+
+
+def make_by_hand(lang, number):
+    """A gradient kernel of the user's, and a power whose exponent is another number each time."""
+
+    @lang.kernel
+    def back(x: lang.types.ndarray(), grad_x: lang.types.ndarray(), grad_y: lang.types.ndarray()):
+        for i in x:
+            grad_x[i] = number * x[i] ** (number - 1) * grad_y[i]
+
+    @lang.kernel
+    def power(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] ** number
+
+    return ts.op("x[n] -> y[n]", backward=back)(power), lambda x: x**number
+
+
+@pytest.mark.parametrize(
+    ("make", "dtype"),
+    [
+        (make_scaled, torch.float32),
+        (make_chosen, torch.float64),
+        (make_shifted, torch.float64),
+        (make_method, torch.float64),
+        (make_by_hand, torch.float32),
+    ],
+)
+def test_ops_that_differ_in_numbers_share_their_kernels(lang, compiled, make, dtype):
+    """From the fifth on, so that a program that makes an op in every step does not grow without end."""
+    x = torch.rand(5, dtype=dtype) + 0.5
+    counts = []
+    for number in (0.75, 1.25, 2.25, 3.125, 4.25, 2.7, 3.3, 0.75):
+        op, expect = make(lang, number)
+        leaf = x.clone().requires_grad_()
+        wanted = torch.autograd.grad(expect(leaf).pow(2).sum(), leaf)[0]
+        torch.testing.assert_close(op(x), expect(x))
+        torch.testing.assert_close(gradient(lambda x, op=op: op(x).pow(2), x), wanted)
+        rows = torch.stack([x, 2 * x])
+        torch.testing.assert_close(torch.func.vmap(op)(rows), torch.stack([expect(row) for row in rows]))
+        counts.append(len(compiled))
+    assert counts[3] < counts[4]
+    assert counts[5] == counts[-1]
+
+
+def test_numbers_of_every_kind_may_be_taken_out(lang):
+    """Zeros of both signs, infinities, and numbers that no float has, after four others."""
+    x = torch.tensor([-1.5, 0.0, 2.0])
+    for number in (
+        2.5,
+        3.5,
+        4.5,
+        5.5,
+        0.1,
+        0.0,
+        -0.0,
+        float("inf"),
+        -float("inf"),
+        float("nan"),
+        1e300,
+        1.0,
+        -1.0,
+        1e-46,
+    ):
+        op, expect = make_scaled(lang, number)
+        torch.testing.assert_close(op(x), expect(x), equal_nan=True, rtol=1e-6, atol=0)
+
+
+def test_a_number_that_changes_again_and_again_compiles_a_few_kernels(lang, compiled):
+    class Settings:
+        rate = 1.0
+
+    @lang.kernel
+    def scaled(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i] * Settings.rate
+
+    op, x = ts.op("x[n] -> y[n]")(scaled), torch.rand(5)
+    counts = []
+    for place in range(8):
+        Settings.rate = 1.1 + place
+        torch.testing.assert_close(gradient(op, x), 2 * x * Settings.rate)
+        counts.append(len(compiled))
+    assert counts[3] < counts[5] == counts[-1]
+
+
 def is_alive(kernel):
     return getattr(kernel, "is_alive", True)
 

@@ -406,3 +406,38 @@ def test_clamped_indices(lang64, adjoint):
     op = ts.op("x[n, m] -> y[n, m]", adjoint=adjoint)(laplacian)
     check(op, reference, rand(4, 5))
     assert not ts.lint(op)
+
+
+# Statements for people ----------------------------------------------------------------------------------------------
+def make_printing(lang, limit):
+    """A kernel that has a form for machine vectors, which has neither prints nor assertions."""
+
+    @lang.func
+    def tell(value):
+        print("value", value)  # noqa: T201
+
+    @lang.kernel
+    def printing(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            assert x[i] < limit, "too large"
+            tell(x[i])
+            y[i] = limit * x[i]
+
+    return ts.op("x[n] -> y[n]")(printing)
+
+
+def test_a_kernel_prints(lang, capfd):
+    """Also the one that could share the compiled kernel of others, which differ in a number."""
+    for number in range(6):
+        make_printing(lang, number + 1.0)(torch.tensor([0.5]))
+        lang.sync()
+        assert capfd.readouterr().out.split("\n")[0] == "value 0.500000"
+
+
+def test_an_assertion_holds_where_the_engine_checks_it(lang, engine):
+    ts.init("cpu", engine, debug=True)
+    try:
+        with pytest.raises(Exception, match="too large"):
+            make_printing(lang, 0.25)(torch.tensor([0.5]))
+    finally:
+        ts.init("cpu", engine)

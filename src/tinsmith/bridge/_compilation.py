@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal
 from ..engines import Compiled
-from ..source import build, multiplies_atomically, runs_in_blocks
+from ..source import build, multiplies_atomically, reports, runs_in_blocks
 from ..source.ir import NotCovered
 from ._bounds_guard import compile_guarded
 from ._compile_errors import (
@@ -40,6 +40,7 @@ from ._from_ir import (
     in_machine_vectors,
     misread_reverse,
 )
+from ._kernel_families import has_relatives
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -98,7 +99,21 @@ def _ir_compiler(
         return compile_products
     if misreading is not None:
         return functools.partial(compile_misread, misreading=misreading)
-    return compile_strips if not variant.adjoint and _has_strips(stage, variant, values) else None
+    if variant.adjoint or reports(stage.source, stage.home, asserts=stage.engine.is_debugging()):
+        return None
+    is_printed = _has_strips(stage, variant, values) or _has_relatives(stage, variant, values)
+    return compile_strips if is_printed else None
+
+
+def _has_relatives(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:
+    """Whether the kernel must share a compiled one, because many were compiled that differ in numbers alone."""
+    if variant.is_simd:
+        return False
+    try:
+        kernel, fields = stage.lower_variant(variant, values)
+    except NotCovered:
+        return False
+    return not (fields or has_field_elements_at_top(kernel)) and has_relatives(stage.engine, kernel)
 
 
 def _has_strips(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> bool:

@@ -24,6 +24,7 @@ from ..transforms import (
     sum_in_locals,
 )
 from ._compile_errors import reverse_remedy, telling
+from ._kernel_families import annotate_numbers, compile_in_family
 
 if TYPE_CHECKING:
     from ..source.ir import LoweredKernel
@@ -81,13 +82,20 @@ def compile_ir(
     is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
     if is_aliased and stage.engine.ends_on_nested_powers:
         kernel = separate_powers(kernel)
-    tree = print_kernel(kernel, texts, defaults)
-    function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
     options = {"adjoint": variant.adjoint, "stack": variant.stack, "is_careful": is_careful, "is_aliased": is_aliased}
     options["is_simd"] = has_vector_loops(kernel)
-    try:
+
+    def compile_printed(kernel: nodes.Kernel) -> Compiled:
+        tree = print_kernel(kernel, annotate_numbers(kernel, texts), defaults)
+        function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
         # Printed kernels of one text are one kernel, unless they name fields: two texts may name different ones alike.
-        compiled = stage.engine.compile(function, dict(fields), **options, content=None if fields else "")
+        return stage.engine.compile(function, dict(fields), **options, content=None if fields else "")
+
+    try:
+        if fields or variant.adjoint:
+            compiled = compile_printed(kernel)
+        else:
+            compiled = compile_in_family(stage.engine, kernel, compile_printed)
         return replace(compiled, is_flat=is_flat)
     except TinsmithError:
         raise

@@ -6,7 +6,7 @@ user of one engine does not need the other.
 """
 
 from ._annotations import DTYPES, FLOATS, HALVES, INTEGERS, NAMES, SPEC_DTYPES, array_text
-from ._common import hold
+from ._common import bind_scalars, hold
 from ._compiling import COMPILING, one_at_a_time
 from ._contract import MOST_ELEMENTS, ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
 from ._forks import remedy_for_lost_field, survive_forks
@@ -49,6 +49,7 @@ __all__ = [
     "SPEC_DTYPES",
     "StructFacts",
     "array_text",
+    "bind_scalars",
     "choose_default",
     "find_replaced",
     "get",

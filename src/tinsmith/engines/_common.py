@@ -230,6 +230,18 @@ def hold(launch: Launch, arrays: Sequence[ArrayArgument], scalars: Sequence[Scal
     return None if own is None else own(arrays, scalars)
 
 
+def bind_scalars(launch: Launch, scalars: Sequence[ScalarArgument]) -> Launch:
+    """A launch that gives the kernel these scalars besides the caller's."""
+
+    def launch_bound(arrays: Sequence[ArrayArgument], others: Sequence[ScalarArgument] = ()) -> None:
+        launch(arrays, (*others, *scalars))
+
+    own = getattr(launch, _HOLD, None)
+    if own is not None:
+        setattr(launch_bound, _HOLD, lambda arrays, others: own(arrays, (*others, *scalars)))
+    return launch_bound
+
+
 def require_home(name: str) -> None:
     """Raise EngineError if neither HOME nor XDG_CACHE_HOME is set.
 

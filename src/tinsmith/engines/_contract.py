@@ -271,6 +271,10 @@ class Engine(ABC):
         """Where the started engine runs: "cpu" or "cuda". Raises EngineError if it is not started."""
 
     @abstractmethod
+    def is_debugging(self) -> bool:
+        """Whether the started engine runs the `assert` statements of kernels."""
+
+    @abstractmethod
     def thread_count(self) -> int:
         """How many threads share a parallel loop out, on CPUs."""
 

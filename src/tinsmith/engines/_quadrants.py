@@ -144,6 +144,9 @@ class Quadrants(Engine):
     def device_type(self) -> str:
         return _readiness.device_type(_readiness.require_started(self).prog.config().arch)
 
+    def is_debugging(self) -> bool:
+        return _readiness.require_started(self).prog.config().debug
+
     def thread_count(self) -> int:
         return _readiness.require_started(self).prog.config().cpu_max_num_threads
 

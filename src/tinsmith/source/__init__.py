@@ -20,6 +20,7 @@ from ._calls import (
     find_frexp,
     find_reachable,
     multiplies_atomically,
+    reports,
     returns_from_atomics,
     runs_in_blocks,
 )
@@ -124,6 +125,7 @@ __all__ = [
     "pass_fields_as_arrays",
     "range_bounds",
     "read",
+    "reports",
     "rebuild_function",
     "replace_nodes",
     "resolve_callee",

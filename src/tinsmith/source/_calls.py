@@ -133,6 +133,16 @@ def divides(source: Source, engine: EngineFacts) -> bool:
     return is_sign or engine_call(source, engine, ("floordiv", "mod")) is not None
 
 
+def reports(source: Source, engine: EngineFacts, *, asserts: bool) -> bool:
+    """Whether a kernel prints, or contains an `assert` where those count. The IR has neither."""
+    nodes = (node for one in find_reachable(source, engine) for node in one.nodes)
+    return any(
+        (asserts and isinstance(node, ast.Assert))
+        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print")
+        for node in nodes
+    )
+
+
 def runs_in_blocks(source: Source, engine: EngineFacts) -> str | None:
     """Where a kernel first shares memory with the threads of a block, waits for them or counts them, `file:line`."""
     return engine_call(source, engine, _OF_BLOCKS)

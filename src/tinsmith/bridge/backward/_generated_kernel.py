@@ -27,6 +27,7 @@ from ...transforms.adjoint import serial_twin
 from .._bounds_guard import guard_launches, record_of
 from .._compile_errors import telling
 from .._from_ir import in_machine_vectors, namespace_of
+from .._kernel_families import annotate_numbers, compile_in_family
 from .._stage import Stage
 from .._steps import Entry, Step
 
@@ -85,11 +86,12 @@ class GeneratedKernel:
             texts[name] = array_text(DTYPES[array.type], array.rank, array.element, "unsafe", False)
         for name in self.kernel.arguments:
             parameter = self._parameter(name)
-            texts[name] = "_lang.i32" if parameter is None else parameter.text
+            if parameter is not None:
+                texts[name] = parameter.text
         handed = [name for name in kernel.arrays if name in self.fields or name == RECORD]
         texts |= dict.fromkeys(handed, "_lang.template()")
         defaults = types.Defaults(*Language(self.stage.engine).default_types)  # type: ignore[arg-type]
-        return print_kernel(kernel, texts, defaults)
+        return print_kernel(kernel, annotate_numbers(kernel, texts), defaults)
 
     def ensure_compiled(self) -> Compiled:
         """The compiled kernel."""
@@ -116,18 +118,18 @@ class GeneratedKernel:
         if is_aliased and engine.ends_on_nested_powers:
             kernel = separate_powers(kernel)
         # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
-        function, _ = build(self._tree(kernel), namespace_of(engine), self.kernel.name)
+        options = {"is_careful": True, "is_aliased": is_aliased, "is_simd": has_vector_loops(kernel)}
+
+        def compile_printed(kernel: nodes.Kernel) -> Compiled:
+            function, _ = build(self._tree(kernel), namespace_of(engine), kernel.name)
+            # Equal text is an equal kernel, unless it names fields, which two texts may call alike.
+            return engine.compile(function, fields, adjoint=False, **options, content=None if fields else "")
+
         try:
-            compiled = engine.compile(
-                function,
-                fields,
-                adjoint=False,
-                is_careful=True,
-                is_aliased=is_aliased,
-                is_simd=has_vector_loops(kernel),
-                # Equal text is an equal kernel, unless it names fields, which two texts may call alike.
-                content=None if fields else "",
-            )
+            if fields:
+                compiled = compile_printed(kernel)
+            else:
+                compiled = compile_in_family(engine, kernel, compile_printed)
             return guard_launches(compiled, sites, engine, self.op, kernel) if self.stage.is_checked else compiled
         except TinsmithError:
             raise

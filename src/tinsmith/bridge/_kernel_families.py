@@ -1,0 +1,154 @@
+"""Kernel families: kernels that differ in numbers alone share one compiled kernel from the fifth on.
+
+Engines write a Python number into the kernel, and free a compiled kernel only when they are started again. A program
+that makes an op with another number in every step would grow without end. So the shared kernel takes those numbers as
+arguments that have differed so far. The first kernels of a family keep their numbers: constants compile to faster code.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+from ..engines import Compiled, Engine, bind_scalars, one_at_a_time
+from ..source.ir import nodes, walk
+from ._digest import digest_of
+
+MOST_ALONE = 4
+"""How many kernels of a family are compiled with their numbers in them."""
+
+_MOST_PRODUCTS = 32
+"""The largest exponent for which engines multiply (Taichi 1.7.4, Quadrants 1.3.3)."""
+
+_SETTERS = {"f32": "float", "f64": "float", "i32": "int", "i64": "int"}
+"""How launches set numbers that are taken out, by type; others stay, as they are rare."""
+
+
+class Family:
+    """The kernels of one form that were compiled so far.
+
+    Attributes:
+        first: the numbers of the first one.
+        alone: the numbers of those that were compiled with them.
+        places: which numbers have differed from the first ones since.
+    """
+
+    def __init__(self, first: tuple[str, ...]) -> None:
+        self.first = first
+        self.alone = {first}
+        self.places: set[int] = set()
+
+    def admit(self, numbers: tuple[str, ...]) -> bool:
+        """Return whether a kernel with these numbers is compiled with them in it."""
+        if numbers not in self.alone and len(self.alone) < MOST_ALONE:
+            self.alone.add(numbers)
+        return numbers in self.alone
+
+
+_FAMILIES: weakref.WeakKeyDictionary[Any, dict[str, Family]] = weakref.WeakKeyDictionary()
+"""Families by form, of each state of an engine: another start has no compiled kernels."""
+
+
+@one_at_a_time
+def has_relatives(engine: Engine, kernel: nodes.Kernel) -> bool:
+    """Return whether a kernel must not be compiled with its numbers in it, because many like it were."""
+    form, taken = take_out_numbers(kernel)
+    numbers = _texts(taken)
+    return not _family_of(engine, form, numbers).admit(numbers)
+
+
+@one_at_a_time
+def compile_in_family(
+    engine: Engine, kernel: nodes.Kernel, compile_kernel: Callable[[nodes.Kernel], Compiled]
+) -> Compiled:
+    """Compile a kernel, or use the compiled kernel of others that differ in numbers alone.
+
+    Args:
+        engine: where it runs.
+        kernel: the kernel, as it is to be printed.
+        compile_kernel: compiles a kernel, or finds that of one with the same text.
+    """
+    form, taken = take_out_numbers(kernel)
+    numbers = _texts(taken)
+    family = _family_of(engine, form, numbers)
+    if family.admit(numbers):
+        return compile_kernel(kernel)
+    family.places |= {place for place, pair in enumerate(zip(numbers, family.first, strict=True)) if len({*pair}) > 1}
+    names = {name: place for place, name in enumerate(taken)}
+    kept = {name: number for name, number in taken.items() if names[name] not in family.places}
+    given = {name: number for name, number in taken.items() if name not in kept}
+    compiled = compile_kernel(_put_back(form, kept))
+    scalars = tuple((_SETTERS[one.type], compiled.slots[name], one.value) for name, one in given.items())
+    return replace(compiled, launch=bind_scalars(compiled.launch, scalars))
+
+
+def take_out_numbers(kernel: nodes.Kernel) -> tuple[nodes.Kernel, dict[str, nodes.Const]]:
+    """Return a kernel with an argument in place of each number, and the numbers by the arguments' names.
+
+    Those stay that engines must know, or compile to something else: exponents of products and roots, indices of local
+    arrays, and how many iterations vectors are made of.
+    """
+    taken = walk.names_of(kernel) | kernel.arguments.keys() | kernel.arrays.keys()
+    free = (name for name in (f"number_{place}" for place in count()) if name not in taken)
+    local_arrays = {one.name for one in walk.statements(kernel.body) if isinstance(one, nodes.LocalArray)}
+    numbers: dict[str, nodes.Const] = {}
+
+    def expression(expr: nodes.Expr) -> nodes.Expr:
+        match expr:
+            case nodes.Const(_, kind) if kind in _SETTERS:
+                name = next(free)
+                numbers[name] = expr
+                return nodes.Argument(name, kind)
+            case nodes.Binary("pow", base, nodes.Const(exponent)) if _is_special(exponent):
+                return replace(expr, left=expression(base))
+            case nodes.Load(array) if array in local_arrays:
+                return expr
+        return walk.rebuild(expr, expression)
+
+    def statement(one: nodes.Stmt) -> nodes.Stmt:
+        match one:
+            case nodes.For() if one.vector_width:
+                changed = one
+            case nodes.Store(array) | nodes.Atomic(array) if array in local_arrays:
+                changed = replace(one, value=expression(one.value))
+            case _:
+                changed = walk.with_expressions(one, expression)
+        return walk.with_bodies(changed, lambda body: tuple([statement(inner) for inner in body]))
+
+    body = tuple([statement(one) for one in kernel.body])
+    arguments = {name: (one.type, ()) for name, one in numbers.items()}
+    return replace(kernel, body=body, arguments={**kernel.arguments, **arguments}), numbers
+
+
+def annotate_numbers(kernel: nodes.Kernel, annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return annotations, with those of a kernel's arguments that have none."""
+    types = {name: f"_lang.{kind}" for name, (kind, _) in kernel.arguments.items()}
+    return {**annotations, **{name: text for name, text in types.items() if name not in annotations}}
+
+
+def _is_special(exponent: float) -> bool:
+    """Whether engines compile a power with this exponent to products or a root."""
+    return abs(exponent) == 0.5 or (abs(exponent) <= _MOST_PRODUCTS and float(exponent).is_integer())
+
+
+def _put_back(form: nodes.Kernel, numbers: dict[str, nodes.Const]) -> nodes.Kernel:
+    def change(expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Argument):
+            return numbers.get(expr.name, expr)
+        return walk.rebuild(expr, change)
+
+    body = tuple([walk.transform(one, change) for one in form.body])
+    return replace(form, body=body, arguments={n: one for n, one in form.arguments.items() if n not in numbers})
+
+
+def _texts(numbers: dict[str, nodes.Const]) -> tuple[str, ...]:
+    """Return numbers as texts: those of two zeros differ, those of two NaNs do not."""
+    return tuple([repr(one.value) for one in numbers.values()])
+
+
+def _family_of(engine: Engine, form: nodes.Kernel, numbers: tuple[str, ...]) -> Family:
+    families = _FAMILIES.setdefault(engine.runtime(), {})
+    return families.setdefault(digest_of(repr(form)), Family(numbers))
