@@ -27,7 +27,7 @@ from ...bridge import refuse_nested
 from ...engines import Engine, FieldFacts, module_name, of_field, remedy_for_lost_field
 from .._pool import gradient_field
 
-_HALF = frozenset({torch.float16, torch.bfloat16})
+_HALF = torch.float16, torch.bfloat16
 _COMPLEX = {torch.float32: torch.complex64, torch.float64: torch.complex128}
 
 
@@ -186,9 +186,9 @@ def find_half_precision(fields: Sequence[LayerField], tensors: Sequence[torch.Te
     """
     pairs = [(one.facts.dtype, tensor.dtype) for one, tensor in zip(fields, tensors, strict=True)]
     floats = [(field, given) for field, given in pairs if given.is_floating_point]
-    dtypes = {given for _, given in floats}
-    is_half = len(dtypes) == 1 and dtypes <= _HALF and all(field != given for field, given in floats)
-    return dtypes.pop() if is_half else None
+    half = floats[0][1] if floats else None
+    is_half = half in _HALF and all([given == half and field != half for field, given in floats])  # noqa: C419  # faster
+    return half if is_half else None
 
 
 def place_field(field: Any, name: str, needs_grad: bool | None, is_complex: bool, layer: str) -> LayerField:

@@ -197,6 +197,7 @@ class EmptyTin(FieldState, Examinable):
 
         The parameter starts as `value`, or with the content of the field. Each call copies the parameter into the
         field. It requires a gradient if the field does.
+        Under `torch.device("meta")` it is on the meta device until `to_empty` and `reset_parameters`.
 
         Args:
             field: as in `register_input_field`, and so are `needs_grad` and `complex_dtype`.
@@ -278,7 +279,11 @@ class EmptyTin(FieldState, Examinable):
     # Running ------------------------------------------------------------------------------
     @one_node
     def forward(self, *input_tensors: torch.Tensor) -> Any:
-        """Run the kernels. Takes a tensor for each input field, in order; returns a tensor, or a tuple for several."""
+        """Run the kernels. Takes a tensor for each input field, in order; returns a tensor, or a tuple for several.
+
+        Results have their fields' dtypes; but if all inputs and weights are float16, or all bfloat16, they are rounded
+        to that.
+        """
         self._check_finished("a call")
         if torch.compiler.is_compiling() and not self._on_tensors:
             return break_graph(self._compute)(*input_tensors)
