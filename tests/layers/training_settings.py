@@ -18,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 import setuptools  # noqa: F401 - before Quadrants, after which torch could not load it
 import torch
 import torch.distributed as dist
@@ -39,7 +40,7 @@ from torch.distributed.fsdp import (
     fully_shard,
 )
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 if __name__ == "__main__":
@@ -482,6 +483,23 @@ def compare(lang, name):
         )
 
 
+def check_weights(lang):
+    """Set, gather and reset sharded weights, which all processes do together; calls with one that is not shared."""
+    model, value = shard(make_model(lang)), torch.arange(WIDTH, dtype=F64)
+    for number, block in enumerate(model):
+        tin, field = block.tin, fields_and_kernel(lang, number)[2]
+        start = tin.w.full_tensor()
+        for given in (value, distribute_tensor(value, mesh(), [Shard(0)])):
+            tin.set_internal_field("w", given)
+            assert torch.equal(tin.w.full_tensor(), value) and torch.equal(field.to_torch(), value)
+            tin.reset_parameters()  # may run on one process alone, and cannot gather a weight for its field
+            assert torch.equal(tin.w.full_tensor(), start) and torch.equal(field.to_torch(), value)
+        tin.write_weights()
+        assert torch.equal(field.to_torch(), start)
+        with pytest.raises(ts.ArgumentError, match=r"`input_field_0` of .* is one process's own"):
+            tin.forward(torch.ones(ROWS, WIDTH, dtype=F64))
+
+
 def table():
     """The page's table of settings."""
     rows = [f"| {setting.words} | {setting.tolerance:.0e} |" for setting in SETTINGS.values()]
@@ -498,6 +516,7 @@ def main(engine, *names):
     dist.init_process_group("gloo")
     lang = load_quietly(engine)
     ts.init("cpu", engine=engine, default_fp=lang.f64)
+    check_weights(lang)
     for name in names or SETTINGS:
         start = time.perf_counter()
         with warnings.catch_warnings():
