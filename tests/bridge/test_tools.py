@@ -207,3 +207,28 @@ def test_type_checkers_know_what_a_call_gives(tmp_path):
     stdout = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path).stdout
     revealed = [line.partition(" is ")[2].strip() for line in stdout.splitlines() if "Type of" in line]
     assert revealed == ['"Tensor"', '"Tensor"', '"Parts"'], stdout
+
+
+@pytest.mark.parametrize("lead", [(3,), (2, 3)], ids=str)
+@pytest.mark.parametrize("call", ["plain", "operator", "vmap", "functional"])
+def test_results_with_batch_dims_are_no_views(lang64, lead, call):
+    # torch's FSDP warns of modules that return views, since an in-place operation on one goes past its hook.
+    @ts.op("inout x[*b, n] -> total[*b]")
+    @lang64.kernel
+    def doubled(x: lang64.types.ndarray(ndim=1), total: lang64.types.ndarray(ndim=0)):
+        for i in x:
+            x[i] = 2.0 * x[i]
+            total[None] += x[i]
+
+    op = doubled.functional
+    calls = {
+        "plain": op,
+        "operator": op.operator,
+        "vmap": torch.func.vmap(op),
+        "functional": lambda x: [doubled(x * 1)],
+    }
+    x = rand(*lead, 4).requires_grad_()
+    for one in calls[call](x):
+        assert not one._is_view()
+        one.sum().backward(retain_graph=True)
+    assert x.grad is not None

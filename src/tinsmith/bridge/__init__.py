@@ -11,7 +11,7 @@ from ._examples import example_inputs
 from ._language import language
 from ._large_memory import make_zeros
 from ._launcher import Launcher
-from ._layer_nodes import one_node
+from ._layer_nodes import Layer, one_node
 from ._links import FieldArray, Links
 from ._make_op import chain, op
 from ._named_fields import name_fields
@@ -21,6 +21,7 @@ from ._options import Adjoint, OpOptions, Races
 from ._oracle import Answer, Cotangents, oracle
 from ._pickling import Reference, reference_to
 from ._prepared_passes import Backward, NotPrepared, PreparedPass, Stepping, prepare_stepping
+from ._recipe import Recipe
 from ._streams import keep_order
 from ._torch_probes import torch_probes
 from ._tracing import (
@@ -45,12 +46,13 @@ from ._tracing import (
     outside_recording,
     outside_transforms,
     plain_apply,
+    reshape_result,
     transforms_in_graph,
 )
 from ._transfer import Copy, ManagedLoads, Transfer
 from ._watch import Note, current_watch, note_values, show_call, watch_calls
 from .backward import RACE, refuse_race
-from .operators import define_operator, is_distributed
+from .operators import Family, define_operator, is_distributed, register_family, run_on_parts
 
 __all__ = [
     "Adjoint",
@@ -63,8 +65,10 @@ __all__ = [
     "EngineHazards",
     "Examinable",
     "Examination",
+    "Family",
     "FieldArray",
     "Launcher",
+    "Layer",
     "Links",
     "ManagedLoads",
     "NotPrepared",
@@ -76,6 +80,7 @@ __all__ = [
     "PreparedPass",
     "RACE",
     "Races",
+    "Recipe",
     "Reference",
     "SingleLevelFunction",
     "Stepping",
@@ -123,6 +128,9 @@ __all__ = [
     "reference_to",
     "refuse_nested",
     "refuse_race",
+    "register_family",
+    "reshape_result",
+    "run_on_parts",
     "show_call",
     "torch_probes",
     "transforms_in_graph",

@@ -13,6 +13,7 @@ import torch
 
 from ._call import BackwardCall, Call
 from ._gradients import find_saved_names
+from ._tracing import reshape_result
 
 
 def forward_over_batch(
@@ -84,4 +85,4 @@ def _split(size: int, call: Call, results: Sequence[torch.Tensor]) -> list[torch
     """Results with their flat batch dimension taken apart again."""
     if call.batch is None:
         return list(results)
-    return [tensor.reshape(size, call.batch, *tensor.shape[1:]) for tensor in results]
+    return [reshape_result(tensor, (size, call.batch, *tensor.shape[1:])) for tensor in results]

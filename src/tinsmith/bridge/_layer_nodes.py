@@ -1,6 +1,7 @@
-"""Layers in graphs of `torch.fx.symbolic_trace`: a call is one node, as a call of one of torch's own layers is.
+"""Layers in torch's tracers that read Python: `torch.fx.symbolic_trace` and `torch.jit.script`.
 
-A layer asks its inputs for dtypes and sizes, which a graph does not know while it is traced.
+In a graph of `torch.fx.symbolic_trace` a call is one node, as a call of one of torch's own layers is: a layer asks its
+inputs for dtypes and sizes, which a graph does not know while it is traced. `torch.jit.script` cannot compile a layer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,20 @@ import torch
 from .._errors import ArgumentError, refusal
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
+
+
+class Layer(torch.nn.Module):
+    """Base class of this library's modules."""
+
+    def __prepare_scriptable__(self) -> Any:
+        """Refuse `torch.jit.script`, which calls this for each module. Its own error would name a line of this library.
+
+        Raises:
+            ArgumentError: always.
+        """
+        words = f"torch.jit.script cannot compile a layer of type {type(self).__name__}"
+        rows = [("layer", f"{' '.join(repr(self).split()):.100}")]
+        raise ArgumentError(refusal(words, rows, "Use torch.export.export, torch.compile or torch.jit.trace."))
 
 
 def one_node(forward: Forward) -> Forward:

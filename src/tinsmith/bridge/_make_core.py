@@ -23,7 +23,7 @@ from ._relaunch import promises_of, stage_of, stages_of
 from ._signature import Signature, compute_lazy_values
 from .backward import AutoReverse, EngineReverse, HandWritten, Reverse, SourceReverse
 from .derived import BlockedCore, SeededCore, has_draws
-from .operators import define_operators
+from .operators import LibraryOperator, define_operators
 
 _REVERSES: Mapping[str, Callable[[Signature], Reverse]] = {
     "auto": AutoReverse,
@@ -61,7 +61,8 @@ def make_core(name: str, kernels: Sequence[Any], text: str, options: OpOptions) 
     if isinstance(reverse, AutoReverse | SourceReverse) and has_draws(signature):
         core = SeededCore(core)
     if is_run:
-        define_operators(core, content)
+        make = None if options.recipe is None else functools.partial(LibraryOperator, options.recipe)
+        define_operators(core, content, make=make)
     if not options.steady:  # the library's own are checked when they first run, as all are
         # A layer's fields may begin elsewhere than at 0; its checks see the fields themselves.
         checks_bounds = options.check_bounds or config().check_bounds or options.links is not None

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from .._errors import ArgumentError, nearest, refusal
 from ._links import Links
+from ._recipe import Recipe
 
 Adjoint: TypeAlias = Literal["auto", "source", "engine"]
 Half: TypeAlias = Literal["compute", "refuse"]
@@ -32,6 +33,7 @@ class OpOptions:
             cannot change `backward`.
         replaces_gradient: `backward` was decorated with an engine's `grad_for`, and names gradients `x.grad`.
         functional: the new values of updated arguments are returned, and the arguments are not changed.
+        recipe: for an op that graphs find, or make, by this recipe instead of by a name of its own.
         unrun: the op is only made for its checks, and need not be able to run.
         examples: example inputs by name.
 
@@ -61,6 +63,7 @@ class OpOptions:
     replaces_gradient: bool = False
     functional: bool = False
     unrun: bool = False
+    recipe: Recipe | None = None
     examples: Mapping[str, Callable[[], Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

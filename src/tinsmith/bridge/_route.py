@@ -21,7 +21,7 @@ from ._cache import Cache
 from ._call import Call
 from ._core import Core
 from ._plan import Plan
-from ._tracing import is_tracing
+from ._tracing import is_tracing, reshape_result
 from .derived import find_recorded
 
 _NATIVE = (torch.Tensor, torch.nn.Parameter)
@@ -107,7 +107,7 @@ class Form:
         halves = self.conversion.halves
         for place, result in enumerate(results):
             shape = (*outer, *self.lead, *result.shape[len(outer) + 1 :])
-            shaped = result.reshape(shape) if len(self.lead) > 1 else result
+            shaped = reshape_result(result, shape) if len(self.lead) > 1 else result
             half = halves[place] if place < len(halves) else None
             done.append(shaped if half is None else shaped.to(half))
         return done

@@ -334,6 +334,16 @@ def _older_tracer_is_seen() -> bool:
     return seen == [True] and not tracing.is_jit_traced()
 
 
+def _results_are_no_views() -> bool:
+    x = torch.ones(6, requires_grad=True)
+    shaped = tracing.reshape_result(2 * x, (2, 3))
+    (slope,) = torch.autograd.grad(shaped.sum(), x)
+    assert shaped.grad_fn is not None
+    # The name of a view's node is that of `view` or `reshape`.
+    is_new = shaped.grad_fn.name() == "UnsafeViewBackward0"
+    return is_new and shaped.shape == (2, 3) and bool((slope == 2).all())
+
+
 def _missing_operators_are_answered() -> bool:
     # An earlier check may have left it.
     vars(torch.ops).pop("tinsmith_probe", None)
@@ -444,6 +454,11 @@ _FACTS = (
         "torch.jit.trace is detected",
         _older_tracer_is_seen,
         "torch.jit.trace would take the results of ops for constants",
+    ),
+    _Fact(
+        "a result gets another shape without becoming a view",
+        _results_are_no_views,
+        "FSDP warns of modules with batch dims that they return a view",
     ),
     _Fact(
         "a missing operator can raise an error of our own",

@@ -174,6 +174,15 @@ def outside_transforms() -> Iterator[None]:
         yield
 
 
+def reshape_result(result: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
+    """Give a new tensor, which nobody else has, another shape without making it a view. Differentiable.
+
+    In-place operations on a view go through its base, and FSDP warns of modules that return one.
+    """
+    # The operator of torch's own reshapes of new memory, such as those in `linear`; it has no public name.
+    return torch.ops.aten._unsafe_view(result.contiguous(), shape)
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .._errors import ShapeError, refusal
-from ..bridge import one_node
+from ..bridge import Layer, one_node
 
 _STEEPEST = 15.0
 """The gradient of `trunc_exp` grows up to here, as in instant-ngp; exp(15) is 3.3 million."""
@@ -58,7 +58,7 @@ def trunc_exp(x: Tensor) -> Tensor:
     return _TruncatedExp.apply(x)
 
 
-class TruncExp(nn.Module):
+class TruncExp(Layer):
     """`trunc_exp` as a module.
 
     Example:

@@ -40,10 +40,9 @@ def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.
     form = make_checked_form(core, bound)
     axes = _axes(form, core.operators.shares(form.call.dtypes))
     mesh = bound.tensors[0].device_mesh
-    chosen = [_choose_dim(core, bound.tensors, axes, number) for number in range(mesh.ndim)]
-    names = core.signature.arrays
-    parts = [_part(tensor, name, axes, chosen) for name, tensor in zip(names, bound.tensors, strict=True)]
-    outputs = run(bound.with_tensors(tuple(parts)))
+    given = dict(zip(core.signature.arrays, bound.tensors, strict=True))
+    chosen = _choose_dims(given, axes)
+    outputs = run(bound.with_tensors(tuple([_part(tensor, name, axes, chosen) for name, tensor in given.items()])))
     made = form.finish([torch.empty(one.shape, device="meta") for one in core.plan_buffers(form.call)])
     shared = []
     for name, output, whole in zip(core.signature.outputs + core.signature.scratch, outputs, made, strict=False):
@@ -52,6 +51,33 @@ def call_distributed(core: Core, bound: BoundArguments, run: Run) -> list[torch.
             DTensor.from_local(output, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
         )
     return [*shared, *outputs[len(shared) :]]
+
+
+def run_on_parts(
+    run: Callable[..., torch.Tensor],
+    tensors: Mapping[str, Any],
+    axes: Mapping[str, Mapping[str, int]],
+    result: str,
+    shape: Sequence[int],
+) -> torch.Tensor:
+    """Run a function on this process's part of each DTensor. Return its result as a DTensor.
+
+    Args:
+        run: called with a tensor for each name.
+        tensors: DTensors on one mesh.
+        axes: dims that may be sharded, as the axis of each tensor that has it and of the result. Tensors without the
+            dim are replicated.
+        result: what `axes` calls the result.
+        shape: of the whole result.
+    """
+    from torch.distributed.tensor import DTensor
+
+    chosen = _choose_dims(tensors, axes)
+    made = run(**{name: _part(tensor, name, axes, chosen) for name, tensor in tensors.items()})
+    mesh = next(iter(tensors.values())).device_mesh
+    whole = torch.empty(torch.Size(shape), device="meta")
+    placements = _placements(result, axes, chosen)
+    return DTensor.from_local(made, mesh, placements, run_check=False, shape=whole.shape, stride=whole.stride())
 
 
 def _axes(form: Form, shared: Sequence[tuple[str, Sequence[tuple[str, int]]]]) -> dict[str, Mapping[str, int]]:
@@ -92,14 +118,17 @@ def _check(core: Core, tensors: Sequence[torch.Tensor]) -> None:
         raise DeviceError(refusal(words, remedy=remedy))
 
 
-def _choose_dim(
-    core: Core, tensors: Sequence[DTensor], axes: Mapping[str, Mapping[str, int]], number: int
-) -> str | None:
-    """The dim that one dim of the mesh shares out: that of which most is in place; None for no dim."""
+def _choose_dims(tensors: Mapping[str, DTensor], axes: Mapping[str, Mapping[str, int]]) -> list[str | None]:
+    mesh = next(iter(tensors.values())).device_mesh
+    return [_choose_dim(tensors, axes, number) for number in range(mesh.ndim)]
+
+
+def _choose_dim(tensors: Mapping[str, DTensor], axes: Mapping[str, Mapping[str, int]], number: int) -> str | None:
+    """Return the dim that one dim of the mesh shards: that of which most is in place; None for no dim."""
     best, most = None, 0
     for dim, axis_of in axes.items():
         in_place = 0
-        for name, tensor in zip(core.signature.arrays, tensors, strict=True):
+        for name, tensor in tensors.items():
             if name in axis_of and tensor.placements[number].is_shard(axis_of[name]):
                 in_place += math.prod(tensor.shape)
         if in_place > most:

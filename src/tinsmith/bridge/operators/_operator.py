@@ -83,10 +83,14 @@ class Operator:
     def __init__(self, name: str, core: Core) -> None:
         self.name = name
         self.cores = Cores(core.signature)
-        self._schema: Schema | None = Schema(core.signature, core.has_state)
+        self._schema: Schema | None = self._make_schema(core)
         self._allocation_count = len(self.schema.allocations)
         self._result_count = self._allocation_count + core.has_state
         self._shares: dict[Any, tuple[Any, ...]] = {}
+        self._define()
+
+    def _define(self) -> None:
+        name = self.name
         self.forward = define_operator(name, self.schema.forward, self._forward, self._fake, self._autograd, self._vmap)
         register_flop_formula(self.forward.overloadpacket, get_raw=True)(self._forward_flops)
         backward = (self._backward, self._backward_fake, self._backward_autograd, self._backward_vmap)
@@ -97,15 +101,18 @@ class Operator:
     def schema(self) -> Schema:
         """The declarations for torch. Raises GraphError if there is no core any more."""
         if self._schema is None:
-            self._schema = Schema(self.cores.find().signature, self.cores.find().has_state)
+            self._schema = self._make_schema(self.cores.find())
         return self._schema
+
+    def _make_schema(self, core: Core) -> Schema:
+        return Schema(core.signature, core.has_state)
 
     def add(self, core: Core) -> None:
         """Let calls run on this core. With the last core goes the schema, which refers to its kernels."""
         self.cores.add(core)
         # Now, since a compiler that traces a call could not trace this.
         if self._schema is None:
-            self._schema = Schema(core.signature, core.has_state)
+            self._schema = self._make_schema(core)
         weakref.finalize(core, self._release).atexit = False
 
     def _release(self) -> None:
@@ -345,20 +352,24 @@ def _without(tensor: torch.Tensor, dim: int | None) -> tuple[int, ...]:
     return tuple(size for place, size in enumerate(tensor.shape) if place != dim)
 
 
-def define_operators(core: Core, content: Callable[[], str], label: str = "") -> None:
-    """Give a core its operators: those of another core with the same content, if there is one.
+def define_operators(
+    core: Core, content: Callable[[], str], label: str = "", make: Callable[[Core], Operator] | None = None
+) -> None:
+    """Give a core its operators: those of another core with the same content, if there is one, or what `make` returns.
 
     Their names need the source of all that the kernels call. Where a kernel names what is not there yet, they are
     defined by `core.settle`, before the first use.
     """
-    core.define = functools.partial(_define, content, label)
+    core.define = functools.partial(_define, content, label, make)
     if all(stage.baked_values.knows_names for stage in core.signature.firsts):
         core.settle()
 
 
-def _define(content: Callable[[], str], label: str, core: Core) -> Operator:
+def _define(content: Callable[[], str], label: str, make: Callable[[Core], Operator] | None, core: Core) -> Operator:
     with COMPILING:
         core.content = content()
+        if make is not None:
+            return make(core)
         return _take(core, f"{identifier(core.signature.op)}{label}_{core.content}")
 
 

@@ -25,8 +25,15 @@ from .._signature import Signature
 _DTYPES = tuple(SPEC_DTYPES.values())
 _RESERVED = {*keyword.kwlist, "Tensor", "Scalar", "int", "float", "bool", "str", "Device", "Generator", "out", "self"}
 _HIDDEN = ("_batch", "_batched", "_apart", "_values")
-_BATCH = 'SymInt? {}=None, int[]? {}=None, bool {}=False, str {}=""'
+_BATCH = 'SymInt? {}=None, int[]? {}=None, bool {}=False, str {}=""'.format(*_HIDDEN)
 
+_BACKWARD = "int[] _wanted, SymInt[] _shapes, int[] _ranks, int[] _dtypes"
+
+SHARED_FORWARD = f"(str _recipe, Tensor[] _arrays, *, SymInt[]? _sizes=None, {_BATCH}) -> Tensor[]"
+"""The forward declaration that the library's own ops share."""
+
+SHARED_BACKWARD = f"(str _recipe, Tensor?[] _arrays, *, {_BACKWARD}, SymInt[]? _sizes=None, {_BATCH}) -> Tensor[]"
+"""Their backward declaration."""
 
 MOST_ARGUMENTS = 64
 """The maximum number of arguments of a schema of torch."""
@@ -38,6 +45,11 @@ def identifier(name: str, taken: Iterable[str] = ()) -> str:
     while word in _RESERVED or word in taken or not word or word[0].isdigit():
         word = f"_{word}" if not word or word[0].isdigit() else f"{word}_"
     return word
+
+
+def first_dtype(keywords: Mapping[str, Any]) -> torch.dtype:
+    """Return the dtype of the first input of a call of a backward operator."""
+    return _DTYPES[keywords["_dtypes"][0]]
 
 
 class Names:
@@ -63,18 +75,21 @@ class Schema:
         has_state: whether the kernels use Python values or fields that may change between the two passes. The forward
             operator then returns numbers that stand for these, its state, which its backward operator is given, and
             the operators of its derivatives.
+        lists_all: whether arrays and sizes are lists whatever their number, as in the operators that the library's own
+            ops share.
     """
 
-    def __init__(self, signature: Signature, has_state: bool) -> None:
+    def __init__(self, signature: Signature, has_state: bool, lists_all: bool = False) -> None:
         self.signature = signature
         self.has_state = has_state
+        self._lists_sizes = lists_all
         self.allocations = signature.outputs + signature.scratch
         self.arrays = signature.arrays + self.allocations
         self.owners = (*self.arrays, *signature.outputs)
         """Whose the backward operator's tensors are: the arrays', and then the outputs' cotangents."""
         self.numbers = (*signature.scalars, *signature.templates)
         others = len(signature.size_names) + len(_HIDDEN) + 5
-        self.lists_arrays = len(self.owners) + others > MOST_ARGUMENTS
+        self.lists_arrays = lists_all or len(self.owners) + others > MOST_ARGUMENTS
         self.lists_numbers = self.lists_arrays or len(self.owners) + len(self.numbers) + others > MOST_ARGUMENTS
         self._types = dict.fromkeys(signature.arrays, "Tensor")
         self._types |= {name: _type_of(signature, name) for name in signature.scalars}
@@ -104,7 +119,7 @@ class Schema:
 
     def _keywords(self) -> str:
         sizes = [f"SymInt {self._spelled[name]}" for name in self.signature.size_names]
-        return ", ".join([*sizes, _BATCH.format(*_HIDDEN)])
+        return ", ".join([*sizes, _BATCH])
 
     def _backward(self) -> str:
         names = Names(self._spelled[name] for name in (*self.numbers, *self.signature.size_names))
@@ -113,14 +128,14 @@ class Schema:
         arguments = ["Tensor?[] _arrays"] if self.lists_arrays else arguments
         arguments += ["Tensor? _state"]
         arguments += ["Scalar[] _numbers"] if self.lists_numbers else self._arguments(self.numbers)
-        call = f"int[] _wanted, SymInt[] _shapes, int[] _ranks, int[] _dtypes, {self._keywords()}"
+        call = f"{_BACKWARD}, {self._keywords()}"
         return f"({', '.join(arguments)}, *, {call}) -> Tensor[]"
 
     # Writing a call ---------------------------------------------------------------------------
     def pack(self, bound: BoundArguments) -> tuple[list[Any], dict[str, Any]]:
         """A call as a caller writes it, as arguments of the forward operator."""
         signature = self.signature
-        keywords = {self._spelled[name]: bound.sizes[name] for name in signature.size_names}
+        keywords = self._pack_sizes(bound.sizes)
         if self.lists_numbers:
             numbers = self._pack_numbers(bound.scalars, bound.templates)
             return [*([list(bound.tensors)] if self.lists_arrays else bound.tensors), *numbers], keywords
@@ -129,6 +144,19 @@ class Schema:
         numbers = dict(zip(self.numbers, self._pack_numbers(bound.scalars, bound.templates), strict=True))
         values: dict[str, Any] = {**tensors, **numbers}
         return [values[name] for name in signature.order], keywords
+
+    def _pack_sizes(self, sizes: Mapping[str, Any]) -> dict[str, Any]:
+        names = self.signature.size_names
+        if self._lists_sizes:
+            # No empty list: ahead-of-time Inductor passes None in its place.
+            return {"_sizes": [sizes[name] for name in names]} if names else {}
+        return {self._spelled[name]: sizes[name] for name in names}
+
+    def _unpack_sizes(self, keywords: Mapping[str, Any]) -> dict[str, Any]:
+        names = self.signature.size_names
+        if self._lists_sizes:
+            return dict(zip(names, keywords.get("_sizes") or (), strict=True))
+        return {name: keywords[self._spelled[name]] for name in names}
 
     def _pack_numbers(self, scalars: Mapping[str, Any], templates: Mapping[str, Any]) -> list[Any]:
         """Scalars and templates: each by itself, or all in one list."""
@@ -183,7 +211,7 @@ class Schema:
             "_shapes": [size for shape in shapes for size in shape],
             "_ranks": [len(shape) for shape in shapes],
             "_dtypes": [_DTYPES.index(dtype) for dtype in call.dtypes],
-            **{self._spelled[name]: call.sizes[name] for name in signature.size_names},
+            **self._pack_sizes(call.sizes),
         }
         return arguments, keywords | self._batch_of(call)
 
@@ -224,8 +252,7 @@ class Schema:
         else:
             numbers = [arguments[signature.order.index(name)] for name in self.numbers]
         scalars, templates = self._unpack_numbers(numbers)
-        sizes = {name: keywords[self._spelled[name]] for name in signature.size_names}
-        return BoundArguments(tuple(self.tensors_in(arguments)), scalars, templates, sizes)
+        return BoundArguments(tuple(self.tensors_in(arguments)), scalars, templates, self._unpack_sizes(keywords))
 
     def call(
         self,
@@ -254,7 +281,7 @@ class Schema:
         for rank in keywords["_ranks"]:
             shapes.append(tuple(keywords["_shapes"][start : start + rank]))
             start += rank
-        sizes = {name: keywords[self._spelled[name]] for name in signature.size_names}
+        sizes = self._unpack_sizes(keywords)
         dtypes = [_DTYPES[code] for code in keywords["_dtypes"]]
         call = self.call(core, BoundArguments((), scalars, templates, sizes), shapes, dtypes, keywords)
         active = frozenset(signature.arrays[place] for place in keywords["_wanted"])

@@ -14,6 +14,7 @@ from typing_extensions import Self
 
 from ..._errors import CheckpointError, TinsmithError, refusal
 from ..._user_warnings import warn
+from ...bridge import Layer
 from ..fields import LayerField, fill, is_whole, read
 from ._kernels import Kernels
 from ._weights import check_accessible, follow, set_parameter
@@ -22,7 +23,7 @@ _SHARED = ("_inputs", "_outputs", "_internals", "_weights", "_initial", "_kernel
 """What a copy of a layer has in common with it: the engine's objects, and what was made of them."""
 
 
-class FieldState(torch.nn.Module):
+class FieldState(Layer):
     """A module whose internal fields belong into checkpoints, as far as they are persistent."""
 
     _internals: dict[str, LayerField]

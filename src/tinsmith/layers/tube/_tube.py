@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..._errors import RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examination, OpOptions, Races, one_node
+from ...bridge import Adjoint, Examinable, Examination, Layer, OpOptions, Races, one_node
 from ...linter import Finding, lint_kernels
 from ._blueprint import Blueprint
 from ._dims import DimensionCalculator, DimOption
@@ -24,7 +24,7 @@ from ._why_fields import why_fields
 Dims = Sequence[DimOption]
 
 
-class Tube(torch.nn.Module, Examinable):
+class Tube(Layer, Examinable):
     """A differentiable module around kernels on tensors of varying shape.
 
     Register tensors, fields between kernels, and kernels; call `finish()`; then call the module with the

@@ -8,7 +8,6 @@ table atomically, which is slower on the CPU.
 
 from __future__ import annotations
 
-import functools
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -16,7 +15,17 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from ...bridge import Op, constant_when_traced, is_transformed, language, op, outside_transforms
+from ...bridge import (
+    Family,
+    Op,
+    OpOptions,
+    Recipe,
+    constant_when_traced,
+    is_transformed,
+    language,
+    outside_transforms,
+    register_family,
+)
 from ...reference import GridLevel
 from ._encoder import FLOATS, Encoder
 
@@ -124,26 +133,43 @@ def _build_ops(
     lang = language(engine, device)
     on_cpu, threads = device.type == "cpu", torch.get_num_threads()
     apart = min(levels, 2 * threads) if on_cpu and threads <= levels else 0  # two a thread, lest one waits for another
-    key = (lang.__name__, FLOATS[dtype], dims, features, shape, apart, not on_cpu)
+    return _keep_ops(lang, (lang.__name__, FLOATS[dtype], dims, features, shape, apart, not on_cpu))
+
+
+def _keep_ops(lang: ModuleType, key: _Key) -> _Key:
     if key not in _OPS:
         _OPS[key] = _ops(lang, key)
     return key
 
 
+def _find(
+    engine: str, device: torch.device, dtype: torch.dtype, which: str, dims: int, features: int, shape: str, apart: int
+) -> Op:
+    lang, on_cpu = language(engine, device), device.type == "cpu"
+    key = _keep_ops(lang, (lang.__name__, FLOATS[dtype], dims, features, shape, apart if on_cpu else 0, not on_cpu))
+    return _OPS[key][Ops._fields.index(which)]
+
+
+register_family("grid", Family(_find))
+
+
 def _ops(lang: ModuleType, key: _Key) -> Ops:
-    _, fp, dims, features, interpolation, apart, atomic = key
+    engine, fp, dims, features, interpolation, apart, atomic = key
     built = kernels.grid(
         lang, fp=fp, n_dims=dims, n_features=features, interpolation=interpolation, apart=apart > 0, atomic=atomic
     )
     x, table, levels = f"x[n, {dims}]", f"table[t, {features}]", f"scales[l]: f32, cells[l, {dims + 4}]: i32"
-    # Levels have rows of the table for themselves, which the numbers in `cells` say and the kernels' text does not.
-    make = functools.partial(op, adjoint="source", races="allow")
+    given, cotangent = f"{x}, {table}, {levels}", "c[n, _]"
+    scratch = f"parts[{apart}, n, {dims}]" if apart else None
+
+    def make(which: str, spec: str, **options: Any) -> Op:
+        recipe = Recipe("grid", engine, (which, dims, features, interpolation, apart))
+        # Levels have rows of the table for themselves: the numbers in `cells` say so, the kernels' text does not.
+        options = {"adjoint": "source", "races": "allow", "steady": True, "recipe": recipe, **options}
+        return Op([getattr(built, which)], spec, OpOptions(**options))
+
     return Ops(
-        make(f"{x}, {table}, {levels} -> y[n, l * {features}]", init={"y": "empty"})(built.value),
-        make(
-            f"{x}, {table}, {levels}, c[n, _] -> slope[n, {dims}]",
-            scratch=f"parts[{apart}, n, {dims}]" if apart else None,
-            init={"slope": "empty"},
-        )(built.by_position),
-        make(f"{x}, {levels}, c[n, _] -> total[t, {features}]")(built.by_table),
+        make("value", f"{given} -> y[n, l * {features}]", init={"y": "empty"}),
+        make("by_position", f"{given}, {cotangent} -> slope[n, {dims}]", init={"slope": "empty"}, scratch=scratch),
+        make("by_table", f"{x}, {levels}, {cotangent} -> total[t, {features}]"),
     )

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ... import kernels
-from ...bridge import Op, constant_when_traced, language, op
+from ...bridge import Family, Op, OpOptions, Recipe, constant_when_traced, language, register_family
 from ._encoder import FLOATS, Encoder
 
 _FACTORIES: dict[str, tuple[Any, str, str]] = {
@@ -51,5 +51,14 @@ def _build_op(engine: str | None, device: torch.device, dtype: torch.dtype, otyp
     if key not in _OPS:
         factory, option, spec = _FACTORIES[otype]
         kernel = factory(lang, fp=key[1], **{option: size})
-        _OPS[key] = op(spec.format(size), init={"y": "empty"}, adjoint="source")(kernel)
+        recipe = Recipe("pointwise", lang.__name__, (otype, size))
+        options = OpOptions(init={"y": "empty"}, adjoint="source", steady=True, recipe=recipe)
+        _OPS[key] = Op([kernel], spec.format(size), options)
     return key
+
+
+def _find(engine: str, device: torch.device, dtype: torch.dtype, otype: str, size: int) -> Op:
+    return _OPS[_build_op(engine, device, dtype, otype, size)]
+
+
+register_family("pointwise", Family(_find))

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import astuple
 from typing import Any
 
 import torch
 
 from ..._errors import GradientError, refusal
-from ...bridge import Op, OpOptions, constant_when_traced, has_older_batch, is_transformed, language
+from ...bridge import (
+    Family,
+    Op,
+    OpOptions,
+    Recipe,
+    constant_when_traced,
+    has_older_batch,
+    is_transformed,
+    language,
+    register_family,
+)
 from ...kernels import NetworkShape, backward_networks, forward_networks, learning_networks
 from ._layout import Layout
 from ._samples import Samples
@@ -19,7 +30,9 @@ def outputs(
     layout: Layout, params: torch.Tensor, x: torch.Tensor, samples: Samples, engine: str | None
 ) -> torch.Tensor:
     """[sample, n_out] of [sample, n_in]. Differentiable in `params` and `x`."""
-    op = _OPS[_forward(engine, x.device, layout.whole, x.requires_grad)]
+    # Within a transform `x` does not tell: a batch of vmap may hide that the encoding's table needs a gradient.
+    of_inputs = x.requires_grad or (not torch.compiler.is_compiling() and is_transformed())
+    op = _OPS[_forward(engine, x.device, layout.whole, of_inputs)]
     return op(x, layout.vectors(params), *samples)
 
 
@@ -98,6 +111,7 @@ def _forward(engine: str | None, device: torch.device, shape: NetworkShape, of_i
             simd=True,
             steady=True,
             otherwise=_MATRICES,
+            recipe=Recipe("networks", key[0], (key[2], *astuple(shape))),
         )
         _OPS[key] = Op([forward_networks(lang, shape)], spec, options)
     return key
@@ -111,9 +125,43 @@ def _learning(engine: str | None, device: torch.device, shape: NetworkShape, los
         given = f"x[s, {shape.n_in}], target[s, {shape.n_out}], {_common(shape)}"
         spec = f"{given} -> losses[b - 1], slopes[{_params(shape)}]"
         init = {"work": "workspace", "losses": "empty", "slopes": "empty"}
-        options = OpOptions(scratch=_work(shape), init=init, simd=True, steady=True)
+        recipe = Recipe("losses of networks", key[0], (loss, *astuple(shape)))
+        options = OpOptions(scratch=_work(shape), init=init, simd=True, steady=True, recipe=recipe)
         _OPS[key] = Op([learning_networks(lang, shape, loss)], spec, options)
     return key
+
+
+# For graphs -------------------------------------------------------------------------------------
+def _find_forward(engine: str, device: torch.device, _dtype: torch.dtype, inputs: str, *shape: Any) -> Op:
+    return _OPS[_forward(engine, device, NetworkShape(*shape), inputs == "x, params")]
+
+
+def _find_learning(engine: str, device: torch.device, _dtype: torch.dtype, loss: str, *shape: Any) -> Op:
+    return _OPS[_learning(engine, device, NetworkShape(*shape), loss)]
+
+
+def _count_forward(call: Any, active: frozenset[str] | None, _inputs: str, *shape: Any) -> int:
+    first, all_layers = _count_products(call, *shape)
+    if active is None:
+        return all_layers
+    return all_layers * ("params" in active) + all_layers - first * ("x" not in active)
+
+
+def _count_learning(call: Any, _active: frozenset[str] | None, _loss: str, *shape: Any) -> int:
+    first, all_layers = _count_products(call, *shape)
+    return 3 * all_layers - first
+
+
+def _count_products(call: Any, *shape: Any) -> tuple[int, int]:
+    """Return the operations of the first layer's products and of all, as torch counts those of matrix products."""
+    one = NetworkShape(*shape)
+    samples = call.shapes[0][0] * (1 if call.batch is None else call.batch)
+    first = 2 * samples * one.n_in * one.width
+    return first, first + 2 * samples * one.width * ((one.hidden - 1) * one.width + one.n_out)
+
+
+register_family("networks", Family(_find_forward, _count_forward))
+register_family("losses of networks", Family(_find_learning, _count_learning))
 
 
 def _common(shape: NetworkShape) -> str:

@@ -11,7 +11,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...bridge import Op, OpOptions, constant_when_traced, has_modes, language, op, outside_transforms
+from ...bridge import (
+    Family,
+    Op,
+    OpOptions,
+    Recipe,
+    constant_when_traced,
+    has_modes,
+    language,
+    outside_transforms,
+    register_family,
+)
 from ...engines import NAMES
 from ...kernels import counting_sort, move_rows
 
@@ -125,7 +135,9 @@ def _sorter(engine: str | None, device: torch.device) -> _Key:
     key = (lang.__name__, "sort", 0)
     if key not in _OPS:
         spec = "cells[n]: i64 -> place[n]: i32, start[ends]: i32"
-        _OPS[key] = op(spec, scratch="tally[count]: i32", init={"place": "empty"})(counting_sort(lang))
+        recipe = Recipe("sorting", key[0], ("sort", 0))
+        options = OpOptions(scratch="tally[count]: i32", init={"place": "empty"}, steady=True, recipe=recipe)
+        _OPS[key] = Op([counting_sort(lang)], spec, options)
     return key
 
 
@@ -136,5 +148,13 @@ def _mover(engine: str | None, device: torch.device, dtype: torch.dtype, channel
     if key not in _OPS:
         spec = f"rows[n, {channels}], place[n]: i32 -> moved[n, {channels}]"
         kernel = move_rows(lang, fp=NAMES[dtype], channels=channels)
-        _OPS[key] = Op([kernel], spec, OpOptions(init={"moved": "empty"}, races="allow"))
+        recipe = Recipe("sorting", key[0], ("move", channels))
+        _OPS[key] = Op([kernel], spec, OpOptions(init={"moved": "empty"}, races="allow", steady=True, recipe=recipe))
     return key
+
+
+def _find(engine: str, device: torch.device, dtype: torch.dtype, which: str, channels: int) -> Op:
+    return _OPS[_sorter(engine, device) if which == "sort" else _mover(engine, device, dtype, channels)]
+
+
+register_family("sorting", Family(_find))

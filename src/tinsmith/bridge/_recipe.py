@@ -1,0 +1,42 @@
+"""Recipes: texts in graphs by which a process finds, or makes, an op of this library. See `operators/_library`."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from .._errors import GraphError, refusal
+from ..engines import list_installed
+
+
+class Recipe(NamedTuple):
+    """How to find or make an op of the library.
+
+    Attributes:
+        family: a name that `register_family` was called with.
+        engine: the name of the engine of the op's kernels.
+        details: strings, numbers and booleans: what the op is made for, but for device and dtype.
+    """
+
+    family: str
+    engine: str
+    details: tuple[Any, ...]
+
+    def write(self) -> str:
+        """Return the recipe as the text that graphs contain."""
+        return json.dumps([self.family, self.engine, *self.details])
+
+    @classmethod
+    def read(cls, text: str) -> Recipe:
+        """Read the text of a graph. An engine that is not installed is replaced by one that is.
+
+        Raises:
+            GraphError: it is not a recipe.
+        """
+        try:
+            family, engine, *details = json.loads(text)
+        except (ValueError, TypeError, RecursionError) as cause:
+            words = "a graph calls an op of tinsmith by a recipe that cannot be read"
+            raise GraphError(refusal(words, [("recipe", f"{text:.80}")], "Export the graph again.")) from cause
+        installed = list_installed()
+        return cls(family, engine if engine in installed else installed[0], tuple(details))
