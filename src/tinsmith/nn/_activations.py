@@ -1,5 +1,7 @@
 """Activations by tiny-cuda-nn's names, with its constants, in torch: differentiable any number of times.
 
+Half precision is computed in float32 and rounded once. torch's own functions do so by themselves.
+
 `kernels/_activations.py` has the same for kernels.
 """
 
@@ -11,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from ._precision import round_to, widen
+
 _STEEP = 100.0  # LeakyReLU divides negative numbers by it
 _SHARPNESS = 10.0  # how fast Squareplus and Softplus become ReLU
 
@@ -21,13 +25,13 @@ def apply(name: str, x: Tensor) -> Tensor:
 
 
 def _squareplus(x: Tensor) -> Tensor:
-    z = _SHARPNESS * x
-    return 0.5 * (z + (z * z + 4).sqrt()) / _SHARPNESS
+    z = _SHARPNESS * widen(x)
+    return round_to(0.5 * (z + (z * z + 4).sqrt()) / _SHARPNESS, x.dtype)
 
 
 def _softplus(x: Tensor) -> Tensor:
     # torch's own softplus becomes a straight line from 20 on, off by 2e-9 there; this is exact and never overflows.
-    return functional.logsigmoid(-_SHARPNESS * x) / -_SHARPNESS
+    return round_to(functional.logsigmoid(-_SHARPNESS * widen(x)) / -_SHARPNESS, x.dtype)
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {

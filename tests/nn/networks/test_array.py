@@ -352,7 +352,7 @@ WRONG = {
     "loss": (lambda net: net.loss(normal(2, 3, 6, 3), normal(2, 3, 6, 3), "L3"), ts.ConfigError, "L3"),
     "grid": (lambda _: NetworkArray((2, 0), 3, 3), ts.ArgumentError, "not the shape of a grid"),
     "way": (lambda _: NetworkArray(2, 3, 3, way="fast"), ts.ArgumentError, "unknown way 'fast'"),
-    "half": (lambda _: NetworkArray(2, 3, 3, dtype=torch.float16), ts.DtypeError, "does not run in this dtype"),
+    "complex": (lambda _: NetworkArray(2, 3, 3, dtype=torch.complex64), ts.DtypeError, "does not run in this dtype"),
 }
 
 

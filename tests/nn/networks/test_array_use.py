@@ -7,9 +7,11 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.func import functional_call
+from torch.utils.flop_counter import FlopCounterMode
 
 import tinsmith as ts
 from tinsmith.nn import Loss, NetworkArray, Trainer
+from tinsmith.nn.networks import _fused
 
 pytestmark = pytest.mark.thinned(4)
 
@@ -48,12 +50,6 @@ def test_weights_of_another_dtype_loaded_in_their_place():
     double.load_state_dict(single.state_dict(), assign=True)
     x = normal(2, 3, 5, 3, dtype=torch.float32)
     assert torch.equal(double(x), single(x))
-
-
-def test_half_precision_is_refused_in_words():
-    net = array(dtype=torch.float32).half()
-    with pytest.raises(ts.DtypeError, match="does not run in this dtype"):
-        net(torch.zeros(2, 3, 5, 3, dtype=torch.float16))
 
 
 @pytest.fixture
@@ -311,3 +307,23 @@ def test_cells_named_by_numpys_short_integers():
 def test_the_old_name_of_route_points_warns():
     with pytest.warns(DeprecationWarning, match="route_points"), pytest.raises(ts.TinsmithError):
         array().routed(normal(4, 3), [0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("call", ["forward", "inputs", "loss"])
+def test_operations_are_counted_like_those_of_matrix_products(engine, call, monkeypatch):
+    monkeypatch.setattr(_fused, "_OPS", {})  # a first call, which makes the op while torch counts
+    counts = []
+    x, target = torch.rand(3, 5, 2, requires_grad=call == "inputs"), torch.rand(3, 5, 3)
+    for way in ("fused", "fused", "matrices"):
+        net = ts.nn.NetworkArray((3,), 2, 3, {"n_neurons": 4, "n_hidden_layers": 2}, engine=engine, way=way)
+        with FlopCounterMode(display=False) as forward:
+            y = net.loss(x, target) if call == "loss" else net(x)
+        with FlopCounterMode(display=False) as backward:
+            y.sum().backward()
+        counts.append((forward.get_total_flops(), backward.get_total_flops()))
+        assert not y._is_view()
+    products = 2 * 15 * (2 * 4 + 4 * 4 + 4 * 3)
+    assert counts[2][0] == products
+    # A loss has its gradient from the same launch.
+    expected = (sum(counts[2]), 0) if call == "loss" else counts[2]
+    assert counts[:2] == [expected, expected]

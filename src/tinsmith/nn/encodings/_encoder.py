@@ -30,7 +30,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def __call__(self, x: Tensor, params: Tensor, engine: str | None = None) -> Tensor:
-        """(n, n_input_dims) to (n, n_output_dims), of one dtype with `params` (n_params): float32 or float64."""
+        """Encode (n, n_input_dims) to (n, n_output_dims), of one dtype with `params` (n_params): float32 or float64."""
 
     def initial_params(self, draw: torch.Generator) -> Tensor:
         """(n_params), float32 on the CPU: the initial parameters."""

@@ -11,13 +11,14 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import one_node, refuse_nested
+from ...bridge import Layer, is_distributed, one_node, refuse_nested, reshape_result
+from .._parts import call_on_parts
+from .._precision import PARAMETERS, compute_dtype, round_to, widen
 from ..config import Section, resolve_section
 from ._build import encoder
-from ._encoder import FLOATS
 
 
-class Encoding(torch.nn.Module):
+class Encoding(Layer):
     """An input encoding, described by a tiny-cuda-nn configuration.
 
     Otypes: Composite, Empty, Frequency, Grid (HashGrid, DenseGrid, TiledGrid), Identity, NRC (OneBlobFrequency),
@@ -27,8 +28,8 @@ class Encoding(torch.nn.Module):
         n_input_dims: number of input dims, the coordinates of a position.
         encoding_config: the configuration, as a mapping, a JSON string or a path; None: all defaults.
         seed: seed of the initial parameters.
-        dtype: dtype of the parameters, the computation and the result: float32, the default, or float64. `.double()`
-            and `.float()` change it.
+        dtype: dtype of the parameters and the result: float32, the default, float64, float16 or bfloat16. `.double()`,
+            `.half()` and so on change it. Half precision is computed in float32, and rounded once, at the end.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one, which is then started.
 
     Attributes:
@@ -36,13 +37,13 @@ class Encoding(torch.nn.Module):
         params: all parameters, flat, in tiny-cuda-nn's layout: a grid's table, a row for each slot; empty for the
             other encodings.
 
-    The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
+    The input (..., n_input_dims) may have any real dtype, and is cast to that of the computation; the output is
     (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes. Which cell
     of a grid a position is in is not differentiated.
 
     Raises:
         ConfigError: a name, value or size in the configuration is invalid.
-        DtypeError: `dtype`, or the module's dtype, is neither float32 nor float64.
+        DtypeError: `dtype`, or the module's dtype, is none of these.
         ShapeError: the input has another number of dims.
 
     Example:
@@ -81,15 +82,16 @@ class Encoding(torch.nn.Module):
             rows = [("x", type(x).__name__), ("expected", "a tensor")]
             raise ArgumentError(refusal("`x` does not fit the Encoding", rows, "Pass torch.as_tensor(x)."))
         refuse_nested("x", x, type(self).__name__)
-        if params.dtype not in FLOATS:
-            _check_dtype(params.dtype)
+        _check_dtype(params.dtype)
         if x.ndim == 0 or x.shape[-1] != self.n_input_dims:
             raise _misfit(x, self.n_input_dims, self.section.otype)
-        x = x.to(params.dtype)
-        if x.ndim == 2:
-            return self.encoder(x, params, self.engine)
-        y = self.encoder(x.reshape(-1, self.n_input_dims), params, self.engine)
-        return y.reshape(*x.shape[:-1], self.n_output_dims)
+        if is_distributed([x, params]):
+            axes = {str(axis): {"x": axis, "": axis} for axis in range(x.ndim - 1)}
+            return call_on_parts(self, self.forward, {"x": x}, axes, (*x.shape[:-1], self.n_output_dims))
+        x = x.to(compute_dtype(params.dtype))
+        flat = x if x.ndim == 2 else x.reshape(-1, self.n_input_dims)
+        y = round_to(self.encoder(flat, widen(params), self.engine), params.dtype)
+        return y if x.ndim == 2 else reshape_result(y, (*x.shape[:-1], self.n_output_dims))
 
     def extra_repr(self) -> str:
         """What `repr` shows."""
@@ -105,10 +107,9 @@ def _whole(n_input_dims: Any) -> int:
 
 
 def _check_dtype(dtype: torch.dtype) -> None:
-    if dtype not in FLOATS:
-        rows = [("got", str(dtype)), ("expected", ", ".join(map(str, FLOATS)))]
-        remedy = "Encodings are computed in full precision: pass dtype=torch.float32, and cast the result."
-        raise DtypeError(refusal("an Encoding does not have this dtype", rows, remedy))
+    if dtype not in PARAMETERS:
+        rows = [("got", str(dtype)), ("expected", ", ".join(map(str, PARAMETERS)))]
+        raise DtypeError(refusal("an Encoding does not have this dtype", rows, "Pass dtype=torch.float32."))
 
 
 def _misfit(x: Tensor, n_input_dims: int, otype: str) -> ShapeError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,12 +11,13 @@ from typing import Any
 import torch
 
 from ..._errors import ShapeError, refusal
-from ...bridge import one_node
+from ...bridge import Layer, one_node
+from .._precision import round_to, widen
 from ..config import Section, resolve_section
 from ._terms import TERMS
 
 
-class Loss(torch.nn.Module):
+class Loss(Layer):
     """A loss as tiny-cuda-nn defines it, by the name of its `otype` in upper or lower case.
 
     With prediction p, target t, and the density q that the data was drawn with, over n elements:
@@ -30,6 +33,8 @@ class Loss(torch.nn.Module):
 
     Gradients are tiny-cuda-nn's: the p in the denominator of RelativeL1, RelativeL2, RelativeL2Luminance
     and SMAPE is held constant. (Where p == t, |p - t| has slope 0 here, and the sign of the zero in tiny-cuda-nn.)
+
+    Half precision is computed in float32, and the loss is rounded once; under `torch.autocast` it stays float32.
 
     Args:
         otype: the name. "RelativeL2" is tiny-cuda-nn's default.
@@ -69,17 +74,22 @@ class Loss(torch.nn.Module):
             ShapeError: the shapes do not fit, or RelativeL2Luminance has fewer than three channels.
         """
         pdf = prediction.new_ones(()) if data_pdf is None else data_pdf
-        self._check(prediction, target, pdf)
-        values = TERMS[self.otype](prediction, target, pdf)
+        values = self._compute_terms(prediction, target, pdf)
         if data_pdf is not None:
-            values = values / data_pdf
-        return values.sum() / (prediction.numel() if n_elements is None else n_elements)
+            values = values / widen(pdf)
+        total = values.sum() / (prediction.numel() if n_elements is None else n_elements)
+        return round_to(total, _result_dtype(prediction, target, pdf))
 
     def of_each(self, prediction: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """Compute the loss of each network of an array: from (network, ..., channel), twice, to (network)."""
-        pdf = prediction.new_ones(())
+        terms = self._compute_terms(prediction, target, prediction.new_ones(()))
+        # Neither flattened nor by `mean`: a batch may be sharded unevenly over processes.
+        means = terms.sum(tuple(range(1, terms.ndim))) / math.prod(terms.shape[1:])
+        return round_to(means, _result_dtype(prediction, target))
+
+    def _compute_terms(self, prediction: torch.Tensor, target: torch.Tensor, pdf: torch.Tensor) -> torch.Tensor:
         self._check(prediction, target, pdf)
-        return TERMS[self.otype](prediction, target, pdf).flatten(1).mean(1)
+        return TERMS[self.otype](widen(prediction), widen(target), widen(pdf))
 
     def _check(self, prediction: torch.Tensor, target: torch.Tensor, pdf: torch.Tensor) -> None:
         rows = [("prediction", str(tuple(prediction.shape))), ("target", str(tuple(target.shape)))]
@@ -114,6 +124,12 @@ def make_loss(config: Section | Mapping[str, Any] | str | Path | None = None) ->
         Loss(L2)
     """
     return Loss(resolve_section("loss", config).otype)
+
+
+def _result_dtype(*tensors: torch.Tensor) -> torch.dtype:
+    if torch.is_autocast_enabled(tensors[0].device.type):
+        return torch.float32
+    return functools.reduce(torch.promote_types, [one.dtype for one in tensors])
 
 
 def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,8 +12,19 @@ import torch
 from typing_extensions import deprecated
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import constant_when_traced, is_distributed, is_transformed, one_node, refuse_nested
+from ...bridge import (
+    Layer,
+    constant_when_traced,
+    is_distributed,
+    is_transformed,
+    one_node,
+    refuse_nested,
+    reshape_result,
+)
+from ...engines import HALVES
 from ...kernels import ELEMENT_LOSSES
+from .._parts import call_on_parts
+from .._precision import COMPUTED, PARAMETERS, compute_dtype, round_to, widen
 from .._shares import own_rows, share_out
 from ..config import Section, resolve_section
 from ..losses import Loss
@@ -29,10 +41,9 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 WAYS = ("auto", "fused", "matrices")
-DTYPES = (torch.float32, torch.float64)
 
 
-class NetworkArray(torch.nn.Module):
+class NetworkArray(Layer):
     """An independent network for each cell of a grid: all of them train at once, or only some.
 
     Args:
@@ -45,7 +56,8 @@ class NetworkArray(torch.nn.Module):
             network has its own. None: no encoding.
         biases: whether layers have biases, which start at zero. tiny-cuda-nn's layers have none.
         seed: seed of the initial weights (Xavier uniform, SIREN's for sines), drawn independently for each network.
-        dtype: torch.float32 or torch.float64; torch's default if None.
+        dtype: dtype of the parameters: float32, float64, float16 or bfloat16; torch's default if None. Half precision
+            is computed in float32, and rounded once, at the end.
         engine: "taichi" or "quadrants"; None for a running engine, else an installed one.
         way: "fused" runs the kernels of `kernels.forward_networks`; "matrices" runs torch's batched matrix products,
             which can be differentiated twice; "auto" uses what was measured to be faster: the kernels on the CPU, but
@@ -93,8 +105,10 @@ class NetworkArray(torch.nn.Module):
         if encoding_config is not None:
             self.encoding = CellEncoding(n_input_dims, encoding_config, self.cells, seed, dtype, engine)
         width = self.encoding.n_output_dims if self.encoding else n_input_dims
-        self._layouts = {one: Layout.of(width, n_output_dims, self.config, biases=biases, dtype=one) for one in DTYPES}
-        self.params = torch.nn.Parameter(initial(self._layouts[dtype], self.cells, dtype, seed))
+        self._layouts = {
+            one: Layout.of(width, n_output_dims, self.config, biases=biases, dtype=one) for one in COMPUTED
+        }
+        self.params = torch.nn.Parameter(initial(self._layouts[compute_dtype(dtype)], self.cells, dtype, seed))
 
     @property
     def cells(self) -> int:
@@ -103,8 +117,8 @@ class NetworkArray(torch.nn.Module):
 
     @property
     def layout(self) -> Layout:
-        """The layout of `params` in the current dtype, which `.double()` changes."""
-        return self._layouts[_known_dtype(self.params.dtype)]
+        """The layout of `params` in the dtype that they are computed in now, which `.double()` changes."""
+        return self._layouts[compute_dtype(_known_dtype(self.params.dtype))]
 
     @property
     def own_cells(self) -> range:
@@ -191,7 +205,8 @@ class NetworkArray(torch.nn.Module):
 
         Args:
             x: [*grid, batch, n_input_dims]; with `at`, [k, batch, n_input_dims] for the k selected cells; after
-                `shard`, the same for the process's own cells. Differentiable.
+                `shard`, the same for the process's own cells. Of the dtype that the array is computed in, or of half
+                precision. Differentiable.
             at: the networks to evaluate, see `rows`; None for all.
 
         Returns:
@@ -200,14 +215,22 @@ class NetworkArray(torch.nn.Module):
         Raises:
             ShapeError, DtypeError, ArgumentError: an argument does not fit.
         """
+        if self._is_replicated(x):
+            self._check_tensor("x", x)
+            axes = {"batch": {"x": x.ndim - 2, "": x.ndim - 2}}
+            shape = (*x.shape[:-1], self.n_output_dims)
+            return call_on_parts(self, functools.partial(self.forward, at=at), {"x": x}, axes, shape)
         params, grid = self._select_params(at)
         flat = self._encode(self._flat("x", x, grid, self.n_input_dims), at)
+        y = self._outputs(params, flat, x)
+        return reshape_result(round_to(y, self.params.dtype), (*grid, flat.shape[1], self.n_output_dims))
+
+    def _outputs(self, params: torch.Tensor, encoded: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Compute outputs, [sample, n_out] or [cell, batch, n_out], from the encoded input, [cell, batch, channel]."""
         if self._is_fused(x):
-            samples = equal_batches(len(params), flat.shape[1], x.device)
-            y = _fused.outputs(self.layout, params, flat.flatten(0, 1), samples, self.engine)
-        else:
-            y = _matrices.outputs(self.layout, params, flat)
-        return y.reshape(*grid, flat.shape[1], self.n_output_dims)
+            samples = equal_batches(len(params), encoded.shape[1], x.device)
+            return _fused.outputs(self.layout, params, encoded.flatten(0, 1), samples, self.engine)
+        return _matrices.outputs(self.layout, params, encoded)
 
     def loss(self, x: torch.Tensor, target: torch.Tensor, otype: str = "L2", at: At = None) -> torch.Tensor:
         """Compute each network's loss and, in the same pass, its gradient: faster than `forward` and a loss.
@@ -224,6 +247,11 @@ class NetworkArray(torch.nn.Module):
             an encoding, but then, as for RelativeL2Luminance and Variance and under `torch.compile`, it runs `forward`
             and then a loss.
         """
+        if self._is_replicated(x, target):
+            outputs = self.forward(x, at)
+            grid = x.shape[:-2]
+            losses = Loss(otype).of_each(outputs.flatten(0, len(grid) - 1), target.flatten(0, len(grid) - 1))
+            return losses.reshape(grid)
         params, grid = self._select_params(at)
         flat = self._flat("x", x, grid, self.n_input_dims)
         goal = self._flat("target", target, grid, self.n_output_dims)
@@ -238,8 +266,10 @@ class NetworkArray(torch.nn.Module):
             given = encoded.flatten(0, 1), goal.flatten(0, 1), samples
             losses = _fused.losses(self.layout, loss.otype, params, *given, self.engine)
         else:
-            losses = loss.of_each(self.forward(x, at).reshape(goal.shape), goal)
-        return losses.reshape(grid) if len(grid) > 1 else losses  # views cost a small step some percent
+            losses = loss.of_each(self._outputs(params, encoded, x).reshape(goal.shape), goal)
+        losses = round_to(losses, self.params.dtype)
+        # Only where needed: a reshape costs a small step some percent.
+        return reshape_result(losses, grid) if len(grid) > 1 else losses
 
     def route_points(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
         """Evaluate scattered points, each with the network of its cell. Outputs have the order of the points.
@@ -257,6 +287,11 @@ class NetworkArray(torch.nn.Module):
         Raises:
             ShapeError, DtypeError, ArgumentError: an argument does not fit, or a cell is outside the grid.
         """
+        if self._is_replicated(points, cells):
+            self._check_tensor("points", points)
+            axes = {"point": {"points": 0, "cells": 0, "": 0}}
+            inputs = {"points": points, "cells": cells}
+            return call_on_parts(self, self.route_points, inputs, axes, (len(points), self.n_output_dims))
         self._check_points(points, cells)
         if self.owners is None:
             return self._run_own(points, cells.long())
@@ -268,14 +303,23 @@ class NetworkArray(torch.nn.Module):
         return self.route_points(points, cells)
 
     def _run_own(self, points: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        params = own_rows(self.params)
-        points = self.encoding.route_points(points, rows) if self.encoding else points
+        params = widen(own_rows(self.params))
+        points = points.to(params.dtype)
+        points = self.encoding.route_points(points, rows).to(params.dtype) if self.encoding else points
+        y = self._route_points(params, points, rows)
+        return round_to(y, self.params.dtype)
+
+    def _route_points(self, params: torch.Tensor, points: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
         if self._is_fused(points) and not self._is_transformed():  # no transform goes through the sorting
             sorting = sort_by_network(rows, len(params), self.engine)
             return sorting.restore(
                 _fused.outputs(self.layout, params, sorting.sort(points), sorting.samples, self.engine)
             )
         return _matrices.route_points(self.layout, params, points, rows)
+
+    def _is_replicated(self, *inputs: torch.Tensor) -> bool:
+        """Return True if processes share inputs or networks otherwise than by `shard`."""
+        return self.owners is None and is_distributed([*inputs, self.params])
 
     def _is_fused(self, x: torch.Tensor) -> bool:
         """Whether to run the kernels: on the CPU. benchmarks/networks.py measures where they are faster."""
@@ -291,20 +335,21 @@ class NetworkArray(torch.nn.Module):
         rows = self.rows(at)
         params = own_rows(self.params)
         if rows is None:
-            return params, self.grid_shape if self.owners is None else (len(params),)
-        return params[rows], (len(rows),)
+            return widen(params), self.grid_shape if self.owners is None else (len(params),)
+        return widen(params[rows]), (len(rows),)
 
     def _encode(self, x: torch.Tensor, at: At) -> torch.Tensor:
-        return self.encoding(x, self.rows(at)) if self.encoding else x
+        return self.encoding(x, self.rows(at)).to(x.dtype) if self.encoding else x
 
     # Checking ------------------------------------------------------------------------------
     def _flat(self, name: str, tensor: torch.Tensor, grid: tuple[int, ...], channels: int) -> torch.Tensor:
-        """[*grid, batch, channel] as [cell, batch, channel]."""
+        """Return [*grid, batch, channel] as [cell, batch, channel], in the dtype that the array is computed in."""
         self._check_tensor(name, tensor)
         if tensor.ndim != len(grid) + 2 or tuple(tensor.shape[: len(grid)]) != grid or tensor.shape[-1] != channels:
             expected = ", ".join([*map(str, grid), "batch", str(channels)])
             rows = [("expected", f"({expected})"), ("got", str(tuple(tensor.shape)))]
             raise ShapeError(refusal(f"`{name}` does not fit the NetworkArray", rows))
+        tensor = tensor.to(compute_dtype(self.params.dtype))
         return tensor.reshape(math.prod(grid), *tensor.shape[-2:]) if len(grid) > 1 else tensor
 
     def _check_points(self, points: torch.Tensor, cells: torch.Tensor) -> None:
@@ -335,15 +380,15 @@ class NetworkArray(torch.nn.Module):
         if self.owners is not None and is_distributed([tensor]):
             words = f"`{name}` is shared by processes, and a NetworkArray takes each process's own samples"
             raise ArgumentError(refusal(words, remedy=f"Shared out by cells, pass `{name}.to_local()`."))
-        wanted = _known_dtype(self.params.dtype)
-        if tensor.dtype != wanted:
-            rows = [("expected", str(wanted)), ("got", str(tensor.dtype))]
+        wanted = compute_dtype(_known_dtype(self.params.dtype))
+        if tensor.dtype != wanted and tensor.dtype not in HALVES:
+            rows = [("expected", f"{wanted}, or half precision"), ("got", str(tensor.dtype))]
             remedy = f"Pass `{name}.to({wanted})`."
             raise DtypeError(refusal(f"`{name}` has another dtype than the NetworkArray", rows, remedy))
 
     def extra_repr(self) -> str:
         """Sizes, for print."""
-        one = self._layouts[DTYPES[0]].shape
+        one = self._layouts[torch.float32].shape
         sizes = " x ".join(map(str, [one.n_in, *[one.width] * one.hidden, one.n_out]))
         return f"{self.grid_shape}, {sizes}, {one.activation}, {one.output_activation}, biases={one.biases}"
 
@@ -366,7 +411,7 @@ def _known_way(way: str) -> str:
 
 
 def _known_dtype(dtype: torch.dtype) -> torch.dtype:
-    if dtype not in DTYPES:
-        rows = [("got", str(dtype)), ("expected", " or ".join(map(str, DTYPES)))]
-        raise DtypeError(refusal("NetworkArray does not run in this dtype", rows))
+    if dtype not in PARAMETERS:
+        rows = [("got", str(dtype)), ("expected", ", ".join(map(str, PARAMETERS)))]
+        raise DtypeError(refusal("NetworkArray does not run in this dtype", rows, "Pass dtype=torch.float32."))
     return dtype

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.func import vmap
 
-from ...bridge import one_node
+from ...bridge import Layer, one_node
+from .._precision import compute_dtype, widen
 from .._shares import own_rows, share_out
 from ..config import Section
 from ..encodings import Encoding
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 
-class CellEncoding(torch.nn.Module):
+class CellEncoding(Layer):
     """An encoding for each cell. `params` is [cell, number]: nothing in it for encodings that do not learn."""
 
     params: torch.Tensor
@@ -52,12 +53,13 @@ class CellEncoding(torch.nn.Module):
 
     @one_node
     def forward(self, x: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
-        """[cell, batch, n_in] to [cell, batch, n_out]; of the cells in `rows`, if given."""
+        """Encode [cell, batch, n_in] to [cell, batch, n_out]; of the cells in `rows`, if given. Half as float32."""
+        x = x.to(compute_dtype(self.params.dtype))
         if not self.params.shape[1]:
-            y = self.encoder(x.flatten(0, 1), self.params[:0].flatten(), self.engine)
+            y = self.encoder(x.flatten(0, 1), widen(self.params[:0].flatten()), self.engine)
             return y.reshape(*x.shape[:2], self.n_output_dims)
         params = own_rows(self.params)
-        params = params if rows is None else params[rows]
+        params = widen(params if rows is None else params[rows])
         if not len(params):  # vmap has no batch of none
             return x.new_zeros(*x.shape[:2], self.n_output_dims) + params.sum()
         return vmap(lambda one, table: self.encoder(one, table, self.engine))(x, params)
@@ -65,7 +67,8 @@ class CellEncoding(torch.nn.Module):
     def route_points(self, points: torch.Tensor, cells: torch.Tensor) -> torch.Tensor:
         """[point, n_out] of [point, n_in] and the cell of each."""
         if not self.params.shape[1]:
-            return self.encoder(points, self.params[:0].flatten(), self.engine)
+            points = points.to(compute_dtype(self.params.dtype))
+            return self.encoder(points, widen(self.params[:0].flatten()), self.engine)
         filled, place = batches(points, cells, len(own_rows(self.params)))
         return self(filled)[cells, place]
 

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
 from ...bridge import refuse_nested
-
-_FLOATS = (torch.float32, torch.float64)
+from .._precision import PARAMETERS, compute_dtype
 
 
 class _Module(Protocol):
@@ -28,18 +27,16 @@ def check_counts(module: str, **counts: int) -> None:
 
 
 def check_dtype(module: str, dtype: torch.dtype) -> None:
-    """DtypeError unless it is one that networks are computed in."""
-    if dtype not in _FLOATS:
-        rows = [("got", str(dtype)), ("expected", ", ".join(map(str, _FLOATS)))]
-        remedy = "For half precision pass dtype=torch.float32 and call it under torch.autocast."
-        raise DtypeError(refusal(f"A {module} does not have this dtype.", rows, remedy))
+    """Raise DtypeError unless parameters may have this dtype."""
+    if dtype not in PARAMETERS:
+        rows = [("got", str(dtype)), ("expected", ", ".join(map(str, PARAMETERS)))]
+        raise DtypeError(refusal(f"A {module} does not have this dtype.", rows, "Pass dtype=torch.float32."))
 
 
 def prepare_input(module: _Module, x: Tensor) -> Tensor:
-    """The input in the module's dtype, if it fits."""
+    """Return the input in the dtype of the computation, if it fits."""
     params, name = module.params, type(module).__name__
-    if params.dtype not in _FLOATS:
-        check_dtype(name, params.dtype)
+    check_dtype(name, params.dtype)
     if not isinstance(x, Tensor):
         rows = [("x", type(x).__name__), ("expected", "a tensor")]
         raise ArgumentError(refusal(f"`x` does not fit the {name}.", rows, "Pass torch.as_tensor(x)."))
@@ -49,7 +46,7 @@ def prepare_input(module: _Module, x: Tensor) -> Tensor:
     if x.is_complex():
         rows = [("x", str(x.dtype)), ("expected", "real numbers, of any dtype")]
         raise DtypeError(refusal(f"`x` does not fit the {name}.", rows, "Pass its real and imaginary parts as dims."))
-    return x.to(params.dtype)
+    return x.to(compute_dtype(params.dtype))
 
 
 def _misfit(module: _Module, x: Tensor) -> ShapeError:

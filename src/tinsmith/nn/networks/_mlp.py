@@ -73,7 +73,8 @@ class Mlp:
         """
         matrices = [piece.view(shape) for piece, shape in zip(pieces, self.shapes, strict=True)]
         matrices[-1] = matrices[-1][: self.n_output_dims]
-        bias = None if constants is None else matrices[0] @ constants
+        # FSDP may cast the parameters to another dtype than the buffers.
+        bias = None if constants is None else matrices[0] @ constants.to(matrices[0].dtype)
         if columns is not None:
             matrices[0] = matrices[0].index_select(1, columns)
         elif x.shape[-1] < self.shapes[0][1]:

@@ -13,7 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...bridge import one_node
+from ...bridge import Layer, is_distributed, one_node, reshape_result
+from .._parts import call_on_parts
+from .._precision import round_to, widen
 from ..config import Section, resolve_section
 from ..encodings import Encoder, encoder
 from ._alignment import ALIGNMENT, Columns, columns_of
@@ -23,7 +25,7 @@ from ._mlp import Mlp
 ConfigLike = Section | Mapping[str, Any] | str | Path | None
 
 
-class NetworkWithInputEncoding(torch.nn.Module):
+class NetworkWithInputEncoding(Layer):
     """An input encoding and a small network, described by tiny-cuda-nn configurations.
 
     With encoding e, matrices W and activations f:   y = f_out(W_n f(... W_2 f(W_1 e(x))))
@@ -37,8 +39,8 @@ class NetworkWithInputEncoding(torch.nn.Module):
         encoding_config: see `Encoding`. None: all defaults.
         network_config: the configuration, as a mapping, a JSON string or a path; None: all defaults.
         seed: seed of the initial parameters.
-        dtype: dtype of the parameters, the computation and the result: float32, the default, or float64. `.double()`
-            and `.float()` change it.
+        dtype: dtype of the parameters and the result: float32, the default, float64, float16 or bfloat16. `.double()`,
+            `.half()` and so on change it. Half precision is computed in float32, and rounded once, at the end.
         engine: what the encoding runs on: "taichi" or "quadrants"; None for a running engine, else an installed one.
         alignment: widths of the input and output are padded to multiples of it. 16, as in tiny-cuda-nn: the layout of
             `params` is then its, and this module loads a `state_dict` that its module saved. The columns that pad the
@@ -52,8 +54,9 @@ class NetworkWithInputEncoding(torch.nn.Module):
         matrix_shapes: (out, in) of the matrices at the start of `params`. The optimizers of this library treat the
             matrices and the rest, the table of a grid, differently, as tiny-cuda-nn does.
 
-    The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
-    (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes.
+    The input (..., n_input_dims) may have any real dtype, and is cast to that of the computation; the output is
+    (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes. Under
+    `torch.autocast` the matrix products run in half precision, as those of `torch.nn.Linear` do.
 
     A `state_dict` saved with alignment=1, the default of version 0.1.0, is padded with zeros when it is loaded: the
     function stays the same. To resume its optimizer too, make the module with alignment=1.
@@ -61,7 +64,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
     Raises:
         ConfigError: a name, value or size in the configuration is invalid.
         ArgumentError: a number of dims or the alignment is invalid.
-        DtypeError: `dtype`, or the module's dtype, is neither float32 nor float64; a complex input.
+        DtypeError: `dtype`, or the module's dtype, is none of these; a complex input.
         ShapeError: the input has another number of dims.
 
     Example:
@@ -118,10 +121,12 @@ class NetworkWithInputEncoding(torch.nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """(..., n_input_dims) to (..., n_output_dims)."""
         x = prepare_input(self, x)
-        *pieces, table = self.params.split([*self.mlp.sizes, self.encoder.n_params])
+        if is_distributed([x, self.params]):
+            return _call_on_parts(self, x)
+        *pieces, table = widen(self.params).split([*self.mlp.sizes, self.encoder.n_params])
         features = self.encoder(x.reshape(-1, self.n_input_dims), table, self.engine)
-        y = self.mlp(features, pieces, self.columns, self.constants)
-        return y.reshape(*x.shape[:-1], self.n_output_dims)
+        y = round_to(self.mlp(features, pieces, self.columns, self.constants), self.params.dtype)
+        return reshape_result(y, (*x.shape[:-1], self.n_output_dims))
 
     def extra_repr(self) -> str:
         """What `repr` shows."""
@@ -135,7 +140,7 @@ class NetworkWithInputEncoding(torch.nn.Module):
         explain_unfit_params(self, state_dict, prefix, *args, **kwargs)
 
 
-class Network(torch.nn.Module):
+class Network(Layer):
     """A small network, described by a tiny-cuda-nn configuration.
 
     With matrices W and activations f:   y = f_out(W_n f(... W_2 f(W_1 x)))
@@ -148,8 +153,8 @@ class Network(torch.nn.Module):
         n_output_dims: number of output dims.
         network_config: the configuration, as a mapping, a JSON string or a path; None: all defaults.
         seed: seed of the initial weights: Xavier's, or SIREN's if the activation is Sine.
-        dtype: dtype of the weights, the computation and the result: float32, the default, or float64. `.double()`
-            and `.float()` change it.
+        dtype: dtype of the weights and the result: float32, the default, float64, float16 or bfloat16. `.double()`,
+            `.half()` and so on change it. Half precision is computed in float32, and rounded once, at the end.
         alignment: widths of the input and output are padded to multiples of it. 16, as in tiny-cuda-nn: the layout of
             `params` is then its, and this module loads a `state_dict` that its module saved. The columns that pad the
             input contain ones, so their weights act as a bias of the first layer. The output's added rows are never
@@ -161,8 +166,9 @@ class Network(torch.nn.Module):
         params: all weights, flat: the matrices in order, each [out, in] row by row.
         matrix_shapes: (out, in) of these.
 
-    The input (..., n_input_dims) may have any real dtype, and is cast to the module's; the output is
-    (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes.
+    The input (..., n_input_dims) may have any real dtype, and is cast to that of the computation; the output is
+    (..., n_output_dims). Differentiable in the input and in `params`, any number of times, in both modes. Under
+    `torch.autocast` the matrix products run in half precision, as those of `torch.nn.Linear` do.
 
     A `state_dict` saved with alignment=1, the default of version 0.1.0, is padded with zeros when it is loaded: the
     function stays the same. To resume its optimizer too, make the module with alignment=1.
@@ -170,7 +176,7 @@ class Network(torch.nn.Module):
     Raises:
         ConfigError: a name or value in the configuration is invalid.
         ArgumentError: a number of dims or the alignment is invalid.
-        DtypeError: `dtype`, or the module's dtype, is neither float32 nor float64; a complex input.
+        DtypeError: `dtype`, or the module's dtype, is none of these; a complex input.
         ShapeError: the input has another number of dims.
 
     Example:
@@ -221,7 +227,11 @@ class Network(torch.nn.Module):
     @one_node
     def forward(self, x: Tensor) -> Tensor:
         """(..., n_input_dims) to (..., n_output_dims)."""
-        return self.mlp(prepare_input(self, x), self.params.split(self.mlp.sizes), self.columns, self.constants)
+        x = prepare_input(self, x)
+        if is_distributed([x, self.params]):
+            return _call_on_parts(self, x)
+        pieces = widen(self.params).split(self.mlp.sizes)
+        return round_to(self.mlp(x, pieces, self.columns, self.constants), self.params.dtype)
 
     def extra_repr(self) -> str:
         """What `repr` shows."""
@@ -231,6 +241,11 @@ class Network(torch.nn.Module):
         _pad_saved_params(self, state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         explain_unfit_params(self, state_dict, prefix, *args, **kwargs)
+
+
+def _call_on_parts(module: Network | NetworkWithInputEncoding, x: Tensor) -> Tensor:
+    axes = {str(axis): {"x": axis, "": axis} for axis in range(x.ndim - 1)}
+    return call_on_parts(module, module.forward, {"x": x}, axes, (*x.shape[:-1], module.n_output_dims))
 
 
 def _initialize_params(seed: int, dtype: torch.dtype, *parts: Mlp | Encoder) -> torch.nn.Parameter:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ..._errors import ArgumentError, refusal
+from ...bridge import Layer
 from .._activations import apply
 from ..config import resolve_section
 from ._array import NetworkArray
@@ -24,7 +25,7 @@ _KNOWN: tuple[tuple[type[nn.Module], str], ...] = (
 )
 
 
-class Activation(nn.Module):
+class Activation(Layer):
     """An activation as a torch module, by tiny-cuda-nn's name in upper or lower case.
 
     Raises:

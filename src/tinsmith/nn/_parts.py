@@ -1,0 +1,81 @@
+"""Modules whose parameters are DTensors (`distribute_module`): each process runs them on its part of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.func import functional_call
+
+from .._errors import ArgumentError, refusal
+from ..bridge import is_distributed, run_on_parts
+
+
+def call_on_parts(
+    module: torch.nn.Module,
+    method: Callable[..., torch.Tensor],
+    inputs: Mapping[str, Any],
+    axes: Mapping[str, Mapping[str, int]],
+    shape: Sequence[int],
+) -> torch.Tensor:
+    """Call a method of a module with this process's part of each input, and with whole parameters.
+
+    Args:
+        module: its parameters are DTensors, or it has none.
+        method: takes the inputs by name, and reads the module's parameters.
+        inputs: DTensors.
+        axes: dims that may be sharded, as the axis of each input that has it, and of the result, called "".
+        shape: of the whole result.
+
+    Raises:
+        ArgumentError: inputs and parameters are not all DTensors, or not on one mesh.
+    """
+    params = {f"module.{name}": one for name, one in module.named_parameters() if one.numel()}
+    _check(type(module).__name__, inputs, params)
+    idle = {f"module.{name}": one for name, one in module.named_parameters() if not one.numel()}
+    held = {**idle, **{f"module.{name}": one for name, one in module.named_buffers()}}
+    own = {name: _gather(one) for name, one in held.items()}
+
+    def run(**parts: torch.Tensor) -> torch.Tensor:
+        given = {name: parts[name] for name in inputs}
+        return functional_call(_Method(module, method), {**own, **{name: parts[name] for name in params}}, (), given)
+
+    return run_on_parts(run, {**inputs, **params}, axes, "", shape)
+
+
+class _Method(torch.nn.Module):
+    """A method of a module as a module, since `functional_call` calls modules: the other's hooks have run already."""
+
+    def __init__(self, module: torch.nn.Module, method: Callable[..., torch.Tensor]) -> None:
+        super().__init__()
+        self.module = module
+        self.method = method
+
+    def forward(self, **inputs: torch.Tensor) -> torch.Tensor:
+        """Call the method."""
+        return self.method(**inputs)
+
+
+def _check(module: str, inputs: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+    shared = [name for name, one in inputs.items() if is_distributed([one])]
+    name = next((name for name in inputs if name not in shared), None)
+    if name is not None:
+        words = f"`{name}` of the {module} is one process's own, and its parameters are shared by processes (DTensor)"
+        remedy = f"Pass `distribute_tensor({name}, mesh, ...)`, or `DTensor.from_local({name}, mesh, ...)`."
+        raise ArgumentError(refusal(words, [(name, type(inputs[name]).__name__)], remedy))
+    meshes = {name: inputs[name].device_mesh for name in inputs}
+    for one in params.values():
+        if not is_distributed([one]):
+            words = f"`{shared[0]}` of the {module} is shared by processes (DTensor), and its parameters are not"
+            remedy = f"Call `distribute_module(module, mesh)` first, or pass `{shared[0]}.to_local()`."
+            raise ArgumentError(refusal(words, remedy=remedy))
+        meshes["params"] = one.device_mesh
+    if any(mesh != meshes[shared[0]] for mesh in meshes.values()):
+        rows = [(name, str(mesh)) for name, mesh in meshes.items()]
+        words = f"the inputs and parameters of the {module} are on different meshes"
+        raise ArgumentError(refusal(words, rows, "Distribute them over one mesh."))
+
+
+def _gather(tensor: Any) -> torch.Tensor:
+    return tensor.full_tensor() if is_distributed([tensor]) else tensor
