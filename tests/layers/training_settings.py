@@ -36,11 +36,12 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import (
     CPUOffloadPolicy,
     FullyShardedDataParallel,
+    MixedPrecisionPolicy,
     StateDictType,
     fully_shard,
 )
 from torch.distributed.optim import ZeroRedundancyOptimizer
-from torch.distributed.tensor import DTensor, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 if __name__ == "__main__":
@@ -332,7 +333,7 @@ def sharded_from_meta(make):
     with torch.device("meta"):
         model = make()
     assert all(one.is_meta for block in model for one in block.tin.parameters())
-    model = shard(model.to("meta"))  # `ts.nn` draws its parameters on the CPU
+    model = shard(model.to("meta"))  # the taps, which are drawn on the CPU
     model.to_empty(device="cpu")
     set_model_state_dict(model, values, options=StateDictOptions(full_state_dict=True))
     return outcome(model, train(model, adam(model)))
@@ -407,6 +408,21 @@ def flat_resumed(make, *, kind, use_orig_params):
     return outcome(model, losses + train(model, optimizer, STEPS))
 
 
+def distributed_tensors(make):
+    """`distribute_module`: parameters and samples are DTensors, whole in each process."""
+    model = distribute_module(make(), mesh())
+    optimizer, losses = adam(model), []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        samples = torch.rand(2, ROWS, WIDTH, dtype=F64, generator=torch.Generator().manual_seed(step))
+        x, target = (distribute_tensor(one, model[0].taps.device_mesh, [Replicate()]) for one in samples)
+        loss = (model(x) - target).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.full_tensor().detach())
+    return outcome(model, losses)
+
+
 class Setting(NamedTuple):
     """A setting, as the page names it; and how far results may differ, relative to 1 or to the larger one."""
 
@@ -431,6 +447,11 @@ SETTINGS = {
     "fsdp-offload": Setting(
         "`fully_shard` with `CPUOffloadPolicy`",
         functools.partial(sharded, offload_policy=CPUOffloadPolicy(pin_memory=False)),
+    ),
+    "fsdp-bf16": Setting(
+        "`fully_shard` with `MixedPrecisionPolicy(param_dtype=torch.bfloat16)`",
+        functools.partial(sharded, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16)),
+        0.03,
     ),
     "fsdp-no-sync": Setting(
         "`fully_shard`, gradients accumulated under `set_requires_gradient_sync(False)`", sharded_accumulated
@@ -465,6 +486,7 @@ SETTINGS = {
         "`FullyShardedDataParallel`, resumed from `SHARDED_STATE_DICT`",
         functools.partial(flat_resumed, kind=SHARDED, use_orig_params=False),
     ),
+    "dtensor": Setting("`distribute_module` with whole parameters, samples as DTensors", distributed_tensors),
 }
 
 
