@@ -184,11 +184,14 @@ def find_half_precision(fields: Sequence[LayerField], tensors: Sequence[torch.Te
     That is where all floating-point tensors of the call have it, inputs and weights, and their fields are wider: in a
     model in half precision the next layer expects it.
     """
-    pairs = [(one.facts.dtype, tensor.dtype) for one, tensor in zip(fields, tensors, strict=True)]
-    floats = [(field, given) for field, given in pairs if given.is_floating_point]
-    half = floats[0][1] if floats else None
-    is_half = half in _HALF and all([given == half and field != half for field, given in floats])  # noqa: C419  # faster
-    return half if is_half else None
+    half = None
+    for one, tensor in zip(fields, tensors, strict=True):
+        given = tensor.dtype
+        if given.is_floating_point:
+            if given not in _HALF or given == one.facts.dtype or half not in (None, given):
+                return None
+            half = given
+    return half
 
 
 def place_field(field: Any, name: str, needs_grad: bool | None, is_complex: bool, layer: str) -> LayerField:
