@@ -26,12 +26,17 @@ from ._samples import Samples
 _MATRICES = 'Make the NetworkArray with way="matrices", or set `array.way = "matrices"`.'
 
 
+_is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)
+"""Public from torch 2.7 on."""
+
+
 def outputs(
     layout: Layout, params: torch.Tensor, x: torch.Tensor, samples: Samples, engine: str | None
 ) -> torch.Tensor:
     """[sample, n_out] of [sample, n_in]. Differentiable in `params` and `x`."""
     # Within a transform `x` does not tell: a batch of vmap may hide that the encoding's table needs a gradient.
-    of_inputs = x.requires_grad or (not torch.compiler.is_compiling() and is_transformed())
+    # Nor does it in an exported program, which may be called with other tensors.
+    of_inputs = x.requires_grad or _is_exporting() or (not torch.compiler.is_compiling() and is_transformed())
     op = _OPS[_forward(engine, x.device, layout.whole, of_inputs)]
     return op(x, layout.vectors(params), *samples)
 
