@@ -1,5 +1,8 @@
 """Functions that call themselves: a real one runs, and has no gradient; another one is refused with its line."""
 
+import sys
+import traceback
+
 import pytest
 import torch
 
@@ -82,3 +85,36 @@ def test_a_function_in_place_may_not(lang64):
 
     with pytest.raises(ts.KernelError, match="calls itself, and nothing ends that while the kernel is compiled"):
         ts.op("x[n] -> y[n]")(make_kernel(lang64, power))(X)
+
+
+def test_a_first_call_in_deep_recursion_names_the_recursion(lang):
+    """Where the user raised the limit, it may leave fewer calls than an engine's compiler needs."""
+    array = lang.types.ndarray()
+
+    @lang.kernel
+    def deep(x: array, y: array):
+        for i in x:
+            y[i] = ((((((x[i] + 0.1) * 0.2) + 0.3) * 0.4) + 0.5) * 0.6) + 0.7
+
+    op = ts.op("x[n] -> y[n]")(deep)
+
+    def call_at(depth):
+        return call_at(depth - 1) if depth else op(torch.ones(3))
+
+    depth, usual = len(list(traceback.walk_stack(None))), sys.getrecursionlimit()
+    sys.setrecursionlimit(12_000)
+    refused = None
+    try:
+        for room in range(30, 300, 3):
+            try:
+                call_at(12_000 - depth - room)
+                break
+            except RecursionError:
+                continue
+            except ts.TinsmithError as error:
+                refused = error
+    finally:
+        sys.setrecursionlimit(usual)
+    assert isinstance(refused, ts.EngineError)
+    assert str(refused).startswith("the recursion that this call is in leaves too few calls to compile a kernel\n")
+    assert "limit  12000 (sys.getrecursionlimit())" in str(refused)

@@ -2,6 +2,8 @@
 
 # pyright: reportInvalidTypeForm=false
 
+import resource
+
 import pytest
 import torch
 
@@ -165,3 +167,42 @@ def test_arrays_beyond_an_index_are_refused(lang):
         "  at most   2,147,483,647\n"
         "Split the call: give it a part of the array at a time."
     )
+
+
+MANY = 2**31
+# Views of a few bytes, as arguments of an op of one dim: the elements of a call that reaches a kernel.
+EXPANDED = {
+    "expanded": lambda op: op(torch.zeros(1).expand(MANY)),
+    "with a gradient": lambda op: op(torch.zeros(1, requires_grad=True).expand(MANY)),
+    "overlapping": lambda op: op(torch.zeros(2**18).as_strided((2**16, 2**15), (1, 1)).T[None]),
+    "half": lambda op: op(torch.zeros(1, dtype=torch.bfloat16).expand(MANY)),
+    "autocast": lambda op: autocast(op, torch.zeros(1, dtype=torch.bfloat16).expand(MANY)),
+    "vmap": lambda op: torch.vmap(op)(torch.zeros(1, 1).expand(2**16, 2**15)),
+    "vmap inside": lambda op: torch.vmap(lambda x: op(x.expand(2**30)))(torch.zeros(2, 1)),
+    "vmap of half": lambda op: torch.vmap(op)(torch.zeros(1, 1, dtype=torch.bfloat16).expand(2**16, 2**15)),
+    "jvp": lambda op: torch.func.jvp(op, *[(torch.zeros(1).expand(MANY),)] * 2),
+    "scan, state": lambda op: ts.scan(op, torch.zeros(1).expand(MANY), length=2, memory="100GB"),
+    "scan, mapped": lambda op: torch.vmap(lambda x: ts.scan(op, x, length=2))(torch.zeros(1, 1).expand(2**16, 2**15)),
+}
+
+
+def autocast(op, x):
+    with torch.autocast("cpu", torch.bfloat16):
+        return op(x)
+
+
+@pytest.mark.parametrize("call", EXPANDED.values(), ids=EXPANDED)
+def test_expanded_arrays_beyond_an_index_are_refused_before_they_are_copied(lang, call):
+    array = lang.types.ndarray()
+
+    @ts.op("x[...] -> y[...]")
+    @lang.kernel
+    def halve(x: array, y: array):
+        for place in lang.grouped(x):
+            y[place] = 0.5 * x[place]
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ts.ShapeError, match="has more elements than an engine can index"):
+        call(halve)
+    # A copy has 4 GiB at least.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20

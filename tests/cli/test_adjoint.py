@@ -190,6 +190,8 @@ def test_what_is_listed_is_shown(invoke, name):
 NOT_LISTED = {
     "nothing there": ("x = 1\n", (), ["no kernel with a gradient to print", "kernels.py", "at its top level"]),
     "not Python": ("def f(:\n", (), ["not valid Python", "line"]),
+    "signs": (f"x = {'-' * 50_000}1\n", (), ["nested too deeply", "Split its longest expression"]),
+    "a sum": (f"x = {'1+' * 20_000}1\n", (), ["nested too deeply", "recursion depth"]),
     "an option for one kernel": ("", ("--wrt", "x"), ["--wrt is about one kernel", "kernels.py:splat"]),
     "missing": (None, (), ["does not exist"]),
 }

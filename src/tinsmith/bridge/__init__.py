@@ -3,7 +3,7 @@
 from ._adjoint_source import adjoint_source, derive_spec
 from ._baked_values import value_changed_between
 from ._binding import BoundArguments, refuse_nested
-from ._buffers import is_null
+from ._buffers import check_before_copy, is_null
 from ._cache import Cache
 from ._engine_hazards import EngineHazards
 from ._examination import Examinable, Examination, Origin
@@ -89,6 +89,7 @@ __all__ = [
     "apply_at_one_level",
     "assume",
     "chain",
+    "check_before_copy",
     "constant_when_traced",
     "current_watch",
     "define_operator",

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import torch
 
+from ._buffers import check_before_copy
 from ._call import BackwardCall, Call
 from ._gradients import find_saved_names
 from ._tracing import reshape_result
@@ -28,7 +29,7 @@ def forward_over_batch(
     names = signature.arrays
     wide = _wide(size, call, frozenset(n for n, dim in zip(names, dims, strict=True) if dim is not None))
     tensors = [
-        _widen(size, call, tensor, dim, name in wide.batched, name in call.batched)
+        _widen(size, call, name, tensor, dim, name in wide.batched, name in call.batched)
         for name, tensor, dim in zip(names, inputs, dims, strict=True)
     ]
     results = call.core.operators.results(wide, tensors, state)
@@ -53,7 +54,15 @@ def backward_over_batch(size: int, asked: BackwardCall, dims: Sequence[int | Non
         wide = replace(wide, is_apart=True)
     tensors = (*asked.saved.values(), *asked.cotangents.values())
     widened = [
-        _widen(size, call, tensor, dim, owner in wide.batched or owner in made, owner in call.batched or owner in made)
+        _widen(
+            size,
+            call,
+            owner,
+            tensor,
+            dim,
+            owner in wide.batched or owner in made,
+            owner in call.batched or owner in made,
+        )
         for tensor, dim, owner in zip(tensors, dims, owners, strict=True)
     ]
     values = dict(zip(asked.saved, widened[: len(asked.saved)], strict=True))
@@ -69,15 +78,18 @@ def _wide(size: int, call: Call, new: frozenset[str]) -> Call:
     return call.with_batch(size * (1 if call.batch is None else call.batch), batched)
 
 
-def _widen(size: int, call: Call, tensor: torch.Tensor, dim: int | None, is_wide: bool, is_old: bool) -> torch.Tensor:
+def _widen(
+    size: int, call: Call, name: str, tensor: torch.Tensor, dim: int | None, is_wide: bool, is_old: bool
+) -> torch.Tensor:
     """A tensor with its new batch dimension in front, merged with the one it may have already."""
     if not is_wide:
         return tensor
     moved = tensor.movedim(dim, 0) if dim is not None else tensor.expand(size, *tensor.shape)
+    if call.batch is not None and not is_old:
+        moved = moved.unsqueeze(1).expand(size, call.batch, *moved.shape[1:])
+    check_before_copy(f"array `{name}` of op `{call.core.signature.op}`", moved)
     if call.batch is None:
         return moved.contiguous()
-    if not is_old:
-        moved = moved.unsqueeze(1).expand(size, call.batch, *moved.shape[1:])
     return moved.reshape(size * call.batch, *moved.shape[2:]).contiguous()
 
 

@@ -15,6 +15,7 @@ from torch.overrides import is_tensor_like
 from .._errors import ArgumentError, DeviceError, DtypeError, refusal
 from ..engines import FLOATS, HALVES, INTEGERS, NAMES, Parameter
 from ..spec import unexpected_keyword
+from ._buffers import check_before_copy
 from ._signature import Signature, default_integer, fitting_dtypes, takes_half
 from ._tracing import is_jit_traced
 
@@ -364,7 +365,10 @@ def autocast(signature: Signature, bound: BoundArguments) -> BoundArguments:
         is_cast = tensor.is_floating_point() and tensor.dtype != torch.float64
         fitting = fitting_dtypes(signature, name)
         is_half = fitting is not None and len(fitting) == 1 and fitting[0] in HALVES
-        return tensor.float() if is_cast and not is_half else tensor
+        if not is_cast or is_half or tensor.dtype == torch.float32:
+            return tensor
+        check_before_copy(f"array `{name}` of op `{signature.op}`", tensor)
+        return tensor.float()
 
     pairs = zip(signature.arrays, bound.tensors, strict=True)
     return bound.with_tensors(tuple([single(name, tensor) for name, tensor in pairs]))

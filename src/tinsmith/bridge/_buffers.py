@@ -19,6 +19,7 @@ from .._errors import DeviceError, ShapeError, refusal
 from ..engines import MOST_ELEMENTS
 from ..spec import Numbers, Sizing
 from ._large_memory import LARGE, in_huge_pages
+from ._tracing import innermost, is_tracing
 
 LOWEST_ADDRESS = 1 << 32
 """Addresses below may be null plus an offset: that of a view whose storage was freed, as FSDP's are between calls."""
@@ -33,9 +34,14 @@ class Buffer(NamedTuple):
 
 
 def check_reach(op: str, sizing: Sizing, numbers: Numbers) -> None:
-    """Refuse a call with an array of more elements than an index reaches. Raises ShapeError."""
-    for name in sizing.shapes:
-        check_element_count(f"array `{name}` of op `{op}`", sizing.evaluate(name, numbers))
+    """Refuse a call with an array of more elements than an index reaches. Raises ShapeError.
+
+    Where tensors are copied for a kernel, this comes first: an expanded tensor may have as many in a few bytes.
+    """
+    # The last number is how many elements all arrays have.
+    if numbers[-1] > MOST_ELEMENTS:
+        for name in sizing.shapes:
+            check_element_count(f"array `{name}` of op `{op}`", sizing.evaluate(name, numbers))
 
 
 def check_element_count(array: str, shape: tuple[int, ...]) -> None:
@@ -48,6 +54,17 @@ def check_element_count(array: str, shape: tuple[int, ...]) -> None:
         rows = [("shape", str(shape)), ("elements", f"{count:,}"), ("at most", f"{MOST_ELEMENTS:,}")]
         remedy = "Split the call: give it a part of the array at a time."
         raise ShapeError(refusal(f"{array} has more elements than an engine can index", rows, remedy))
+
+
+def check_before_copy(array: str, tensor: torch.Tensor) -> None:
+    """Refuse a tensor of more elements than an index reaches, with the batches of `vmap`, before it is copied.
+
+    An expanded tensor has them in a few bytes, and its copy would not. Raises ShapeError.
+    """
+    shape = tuple(innermost(tensor).shape)
+    # A tracer's sizes may be symbols, which a comparison would fix.
+    if not is_tracing() and all(isinstance(size, int) for size in shape):
+        check_element_count(array, shape)
 
 
 def unread(shape: Sequence[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:

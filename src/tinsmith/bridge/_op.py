@@ -15,7 +15,7 @@ from .._offers import scan_operators
 from ..engines import of_kernel
 from ..spec import Numbers, parse
 from ._binding import BoundArguments, autocast, bind, check_scalar, check_tensors
-from ._buffers import in_order
+from ._buffers import check_reach, in_order
 from ._eager import make_eager_function
 from ._examples import register_example
 from ._make_core import make_core
@@ -266,7 +266,10 @@ class Op(OpDescription, Generic[Result]):
         return form.finish(self._run(route, form.call.numbers, bound.with_tensors(tuple(form.prepare(bound.tensors)))))
 
     def _run(self, route: Route, numbers: Numbers, bound: BoundArguments) -> Sequence[torch.Tensor]:
-        tensors = bound.tensors if route.is_ordered else in_order(bound.tensors)
+        tensors = bound.tensors
+        if not route.is_ordered:
+            check_reach(self.name, route.plan.kind.sizing, numbers)
+            tensors = in_order(tensors)
         if route.active and torch.is_grad_enabled():
             made: Any = self._eager(route, numbers, bound.with_tensors(()), *tensors)
             return (made,) if isinstance(made, torch.Tensor) else made

@@ -17,6 +17,7 @@ from .._lazy import lazy
 from ..engines import HALVES
 from ..spec import Numbers, solve
 from ._binding import BoundArguments, check_tensors
+from ._buffers import check_before_copy
 from ._cache import Cache
 from ._call import Call
 from ._core import Core
@@ -90,8 +91,10 @@ class Form:
     def prepare(self, tensors: Sequence[torch.Tensor], outer: Sequence[tuple[int, ...]] = ()) -> list[torch.Tensor]:
         """The caller's tensors as the plan wants them. `outer` are dims in front that the op does not see."""
         ready = []
-        names = self.call.core.signature.arrays
+        signature = self.call.core.signature
+        names = signature.arrays
         for place, tensor in enumerate(tensors):
+            check_before_copy(f"array `{names[place]}` of op `{signature.op}`", tensor)
             first = outer[place] if outer else ()
             tensor = tensor.float() if self.conversion.casts[place] else tensor
             if len(self.lead) > 1 and names[place] in self.call.batched:

@@ -95,6 +95,10 @@ def _refuse_invalid(file: str) -> Generator[None]:
     except (SyntaxError, ValueError) as error:
         rows = [("file", file), ("line", str(getattr(error, "lineno", None) or 1)), ("because", str(error))]
         raise InputError(refusal("the file is not valid Python", rows, "Correct it first.")) from error
+    except (MemoryError, RecursionError) as error:
+        rows = [("file", file), ("because", str(error))]
+        remedy = "Split its longest expression into several statements."
+        raise InputError(refusal("the file is nested too deeply to be read", rows, remedy)) from error
 
 
 def _is_dynamic(tree: ast.Module) -> bool:

@@ -9,6 +9,7 @@ import contextlib
 import functools
 import os
 import sys
+import traceback
 import warnings
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from .._errors import EngineError, refusal
+from ._compiling import LEAST_ROOM
 from ._contract import ArrayArgument, Compiled, HeldLaunch, Launch, ScalarArgument
 from ._forks import remember_program
 
@@ -67,17 +69,35 @@ def share(runtime: Any, key: Hashable, compile_kernel: Callable[[], Compiled]) -
     and go with it.
     """
     if key is None:
-        return compile_kernel()
+        return _name_recursion(compile_kernel)
     known: dict[Hashable, SharedKernel] = vars(runtime).setdefault(_SHARED, {})
     kernel = known.get(key)
     if kernel is None:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            compiled = compile_kernel()
+            compiled = _name_recursion(compile_kernel)
         kernel = known[key] = SharedKernel(compiled, caught)
     for one in kernel.warnings:
         warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
     return kernel.compiled
+
+
+def _name_recursion(compile_kernel: Callable[[], Compiled]) -> Compiled:
+    """Compile a kernel. Raise EngineError if the recursion that the caller is in left too few calls for it."""
+    try:
+        return compile_kernel()
+    except Exception as error:
+        causes = [error]
+        while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and cause not in causes:
+            causes.append(cause)  # type: ignore[arg-type]
+        limit, depth = sys.getrecursionlimit(), sum(1 for _ in traceback.walk_stack(None))
+        # With more room than this, a kernel that calls itself without an end is the reason.
+        if not any(isinstance(one, RecursionError) for one in causes) or limit - depth >= LEAST_ROOM:
+            raise
+        words = "the recursion that this call is in leaves too few calls to compile a kernel"
+        rows = [("depth", str(depth)), ("limit", f"{limit} (sys.getrecursionlimit())")]
+        remedy = "Call the op once before the recursion, which compiles it; or raise the limit."
+        raise EngineError(refusal(words, rows, remedy)) from error
 
 
 class WeakKernel:

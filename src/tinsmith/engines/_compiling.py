@@ -23,6 +23,8 @@ Handler = Callable[[int, FrameType | None], Any]
 _RECURSION_LIMIT = 5000
 """An expression of 500 operations inside each other takes up to 8 calls a level. Before Python 3.11 a call takes some
 hundred bytes of the thread's stack, which usually has 8 MB."""
+LEAST_ROOM = 4000
+"""Calls that may come below one that compiles. Only where the user raised the limit may there be fewer."""
 
 
 class _DelayedSignals:

@@ -7,10 +7,11 @@ and then gets a SystemError. So no other file of the package calls `ast.parse`, 
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import linecache
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,9 +19,19 @@ from weakref import WeakKeyDictionary
 from ..engines import COMPILING
 
 
+@contextlib.contextmanager
+def _parsing() -> Iterator[None]:
+    with COMPILING:
+        try:
+            yield
+        except MemoryError as cause:
+            # Python's parser raises it, without a word, at some thousand levels; no memory is short.
+            raise MemoryError("the source is nested too deeply for Python's parser") from cause
+
+
 def parse_module(text: str, path: str = "<unknown>") -> ast.Module:
     """The tree of a file's text. Raises SyntaxError."""
-    with COMPILING:
+    with _parsing():
         return ast.parse(text, path)
 
 
@@ -39,7 +50,7 @@ def parse_statement(text: str) -> ast.stmt:
 
 def parse_expression(text: str) -> ast.expr:
     """The tree of an expression. Raises SyntaxError."""
-    with COMPILING:
+    with _parsing():
         return ast.parse(text, mode="eval").body
 
 

@@ -14,7 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from .._errors import ArgumentError, refusal
 from .._offers import checking_scan, scan_operators
 from .._suggestions import suggest_options
-from ..bridge import Op, has_forward_mode, is_tracing, is_transformed, transforms_in_graph
+from ..bridge import Op, check_before_copy, has_forward_mode, is_tracing, is_transformed, transforms_in_graph
 from ._arguments import Options, bytes_of, check_tensors, in_megabytes, length_of, read_keep, read_memory
 from ._captures import find_captured_leaves
 from ._environment import RandomStates, note_surroundings
@@ -22,7 +22,7 @@ from ._function import Scan, loop
 from ._job import Arguments, Job, Like, is_differentiable
 from ._operators import ALL, operators_of
 from ._schedule import Schedule
-from ._steps import Given, check_repeatable, step_of
+from ._steps import CallStep, Given, check_repeatable, step_of
 from ._trees import Tree, take_apart
 
 
@@ -280,6 +280,9 @@ def _look(job: Job, given: Arguments) -> tuple[Sequence[Tensor], int]:
     is_recorded = torch.is_grad_enabled() and not is_transformed()
     state, row = list(given.state), [one[0] for one in given.inputs]
     leaves: list[Tensor] = [*state, *row, *given.parameters]
+    # A Python function may do without kernels.
+    for leaf in leaves if isinstance(job.step, CallStep) else ():
+        check_before_copy(f"an argument of step `{job.step.name}` of a scan", leaf)
     if is_recorded:
         # A state has a gradient where anything has.
         wants = any(one.requires_grad for one in leaves)

@@ -1,5 +1,6 @@
 """Kernels of a layer on fields that are given arrays: tensors and NumPy arrays, which are constants to the gradient."""
 
+import resource
 import warnings
 
 import numpy as np
@@ -87,6 +88,23 @@ def test_an_array_beyond_an_index_is_refused(lang, kind):
         "  at most   2,147,483,647\n"
         "Split the call: give it a part of the array at a time."
     )
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_an_expanded_batch_beyond_an_index_is_refused_before_it_is_copied(lang64, dtype):
+    x, y = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(2))
+
+    @lang64.kernel
+    def double():
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    layer = ts.EmptyTin("cpu").register_input_field(x, batched=True).register_output_field(y)
+    layer.register_kernel(double).finish()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(ts.ShapeError, match="has more elements than an engine can index"):
+        layer(torch.zeros(1, 4, dtype=dtype).expand(2**29, 4))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**20
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -23,7 +23,7 @@ from ..._errors import (
     ShapeError,
     refusal,
 )
-from ...bridge import refuse_nested
+from ...bridge import check_before_copy, refuse_nested
 from ...engines import Engine, FieldFacts, module_name, of_field, remedy_for_lost_field
 from .._pool import gradient_field
 
@@ -142,6 +142,7 @@ class LayerField:
             rows = [("field", str(self.facts.dtype)), ("got", str(tensor.dtype))]
             words = f"`{self.name}` of {layer} holds integers, and the tensor does not"
             raise DtypeError(refusal(words, rows, f"Pass `tensor.to({self.facts.dtype})` if rounding is meant."))
+        check_before_copy(f"`{self.name}` of {layer}", tensor)
         converted = tensor.to(self.tensor_dtype)
         return torch.view_as_real(converted.resolve_conj()) if self.is_complex else converted
 
