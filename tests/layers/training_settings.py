@@ -181,8 +181,12 @@ def data(step):
     return x[mine], target[mine]
 
 
+ADAM = {"lr": 0.01, "eps": 1e-3}
+"""Torch's own eps, 1e-8, makes steps of 1e-11 of the rounding errors of gradients that are 0."""
+
+
 def adam(model):
-    return torch.optim.Adam(model.parameters(), lr=0.01)
+    return torch.optim.Adam(model.parameters(), **ADAM)
 
 
 def loss_of(model, step):
@@ -266,7 +270,7 @@ def data_parallel_accumulated(make):
 
 def data_parallel_zero(make):
     model = DistributedDataParallel(make())
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, **ADAM)
     return outcome(model, train(model, optimizer))
 
 
@@ -302,7 +306,7 @@ def sharded_ignored(make):
     for block in model:
         fully_shard(block, mesh=mesh(), ignored_params=ignored)
     fully_shard(model, mesh=mesh(), ignored_params=ignored)
-    optimizer = torch.optim.Adam([one for one in model.parameters() if isinstance(one, DTensor)], lr=0.01)
+    optimizer = torch.optim.Adam([one for one in model.parameters() if isinstance(one, DTensor)], **ADAM)
     return outcome(model, train(model, optimizer))
 
 
