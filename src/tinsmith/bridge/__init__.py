@@ -52,7 +52,7 @@ from ._tracing import (
 from ._transfer import Copy, ManagedLoads, Transfer
 from ._watch import Note, current_watch, note_values, show_call, watch_calls
 from .backward import RACE, refuse_race
-from .operators import Family, define_operator, is_distributed, register_family, run_on_parts
+from .operators import Family, define_operator, is_distributed, register_family, run_on_parts, set_parameter
 
 __all__ = [
     "Adjoint",
@@ -132,6 +132,7 @@ __all__ = [
     "register_family",
     "reshape_result",
     "run_on_parts",
+    "set_parameter",
     "show_call",
     "torch_probes",
     "transforms_in_graph",

@@ -1,6 +1,6 @@
 """An op as its own torch operators: their schemas, fake kernels, batching and autograd rules."""
 
-from ._distributed import call_distributed, is_distributed, run_on_parts
+from ._distributed import call_distributed, is_distributed, run_on_parts, set_parameter
 from ._library import Family, LibraryOperator, register_family
 from ._operator import define_operator, define_operators
 from ._sharding import shares_of
@@ -14,5 +14,6 @@ __all__ = [
     "is_distributed",
     "register_family",
     "run_on_parts",
+    "set_parameter",
     "shares_of",
 ]

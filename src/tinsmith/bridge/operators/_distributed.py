@@ -153,3 +153,20 @@ def _part(
     pairs = zip(wanted, chosen, strict=True)
     slopes = [Partial() if one.is_replicate() and dim is not None else one for one, dim in pairs]
     return tensor.redistribute(placements=wanted).to_local(grad_placements=slopes)
+
+
+def set_parameter(parameter: torch.Tensor, content: torch.Tensor) -> None:
+    """Set a parameter to `content`, which every process has whole; of a DTensor each sets its shard, without a message.
+
+    As with torch's own layers, a parameter on the meta device stays as it is.
+    """
+    with torch.no_grad():
+        parameter.copy_(_shard_like(parameter, content.to(parameter.dtype)) if is_distributed([parameter]) else content)
+
+
+def _shard_like(parameter: Any, content: torch.Tensor) -> torch.Tensor:
+    from torch.distributed.tensor import DTensor, Replicate
+
+    mesh = parameter.device_mesh
+    shared = DTensor.from_local(content.to(mesh.device_type), mesh, [Replicate()] * mesh.ndim, run_check=False)
+    return shared.redistribute(placements=parameter.placements)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
-from ...bridge import Adjoint, Examinable, Examination, OpOptions, Races, is_distributed, one_node
+from ...bridge import Adjoint, Examinable, Examination, OpOptions, Races, is_distributed, one_node, set_parameter
 from ...linter import Finding, lint_kernels
 from ..fields import (
     Habits,
@@ -32,7 +32,7 @@ from ._field_state import FieldState
 from ._kernels import Kernels, unknown
 from ._place import check_place, resolve_device
 from ._replicated import as_replicated, replicate
-from ._weights import check_accessible, set_parameter
+from ._weights import check_accessible
 
 FieldLike = Any
 """A field of either engine."""

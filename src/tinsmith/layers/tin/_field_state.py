@@ -14,10 +14,10 @@ from typing_extensions import Self
 
 from ..._errors import CheckpointError, TinsmithError, refusal
 from ..._user_warnings import warn
-from ...bridge import Layer
+from ...bridge import Layer, set_parameter
 from ..fields import LayerField, fill, is_whole, read
 from ._kernels import Kernels
-from ._weights import check_accessible, follow, set_parameter
+from ._weights import check_accessible, follow
 
 _SHARED = ("_inputs", "_outputs", "_internals", "_weights", "_initial", "_kernels", "_program", "data_oriented")
 """What a copy of a layer has in common with it: the engine's objects, and what was made of them."""

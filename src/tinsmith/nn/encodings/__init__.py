@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from ._build import encoder
 from ._composite import Composite
-from ._encoder import Encoder
+from ._encoder import Encoder, draw_params
 from ._encoding import Encoding
 from ._grid import Grid
 
-__all__ = ["Composite", "Encoder", "Encoding", "Grid", "encoder"]
+__all__ = ["Composite", "Encoder", "Encoding", "Grid", "draw_params", "encoder"]

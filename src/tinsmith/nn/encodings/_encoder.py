@@ -7,12 +7,26 @@ takes the parameters as an argument. So it can be copied, pickled and shared.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 FLOATS = {torch.float32: "f32", torch.float64: "f64"}
 """What encodings are computed in, and what kernels call it."""
+
+
+class Learnt(Protocol):
+    """What has parameters in a flat tensor."""
+
+    def initial_params(self, draw: torch.Generator) -> Tensor: ...
+
+
+def draw_params(seed: int, *parts: Learnt) -> Tensor:
+    """Draw the initial parameters of parts, one after the other."""
+    with torch.device("cpu"):  # so that a seed means the same everywhere
+        draw = torch.Generator().manual_seed(seed)
+        return torch.cat([part.initial_params(draw) for part in parts])
 
 
 class Encoder(ABC):

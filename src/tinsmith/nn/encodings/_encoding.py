@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from ..._errors import ArgumentError, DtypeError, ShapeError, refusal
-from ...bridge import Layer, is_distributed, one_node, refuse_nested, reshape_result
+from ...bridge import Layer, is_distributed, one_node, refuse_nested, reshape_result, set_parameter
 from .._parts import call_on_parts
 from .._precision import PARAMETERS, compute_dtype, round_to, widen
 from ..config import Section, resolve_section
 from ._build import encoder
+from ._encoder import draw_params
 
 
 class Encoding(Layer):
@@ -67,12 +68,19 @@ class Encoding(Layer):
         self.section = resolve_section("encoding", encoding_config)
         with torch.device("cpu"):  # drawn there, so that a seed means the same everywhere
             self.encoder = encoder(self.section, n_input_dims)
-            start = self.encoder.initial_params(torch.Generator().manual_seed(seed))
         self.n_input_dims = n_input_dims
         self.n_output_dims = self.encoder.n_output_dims
         self.seed = seed
         self.engine = engine
+        start = draw_params(seed, self.encoder)
         self.params = torch.nn.Parameter(start.to(torch.get_default_device(), dtype or torch.float32))
+
+    def reset_parameters(self) -> None:
+        """Draw the initial parameters again, from the module's seed.
+
+        For a module made on the meta device, after `to_empty`. Of a DTensor each process sets its shard.
+        """
+        set_parameter(self.params, draw_params(self.seed, self.encoder))
 
     @one_node
     def forward(self, x: Tensor) -> Tensor:

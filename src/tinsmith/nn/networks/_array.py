@@ -20,6 +20,7 @@ from ...bridge import (
     one_node,
     refuse_nested,
     reshape_result,
+    set_parameter,
 )
 from ...engines import HALVES
 from ...kernels import ELEMENT_LOSSES
@@ -97,7 +98,7 @@ class NetworkArray(Layer):
         self.grid_shape = grid_of(grid_shape)
         self.config = resolve_section("network", network_config)
         self.n_input_dims, self.n_output_dims = n_input_dims, n_output_dims
-        self.engine = engine
+        self.engine, self.seed = engine, seed
         self.way = _known_way(way)
         self.owners: Owners | None = None
         dtype = _known_dtype(dtype or torch.get_default_dtype())
@@ -108,7 +109,21 @@ class NetworkArray(Layer):
         self._layouts = {
             one: Layout.of(width, n_output_dims, self.config, biases=biases, dtype=one) for one in COMPUTED
         }
-        self.params = torch.nn.Parameter(initial(self._layouts[compute_dtype(dtype)], self.cells, dtype, seed))
+        start = initial(self._layouts[compute_dtype(dtype)], self.cells, dtype, seed)
+        self.params = torch.nn.Parameter(start.to(torch.get_default_device()))
+
+    def reset_parameters(self) -> None:
+        """Draw the initial parameters again, from the array's seed; of its encoding, `encoding.reset_parameters()`.
+
+        For an array made on the meta device, after `to_empty`. Of DTensors each process sets its shard.
+
+        Raises:
+            ArgumentError: the array is a `part` of another one.
+        """
+        if self.seed is None:
+            words = "a part of a NetworkArray has no initial parameters of its own"
+            raise ArgumentError(refusal(words, remedy="Reset the array, and take the part again."))
+        set_parameter(self.params, initial(self.layout, self.cells, self.params.dtype, self.seed))
 
     @property
     def cells(self) -> int:
@@ -193,7 +208,7 @@ class NetworkArray(Layer):
         torch.nn.Module.__init__(array)
         array.grid_shape, array.config, array.engine, array.way = (len(chosen),), self.config, self.engine, self.way
         array.n_input_dims, array.n_output_dims, array._layouts = self.n_input_dims, self.n_output_dims, self._layouts
-        array.owners = None
+        array.owners, array.seed = None, None
         array.params = torch.nn.Parameter(chosen.clone(), self.params.requires_grad)
         array.encoding = self.encoding.part(rows) if self.encoding else None
         return array

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.func import vmap
 
-from ...bridge import Layer, one_node
+from ..._errors import ArgumentError, refusal
+from ...bridge import Layer, one_node, set_parameter
 from .._precision import compute_dtype, widen
 from .._shares import own_rows, share_out
 from ..config import Section
-from ..encodings import Encoding
+from ..encodings import Encoding, draw_params
 from ._matrices import batches
 
 if TYPE_CHECKING:
@@ -39,10 +40,23 @@ class CellEncoding(Layer):
         one = Encoding(n_input_dims, config, seed, dtype, engine=engine)
         self.section, self.encoder, self.engine = one.section, one.encoder, engine
         self.n_output_dims = one.n_output_dims
-        drawn = torch.Generator().manual_seed(seed)
-        with torch.device("cpu"):  # so that a seed means the same everywhere
-            start = [self.encoder.initial_params(drawn) for _ in range(cells if len(one.params) else 0)]
-        self._hold(torch.stack(start).to(one.params) if start else one.params.new_empty(cells, 0))
+        self.seed = seed
+        self._hold(self._draw(cells, seed).to(one.params))
+
+    def _draw(self, cells: int, seed: int) -> torch.Tensor:
+        """Draw the initial parameters [cell, number], on the CPU."""
+        return draw_params(seed, *[self.encoder] * cells).view(cells, self.encoder.n_params)
+
+    def reset_parameters(self) -> None:
+        """Draw the initial parameters again, from the array's seed.
+
+        Raises:
+            ArgumentError: it belongs to a `part` of another array.
+        """
+        if self.seed is None:
+            words = "a part of a NetworkArray has no initial parameters of its own"
+            raise ArgumentError(refusal(words, remedy="Reset the array, and take the part again."))
+        set_parameter(self.params, self._draw(len(self.params), self.seed))
 
     def _hold(self, params: torch.Tensor) -> None:
         """A parameter where there is something to learn."""
@@ -87,7 +101,7 @@ class CellEncoding(Layer):
         encoding = CellEncoding.__new__(CellEncoding)
         torch.nn.Module.__init__(encoding)
         encoding.section, encoding.encoder, encoding.engine = self.section, self.encoder, self.engine
-        encoding.n_output_dims = self.n_output_dims
+        encoding.n_output_dims, encoding.seed = self.n_output_dims, None
         params = own_rows(self.params.detach())
         chosen = params if rows is None else params[rows]
         encoding._hold(chosen.clone())

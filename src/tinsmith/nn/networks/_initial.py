@@ -13,7 +13,7 @@ _FREQUENCY = 30.0
 
 
 def initial(layout: Layout, cells: int, dtype: torch.dtype, seed: int) -> torch.Tensor:
-    """[cell, row, width]: weights uniform in -bound to bound, biases 0.
+    """Draw [cell, row, width] on the CPU: weights uniform in -bound to bound, biases 0.
 
     Xavier's bound is sqrt(6 / (fan in + fan out)). SIREN's, for sines, are 30 / (fan in) in the first layer
     and sqrt(6 / fan in) in the others.
@@ -24,7 +24,7 @@ def initial(layout: Layout, cells: int, dtype: torch.dtype, seed: int) -> torch.
         for number, (weights, _) in enumerate(layout.layers(params)):
             drawn = torch.rand(weights.shape, generator=generator, dtype=torch.float64) * 2 - 1
             weights.copy_(drawn * _compute_bound(layout, number, *weights.shape[1:]))
-    return params.to(torch.get_default_device())
+    return params
 
 
 def _compute_bound(layout: Layout, number: int, fan_in: int, fan_out: int) -> float:

@@ -12,12 +12,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
-from ...bridge import Layer, is_distributed, one_node, reshape_result
+from ...bridge import Layer, is_distributed, one_node, reshape_result, set_parameter
 from .._parts import call_on_parts
 from .._precision import round_to, widen
 from ..config import Section, resolve_section
-from ..encodings import Encoder, encoder
+from ..encodings import Encoder, draw_params, encoder
 from ._alignment import ALIGNMENT, Columns, columns_of
 from ._checks import check_counts, check_dtype, explain_unfit_params, prepare_input
 from ._mlp import Mlp
@@ -25,7 +26,72 @@ from ._mlp import Mlp
 ConfigLike = Section | Mapping[str, Any] | str | Path | None
 
 
-class NetworkWithInputEncoding(Layer):
+class _PaddedModule(Layer):
+    """What both modules have: `params` that begin with matrices, and columns of the first one that are constant.
+
+    Attributes:
+        own_columns: the columns of the first matrix that the inputs belong to.
+        columns, constants: buffers, see `Mlp`; None where they are not needed.
+    """
+
+    mlp: Mlp
+    n_input_dims: int
+    seed: int
+    own_columns: tuple[int, ...]
+    columns: Tensor | None
+    constants: Tensor | None
+
+    def _hold(self, columns: Columns, dtype: torch.dtype, *parts: Mlp | Encoder) -> None:
+        """Register the buffers of these columns, and the initial parameters of these parts."""
+        self._constants = tuple([constant or 0.0 for constant in columns])
+        self.own_columns = tuple([place for place, constant in enumerate(columns) if constant is None])
+        are_leading = self.own_columns == tuple(range(len(self.own_columns)))
+        device = torch.get_default_device()
+        self.register_buffer("columns", None if are_leading else self._make_columns(device), persistent=False)
+        constants = self._make_constants(device, dtype) if any(self._constants) else None
+        self.register_buffer("constants", constants, persistent=False)
+        self._parts = parts
+        self.params = torch.nn.Parameter(draw_params(self.seed, *parts).to(device, dtype))
+
+    def _make_columns(self, device: torch.device) -> Tensor:
+        return torch.tensor(self.own_columns, dtype=torch.int64, device=device)
+
+    def _make_constants(self, device: torch.device, dtype: torch.dtype) -> Tensor:
+        return torch.tensor(self._constants, dtype=dtype, device=device)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        """Make the buffers again, which no state dict contains: `to_empty` leaves memory with any numbers in it."""
+        super()._apply(fn, recurse)
+        if self.columns is not None and not is_distributed([self.columns]):
+            self.columns = self._make_columns(self.columns.device)
+        if self.constants is not None and not is_distributed([self.constants]):
+            self.constants = self._make_constants(self.constants.device, self.constants.dtype)
+        return self
+
+    @property
+    def native_output_dims(self) -> int:
+        """Rows of the last matrix."""
+        return self.mlp.shapes[-1][0]
+
+    @property
+    def matrix_shapes(self) -> tuple[tuple[int, int], ...]:
+        """(out, in) of the matrices that `params` begins with."""
+        return self.mlp.shapes
+
+    def reset_parameters(self) -> None:
+        """Draw the initial parameters again, from the module's seed.
+
+        For a module made on the meta device, after `to_empty`. Of a DTensor each process sets its shard.
+        """
+        set_parameter(self.params, draw_params(self.seed, *self._parts))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
+        _pad_saved_params(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        explain_unfit_params(self, state_dict, prefix, *args, **kwargs)
+
+
+class NetworkWithInputEncoding(_PaddedModule):
     """An input encoding and a small network, described by tiny-cuda-nn configurations.
 
     With encoding e, matrices W and activations f:   y = f_out(W_n f(... W_2 f(W_1 e(x))))
@@ -75,10 +141,6 @@ class NetworkWithInputEncoding(Layer):
         torch.Size([100, 3])
     """
 
-    own_columns: tuple[int, ...]
-    columns: Tensor | None
-    constants: Tensor | None
-
     def __init__(
         self,
         n_input_dims: int,
@@ -104,18 +166,7 @@ class NetworkWithInputEncoding(Layer):
         if alignment > 1:
             columns = columns_of(self.encoder, self.encoding_section, alignment)
         self.mlp = Mlp.of(self.network_section, len(columns), n_output_dims, alignment)
-        _hold_columns(self, columns, dtype or torch.float32)
-        self.params = _initialize_params(seed, dtype or torch.float32, self.mlp, self.encoder)
-
-    @property
-    def native_output_dims(self) -> int:
-        """Rows of the last matrix."""
-        return self.mlp.shapes[-1][0]
-
-    @property
-    def matrix_shapes(self) -> tuple[tuple[int, int], ...]:
-        """(out, in) of the matrices that `params` begins with."""
-        return self.mlp.shapes
+        self._hold(columns, dtype or torch.float32, self.mlp, self.encoder)
 
     @one_node
     def forward(self, x: Tensor) -> Tensor:
@@ -134,13 +185,8 @@ class NetworkWithInputEncoding(Layer):
         module = _describe_module(self.network_section, self)
         return f"{self.n_input_dims}, {self.n_output_dims}, encoding={encoding!r}, {module}"
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        _pad_saved_params(self, state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        explain_unfit_params(self, state_dict, prefix, *args, **kwargs)
 
-
-class Network(Layer):
+class Network(_PaddedModule):
     """A small network, described by a tiny-cuda-nn configuration.
 
     With matrices W and activations f:   y = f_out(W_n f(... W_2 f(W_1 x)))
@@ -189,10 +235,6 @@ class Network(Layer):
         ((16, 3), (16, 16), (1, 16))
     """
 
-    own_columns: tuple[int, ...]
-    columns: Tensor | None
-    constants: Tensor | None
-
     def __init__(
         self,
         n_input_dims: int,
@@ -211,18 +253,7 @@ class Network(Layer):
         self.network_section = resolve_section("network", network_config)
         filling = [1.0] * (-n_input_dims % alignment)
         self.mlp = Mlp.of(self.network_section, n_input_dims + len(filling), n_output_dims, alignment)
-        _hold_columns(self, [None] * n_input_dims + filling, dtype or torch.float32)
-        self.params = _initialize_params(seed, dtype or torch.float32, self.mlp)
-
-    @property
-    def native_output_dims(self) -> int:
-        """Rows of the last matrix."""
-        return self.mlp.shapes[-1][0]
-
-    @property
-    def matrix_shapes(self) -> tuple[tuple[int, int], ...]:
-        """(out, in) of the matrices that `params` holds."""
-        return self.mlp.shapes
+        self._hold([None] * n_input_dims + filling, dtype or torch.float32, self.mlp)
 
     @one_node
     def forward(self, x: Tensor) -> Tensor:
@@ -237,37 +268,13 @@ class Network(Layer):
         """What `repr` shows."""
         return f"{self.n_input_dims}, {self.n_output_dims}, {_describe_module(self.network_section, self)}"
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any) -> None:
-        _pad_saved_params(self, state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        explain_unfit_params(self, state_dict, prefix, *args, **kwargs)
-
 
 def _call_on_parts(module: Network | NetworkWithInputEncoding, x: Tensor) -> Tensor:
     axes = {str(axis): {"x": axis, "": axis} for axis in range(x.ndim - 1)}
     return call_on_parts(module, module.forward, {"x": x}, axes, (*x.shape[:-1], module.n_output_dims))
 
 
-def _initialize_params(seed: int, dtype: torch.dtype, *parts: Mlp | Encoder) -> torch.nn.Parameter:
-    """Where training starts: drawn on the CPU, so that a seed means the same everywhere, for torch's default device."""
-    with torch.device("cpu"):
-        draw = torch.Generator().manual_seed(seed)
-        start = torch.cat([part.initial_params(draw) for part in parts])
-    return torch.nn.Parameter(start.to(torch.get_default_device(), dtype))
-
-
-def _hold_columns(module: Network | NetworkWithInputEncoding, columns: Columns, dtype: torch.dtype) -> None:
-    """Register the buffers `columns` and `constants` of the first matrix, see `Mlp`; None where they are not needed."""
-    own = [i for i, constant in enumerate(columns) if constant is None]
-    are_leading = own == list(range(len(own)))
-    constants = torch.tensor([constant or 0.0 for constant in columns], dtype=dtype) if any(columns) else None
-    places = None if are_leading else torch.tensor(own, dtype=torch.int64)
-    module.own_columns = tuple(own)
-    module.register_buffer("columns", places, persistent=False)
-    module.register_buffer("constants", constants, persistent=False)
-
-
-def _pad_saved_params(module: Network | NetworkWithInputEncoding, state_dict: dict[str, Any], prefix: str) -> None:
+def _pad_saved_params(module: _PaddedModule, state_dict: dict[str, Any], prefix: str) -> None:
     """Pad parameters in a state dict that were saved without padding."""
     name = f"{prefix}params"
     saved, mlp, own = state_dict.get(name), module.mlp, module.own_columns
