@@ -69,6 +69,22 @@ CERTAIN = {
         "for i in range(x.shape[0] - 3):\n    u = 0.0\n    j = 1\n    while j < 3:\n        u += y[i + j]\n"
         "        j += 1\n    y[i] = u * 0.3"
     ),
+    "the second number of a while": (
+        f"for i in {N}:\n    j = 0\n    while j < 3:\n        y[2 * i + j] = x[i]\n        j += 1"
+    ),
+    "the last number of a while": (
+        f"for i in {N}:\n    j = 0\n    while j <= 5:\n        y[5 * i + j] = x[i]\n        j += 1"
+    ),
+    "a while by break": (
+        f"for i in {N}:\n    j = 0\n    while True:\n        if j >= 2:\n            break\n"
+        "        y[i + j] = x[i]\n        j += 1"
+    ),
+    "a while down": (f"for i in {N}:\n    j = 2\n    while j >= 0:\n        y[i + j] = x[i]\n        j -= 1"),
+    "a while in steps": (f"for i in {N}:\n    j = 0\n    while 4 > j:\n        y[i + j] = x[i]\n        j += 2"),
+    "neighbors read by a while from 0": (
+        f"for i in {N}:\n    u = 0.0\n    j = i\n    while j < i + 2:\n        u += y[j]\n        j += 1\n    y[i] = u"
+    ),
+    "squares of negative numbers": "for i in range(-2, 3):\n    y[i * i] = x[i + 2]",
     "before a break": (
         f"for i in {N}:\n    for j in range(3):\n        y[j] = x[i]\n        if j > 0:\n            break"
     ),
@@ -202,6 +218,22 @@ NONE = {
     ),
     "a number counted in rows": (
         f"for i in {N}:\n    p = 4 * i\n    for j in range(4):\n        y[p] = y[p] * 0.5 + x[i]\n        p += 1"
+    ),
+    "a while in rows down": (
+        f"for i in {N}:\n    j = 2\n    while j >= 0:\n        y[3 * i + j] = x[i]\n        j -= 1"
+    ),
+    "a while in rows, the last included": (
+        f"for i in {N}:\n    j = 0\n    while j <= 4:\n        y[5 * i + j] = x[i]\n        j += 1"
+    ),
+    "a while in rows by steps": (
+        f"for i in {N}:\n    j = 0\n    while j < 4:\n        y[4 * i + j] = x[i]\n        j += 2"
+    ),
+    "a while that ends early": (
+        f"for i in {N}:\n    j = 0\n    while j < 5:\n        if j >= 2:\n            break\n"
+        "        y[2 * i + j] = x[i]\n        j += 1"
+    ),
+    "a while over those that follow": (
+        f"for i in {N}:\n    j = i\n    while j < x.shape[0]:\n        y[i] += x[j]\n        j += 1"
     ),
     "a while in rows": (f"for i in {N}:\n    j = 0\n    while j < 3:\n        y[3 * i + j] = x[i]\n        j += 1"),
     "an index that a branch changes to one's own": (

@@ -31,6 +31,10 @@ MOST_REMEMBERED = 4096
 """Expressions whose origins are remembered: values of locals share most of their parts."""
 COMPUTED_OF_FLOATS = frozenset({"+", "-", "*", "/", "neg", "abs", "min", "max", "sqrt", "floor", "ceil"})
 """Operations on floats whose numbers are those of any IEEE arithmetic."""
+_SIGNS = {"<": 1, "<=": 1, ">": -1, ">=": -1}
+"""Comparisons by order, and whether a counter that goes up (1) or down (-1) ends them."""
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _NAMELESS = (nodes.Const, nodes.Local, nodes.Argument, nodes.Size)
 
 
@@ -348,11 +352,43 @@ class _Walk:
         turn = nodes.Local(f"turn {next(self._numbers)}", "i32")
         self.forget(one.body)
         self.count_on(one.body, before, turn)
+        end = self.find_end(one.body, before)
         is_turn = Condition(nodes.Binary(">=", turn, _ZERO, "u1"), True, True)
-        self.conditions += (is_turn, self.is_not_left(one.body, [turn]))
+        if end is None:
+            self.conditions += (is_turn, self.is_not_left(one.body, [turn]))
+        else:
+            self.conditions += (is_turn, Condition(nodes.Binary("<", turn, end, "u1"), True, True))
         self.block(one.body)
         self.conditions = around
         self.forget(one.body)
+
+    def find_end(self, body: Sequence[nodes.Stmt], before: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
+        """Return how often a loop runs that leaves only at its start, once a counter has passed a fixed bound.
+
+        None for other loops.
+        """
+        first = body[0] if body else None
+        leaving = [one for one in _own_statements(body) if isinstance(one, nodes.Break | nodes.Continue)]
+        if not (isinstance(first, nodes.If) and len(leaving) == 1 and first.body == (leaving[0],) and not first.orelse):
+            return None
+        stays = _negate(first.condition)
+        if stays is None or types.is_float(stays.left.type) or types.is_float(stays.right.type):
+            return None
+        assigned = {name for one in walk.statements(body) for name in walk.find_assigned(one)}
+        for counter, word, bound in (
+            (stays.left, stays.operator, stays.right),
+            (stays.right, _MIRRORED[stays.operator], stays.left),
+        ):
+            is_fixed = not (walk.locals_in([bound]) & assigned or walk.arrays_in([bound]) & self.changed)
+            step = _find_step(body, counter.name) if isinstance(counter, nodes.Local) and is_fixed else 0
+            if isinstance(counter, nodes.Local) and step * _SIGNS[word] > 0 and counter.name in before:
+                low, high = before[counter.name], self.resolve(bound, 0)
+                distance = nodes.Binary("-", high, low, "i32") if step > 0 else nodes.Binary("-", low, high, "i32")
+                # `<=` runs once more, and a distance that is no multiple of the step is rounded up.
+                added = nodes.Const(abs(step) - 1 + word.endswith("="), "i32")
+                whole = nodes.Binary("+", distance, added, "i32")
+                return nodes.Binary("//", whole, nodes.Const(abs(step), "i32"), "i32") if abs(step) > 1 else whole
+        return None
 
     def is_not_left(self, body: Sequence[nodes.Stmt], turns: Sequence[nodes.Expr]) -> Condition:
         """Return the condition that no earlier iteration left a loop, which holds where all its `turns` are 0."""
@@ -364,14 +400,12 @@ class _Walk:
         """Express locals to which each iteration of a loop adds a constant by the number of iterations before it."""
         if any(isinstance(inner, nodes.Continue) for inner in _own_statements(body)):
             return
-        changes = [name for one in walk.statements(body) for name in walk.find_assigned(one)]
-        for one in body:
-            match one:
-                case nodes.Assign(
-                    name, nodes.Binary("+" | "-" as word, nodes.Local(changed), nodes.Const(int() as step, kind))
-                ) if name == changed and name in before and changes.count(name) == 1:
-                    moved = nodes.Binary("*", turn, nodes.Const(step if word == "+" else -step, kind), kind)
-                    self.values[name] = nodes.Binary("+", before[name], moved, kind)
+        for name in [name for one in body for name in walk.find_assigned(one)]:
+            step = _find_step(body, name)
+            if step and name in before:
+                kind = self.kernel.locals[name]
+                moved = nodes.Binary("*", turn, nodes.Const(step, kind), kind)
+                self.values[name] = nodes.Binary("+", before[name], moved, kind)
 
     def origin_of_breaks(self, body: Sequence[nodes.Stmt]) -> Origin:
         """Where the conditions come from under which a loop ends."""
@@ -506,6 +540,29 @@ def _find_slots(kernel: nodes.Kernel) -> frozenset[str]:
         elif isinstance(one, nodes.Atomic):
             kinds.setdefault(one.array, set()).add(False)
     return frozenset(name for name, are_counted in kinds.items() if are_counted == {True})
+
+
+def _find_step(body: Sequence[nodes.Stmt], name: str) -> int:
+    """Return the constant that each iteration of a loop adds to a local; 0 if it is changed otherwise."""
+    steps = [0]
+    for one in body:
+        match one:
+            case nodes.Assign(
+                changed, nodes.Binary("+" | "-" as word, nodes.Local(same), nodes.Const(int() as step))
+            ) if changed == same == name:
+                steps.append(step if word == "+" else -step)
+    changes = [changed for one in walk.statements(body) for changed in walk.find_assigned(one)]
+    return steps[-1] if changes.count(name) == 1 else 0
+
+
+def _negate(condition: nodes.Expr) -> nodes.Binary | None:
+    """Return the comparison that holds where a condition does not; None if neither is a comparison by order."""
+    match condition:
+        case nodes.Unary("not", nodes.Binary() as inner) if inner.operator in _SIGNS:
+            return inner
+        case nodes.Binary() if condition.operator in _SIGNS:
+            return replace(condition, operator=_OPPOSITE[condition.operator])
+    return None
 
 
 def _own_statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:

@@ -27,12 +27,12 @@ import numpy as np
 
 from ..source import AffineIndex, each_moves_an_axis
 from ..source.ir import nodes, types, walk
-from ._accesses import LoopAccess, Origin, find_accesses, is_computable, step_of
+from ._accesses import Condition, LoopAccess, Origin, find_accesses, is_computable, step_of
 from ._forms import Atom, IterationForms, is_private
 from ._integer_systems import Constraint, Variable, find_solution, has_no_solution
 
 MOST_TRIED_VARIABLES, TRIED_NUMBERS = 3, 13
-"""Variables of loops whose numbers are tried one by one, each from 0 on, where indices are not affine."""
+"""Variables of loops whose numbers are tried one by one where indices are not affine, and how many numbers of each."""
 LARGEST_NUMBER = 2**31
 """Variables of loops, sizes and arguments are below it."""
 MOST_PAIRS = 4000
@@ -373,7 +373,8 @@ class _Pair:
         leaves = [*dict.fromkeys([*parallel, *(one for one in parts if isinstance(one, nodes.Local))])]
         if len(leaves) > MOST_TRIED_VARIABLES:
             return None
-        grid = np.indices((TRIED_NUMBERS,) * len(leaves)).reshape(len(leaves), -1)
+        starts = [[_find_start(forms, access, leaf)] for leaf in leaves]
+        grid = np.indices((TRIED_NUMBERS,) * len(leaves)).reshape(len(leaves), -1) + np.array(starts, np.int64)
         atoms: list[Variable] = [forms.atom(leaf) for leaf in leaves]
         solutions = dict(zip(atoms, grid, strict=True))
         index = [forms.evaluate(one, solutions) for one in access.index]
@@ -387,6 +388,16 @@ class _Pair:
         iterations = zip(*(numbers[is_touched].tolist() for numbers in grid[: len(parallel)]), strict=True)
         elements = zip(*rows, strict=True) if rows else itertools.repeat((), int(is_touched.sum()))
         return zip(elements, iterations, strict=True)
+
+
+def _find_start(forms: IterationForms, access: LoopAccess, variable: nodes.Expr) -> int:
+    """Return the first number of a loop's variable to try: 0, or a known negative one from which 0 is tried too."""
+    for one in access.conditions:
+        match one:
+            case Condition(nodes.Binary(">=", left, first), is_bound=True) if left == variable:
+                known = forms.evaluate(first, {})
+                return 0 if known is None else max(min(int(known.numbers[0]), 0), -(TRIED_NUMBERS // 2))
+    return 0
 
 
 def _same_value(first: LoopAccess, second: LoopAccess) -> tuple[nodes.Expr, ...] | None:
