@@ -403,7 +403,7 @@ class _Walk:
         for name in [name for one in body for name in walk.find_assigned(one)]:
             step = _find_step(body, name)
             if step and name in before:
-                kind = self.kernel.locals[name]
+                kind = before[name].type
                 moved = nodes.Binary("*", turn, nodes.Const(step, kind), kind)
                 self.values[name] = nodes.Binary("+", before[name], moved, kind)
 
