@@ -33,7 +33,7 @@ JSON_BYTES = 1 << 25
 """Of a JSON file, and of the header of a safetensors file."""
 JSON_DEPTH = 200
 JSON_DIGITS = 300
-"""Largest number of characters of a number. An integer of 300 digits can still be converted to a float64."""
+"""Most characters of a number in a JSON file. A float64 can still represent an integer of 300 digits, not of 310."""
 GZIP_RATIO = 32
 """Bytes that one compressed byte may stand for, beyond `GZIP_BYTES`."""
 GZIP_BYTES = 1 << 24

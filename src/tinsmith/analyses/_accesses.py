@@ -23,8 +23,7 @@ OPAQUE = "?"
 DIM = -1
 """In place of an axis: the size is that of a dim of the spec, by its name."""
 MOST_PARTS, MOST_PARTS_OF_FLOATS = 120, 30
-"""Largest number of nodes of an integer and of a float expression. A larger one becomes an opaque local, whose value is
-unknown."""
+"""Most nodes that an expression may have, of integers and of floats. The value of a larger one counts as unknown."""
 MOST_SELECTS = 2
 """Choices in an index that are followed one by one; where there are more, none is."""
 MOST_REMEMBERED = 4096

@@ -1,4 +1,4 @@
-"""One run at a time in an output folder."""
+"""A lock file in an output folder, so that two runs do not write to one folder at the same time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOCK = ".run.lock"
 
 @contextmanager
 def claim_folder(folder: Path) -> Iterator[None]:
-    """Within, no other run can claim the folder: two would overwrite each other's checkpoints.
+    """Lock an output folder while a `with` block runs: two runs would overwrite each other's checkpoints.
 
     The lock ends with the process, also if it is killed; the file says who has it. Of processes that train together,
     the first one writes, and claims. Does nothing on Windows.

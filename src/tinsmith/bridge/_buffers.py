@@ -57,7 +57,7 @@ def check_element_count(array: str, shape: tuple[int, ...]) -> None:
 
 
 def check_before_copy(array: str, tensor: torch.Tensor) -> None:
-    """Refuse a tensor of more elements than an index reaches, with the batches of `vmap`, before it is copied.
+    """Refuse a tensor with more elements than a 32-bit index can address, `vmap` batches included, before it is copied.
 
     An expanded tensor has them in a few bytes, and its copy would not. Raises ShapeError.
     """

@@ -27,7 +27,7 @@ _SETTERS = {"f32": "float", "f64": "float", "i32": "int", "i64": "int"}
 """How launches set numbers that are taken out, by type; others stay, as they are rare."""
 
 
-class Family:
+class KernelFamily:
     """The kernels of one form that were compiled so far.
 
     Attributes:
@@ -48,16 +48,15 @@ class Family:
         return numbers in self.alone
 
 
-_FAMILIES: weakref.WeakKeyDictionary[Any, dict[str, Family]] = weakref.WeakKeyDictionary()
+_FAMILIES: weakref.WeakKeyDictionary[Any, dict[str, KernelFamily]] = weakref.WeakKeyDictionary()
 """Families by form, of each state of an engine: another start has no compiled kernels."""
 
 
 @one_at_a_time
 def has_relatives(engine: Engine, kernel: nodes.Kernel) -> bool:
     """Return whether a kernel must not be compiled with its numbers in it, because many like it were."""
-    form, taken = take_out_numbers(kernel)
-    numbers = _texts(taken)
-    return not _family_of(engine, form, numbers).admit(numbers)
+    _, _, numbers, family = _look_up(engine, kernel)
+    return not family.admit(numbers)
 
 
 @one_at_a_time
@@ -71,9 +70,7 @@ def compile_in_family(
         kernel: the kernel, as it is to be printed.
         compile_kernel: compiles a kernel, or finds that of one with the same text.
     """
-    form, taken = take_out_numbers(kernel)
-    numbers = _texts(taken)
-    family = _family_of(engine, form, numbers)
+    form, taken, numbers, family = _look_up(engine, kernel)
     if family.admit(numbers):
         return compile_kernel(kernel)
     family.places |= {place for place, pair in enumerate(zip(numbers, family.first, strict=True)) if len({*pair}) > 1}
@@ -88,8 +85,8 @@ def compile_in_family(
 def take_out_numbers(kernel: nodes.Kernel) -> tuple[nodes.Kernel, dict[str, nodes.Const]]:
     """Return a kernel with an argument in place of each number, and the numbers by the arguments' names.
 
-    Those stay that engines must know, or compile to something else: exponents of products and roots, indices of local
-    arrays, and how many iterations vectors are made of.
+    Some numbers stay, because the engine must know them or compiles another operation for them: exponents of products
+    and roots, indices of local arrays, and the trip counts of loops that are printed as vectors.
     """
     taken = walk.names_of(kernel) | kernel.arguments.keys() | kernel.arrays.keys()
     free = (name for name in (f"number_{place}" for place in count()) if name not in taken)
@@ -144,11 +141,12 @@ def _put_back(form: nodes.Kernel, numbers: dict[str, nodes.Const]) -> nodes.Kern
     return replace(form, body=body, arguments={n: one for n, one in form.arguments.items() if n not in numbers})
 
 
-def _texts(numbers: dict[str, nodes.Const]) -> tuple[str, ...]:
-    """Return numbers as texts: those of two zeros differ, those of two NaNs do not."""
-    return tuple([repr(one.value) for one in numbers.values()])
-
-
-def _family_of(engine: Engine, form: nodes.Kernel, numbers: tuple[str, ...]) -> Family:
+def _look_up(
+    engine: Engine, kernel: nodes.Kernel
+) -> tuple[nodes.Kernel, dict[str, nodes.Const], tuple[str, ...], KernelFamily]:
+    """Return a kernel without its numbers, the numbers, their texts, and the kernel's family."""
+    form, taken = take_out_numbers(kernel)
+    # As texts, the two zeros differ and two NaNs are equal.
+    numbers = tuple([repr(one.value) for one in taken.values()])
     families = _FAMILIES.setdefault(engine.runtime(), {})
-    return families.setdefault(digest_of(repr(form)), Family(numbers))
+    return form, taken, numbers, families.setdefault(digest_of(repr(form)), KernelFamily(numbers))

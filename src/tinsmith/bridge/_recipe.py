@@ -1,4 +1,4 @@
-"""Recipes: texts in graphs by which a process finds, or makes, an op of this library. See `operators/_library`."""
+"""Recipes: descriptions of the library's own ops in exported graphs, from which a process makes them again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..engines import list_installed
 
 
 class Recipe(NamedTuple):
-    """How to find or make an op of the library.
+    """A description of one of the library's own ops, from which any process can make it.
 
     Attributes:
         family: a name that `register_family` was called with.

@@ -54,7 +54,7 @@ _programs: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def remember_program(program: Any) -> None:
-    """Record a program, so that its destructor does not run in processes that are forked from this one."""
+    """Register a program whose destructor must not run in a forked process: it joins threads that are only here."""
     _programs.add(program)
 
 

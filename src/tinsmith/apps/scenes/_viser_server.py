@@ -54,7 +54,7 @@ def serve_viser(title: str, port: int) -> Iterator[Any]:
 
 
 class _Connections(set[Any]):
-    """The open connections of a server."""
+    """The set of a server's open connections, which can all be aborted."""
 
     is_closed = False
 
@@ -67,7 +67,7 @@ class _Connections(set[Any]):
 
 @contextmanager
 def _protection(connections: _Connections, protocol: str) -> Iterator[None]:
-    """Within, servers of websockets that start are protected; their open connections are kept in `connections`."""
+    """Make each `websockets` server that a `with` block starts refuse other sites, and record its connections."""
     from websockets.asyncio import server
 
     serve = server.serve
@@ -150,7 +150,7 @@ def _require_protection(port: int, version: str) -> None:
 
 
 def _silence() -> AbstractContextManager[object]:
-    """Viser says where it is and that it stops, asked or not (1.1.1)."""
+    """Suppress what viser 1.1.1 prints when it starts and stops, even with `verbose=False`."""
     return redirect_stdout(io.StringIO())
 
 

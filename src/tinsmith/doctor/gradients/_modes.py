@@ -238,6 +238,7 @@ def _judge_mode(name: str, run: Callable[[], None]) -> Mode:
         return Mode(name, "wrong", str(words))
     except _NotCompared as reason:
         return Mode(name, "not compared", str(reason))
+    # Torch raises NotImplementedError for an operator that lacks a mode, such as forward mode.
     except (TinsmithError, NotImplementedError) as reason:
         return Mode(name, "refused", str(reason).splitlines()[0])
     except Exception as reason:  # noqa: BLE001  # what raises anything else is broken

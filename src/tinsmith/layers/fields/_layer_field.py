@@ -180,7 +180,7 @@ class LayerField:
 
 
 def find_half_precision(fields: Sequence[LayerField], tensors: Sequence[torch.Tensor]) -> torch.dtype | None:
-    """Return the half-precision dtype to which a call's results are rounded; None if they have their fields' dtypes.
+    """Return the half-precision dtype that a call's results are cast to; None if they keep the dtypes of their fields.
 
     That is where all floating-point tensors of the call have it, inputs and weights, and their fields are wider: in a
     model in half precision the next layer expects it.

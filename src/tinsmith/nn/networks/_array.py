@@ -32,7 +32,7 @@ from ..losses import Loss
 from . import _fused, _matrices
 from ._cell_encoding import CellEncoding
 from ._cells import At, Cells, grid_of
-from ._checks import check_counts
+from ._checks import check_counts, require_seed
 from ._initial import initial
 from ._layout import Layout
 from ._owners import Owners
@@ -120,10 +120,7 @@ class NetworkArray(Layer):
         Raises:
             ArgumentError: the array is a `part` of another one.
         """
-        if self.seed is None:
-            words = "a part of a NetworkArray has no initial parameters of its own"
-            raise ArgumentError(refusal(words, remedy="Reset the array, and take the part again."))
-        set_parameter(self.params, initial(self.layout, self.cells, self.params.dtype, self.seed))
+        set_parameter(self.params, initial(self.layout, self.cells, self.params.dtype, require_seed(self.seed)))
 
     @property
     def cells(self) -> int:

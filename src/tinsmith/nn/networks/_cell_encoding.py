@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.func import vmap
 
-from ..._errors import ArgumentError, refusal
 from ...bridge import Layer, one_node, set_parameter
 from .._precision import compute_dtype, widen
 from .._shares import own_rows, share_out
 from ..config import Section
 from ..encodings import Encoding, draw_params
+from ._checks import require_seed
 from ._matrices import batches
 
 if TYPE_CHECKING:
@@ -53,10 +53,7 @@ class CellEncoding(Layer):
         Raises:
             ArgumentError: it belongs to a `part` of another array.
         """
-        if self.seed is None:
-            words = "a part of a NetworkArray has no initial parameters of its own"
-            raise ArgumentError(refusal(words, remedy="Reset the array, and take the part again."))
-        set_parameter(self.params, self._draw(len(self.params), self.seed))
+        set_parameter(self.params, self._draw(len(self.params), require_seed(self.seed)))
 
     def _hold(self, params: torch.Tensor) -> None:
         """A parameter where there is something to learn."""

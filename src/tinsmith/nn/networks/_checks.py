@@ -26,6 +26,14 @@ def check_counts(module: str, **counts: int) -> None:
             raise ArgumentError(refusal(f"`{name}` of a {module} does not fit.", rows))
 
 
+def require_seed(seed: int | None) -> int:
+    """Return the seed of an array of networks. Raise ArgumentError for a part of one, which has none."""
+    if seed is None:
+        words = "a part of a NetworkArray has no initial parameters of its own"
+        raise ArgumentError(refusal(words, remedy="Reset the array, and take the part again."))
+    return seed
+
+
 def check_dtype(module: str, dtype: torch.dtype) -> None:
     """Raise DtypeError unless parameters may have this dtype."""
     if dtype not in PARAMETERS:

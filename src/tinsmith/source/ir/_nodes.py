@@ -29,7 +29,7 @@ class _Hashed:
 
 
 def _hash_once(cls: type[_Node]) -> type[_Node]:
-    """Make a subclass of `_Hashed` compute its hash once and store it; return the class."""
+    """Decorate a node class so that each instance computes its hash at the first use and stores it."""
     compute = cls.__hash__
 
     def get_hash(self: Any) -> int:
