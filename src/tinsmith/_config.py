@@ -32,6 +32,8 @@ class Config:
             are read.
         check_bounds: every op raises BoundsError if an index is outside its array, as with `check_bounds=True`;
             ordinary launches do not check.
+        engine: "python" lets Python run the kernels of ops and layers that name no engine, for debuggers; "" leaves
+            them to the engine that they were written for.
         plan_cache: number of plans (one per combination of ranks and dtypes) that an op keeps.
     """
 
@@ -41,6 +43,7 @@ class Config:
     )
     poison: bool = dataclasses.field(default=False, metadata={"about": "0 or 1"})
     check_bounds: bool = dataclasses.field(default=False, metadata={"about": "0 or 1"})
+    engine: str = dataclasses.field(default="", metadata={"choices": ("python",), "about": "python, for debugging"})
     plan_cache: int = dataclasses.field(default=1024, metadata={"least": 1, "about": "plans kept by an op"})
 
     def is_serial(self, elements: int) -> bool:
@@ -69,8 +72,13 @@ def config() -> Config:
     return read_config(os.environ)
 
 
-def _value(name: str, text: str) -> Any:  # an int or a bool, as the field wants
+def _value(name: str, text: str) -> Any:  # an int, a bool or a text, as the field wants
     field = _FIELDS[name]
+    if isinstance(field.default, str):
+        choices = field.metadata["choices"]
+        if text.strip() in (field.default, *choices):
+            return text.strip()
+        raise ConfigError(_bad_value(name, text, "is not known", f"Write {name}={choices[0]}, or unset it."))
     if isinstance(field.default, bool):
         if text.strip().lower() in _BOOLEANS:
             return _BOOLEANS[text.strip().lower()]
@@ -98,4 +106,5 @@ def _unknown(name: str) -> str:
 
 def _row(name: str) -> tuple[str, str]:
     default: Any = _FIELDS[name].default
-    return name, f"{_FIELDS[name].metadata['about']} (default {int(default)})"
+    shown = default or "unset" if isinstance(default, str) else int(default)
+    return name, f"{_FIELDS[name].metadata['about']} (default {shown})"

@@ -34,6 +34,15 @@ class RaceWarning(UserWarning):
     """
 
 
+class SlowEngineWarning(UserWarning):
+    """The Python engine got an array that is large for it: it runs some 100,000 statements a second.
+
+    Example:
+        >>> import warnings
+        >>> warnings.filterwarnings("ignore", category=ts.SlowEngineWarning)
+    """
+
+
 def warn(words: str, category: type[Warning] = UserWarning) -> None:
     """Warn, at the line of the innermost caller that is neither this library's nor torch's.
 

@@ -41,6 +41,7 @@ from ._from_ir import (
     misread_reverse,
 )
 from ._kernel_families import has_relatives
+from ._python_source import compile_for_python
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
 def compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
     """Compile a variant. Raises KernelError or GradientError with the engine's own words."""
     _check_blocks(stage, op)
+    if stage.engine.runs_source:
+        return compile_for_python(stage, variant, values)
     by_ir = _ir_compiler(stage, variant, values, op)
     if by_ir is None:
         return _compile_source(stage, variant, values, op)

@@ -47,7 +47,7 @@ def content_of(signature: Signature, options: OpOptions, backward: Stage | None)
 
 def _parts_of(stage: Stage) -> Iterator[str]:
     """What a kernel's compiled forms depend on, whatever its launches call its arguments."""
-    yield f"{stage.engine.name} {_version(stage.engine.name)} {stage.home.name}"
+    yield f"{stage.engine.name} {_version(stage.home.name)} {stage.home.name}"
     yield f"{stage.is_simd} {stage.is_checked} {stage.allows_races} {stage.baked_values.has_state}"
     yield repr([(one.name, one.kind, one.text, one.element) for one in stage.parameters.values()])
     for source in stage.baked_values.sources:

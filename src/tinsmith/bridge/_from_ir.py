@@ -75,7 +75,7 @@ def compile_ir(
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
     texts |= dict.fromkeys(fields, "_lang.template()")
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
-    if stage.engine.device_type() == "cpu" and not variant.adjoint and not stage.is_checked:
+    if not (variant.adjoint or stage.is_checked):
         kernel = in_machine_vectors(kernel, stage.engine)
     # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
     is_users = is_same or bool(variant.batched_arrays)
@@ -118,6 +118,8 @@ def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
 
     Before that, sums go to locals and lose atomics; afterwards, indices become row-major.
     """
+    if engine.runs_source or engine.device_type() != "cpu":
+        return kernel
     summed = sum_in_locals(kernel)
     stripped = strip_functions(summed, has_fast_vectors=engine.has_fast_vectors, has_vectors=True)
     return stripped if stripped is kernel and not has_rows_in_loops(kernel) else index_by_rows(stripped)
@@ -125,12 +127,13 @@ def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
 
 def namespace_of(engine: Engine) -> dict[str, Any]:
     """The globals of printed kernels: the engine, and functions that it lacks."""
-    if engine.name not in _FUNCTIONS:
+    home = engine.home.name
+    if home not in _FUNCTIONS:
         functions = {f"_{name}": make(engine.lang) for name, make in ARITHMETIC.items()}
         of_vectors = ((name, width) for name in VECTOR_ARITHMETIC for width in VECTOR_WIDTHS)
         functions |= {f"_{name}_of_{width}": VECTOR_ARITHMETIC[name](engine.lang, width) for name, width in of_vectors}
-        _FUNCTIONS[engine.name] = functions
-    return {"_lang": engine.lang, **_FUNCTIONS[engine.name]}
+        _FUNCTIONS[home] = functions
+    return {"_lang": engine.lang, **_FUNCTIONS[home]}
 
 
 _FUNCTIONS: dict[str, dict[str, Any]] = {}

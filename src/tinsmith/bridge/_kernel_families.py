@@ -70,6 +70,8 @@ def compile_in_family(
         kernel: the kernel, as it is to be printed.
         compile_kernel: compiles a kernel, or finds that of one with the same text.
     """
+    if engine.runs_source:
+        return compile_kernel(kernel)
     form, taken, numbers, family = _look_up(engine, kernel)
     if family.admit(numbers):
         return compile_kernel(kernel)

@@ -23,9 +23,9 @@ from ..engines import (
     Language,
     Parameter,
     array_text,
-    get,
     module_name,
     one_at_a_time,
+    runner_of,
 )
 from ..source import (
     Roles,
@@ -116,7 +116,7 @@ class Stage:
             drops_results=self.drops_results,
         )
         self.kernel, self.home = kernel, linked.home
-        self.engine: Engine = get(engine) if engine else self.home
+        self.engine: Engine = runner_of(self.home, engine)
         self.source: Source = linked.source
         self.owner, self.is_method = linked.owner, linked.is_method
         self.parameters: dict[str, Parameter] = linked.parameters
@@ -177,6 +177,10 @@ class Stage:
     def templates(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Template arguments by name, `self` among them."""
         return self._linked.templates(values)
+
+    def dims_of(self, array: str) -> tuple[str, ...]:
+        """Names and sizes of an array's dims, as its spec has them; () where it has none."""
+        return tuple("_" if one is None else str(one) for one in self._dims.get(array, ()))
 
     def check_object(self, op: str) -> None:
         """Refuse a method without an object."""

@@ -13,6 +13,18 @@ from ._forks import remedy_for_lost_field, survive_forks
 from ._language import Language, StructFacts
 from ._listening import Listener
 from ._module_name import module_name, preferred_name
+from ._parsing import (
+    column_of,
+    compile_expression,
+    count_column,
+    file_lines,
+    parse_expression,
+    parse_indented,
+    parse_lines,
+    parse_module,
+    parse_statement,
+    source_lines,
+)
 from ._probe import probes
 from ._registry import (
     choose_default,
@@ -25,6 +37,8 @@ from ._registry import (
     of_field,
     of_kernel,
     public_name,
+    run_on,
+    runner_of,
 )
 from ._start import init, init_quietly
 
@@ -51,6 +65,10 @@ __all__ = [
     "array_text",
     "bind_scalars",
     "choose_default",
+    "column_of",
+    "compile_expression",
+    "count_column",
+    "file_lines",
     "find_replaced",
     "get",
     "hold",
@@ -64,9 +82,17 @@ __all__ = [
     "of_field",
     "of_kernel",
     "one_at_a_time",
+    "parse_expression",
+    "parse_indented",
+    "parse_lines",
+    "parse_module",
+    "parse_statement",
     "preferred_name",
     "probes",
     "public_name",
     "remedy_for_lost_field",
+    "run_on",
+    "runner_of",
+    "source_lines",
     "survive_forks",
 ]

@@ -160,10 +160,17 @@ class Engine(ABC):
     """One engine. Stateless: everything that changes lives in the engine itself."""
 
     name: str
+    runs_source: bool = False
+    """Whether Python runs the kernel's own source, so that no form for compilers is needed."""
     ends_on_nested_powers: bool = False
     """Whether a power of a power ends the process where a kernel `is_aliased` (`transforms.separate_powers`)."""
     has_fast_vectors: bool = False
     """Whether vectors of float64 are wide enough to pay, on all CPUs: its compiler must know those of today."""
+
+    @property
+    def home(self) -> Engine:
+        """The engine whose kernels it runs: itself, but for one that `runs_source`."""
+        return self
 
     # Recognising what the user hands us -------------------------------------------------
     @property
@@ -197,6 +204,10 @@ class Engine(ABC):
 
         In the place of a struct stand its members.
         """
+
+    @abstractmethod
+    def describe(self, name: str, annotation: Any) -> Parameter | None:
+        """What an annotation declares a parameter to be; None for a kind that we cannot pass."""
 
     @abstractmethod
     def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
@@ -265,6 +276,12 @@ class Engine(ABC):
     @abstractmethod
     def options(self) -> tuple[Any, ...]:
         """The options that the started engine compiles with, as they are now. Kernels depend on them and their text."""
+
+    @property
+    def default_types(self) -> tuple[str, str]:
+        """Types of Python's floats and integers. Raises EngineError if the engine is not started."""
+        runtime = self.runtime()
+        return runtime.default_fp.to_string(), runtime.default_ip.to_string()
 
     @abstractmethod
     def device_type(self) -> str:

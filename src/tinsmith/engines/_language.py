@@ -27,7 +27,8 @@ class Language:
     """What one engine's objects mean in a kernel."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+        self._given = engine
+        self.engine = engine = engine.home
         self._matrix_operations = importlib.import_module(f"{engine.name}.lang.matrix_ops")
         self._matrix_type = importlib.import_module(f"{engine.name}.lang.matrix").MatrixType
         self._structs = importlib.import_module(f"{engine.name}.lang.struct")
@@ -38,8 +39,9 @@ class Language:
     @property
     def default_types(self) -> tuple[str, str]:
         """Types of Python's floats and integers, in the engine as it runs now."""
-        runtime = _readiness.require_started(self.engine)
-        return runtime.default_fp.to_string(), runtime.default_ip.to_string()
+        if not self._given.runs_source:
+            _readiness.require_started(self._given)
+        return self._given.default_types
 
     def name_of(self, value: Any) -> str:
         """What an object of the engine's own is called inside its package: "lang.ops.sin"; "" for a stranger's."""

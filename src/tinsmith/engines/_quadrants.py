@@ -78,7 +78,7 @@ class Quadrants(Engine):
 
     def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
         metas = self._metas(kernel)
-        return _parameters.parameters(kernel._primal.func.__name__, metas, self._describe, self._struct_type)
+        return _parameters.parameters(kernel._primal.func.__name__, metas, self.describe, self._struct_type)
 
     def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
         return _parameters.structs(self._metas(kernel), self._struct_type)
@@ -87,7 +87,7 @@ class Quadrants(Engine):
         return kernel._primal.arg_metas[1 if self.is_method(kernel) else 0 :]
 
     def results(self, kernel: Any) -> tuple[Parameter, ...]:
-        return _parameters.results(kernel._primal.return_type, self._describe)
+        return _parameters.results(kernel._primal.return_type, self.describe)
 
     def inner_function(self, candidate: object) -> Callable[..., Any] | None:
         callable_: Any = getattr(candidate, "quadrants_callable", candidate)
@@ -277,7 +277,7 @@ class Quadrants(Engine):
         )
         return Facts(roots, paths)
 
-    def _describe(self, name: str, annotation: Any) -> Parameter | None:
+    def describe(self, name: str, annotation: Any) -> Parameter | None:
         from quadrants.types import primitive_types
 
         def is_scalar(candidate: Any) -> bool:

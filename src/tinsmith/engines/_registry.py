@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .._config import config
 from .._errors import ArgumentError, EngineError, nearest, refusal
 from .._extras import EXTRAS, install_command
 from ._common import belongs_to
@@ -18,8 +19,11 @@ from ._custom_gradients import Replaced, unwrap_replaced
 from ._forks import watch_forks
 from ._quadrants import Quadrants
 from ._taichi import Taichi
+from .python import Python
 
 _ENGINES: dict[str, Engine] = {"taichi": Taichi(), "quadrants": Quadrants()}
+_PYTHON: dict[str, Engine] = {name: Python(home) for name, home in _ENGINES.items()}
+"""The Python engine, by the engine that the kernels were written for."""
 
 
 def list_installed() -> tuple[str, ...]:
@@ -52,12 +56,40 @@ def choose_default() -> str:
     return installed[0]
 
 
+class _Choice:
+    """What runs kernels where an op does not say it: None for the engine that each was written for."""
+
+    engine: str | None = None
+
+
+def run_on(engine: str | None) -> None:
+    """Let kernels of ops that name no engine run on this one from now on: "python", or None for their own."""
+    _Choice.engine = engine
+
+
+def runner_of(home: Engine, name: str | None = None) -> Engine:
+    """The engine that runs kernels written for `home`.
+
+    Args:
+        home: the engine that they were written for.
+        name: what the user asked for; None for the process's choice: `ts.init(engine="python")`, the environment
+            variable TINSMITH_ENGINE, else `home`.
+    """
+    name = name or _Choice.engine or config().engine or None
+    if name == "python":
+        return _PYTHON[home.name]
+    return home if name is None else get(name)
+
+
 def get(name: str) -> Engine:
     """The engine called `name`. Raises EngineError for an unknown or missing one."""
+    if name == "python":
+        return _PYTHON[choose_default()]
     if name not in _ENGINES:
-        guess = nearest(str(name), list(_ENGINES))
+        guess = nearest(str(name), [*_ENGINES, "python"])
         remedy = f"Did you mean {guess!r}?" if guess else "Name one of these, or leave `engine` out."
-        raise EngineError(refusal(f"there is no engine {name!r}", [("engines", ", ".join(_ENGINES))], remedy))
+        rows = [("engines", ", ".join((*_ENGINES, "python")))]
+        raise EngineError(refusal(f"there is no engine {name!r}", rows, remedy))
     if name not in list_installed():
         raise EngineError(refusal(f"engine {name!r} is not installed", remedy=_explain_missing(name)))
     return _ENGINES[name]

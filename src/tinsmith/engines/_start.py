@@ -14,7 +14,7 @@ from .._errors import ArgumentError, EngineError, nearest, refusal
 from ._common import belongs_to
 from ._contract import Engine
 from ._module_name import module_name
-from ._registry import choose_default, get, list_loaded, public_name
+from ._registry import choose_default, get, list_loaded, public_name, run_on
 
 
 def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str, ...]:
@@ -23,7 +23,8 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
     Args:
         arch: "cpu", "cuda", or "auto": CUDA if torch has it, else the CPU.
         engine: "taichi", "quadrants", or "auto": all engines imported so far, else Taichi if
-            it is installed, else Quadrants.
+            it is installed, else Quadrants. "python" starts the same ones on the CPU, for their fields and default
+            types, and lets Python run the kernels of ops and layers.
         options: options of the engine's own `init`. A dtype of one engine is converted to the dtype of that name in the
             other. By default, floats have torch's default dtype, the CPU uses as many threads as torch, and Quadrants
             gets its gradient stack.
@@ -37,8 +38,8 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
         >>> ts.init("cpu", engine="taichi")
         ('taichi',)
     """
-    device = _device(arch)
-    names = (engine,) if engine != "auto" else list_loaded() or (choose_default(),)
+    device = "cpu" if engine == "python" else _device(arch)
+    names = (engine,) if engine not in ("auto", "python") else list_loaded() or (choose_default(),)
     engines = [get(name) for name in names]
     translated = [{key: _of_engine(one, key, value) for key, value in options.items()} for one in engines]
     for one, own in zip(engines, translated, strict=True):
@@ -49,7 +50,8 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
             if odd is None:
                 raise
             raise ArgumentError(_unknown_option(one, odd)) from cause
-    return names
+    run_on("python" if engine == "python" else None)
+    return ("python",) if engine == "python" else names
 
 
 def _list_options(engine: Engine) -> list[str]:

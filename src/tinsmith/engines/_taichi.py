@@ -68,7 +68,7 @@ class Taichi(Engine):
 
     def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
         metas = self._metas(kernel)
-        return _parameters.parameters(kernel._primal.func.__name__, metas, self._describe, self._struct_type)
+        return _parameters.parameters(kernel._primal.func.__name__, metas, self.describe, self._struct_type)
 
     def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
         return _parameters.structs(self._metas(kernel), self._struct_type)
@@ -77,7 +77,7 @@ class Taichi(Engine):
         return kernel._primal.arguments[1 if self.is_method(kernel) else 0 :]
 
     def results(self, kernel: Any) -> tuple[Parameter, ...]:
-        return _parameters.results(kernel._primal.return_type, self._describe)
+        return _parameters.results(kernel._primal.return_type, self.describe)
 
     def inner_function(self, candidate: object) -> Callable[..., Any] | None:
         function = getattr(candidate, "__func__", candidate)
@@ -269,7 +269,7 @@ class Taichi(Engine):
         )
         return Facts(roots, paths)
 
-    def _describe(self, name: str, annotation: Any) -> Parameter | None:
+    def describe(self, name: str, annotation: Any) -> Parameter | None:
         from taichi.types import primitive_types
 
         def is_scalar(candidate: Any) -> bool:

@@ -1,5 +1,6 @@
 """Kernel source as data: read it, ask it questions, build a kernel from it again."""
 
+from ..engines import column_of, count_column, file_lines, parse_expression, parse_lines, parse_module, parse_statement
 from ._affine import (
     AffineIndex,
     EnclosingLoop,
@@ -45,7 +46,6 @@ from ._loops import (
     tasks,
 )
 from ._nodes import index_parts, is_size, names_in, replace_nodes, resolve_callee, root, sub_expressions
-from ._parsing import column_of, count_column, file_lines, parse_expression, parse_lines, parse_module, parse_statement
 from ._read import Source, Unrun, find_called_function, read, resolve_calls
 from ._references import changed_loop_variables, find_changed_loop_variable, find_lent_names
 from ._role_walk import roles_of

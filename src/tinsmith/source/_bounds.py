@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from ..engines import compile_expression
 from ._definitions import definitions
 from ._loops import get_iterable, range_bounds
 from ._nodes import names_in, resolve_callee
-from ._parsing import compile_expression
 from ._read import Source
 
 Interval = tuple[float, float]

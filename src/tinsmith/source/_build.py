@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from ._parsing import parse_statement
+from ..engines import parse_statement
 from ._read import Source
 
 _BUILT: weakref.WeakValueDictionary[str, FunctionType] = weakref.WeakValueDictionary()

@@ -14,11 +14,10 @@ from functools import cache
 from types import CellType
 from typing import Any, NamedTuple
 
-from ..engines import Engine
+from ..engines import Engine, parse_expression
 from ._build import rebuild_function
 from ._calls import EngineFacts
 from ._fingerprints import MISSING, is_plain_object
-from ._parsing import parse_expression
 from ._read import Source, read
 from ._walk import copy_node
 

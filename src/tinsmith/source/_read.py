@@ -9,12 +9,11 @@ from typing import Any, cast
 
 from .._errors import KernelError, refusal
 from .._lazy import lazy
-from ..engines import public_name
+from ..engines import parse_indented, public_name, source_lines
 from ._definitions import definitions
 from ._fingerprints import MISSING
 from ._idle_calls import find_idle_calls
 from ._nodes import note_name, resolve_callee, root
-from ._parsing import parse_statement, source_lines
 from ._walk import copy_node, walk
 
 
@@ -191,7 +190,7 @@ def read(function: Callable[..., Any] | Unrun) -> Source:
                 "Put the kernel into a file or a notebook cell: an engine compiles source, not bytecode.",
             )
         ) from cause
-    tree = _parse_lines(lines, first)
+    tree = parse_indented(lines, first)
     if not isinstance(tree, ast.FunctionDef):
         raise KernelError(
             refusal(f"kernel `{function.__name__}` is not a plain `def`", [("found", type(tree).__name__)])
@@ -257,13 +256,3 @@ def _find_named_function(source: Source, name: str) -> Any:
         value = value.args[0]
     function = None if value is None else find_called_function(source, value)
     return function if callable(function) or isinstance(function, Unrun) else MISSING
-
-
-def _parse_lines(lines: list[str], first: int) -> ast.stmt:
-    """The statement that stands in `lines`, at its own indentation: texts and comments may stick out to the left."""
-    if not lines[0][:1].isspace():
-        tree = parse_statement("".join(lines))
-        return ast.increment_lineno(tree, first - 1)
-    block = parse_statement("if True:\n" + "".join(lines))
-    assert isinstance(block, ast.If)
-    return ast.increment_lineno(block.body[0], first - 2)

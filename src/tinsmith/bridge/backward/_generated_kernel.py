@@ -73,7 +73,7 @@ class GeneratedKernel:
     @property
     def readable(self) -> list[str]:
         """Its source for people, in lines: above each group of statements the line that it comes from."""
-        path, name = self.kernel.path, _SHORT[self.stage.engine.name]
+        path, name = self.kernel.path, _SHORT[self.stage.engine.home.name]
         lines = add_comments(
             self._tree(exchange_values(self.kernel)), lambda number: linecache.getline(path, number).strip()
         )
@@ -112,7 +112,7 @@ class GeneratedKernel:
         kernel, sites = insert_bounds_checks(plain) if self.stage.is_checked else (plain, ())
         kernel = spread_blocks(kernel) if engine.device_type() == "cpu" else kernel
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
-        if engine.device_type() == "cpu" and not self.stage.is_checked:
+        if not self.stage.is_checked:
             kernel = in_machine_vectors(kernel, engine)
         is_aliased = is_swept(self.kernel.body)
         if is_aliased and engine.ends_on_nested_powers:

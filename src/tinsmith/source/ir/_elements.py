@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from .._parsing import parse_expression
+from ...engines import parse_expression
 from . import _nodes as nodes
 from ._lowering import Lowering
 from ._refusals import Misfit

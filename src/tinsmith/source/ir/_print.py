@@ -11,9 +11,8 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from ...engines import COMPILING
+from ...engines import COMPILING, parse_expression
 from .._calls import ARITHMETIC_FUNCTIONS
-from .._parsing import parse_expression
 from . import _decompositions as decompositions
 from . import _nodes as nodes
 from . import _types as types

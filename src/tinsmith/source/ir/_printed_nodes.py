@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from .._parsing import parse_expression
+from ...engines import parse_expression
 from ._operators import BINARY, COMPARE, UNARY
 
 SIGNS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {

@@ -16,7 +16,7 @@ from types import CodeType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from ..engines import COMPILING
+from ._compiling import COMPILING
 
 
 @contextlib.contextmanager
@@ -97,3 +97,23 @@ def column_of(path: str, line: int, offset: int) -> int:
 def count_column(text: str, offset: int) -> int:
     """The column in a line of text, in characters from 1, at an offset of bytes from 0."""
     return len(text.encode()[:offset].decode(errors="replace")) + 1
+
+
+def parse_definition(function: Callable[..., Any]) -> ast.FunctionDef:
+    """The tree of a function's `def`, without decorators, on the lines of its file. Raises OSError, TypeError."""
+    lines, first = source_lines(function)
+    tree = parse_indented(lines, first)
+    if not isinstance(tree, ast.FunctionDef):
+        raise TypeError(f"`{function.__name__}` is not a plain `def`, but {type(tree).__name__}")
+    tree.decorator_list = []
+    return tree
+
+
+def parse_indented(lines: list[str], first: int) -> ast.stmt:
+    """The statement that stands in `lines`, at its own indentation: texts and comments may stick out to the left."""
+    if not lines[0][:1].isspace():
+        tree = parse_statement("".join(lines))
+        return ast.increment_lineno(tree, first - 1)
+    block = parse_statement("if True:\n" + "".join(lines))
+    assert isinstance(block, ast.If)
+    return ast.increment_lineno(block.body[0], first - 2)

@@ -1,0 +1,316 @@
+"""The Python engine: runs a kernel's own source as Python, with the arithmetic of the engine it was written for."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import warnings
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from types import FrameType, ModuleType, TracebackType
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..._errors import GradientError, refusal
+from ..._user_warnings import SlowEngineWarning
+from .._annotations import NAMES
+from .._contract import ArrayArgument, Compiled, Engine, Facts, FieldFacts, Parameter, ScalarArgument
+from .._listening import Listener
+from ._interpreter import Interpreter
+from ._numbers import CASTS, TYPES, Defaults
+from ._rewrite import read_definition, rewrite
+from ._values import ArrayView, Matrix
+
+MANY_ELEMENTS = 100_000
+"""Elements of an array above which the engine warns that it is slow."""
+_PACKAGE = __package__.rpartition(".")[0].rpartition(".")[0]
+
+
+class _Runtime:
+    """What stands for the engine's state: it is started once, and never ends."""
+
+
+class Python(Engine):
+    """The Python engine for kernels that were written for one of the compiled engines.
+
+    What kernels and fields are is that engine's business; only compiling and launching are done here.
+
+    Args:
+        home: the engine that the kernels were written for.
+    """
+
+    name = "python"
+    runs_source = True
+
+    def __init__(self, home: Engine) -> None:
+        self._home = home
+        self._runtime = _Runtime()
+        self._options: dict[str, Any] = {}
+        self._interpreters: dict[Defaults, Interpreter] = {}
+        self._has_warned = False
+
+    @property
+    def home(self) -> Engine:
+        return self._home
+
+    # Recognising ---------------------------------------------------------------------------
+    @property
+    def lang(self) -> ModuleType:
+        return self._home.lang
+
+    def is_kernel(self, candidate: object) -> bool:
+        return self._home.is_kernel(candidate)
+
+    def function_of(self, kernel: Any) -> Callable[..., Any]:
+        return self._home.function_of(kernel)
+
+    def owner_of(self, kernel: Any) -> object | None:
+        return self._home.owner_of(kernel)
+
+    def bind(self, kernel: Any, owner: object) -> Any:
+        return self._home.bind(kernel, owner)
+
+    def is_method(self, kernel: Any) -> bool:
+        return self._home.is_method(kernel)
+
+    def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
+        return self._home.parameters(kernel)
+
+    def describe(self, name: str, annotation: Any) -> Parameter | None:
+        return self._home.describe(name, annotation)
+
+    def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
+        return self._home.structs(kernel)
+
+    def results(self, kernel: Any) -> tuple[Parameter, ...]:
+        return self._home.results(kernel)
+
+    def inner_function(self, candidate: object) -> Callable[..., Any] | None:
+        return self._home.inner_function(candidate)
+
+    def hold_weakly(self, kernel: Any) -> None:
+        self._home.hold_weakly(kernel)
+
+    def is_bound(self, function: object) -> bool:
+        return self._home.is_bound(function)
+
+    def owns(self, value: object) -> bool:
+        return self._home.owns(value)
+
+    def is_field(self, value: object) -> bool:
+        return self._home.is_field(value)
+
+    def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:
+        return self._home.leaf_fields(field, name)
+
+    def field_facts(self, field: Any, name: str) -> FieldFacts:
+        return self._home.field_facts(field, name)
+
+    def is_awaited(self, field: Any) -> bool:
+        return self._home.is_awaited(field)
+
+    def matrix_entries(self, value: object) -> tuple[float, ...] | None:
+        return self._home.matrix_entries(value)
+
+    def free_kernel(self, called: Any) -> Any:
+        return self._home.free_kernel(called)
+
+    def is_gradient(self, called: Any) -> bool:
+        return self._home.is_gradient(called)
+
+    def tell(self, listener: Listener) -> AbstractContextManager[None]:
+        return self._home.tell(listener)
+
+    # Running -------------------------------------------------------------------------------
+    def runtime(self) -> Any:
+        # Kernels that use fields depend on the state of the engine that holds them.
+        return self._home.runtime() or self._runtime
+
+    def is_current(self, runtime: Any) -> bool:
+        return runtime is self.runtime()
+
+    def detach_program(self) -> Any:
+        return None
+
+    def options(self) -> tuple[Any, ...]:
+        return (self.defaults,)
+
+    def device_type(self) -> str:
+        return "cpu"
+
+    def is_debugging(self) -> bool:
+        return True
+
+    def thread_count(self) -> int:
+        return 1
+
+    def settle(self) -> None:
+        return None
+
+    def require_ready(self, op: str) -> None:
+        return None
+
+    @property
+    def needs_stack_depth(self) -> bool:
+        return False
+
+    @property
+    def default_types(self) -> tuple[str, str]:
+        return self.defaults
+
+    @property
+    def defaults(self) -> Defaults:
+        """The types of Python's numbers: those of the engine that the kernels are from, where it is started."""
+        if self._home.runtime() is not None:
+            return Defaults(*self._home.default_types)
+        return Defaults("f64" if torch.get_default_dtype() == torch.float64 else "f32", "i32")
+
+    def start(self, device_type: str, **options: Any) -> None:
+        # The home engine holds fields, and knows the default types; it compiles nothing for this one.
+        self._home.start("cpu", **options)
+
+    def facts(self) -> Facts:
+        return Facts({}, ())
+
+    def compile(
+        self,
+        function: Callable[..., Any],
+        templates: dict[str, Any],
+        *,
+        adjoint: bool,
+        stack: int = 0,
+        is_careful: bool = False,
+        is_aliased: bool = False,
+        is_simd: bool = False,
+        content: Hashable | None = None,
+        batched: frozenset[str] = frozenset(),
+        labels: Mapping[str, str] | None = None,
+        names: Mapping[str, Any] | None = None,
+    ) -> Compiled:
+        """Return a kernel that Python runs.
+
+        The options of the contract beyond `templates` are for optimizing compilers, and change nothing here.
+
+        Args:
+            function: the kernel's function, with an annotation for each parameter.
+            templates: values of template parameters.
+            adjoint: must be False: the engine has no reverse mode.
+            stack, is_careful, is_aliased, is_simd, content: not used.
+            batched: arrays whose first dim is a batch: the kernel runs once for each sample.
+            labels: arrays with their dims' names, for messages.
+            names: values of names that the function does not see by itself.
+        """
+        if adjoint:
+            words = "the Python engine has no reverse mode of its own"
+            raise GradientError(refusal(words, remedy='Leave out `adjoint="engine"`: a gradient is generated then.'))
+        described = {name: self._home.describe(name, one) for name, one in function.__annotations__.items()}
+        parameters = {name: one for name, one in described.items() if one is not None and name not in templates}
+        arrays = frozenset(name for name, one in parameters.items() if one.kind == "array")
+        run = self._interpreter()
+        made = rewrite(
+            read_definition(function), run, arrays=arrays, names=names, is_kernel=True
+        )
+        launch = _Launch(self, made, run, parameters, templates, batched, labels or {})
+        return Compiled(launch, {name: name for name in parameters}, self.runtime())
+
+    def _interpreter(self) -> Interpreter:
+        defaults = self.defaults
+        if defaults not in self._interpreters:
+            self._interpreters[defaults] = Interpreter(self._home, defaults, _translate)
+        return self._interpreters[defaults]
+
+    def warn_of_size(self, name: str, count: int) -> None:
+        """Warn once that an array is large for an engine that runs Python."""
+        if not self._has_warned:
+            self._has_warned = True
+            words = f"array `{name}` has {count:,} elements; the Python engine runs about 100,000 statements a second"
+            warnings.warn(refusal(words, remedy="Debug with smaller arrays."), SlowEngineWarning, stacklevel=2)
+
+
+def _translate(function: Callable[..., Any], run: Interpreter, is_method: bool) -> Callable[..., Any]:
+    """The Python function of one that is written in the language."""
+    return rewrite(read_definition(function), run, is_method=is_method)
+
+
+class _Launch:
+    """Runs a rewritten kernel on memory."""
+
+    def __init__(
+        self,
+        engine: Python,
+        function: Callable[..., Any],
+        run: Interpreter,
+        parameters: Mapping[str, Parameter],
+        templates: Mapping[str, Any],
+        batched: frozenset[str],
+        labels: Mapping[str, str],
+    ) -> None:
+        self._engine, self._function, self._run = engine, function, run
+        self._parameters, self._templates = parameters, templates
+        self._batched, self._labels = batched, labels
+
+    def __call__(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument] = ()) -> None:
+        memory = {slot: self._memory(slot, address, size, shape) for slot, address, size, shape, _ in arrays}
+        given = dict(self._templates) | {slot: self._scalar(slot, value) for _, slot, value in scalars}
+        count = min((len(memory[name]) for name in self._batched), default=1)
+        try:
+            with np.errstate(all="ignore"):
+                for sample in range(count):
+                    views = {
+                        name: self._view(name, data[sample, ...] if name in self._batched else data)
+                        for name, data in memory.items()
+                    }
+                    self._function(**given, **views)
+        except Exception as error:  # noqa: BLE001  # it is raised again, without this library's frames
+            self._run.forget_fields()
+            raise drop_frames(error) from error.__cause__
+        self._run.write_fields()
+
+    def _memory(self, name: str, address: int, size: int, shape: Sequence[int]) -> np.ndarray:
+        """The memory of an array as NumPy's."""
+        parameter = self._parameters[name]
+        assert parameter.dtypes is not None
+        dtype = TYPES[NAMES[parameter.dtypes[0]]]
+        dims = (*shape, *parameter.element)
+        count = math.prod(dims)
+        if count > MANY_ELEMENTS:
+            self._engine.warn_of_size(name, count)
+        if not count:
+            return np.empty(dims, dtype)
+        return np.frombuffer((ctypes.c_byte * size).from_address(address), dtype, count).reshape(dims)
+
+    def _view(self, name: str, data: np.ndarray) -> ArrayView:
+        parameter = self._parameters[name]
+        methods = self._run.language.matrix_operation
+        is_clamped = parameter.boundary == "clamp"
+        label = self._labels.get(name, "")
+        return ArrayView(name, data, parameter.element, methods, label, is_clamped=is_clamped)
+
+    def _scalar(self, name: str, value: Any) -> Any:
+        parameter = self._parameters[name]
+        assert parameter.dtypes is not None
+        kind = NAMES[parameter.dtypes[0]]
+        if not parameter.element:
+            return CASTS[kind](value)
+        return Matrix(parameter.element, [CASTS[kind](one) for one in value], self._run.language.matrix_operation)
+
+
+def drop_frames(error: BaseException) -> BaseException:
+    """Return an exception whose traceback shows the kernel's frames alone."""
+    kept = [one for one in _frames(error.__traceback__) if not _is_ours(one.tb_frame)]
+    traceback: TracebackType | None = None
+    for one in reversed(kept):
+        traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    return error.with_traceback(traceback)
+
+
+def _frames(traceback: TracebackType | None) -> Iterable[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE + ".")

@@ -1,0 +1,300 @@
+"""Functions that are an engine's own instructions, by the name that its package has for them.
+
+Functions that the engines' authors wrote in the language itself (`ti.math.mix`, `v.normalized()`) are not here: they
+run from their source, like a user's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..._errors import KernelError, refusal
+from ._numbers import KINDS, reinterpret
+from ._values import ArrayView, Matrix
+
+if TYPE_CHECKING:
+    from ._interpreter import Interpreter
+
+_UNARY = {
+    **{name: name for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "popcnt")},
+    "abs": "abs",
+    "clz": "clz",
+    "ffs": "ffs",
+    "neg": "neg",
+    "logical_not": "not",
+    "bit_not": "~",
+}
+_BINARY = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "truediv": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "pow": "pow",
+    "bit_and": "&",
+    "bit_or": "|",
+    "bit_xor": "^",
+    "bit_shl": "<<",
+    "bit_sar": ">>",
+    "bit_shr": ">>>",
+    "cmp_lt": "<",
+    "cmp_le": "<=",
+    "cmp_gt": ">",
+    "cmp_ge": ">=",
+    "cmp_eq": "==",
+    "cmp_ne": "!=",
+    "max_impl": "max",
+    "min_impl": "min",
+    "atan2": "atan2",
+    "raw_div": "raw_div",
+    "raw_mod": "raw_mod",
+}
+
+
+def _unary(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
+    def build(run: Interpreter) -> Callable[..., Any]:
+        rule = run.operations.unary(name)
+
+        def operate(value: Any) -> Any:
+            value = run.captured(value)
+            return rule(run.let(value) if not isinstance(value, Matrix) else value)
+
+        return operate
+
+    return build
+
+
+def _binary(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
+    def build(run: Interpreter) -> Callable[..., Any]:
+        rule = run.operations.binary(name)
+        return lambda left, right: rule(_number(run, left), _number(run, right))
+
+    return build
+
+
+def _number(run: Interpreter, value: Any) -> Any:
+    """An operand; of the engine's functions, unlike its operators, Python's numbers are numbers of the run."""
+    return value if type(value) in KINDS or isinstance(value, Matrix) else run.let(run.captured(value))
+
+
+def _extreme(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
+    def build(run: Interpreter) -> Callable[..., Any]:
+        rule = run.operations.binary(name)
+
+        def extreme(*values: Any) -> Any:
+            return values[0] if len(values) == 1 else rule(values[0], extreme(*values[1:]))
+
+        return extreme
+
+    return build
+
+
+def _rounding(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
+    def build(run: Interpreter) -> Callable[..., Any]:
+        rule = run.operations.unary(name)
+
+        def rounded(x: Any, dtype: Any = None) -> Any:
+            result = rule(_number(run, x))
+            return result if dtype is None else run.operations.cast(result, _dtype(run, dtype))
+
+        return rounded
+
+    return build
+
+
+def _dtype(run: Interpreter, value: Any) -> str:
+    kind = run.dtype_name(value)
+    if kind is None:
+        raise TypeError(f"{value!r} where a dtype is wanted")
+    return kind
+
+
+def _logic(*, is_and: bool) -> Callable[[Interpreter], Callable[..., Any]]:
+    def build(run: Interpreter) -> Callable[..., Any]:
+        to_truth = run.operations.binary("!=")
+        rule = run.operations.binary("&" if is_and else "|")
+        return lambda left, right: rule(to_truth(_number(run, left), 0), to_truth(_number(run, right), 0))
+
+    return build
+
+
+def _cast(run: Interpreter) -> Callable[..., Any]:
+    return lambda obj, dtype: run.operations.cast(obj, _dtype(run, dtype))
+
+
+def _bit_cast(run: Interpreter) -> Callable[..., Any]:
+    def convert(obj: Any, dtype: Any) -> Any:
+        return run.operations.each(lambda one: reinterpret(one, _dtype(run, dtype)), _number(run, obj))
+
+    return convert
+
+
+def _random(run: Interpreter) -> Callable[..., Any]:
+    def draw(dtype: Any = float) -> Any:
+        kind = _dtype(run, dtype)
+        if kind[0] == "f":
+            return run.operations.cast(float(run.random.random()), kind)
+        return run.operations.cast(int(run.random.integers(-(2**63), 2**63 - 1)), kind)
+
+    return draw
+
+
+def _frexp(_run: Interpreter) -> Callable[..., Any]:
+    raise KernelError(refusal("the Python engine has no `frexp`", remedy="Pass the results of `torch.frexp`."))
+
+
+TABLE: dict[str, dict[str, Callable[[Any], Callable[..., Any]]]] = {
+    "lang.ops": {
+        **{name: _unary(operator) for name, operator in _UNARY.items()},
+        **{name: _binary(operator) for name, operator in _BINARY.items()},
+        **{name: _rounding(name) for name in ("floor", "ceil", "round")},
+        **{name: _extreme(name) for name in ("min", "max")},
+        "logical_and": _logic(is_and=True),
+        "logical_or": _logic(is_and=False),
+        "cast": _cast,
+        "bit_cast": _bit_cast,
+        "random": _random,
+        "select": lambda run: run.operations.select,
+        "ifte": lambda run: run.operations.select,
+        "frexp": _frexp,
+    },
+    "lang.matrix_ops": {
+        "sum": lambda run: lambda mat: run.operations.fold("+", mat),
+        "max": lambda run: lambda mat: run.operations.fold("max", mat),
+        "min": lambda run: lambda mat: run.operations.fold("min", mat),
+        "any": lambda run: lambda mat: run.operations.truths("any", mat),
+        "all": lambda run: lambda mat: run.operations.truths("all", mat),
+        "norm": lambda run: run.operations.norm,
+        "norm_sqr": lambda run: run.operations.norm_sqr,
+        "dot": lambda run: run.operations.dot,
+        "trace": lambda run: run.operations.trace,
+        "transpose": lambda run: run.operations.transpose,
+        "outer_product": lambda run: run.operations.outer_product,
+        "matmul": lambda run: run.operations.matmul,
+        "cast": _cast,
+        "fill": lambda run: _fill,
+    },
+}
+"""What makes the function of an instruction, by the module and name that the engine's package has for it."""
+
+
+def _fill(mat: Any, val: Any) -> Any:
+    """Give all entries of a local vector or matrix one value."""
+    if isinstance(mat, ArrayView):
+        mat.fill(val)
+    else:
+        mat.store([val] * len(mat.entries))
+    return mat
+
+
+def _static(*values: Any) -> Any:
+    return values[0] if len(values) == 1 else list(values)
+
+
+def _static_assert(cond: Any, msg: Any = None) -> None:
+    if not cond:
+        raise AssertionError(msg)
+
+
+def _ranges(run: Interpreter) -> Callable[..., Any]:
+    from ._interpreter import Ranges
+
+    def build(*args: Any, axes: Any = None) -> Ranges:
+        bounds = [tuple(one) if isinstance(one, list | tuple) else (0, one) for one in args]
+        return Ranges(bounds, () if axes is None else tuple(axes), run.operations)  # type: ignore[arg-type]
+
+    return build
+
+
+def _grouped(run: Interpreter) -> Callable[..., Any]:
+    from ._interpreter import Ranges
+
+    def group(x: Any) -> Any:
+        x = run.captured(x)
+        if isinstance(x, ArrayView):
+            ends = [(start, start + int(size)) for start, size in zip(x.first, x.shape, strict=True)]
+            x = Ranges(ends, (), run.operations)
+        elif run.language.name_of(type(x)) == "lang._ndrange._Ndrange":
+            x = read_ranges(run, x)
+        elif not isinstance(x, Ranges):
+            views = getattr(x, "views", None)
+            if views:
+                return group(next(iter(views.values())))
+            return x
+        x.is_grouped = True
+        return x
+
+    return group
+
+
+def read_ranges(run: Interpreter, value: Any) -> Any:
+    """Return what Python has made of `ndrange`, as if the kernel had called it."""
+    from ._interpreter import Ranges
+
+    bounds = [(int(first), int(end)) for first, end in value.bounds]
+    # Quadrants has `axes`: the bounds are then in the order of the loops, which is another than that of the indices.
+    order = tuple(getattr(value, "axes", None) or range(len(bounds)))
+    return Ranges([bounds[order.index(dim)] for dim in range(len(bounds))], order, run.operations)
+
+
+def _nothing(_run: Interpreter) -> Callable[..., Any]:
+    return lambda *_positional, **_named: None
+
+
+SPECIAL: dict[str, Callable[[Any], Callable[..., Any]]] = {
+    "lang.impl.static": lambda _run: _static,
+    "lang.impl.static_assert": lambda _run: _static_assert,
+    "lang.impl.static_print": lambda _run: print,
+    "lang.impl.grouped": _grouped,
+    "lang.impl.stop_grad": _nothing,
+    "lang._ndrange.ndrange": _ranges,
+    "lang.impl.zero": lambda run: lambda x: run.multiply(x, 0),
+    "lang.impl.one": lambda run: lambda x: run.add(run.multiply(x, 0), 1),
+    "lang.impl.get_runtime": lambda run: run.engine.lang.lang.impl.get_runtime,
+    "lang.misc.loop_config": _nothing,
+    "lang.misc.block_local": _nothing,
+    "lang.misc.assume_in_range": lambda _run: lambda value, *_, **__: value,
+    "lang.misc.no_activate": _nothing,
+    "types.compound_types.vector": lambda run: run.engine.lang.types.vector,
+    "types.compound_types.matrix": lambda run: run.engine.lang.types.matrix,
+}
+"""What makes a function that is no operation, by its whole name."""
+
+
+def fill_matrix(run: Interpreter, name: str) -> Callable[..., Any]:
+    """Return `ti.Vector.zero(dt, n)`, `one`, `unit(n, i, dt)`, `ti.Matrix.identity(dt, n)`, `diag(dim, val)`."""
+    make = run.operations.build_matrix
+
+    def filled(dt: Any, n: int, m: int | None = None) -> Matrix:
+        shape = (n,) if m is None else (n, m)
+        return make([int(name == "one")] * (n if m is None else n * m), shape, _dtype(run, dt))
+
+    def unit(n: int, i: int, dt: Any = None) -> Matrix:
+        return make([int(i == j) for j in range(n)], (n,), _dtype(run, int if dt is None else dt))
+
+    def identity(dt: Any, n: int) -> Matrix:
+        return make([int(i == j) for i in range(n) for j in range(n)], (n, n), _dtype(run, dt))
+
+    def diagonal(dim: int, val: Any) -> Matrix:
+        return make([val if i == j else 0 for i in range(dim) for j in range(dim)], (dim, dim))
+
+    def of_rows(rows: Any) -> Matrix:
+        return run.operations.matrix(rows)
+
+    def of_columns(cols: Any) -> Matrix:
+        return run.operations.transpose(run.operations.matrix(cols))
+
+    functions = {
+        "zero": filled,
+        "one": filled,
+        "unit": unit,
+        "identity": identity,
+        "diag": diagonal,
+        "rows": of_rows,
+        "cols": of_columns,
+    }
+    if name not in functions:
+        raise KernelError(refusal(f"the Python engine has no `Matrix.{name}` of {run.engine.name}"))
+    return functions[name]

@@ -1,0 +1,615 @@
+"""What a rewritten kernel asks while it runs: assignments, operators, calls, loops.
+
+`rewrite` puts calls of an `Interpreter` in place of the kernel's operators. It knows one engine's language, and the
+default types.
+"""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ..._errors import KernelError, refusal
+from .._contract import Engine
+from .._language import Language
+from ._engine_functions import SPECIAL, TABLE, fill_matrix
+from ._numbers import CASTS, KINDS, Defaults
+from ._operations import Operations
+from ._values import ArrayView, BoundFunction, Matrix, Struct, StructElement
+
+UNSET = type("Unset", (), {"__repr__": lambda _: "not set"})()
+"""The value of a local that only a branch of `ti.static` may have set."""
+
+_OPERATORS = {
+    "add": "+",
+    "subtract": "-",
+    "multiply": "*",
+    "divide": "/",
+    "divide_down": "//",
+    "remainder": "%",
+    "power": "pow",
+    "shift_left": "<<",
+    "shift_right": ">>",
+    "bit_and": "&",
+    "bit_or": "|",
+    "bit_xor": "^",
+    "equal": "==",
+    "not_equal": "!=",
+    "less": "<",
+    "less_equal": "<=",
+    "greater": ">",
+    "greater_equal": ">=",
+}
+"""Binary operators by the method that a rewritten kernel calls for them."""
+_MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
+_NATIVE = frozenset({builtins.tuple, builtins.list, builtins.zip, builtins.enumerate, builtins.print, builtins.range})
+
+
+class Interpreter:
+    """One engine's language with these default types.
+
+    Args:
+        engine: the engine that the kernels are written for.
+        defaults: the types of Python's numbers.
+        translate: makes the Python function of a function of the language, given this interpreter.
+    """
+
+    add: Callable[[Any, Any], Any]
+    multiply: Callable[[Any, Any], Any]
+    bit_and: Callable[[Any, Any], Any]
+
+    def __init__(
+        self, engine: Engine, defaults: Defaults, translate: Callable[[Callable[..., Any], Interpreter, bool], Any]
+    ) -> None:
+        self.engine = engine
+        self.language = Language(engine)
+        self.operations = Operations(defaults, self.language.rows_of, self.language.matrix_operation)
+        self.defaults = defaults
+        self.random = np.random.default_rng(0)
+        self._translate = translate
+        self._known: dict[Any, Callable[..., Any]] = {}
+        self._written: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self.unset = UNSET
+        names = {*_OPERATORS.values(), "min", "max"}
+        self._by_operator = {name: self.operations.binary(name) for name in names}
+        self._fields: dict[int, tuple[Any, ArrayView]] = {}
+        for name, operator in _OPERATORS.items():
+            setattr(self, name, self._by_operator[operator])
+        self.negate = self._on_known("neg", lambda value: -value)
+        self.invert = self._on_known("~", lambda value: ~value)
+        self.reverse = self._on_known("not", lambda value: not value)
+        self.matmul = self.operations.matmul
+
+    def _on_known(self, name: str, python: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """An operation that Python does on numbers that are known before the run."""
+        rule = self.operations.unary(name)
+        return lambda value: python(value) if type(value) in (bool, int, float) else rule(value)
+
+    # Assignments ---------------------------------------------------------------------------------
+
+    def let(self, value: Any) -> Any:
+        """Return the first value of a local: vectors and structs are copied, Python's numbers get a type."""
+        if type(value) in KINDS:
+            return value
+        if isinstance(value, Matrix | Struct):
+            return value.copy() if type(value) in (Matrix, Struct) else _detach(value)
+        if isinstance(value, bool | int | float):
+            return self.operations.arithmetic.typed(value)
+        if isinstance(value, list | tuple):
+            return type(value)([self.let(item) for item in value])
+        return self.captured(value)
+
+    def let_as(self, value: Any, annotation: Any) -> Any:
+        """Return the value of a local that is declared with a type."""
+        return self.let(self.convert(value, annotation))
+
+    def keep(self, old: Any, value: Any) -> Any:
+        """Return what a local is after an assignment: it keeps the type of its first value."""
+        kind = type(old)
+        if kind is type(value) and kind in KINDS:
+            return value
+        cast = KINDS.get(kind)
+        if cast is not None:
+            return CASTS[cast](self._number(value))
+        if isinstance(old, Matrix):
+            value = self.operations.tensor(value)
+            if isinstance(value, Matrix) and value.shape != old.shape:
+                raise ValueError(f"an assignment of shape {value.shape} to shape {old.shape}")
+            old.store(list(value.entries) if isinstance(value, Matrix) else [value] * len(old.entries))
+            return old
+        if isinstance(old, Struct):
+            value = self.captured(value)
+            members = value.members if isinstance(value, Struct) else value
+            for name in old.members:
+                self.set_member(old, name, members[name])
+            return old
+        return self.let(value)
+
+    def _number(self, value: Any) -> Any:
+        if isinstance(value, Matrix):
+            raise TypeError(f"an assignment of shape {value.shape} to a number")
+        return value
+
+    def set_member(self, owner: Any, name: str, value: Any) -> None:
+        """Store to a member of a struct, or to entries of a vector by their letters."""
+        if isinstance(owner, Struct):
+            old = owner.members[name]
+            if isinstance(old, Matrix | Struct):
+                self.keep(old, value)
+            else:
+                owner.put(name, self._number(value))
+            return
+        places = owner.places_of(name) if isinstance(owner, Matrix) else None
+        if places is None:
+            raise AttributeError(f"a kernel cannot assign to `.{name}` of a {type(owner).__name__}")
+        if len(places) == 1:
+            owner[places[0]] = value
+            return
+        values = self.operations.of_rank(value, 1).entries
+        for place, one in zip(places, values, strict=True):
+            owner[place] = one
+
+    def change(self, name: str, old: Any, value: Any) -> Any:
+        """Return a local after `+=` and its kin that the engines do in the local's own type."""
+        if isinstance(old, Matrix):
+            value = self.operations.tensor(value)
+            value = self.operations.each(CASTS[old.kind], value)
+        else:
+            value = CASTS[KINDS[type(old)]](self._number(value))
+        return self.keep(old, self._by_operator[name](old, value))
+
+    def change_element(self, owner: Any, index: Any, name: str, value: Any) -> Any:
+        """Change an element by an atomic operation, and return what it was."""
+        old = owner[index]
+        new = self.change(name, old.copy() if isinstance(old, Matrix) else old, value)
+        owner[index] = new
+        return old
+
+    def change_member(self, owner: Any, member: str, name: str, value: Any) -> Any:
+        """Change a member, or entries by their letters, by an atomic operation, and return what it was."""
+        old = getattr(owner, member)
+        self.set_member(owner, member, self.change(name, old.copy() if isinstance(old, Matrix) else old, value))
+        return old
+
+    def replace_element(self, owner: Any, index: Any, name: str, value: Any) -> None:
+        """Do `*=` and its kin on an element: the result is converted to the element's type."""
+        owner[index] = getattr(self, name)(owner[index], value)
+
+    def replace_member(self, owner: Any, member: str, name: str, value: Any) -> None:
+        """Do `*=` and its kin on a member, or on entries by their letters."""
+        self.set_member(owner, member, getattr(self, name)(getattr(owner, member), value))
+
+    def unpack(self, value: Any, olds: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the values of several targets.
+
+        Args:
+            value: what is unpacked.
+            olds: the locals among the targets as they are, UNSET for a new one, None for a target in memory.
+        """
+        items = list(value)
+        if len(items) != len(olds):
+            raise ValueError(f"{len(items)} values for {len(olds)} targets")
+        # Copied first: a store to one target must not change what the next one is given.
+        items = [self.let(item) for item in items]
+        pairs = zip(items, olds, strict=True)
+        return tuple([item if old is None or old is UNSET else self.keep(old, item) for item, old in pairs])
+
+    # Values --------------------------------------------------------------------------------------
+
+    def captured(self, value: Any) -> Any:
+        """Return a vector, matrix, struct or field that Python holds as a value of the run; others as they are."""
+        kind = type(value)
+        if kind in KINDS or kind in (ArrayView, Matrix, Struct, bool, int, float, str, type(None)):
+            return value
+        if self.engine.is_field(value):
+            return self.view(value)
+        rows = self.language.rows_of(value)
+        if rows is not None:
+            return self.operations.matrix(rows)
+        facts = self.language.struct_of(value)
+        if facts is not None:
+            return Struct({name: self.let(one) for name, one in facts.members.items()}, dict(facts.methods))
+        return value
+
+    def view(self, field: Any) -> Any:
+        """Return the view of a field, whose content is copied from the engine once a launch."""
+        known = self._fields.get(id(field))
+        if known is not None:
+            return known[1]
+        facts = self.language.struct_of(field)
+        if facts is not None:
+            view: Any = _StructField({name: self.view(one) for name, one in facts.members.items()}, facts.methods)
+        else:
+            about = self.engine.field_facts(field, "a field")
+            if not about.is_dense:
+                words = "the Python engine has no sparse fields"
+                raise KernelError(refusal(words, [("field", repr(field))], "Run the kernel on a compiled engine."))
+            data = np.array(field.to_numpy())
+            view = ArrayView("field", data, about.element, self.language.matrix_operation, first=about.offset)
+        self._fields[id(field)] = (field, view)
+        return view
+
+    def write_fields(self) -> None:
+        """Give the engine's fields what a launch stored, and forget them."""
+        for field, view in self._fields.values():
+            if isinstance(view, ArrayView):
+                field.from_numpy(view._data)
+        self._fields.clear()
+
+    def forget_fields(self) -> None:
+        """Drop the copies of fields."""
+        self._fields.clear()
+
+    def place(self, owner: Any, index: Any) -> Any:
+        """Return an element whose parts are stored to."""
+        if isinstance(owner, ArrayView | _StructField):
+            return owner.element_at(index)
+        return owner[index]
+
+    def members_of(self, owner: Any) -> _Members:
+        """Return what an assignment to several targets stores a member to."""
+        return _Members(self, owner)
+
+    def set_element(self, owner: Any, index: Any, value: Any) -> None:
+        """Store to an element, inside an expression."""
+        owner[index] = value
+
+    def sample(self, owner: Any, index: Any) -> Any:
+        """Return a value of the type of an element, without looking at the memory."""
+        if isinstance(owner, ArrayView):
+            return owner.sample
+        if isinstance(owner, Matrix) and not isinstance(index, tuple | slice):
+            return owner.entries[0]
+        return owner[index]
+
+    def sample_of(self, compute: Callable[[], Any]) -> Any:
+        """Return a value of an expression's type; UNSET where it cannot be computed."""
+        try:
+            return compute()
+        except Exception:  # noqa: BLE001  # whatever is wrong shows when the expression itself is evaluated
+            return UNSET
+
+    def truth(self, value: Any) -> Any:
+        """Return whether a number is not zero."""
+        if isinstance(value, Matrix):
+            raise TypeError("a vector or matrix where a condition is wanted; use `any()` or `all()`")
+        return np.bool_(value != 0) if type(value) in KINDS else bool(value)
+
+    def compare(self, names: tuple[str, ...], *values: Any) -> Any:
+        """Return whether all comparisons of a chain hold, `a < b <= c`."""
+        result: Any = True
+        for name, left, right in zip(names, values, values[1:], strict=False):
+            holds = getattr(self, name)(left, right)
+            result = holds if result is True else self.bit_and(result, holds)
+        return result
+
+    def first(self, value: Any, _then: Any) -> Any:
+        """Return the first of two values, of which both are computed."""
+        return value
+
+    def in_common_type(self, value: Any, other: Any) -> Any:
+        """Return a value in its common type with one of which only the type is used; unknown if UNSET."""
+        is_plain = other is UNSET or isinstance(value, Struct | str) or value is None
+        return value if is_plain else self.operations.common(value, other)
+
+    def convert(self, value: Any, annotation: Any) -> Any:
+        """Return a value in the type that an annotation names; as it is if that is no type of numbers."""
+        kind = self.dtype_name(annotation)
+        if kind is not None and not isinstance(value, ArrayView | Struct | tuple | list):
+            return self.operations.cast(value, kind)
+        if isinstance(annotation, list | tuple) and isinstance(value, list | tuple):
+            return tuple(self.convert(one, kind) for one, kind in zip(value, annotation, strict=True))
+        return value
+
+    def dtype_name(self, value: Any) -> str | None:
+        """Return the name of a dtype, the engine's or Python's; None for anything else."""
+        if value in (float, int, bool) and isinstance(value, type):
+            return {float: self.defaults.fp, int: self.defaults.ip, bool: "u1"}[value]
+        return None if value is None or isinstance(value, str) else self.language.scalar_type(value)
+
+    # Loops ---------------------------------------------------------------------------------------
+
+    def range(self, *bounds: Any) -> Iterable[Any]:
+        """Run over a range of i32."""
+        return map(np.int32, builtins.range(*(int(bound) for bound in bounds)))
+
+    def iterate(self, value: Any) -> Iterable[Any]:
+        """Run over what a loop names: an array's or a field's indices, an `ndrange`, or a list of Python's."""
+        value = self.captured(value)
+        if isinstance(value, _StructField):
+            value = next(iter(value.views.values()))
+        if isinstance(value, ArrayView):
+            one = len(value.shape) == 1
+            return (np.int32(at[0]) if one else tuple(map(np.int32, at)) for at in value.indices())
+        if isinstance(value, Ranges):
+            return value.run()
+        return value
+
+    # Calls ---------------------------------------------------------------------------------------
+
+    def call(self, function: Any, /, *positional: Any, **named: Any) -> Any:
+        """Call a function of the engine's, of Python's, or one written in the language."""
+        if type(function) is BoundFunction:
+            return self.call(function.function, function.owner, *positional, **named)
+        try:
+            known = self._known.get(function)
+            if known is None:
+                known = self._known[function] = self._find(function)
+        except TypeError:
+            if type(function).__hash__ is not None:
+                raise
+            known = self._find(function)
+        return known(*positional, **named)
+
+    def _find(self, function: Any) -> Callable[..., Any]:
+        """What does the work of a function."""
+        if function in _NATIVE:
+            return function
+        if function in _BUILTINS:
+            return _BUILTINS[function](self)
+        kind = self.language.scalar_type(function)
+        if kind is not None:
+            return lambda value: self.operations.cast(value, kind)
+        name = self.language.name_of(function)
+        if name in _MATRICES:
+            return self._build_matrix
+        if name == "lang.struct.Struct":
+            return self._build_struct
+        matrix = self._matrix_type(function)
+        if matrix is not None:
+            return lambda *values: self.operations.typed_matrix(*matrix, values)
+        struct = self.language.struct_type(function)
+        if struct is not None:
+            return lambda *values, **named: self._build_typed_struct(struct, values, named)
+        return self._find_written(function, name)
+
+    def _find_written(self, function: Any, name: str) -> Callable[..., Any]:
+        room, _, last = name.rpartition(".")
+        if name in SPECIAL:
+            return SPECIAL[name](self)
+        if room in TABLE and last in TABLE[room]:
+            return TABLE[room][last](self)
+        if room == "lang.matrix.Matrix":
+            method = self.language.matrix_operation(last)
+            if method is None or last in ("cols", "rows", "diag", "identity", "one", "unit", "zero"):
+                return fill_matrix(self, last)
+            return lambda *values, **named: self.call(method, *values, **named)
+        written = self.language.function_of(function)
+        if written is not None:
+            owner = self.language.owner_of(function)
+            compiled = self.written(written, is_method=self.language.is_method(function))
+            if getattr(compiled, "references", ()):
+                inner = compiled
+                compiled = lambda *values, **named: inner(*values, **named)[0]  # noqa: E731
+            return compiled if owner is None else lambda *values, **named: compiled(owner, *values, **named)
+        if name.startswith("_funcs."):
+            return self.written(function)
+        if name:
+            words = f"the Python engine has no `{name}` of {self.engine.name}"
+            remedy = "Run the kernel on the engine that it was written for, or leave this call out."
+            raise KernelError(refusal(words, remedy=remedy))
+        return function
+
+    def written(self, function: Callable[..., Any], *, is_method: bool = False) -> Callable[..., Any]:
+        """Return the Python function of one written in the language; of a method, the first parameter is its object."""
+        known = self._written.get(function)
+        if known is None:
+            known = self._written[function] = self._translate(function, self, is_method)
+        return known
+
+    def is_template(self, annotation: Any) -> bool:
+        """Whether a parameter stands for the very thing that it is given."""
+        return self.language.is_template(annotation) or self.language.is_array(annotation)
+
+    def find_written(self, function: Any) -> Callable[..., Any] | None:
+        """Return the Python function of one written in the language; None for anything else."""
+        return self.language.function_of(function)
+
+    def argument(self, value: Any) -> Any:
+        """Return what a parameter is inside a function: a copy, unless it is an array or a field."""
+        return value if type(value) in (bool, int, float) else self.let(value)
+
+    def argument_of(self, value: Any, kind: str) -> Any:
+        """Return what a parameter of a type is inside a function."""
+        if isinstance(value, ArrayView | Struct) or self.engine.is_field(value):
+            return self.let(value)
+        return self.operations.cast(value, kind)
+
+    def call_with_references(self, function: Any, /, *positional: Any, **named: Any) -> tuple[Any, ...]:
+        """Call a function that changes numbers of its caller's; return its result and those numbers."""
+        written = self.language.function_of(function)
+        assert written is not None
+        owner = self.language.owner_of(function)
+        compiled = self.written(written, is_method=self.language.is_method(function))
+        return compiled(*([] if owner is None else [owner]), *positional, **named)
+
+    # Constructors --------------------------------------------------------------------------------
+
+    def _build_matrix(self, arr: Any, dt: Any = None) -> Matrix:
+        kind = self.dtype_name(dt)
+        if isinstance(arr, Matrix):
+            return self.operations.cast(arr, kind) if kind else arr
+        if kind:
+            return self.operations.matrix(arr.tolist() if isinstance(arr, np.ndarray) else arr, kind)
+        return self.operations.tensor(arr)
+
+    def _matrix_type(self, value: Any) -> tuple[tuple[int, ...], str | None] | None:
+        matrix = self.language.matrix_type(value)
+        default = None if matrix is None else self.language.default_of(value)
+        return matrix if matrix is None or default is None else (matrix[0], getattr(self.defaults, default))
+
+    def _build_struct(self, *positional: Any, **named: Any) -> Struct:
+        members = positional[0] if positional else named
+        return Struct({name: self._member(value) for name, value in members.items()}, {})
+
+    def _member(self, value: Any) -> Any:
+        return self._build_struct(value) if isinstance(value, dict) else self.let(value)
+
+    def _build_typed_struct(self, facts: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> Struct:
+        unknown = set(named) - set(facts.members)
+        if unknown or len(positional) > len(facts.members):
+            raise TypeError(f"arguments that a struct with {', '.join(facts.members)} has no member for")
+        members = {}
+        for place, (name, kind) in enumerate(facts.members.items()):
+            value = positional[place] if place < len(positional) else named.get(name, 0)
+            members[name] = self._as_member(kind, value)
+        return Struct(members, dict(facts.methods))
+
+    def _as_member(self, kind: Any, value: Any) -> Any:
+        scalar = self.language.scalar_type(kind)
+        if scalar is not None:
+            return self.operations.cast(value, scalar)
+        matrix = self._matrix_type(kind)
+        if matrix is not None:
+            made = self.operations.typed_matrix(*matrix, [value])
+            return self.operations.cast(made, matrix[1]) if matrix[1] else made
+        facts = self.language.struct_type(kind)
+        if facts is None:
+            raise TypeError(f"a member of type {kind!r}")
+        value = self.captured(value)
+        if isinstance(value, Struct | dict):
+            members = value.members if isinstance(value, Struct) else value
+            return self._build_typed_struct(facts, (), dict(members))
+        return Struct({name: self._as_member(one, value) for name, one in facts.members.items()}, dict(facts.methods))
+
+
+class Ranges:
+    """What `ndrange` gives: first value and end of each dim; `order` are the dims from the outermost loop inwards."""
+
+    def __init__(self, bounds: list[tuple[Any, Any]], order: tuple[int, ...], operations: Operations) -> None:
+        self.bounds, self.order, self._operations = bounds, order, operations
+        self.is_grouped = False
+
+    def __iter__(self) -> Iterator[Any]:
+        """Run over Python's integers, as `ti.static` does."""
+        return self._walk(lambda _dim, value: value)
+
+    def run(self) -> Iterator[Any]:
+        """Run over numbers of the run."""
+        plain = self._operations.binary("+")
+        kinds = [type(plain(np.int32(0), first)) for first, _ in self.bounds]
+        return self._walk(lambda dim, value: np.int32(value) if self.is_grouped else kinds[dim](value))
+
+    def _walk(self, number: Callable[[int, int], Any]) -> Iterator[Any]:
+        order = self.order or tuple(range(len(self.bounds)))
+        places = [order.index(dim) for dim in range(len(order))]
+        ranges = [range(int(self.bounds[dim][0]), int(self.bounds[dim][1])) for dim in order]
+        for at in itertools.product(*ranges):
+            values = [number(dim, at[place]) for dim, place in enumerate(places)]
+            if self.is_grouped:
+                yield Matrix((len(values),), values, self._operations.method_of)
+            else:
+                yield values[0] if len(values) == 1 else tuple(values)
+
+
+class _StructField:
+    """A field of structs."""
+
+    def __init__(self, views: dict[str, Any], methods: Any) -> None:
+        self.views, self._methods = views, methods
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return next(iter(self.views.values())).shape
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "views" or name not in self.views:
+            raise AttributeError(name)
+        return self.views[name]
+
+    def __getitem__(self, index: Any) -> Struct:
+        return Struct({name: view[index] for name, view in self.views.items()}, dict(self._methods))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        members = value.members if isinstance(value, Struct) else value
+        for name, view in self.views.items():
+            view[index] = members[name]
+
+    def element_at(self, index: Any) -> StructElement:
+        """Return the struct to store parts of."""
+        return StructElement(self.views, index, dict(self._methods))
+
+
+class _Members:
+    """Members of a struct, or entries of a vector, to be stored to by name."""
+
+    def __init__(self, run: Interpreter, owner: Any) -> None:
+        self._run, self._owner = run, owner
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._run.set_member(self._owner, name, value)
+
+
+def _detach(value: Any) -> Any:
+    """A copy of an element of an array, which stands for its memory no longer."""
+    if isinstance(value, Matrix):
+        return Matrix(value.shape, value.entries.copy(), value.methods)
+    members = {name: _detach(one) if isinstance(one, Matrix | Struct) else one for name, one in value.members.items()}
+    return Struct(members, value.methods)
+
+
+# Python's own functions, which the engines know ----------------------------------------------------
+
+
+def _conversion(python: type) -> Callable[[Interpreter], Callable[..., Any]]:
+    def build(run: Interpreter) -> Callable[..., Any]:
+        kind = run.dtype_name(python)
+        assert kind is not None
+
+        def convert(value: Any) -> Any:
+            value = run.captured(value)
+            is_run_time = type(value) in KINDS or isinstance(value, Matrix)
+            return run.operations.cast(value, kind) if is_run_time else python(value)
+
+        return convert
+
+    return build
+
+
+def _absolute(run: Interpreter) -> Callable[..., Any]:
+    rule = run.operations.unary("abs")
+    return lambda value: rule(value) if type(value) in KINDS or not isinstance(value, int | float) else abs(value)
+
+
+def _extreme(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
+    def build(run: Interpreter) -> Callable[..., Any]:
+        rule = run.operations.binary(name)
+
+        def extreme(*values: Any) -> Any:
+            if len(values) == 1:
+                return values[0]
+            # Of the first one, and the extreme of the others.
+            return rule(values[0], extreme(*values[1:]))
+
+        return extreme
+
+    return build
+
+
+def _total(run: Interpreter) -> Callable[..., Any]:
+    def total(items: Any, start: Any = 0) -> Any:
+        result = start
+        for item in items:
+            result = run.add(result, item)
+        return result
+
+    return total
+
+
+_BUILTINS: dict[Any, Callable[[Interpreter], Callable[..., Any]]] = {
+    builtins.int: _conversion(int),
+    builtins.float: _conversion(float),
+    builtins.bool: _conversion(bool),
+    builtins.abs: _absolute,
+    builtins.min: _extreme("min"),
+    builtins.max: _extreme("max"),
+    builtins.pow: lambda run: run.operations.binary("pow"),
+    builtins.len: lambda run: lambda value: len(run.captured(value)),
+    builtins.sum: _total,
+    builtins.any: lambda run: lambda value: run.operations.truths("any", value),
+    builtins.all: lambda run: lambda value: run.operations.truths("all", value),
+}

@@ -1,0 +1,342 @@
+"""Values of the Python engine that hold several numbers: vectors, matrices, structs, and arrays in memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._numbers import CASTS, KINDS
+
+SWIZZLES = ("xyzw", "rgba", "stpq")
+_INDICES = frozenset({int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64})
+
+
+class BoundFunction(NamedTuple):
+    """A function with its first argument: `v.norm`, `ray.at`."""
+
+    function: Any
+    owner: Any
+
+
+class Matrix:
+    """A vector or matrix: numbers of one type, row by row.
+
+    A local variable holds one of its own. `methods` gives the functions of the language that it has as methods.
+    """
+
+    __slots__ = ("entries", "methods", "shape")
+
+    def __init__(self, shape: tuple[int, ...], entries: list[Any], methods: Callable[[str], Any]) -> None:
+        self.shape = shape
+        self.entries = entries
+        self.methods = methods
+
+    @property
+    def kind(self) -> str:
+        """The type of the entries."""
+        return KINDS[type(self.entries[0])]
+
+    @property
+    def n(self) -> int:
+        """The number of rows."""
+        return self.shape[0]
+
+    @property
+    def m(self) -> int:
+        """The number of columns."""
+        return self.shape[1] if len(self.shape) == 2 else 1
+
+    @property
+    def rows(self) -> list[Any]:
+        """The numbers of a vector, or one list for each row of a matrix."""
+        if len(self.shape) == 1:
+            return list(self.entries)
+        width = self.shape[1]
+        return [self.entries[row * width : (row + 1) * width] for row in range(self.shape[0])]
+
+    def copy(self) -> Matrix:
+        """Return a vector or matrix of its own with these numbers."""
+        return Matrix(self.shape, self.entries.copy(), self.methods)
+
+    def get_shape(self) -> tuple[int, ...]:
+        """Return the number of rows, and of columns."""
+        return self.shape
+
+    def store(self, values: Sequence[Any]) -> None:
+        """Replace the entries; each number is converted to the type of these."""
+        cast = CASTS[self.kind]
+        for place, value in enumerate(values):
+            self._put(place, cast(value))
+
+    def _put(self, place: int, value: Any) -> None:
+        self.entries[place] = value
+
+    def _place(self, index: Any) -> int:
+        parts = index if type(index) is tuple else (index,)
+        if len(parts) != len(self.shape):
+            raise IndexError(f"{len(parts)} indices into a matrix of shape {self.shape}")
+        for part, size in zip(parts, self.shape, strict=True):
+            if not 0 <= part < size:
+                shown = ", ".join(map(str, parts))
+                raise IndexError(f"[{shown}] is out of range for a vector or matrix of shape {self.shape}")
+        return int(parts[0]) if len(parts) == 1 else int(parts[0]) * self.shape[1] + int(parts[1])
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice) or (isinstance(index, tuple) and any(isinstance(one, slice) for one in index)):
+            return self._slice(index if isinstance(index, tuple) else (index,))
+        return self.entries[self._place(index)]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        self._put(self._place(index), CASTS[self.kind](value))
+
+    def _slice(self, index: tuple[Any, ...]) -> Matrix:
+        ranges = [
+            range(*one.indices(size)) if isinstance(one, slice) else [int(one)]
+            for one, size in zip(index, self.shape, strict=True)
+        ]
+        kept = tuple(len(chosen) for chosen, one in zip(ranges, index, strict=True) if isinstance(one, slice))
+        entries = [self.entries[self._place(at)] for at in itertools.product(*ranges)]
+        return Matrix(kept, entries, self.methods)
+
+    def __iter__(self) -> Iterator[Any]:
+        if len(self.shape) == 1:
+            return iter(self.entries)
+        return iter([Matrix((self.shape[1],), row, self.methods) for row in self.rows])
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def places_of(self, name: str) -> tuple[int, ...] | None:
+        """Return which entries a name such as `x` or `zyx` stands for; None if it is no such name."""
+        if len(self.shape) != 1 or not 1 <= len(name) <= 4:
+            return None
+        for letters in SWIZZLES:
+            if set(name) <= set(letters[: self.shape[0]]):
+                return tuple(letters.index(letter) for letter in name)
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        places = self.places_of(name)
+        if places is not None:
+            entries = [self.entries[place] for place in places]
+            return entries[0] if len(entries) == 1 else Matrix((len(entries),), entries, self.methods)
+        method = None if name.startswith("__") else self.methods(name)
+        if method is None:
+            raise AttributeError(f"a vector or matrix has no `{name}`")
+        return BoundFunction(method, self)
+
+    def __repr__(self) -> str:
+        shown = [str(one) for one in self.entries]
+        if len(self.shape) == 1:
+            return f"[{', '.join(shown)}]"
+        width = self.shape[1]
+        rows = [", ".join(shown[start : start + width]) for start in range(0, len(shown), width)]
+        return f"[{', '.join(f'[{row}]' for row in rows)}]"
+
+
+class Element(Matrix):
+    """A vector or matrix in an array: what is stored here is stored there."""
+
+    __slots__ = ("memory",)
+
+    def __init__(self, memory: np.ndarray, methods: Callable[[str], Any]) -> None:
+        super().__init__(memory.shape, list(memory.ravel()), methods)
+        self.memory = memory
+
+    def _put(self, place: int, value: Any) -> None:
+        self.entries[place] = value
+        self.memory[np.unravel_index(place, self.shape)] = value
+
+
+class Struct:
+    """A struct: its members by name, and the functions that may be called on it."""
+
+    def __init__(self, members: dict[str, Any], methods: Mapping[str, Any]) -> None:
+        self.members = members
+        self.methods = methods
+
+    def copy(self) -> Struct:
+        """Return a struct of its own with these members."""
+        members = {n: one.copy() if isinstance(one, Matrix | Struct) else one for n, one in self.members.items()}
+        return Struct(members, self.methods)
+
+    def put(self, name: str, value: Any) -> None:
+        """Replace a member that is a number; it keeps its type."""
+        self.members[name] = CASTS[KINDS[type(self.members[name])]](value)
+
+    @property
+    def keys(self) -> list[str]:
+        """The names of the members."""
+        return list(self.members)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("members", "methods"):
+            raise AttributeError(name)
+        if name in self.members:
+            return self.members[name]
+        if name in self.methods:
+            return BoundFunction(self.methods[name], self)
+        raise AttributeError(f"a struct with {', '.join(self.members)} has no `{name}`")
+
+    def __repr__(self) -> str:
+        return f"Struct({', '.join(f'{name}={value!r}' for name, value in self.members.items())})"
+
+
+class StructElement(Struct):
+    """A struct in a field: what is stored here is stored there."""
+
+    def __init__(self, views: Mapping[str, Any], index: Any, methods: Mapping[str, Any]) -> None:
+        super().__init__({name: view.element_at(index) for name, view in views.items()}, methods)
+        self._views, self._index = views, index
+
+    def put(self, name: str, value: Any) -> None:
+        self._views[name][self._index] = value
+        self.members[name] = self._views[name][self._index]
+
+
+class ArrayView:
+    """An array argument or a field: numbers, vectors or matrices in memory, each access checked.
+
+    Args:
+        name: what the kernel calls it.
+        data: the memory, with the dims of an element last.
+        element: the dims of an element.
+        methods: those of its elements.
+        label: the array with its dims' names, for messages: "x[n, m]".
+        first: the first index of each dim.
+        is_clamped: whether an index outside stands for the nearest one inside.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data: np.ndarray,
+        element: tuple[int, ...],
+        methods: Callable[[str], Any],
+        label: str = "",
+        first: tuple[int, ...] = (),
+        is_clamped: bool = False,
+    ) -> None:
+        self._name, self._data, self._element, self._methods = name, data, element, methods
+        rank = data.ndim - len(element)
+        self._sizes = data.shape[:rank]
+        self._label = label or name
+        self._first = first if any(first) else ()
+        self._is_clamped = is_clamped
+        self._kind = KINDS[data.dtype.type]
+        self.shape: tuple[Any, ...] = tuple(np.int32(size) for size in self._sizes)
+
+    @property
+    def first(self) -> tuple[int, ...]:
+        """The first index of each dim."""
+        return self._first or (0,) * len(self._sizes)
+
+    @property
+    def dtype_name(self) -> str:
+        """The type of its numbers."""
+        return self._kind
+
+    @property
+    def n(self) -> int:
+        """The number of rows of an element."""
+        return self._element[0]
+
+    @property
+    def m(self) -> int:
+        """The number of columns of an element."""
+        return self._element[1] if len(self._element) == 2 else 1
+
+    @property
+    def sample(self) -> Any:
+        """A zero of the type of its elements."""
+        zero = CASTS[self._kind](0)
+        return Matrix(self._element, [zero] * math.prod(self._element), self._methods) if self._element else zero
+
+    def __len__(self) -> int:
+        return self._sizes[0]
+
+    def __getitem__(self, index: Any) -> Any:
+        found = self._data[self._locate(index)]
+        return Matrix(self._element, list(found.ravel()), self._methods) if self._element else found
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        at = self._locate(index)
+        if not self._element:
+            self._data[at] = value if type(value) is self._data.dtype.type else CASTS[self._kind](value)
+            return
+        values = [value] * math.prod(self._element) if np.isscalar(value) else flatten(value)
+        if len(values) != math.prod(self._element):
+            raise ValueError(f"an assignment of {len(values)} numbers to `{self._name}`, of elements {self._element}")
+        cast = CASTS[self._kind]
+        self._data[at] = np.reshape(np.array([cast(one) for one in values]), self._element)
+
+    def element_at(self, index: Any) -> Any:
+        """Return the element to store parts of: a vector or matrix that stands for its memory."""
+        at = self._locate(index)
+        return Element(self._data[at], self._methods) if self._element else self._data[at]
+
+    def _locate(self, index: Any) -> tuple[Any, ...]:
+        """Return the place of an element in the memory. Raises IndexError if it is outside."""
+        parts: Any = index if type(index) is tuple else (index,)
+        if not all(type(part) in _INDICES for part in parts):
+            parts = tuple(_flatten_index(parts, self._name))
+        sizes = self._sizes
+        if len(parts) != len(sizes):
+            raise IndexError(f"{len(parts)} indices into `{self._name}`, which has {len(sizes)} dims")
+        if self._first:
+            parts = tuple(int(part) - start for part, start in zip(parts, self._first, strict=True))
+        for part, size in zip(parts, sizes, strict=True):
+            if not 0 <= part < size:
+                return self._locate_outside(parts)
+        return parts
+
+    def _locate_outside(self, parts: tuple[Any, ...]) -> tuple[int, ...]:
+        if self._is_clamped:
+            return tuple(min(max(int(part), 0), size - 1) for part, size in zip(parts, self._sizes, strict=True))
+        shown = ", ".join(str(int(part) + start) for part, start in zip(parts, self.first, strict=True))
+        sizes = str(self._sizes) if len(self._sizes) != 1 else f"{self._sizes[0]}"
+        raise IndexError(f"{self._name}[{shown}] is out of range for {self._label} = {sizes}")
+
+    def indices(self) -> Iterator[tuple[int, ...]]:
+        """Run over the indices of all elements, the last dim fastest."""
+        return itertools.product(
+            *(range(start, start + size) for start, size in zip(self.first, self._sizes, strict=True))
+        )
+
+    def fill(self, value: Any) -> None:
+        """Give all elements one value."""
+        for index in self.indices():
+            self[index] = value
+
+    def __repr__(self) -> str:
+        return f"{self._label} = {self._data!r}"
+
+
+def _flatten_index(index: Any, name: str) -> Iterator[Any]:
+    """The numbers of an index: a vector or a tuple stands for several, None for none."""
+    if index is None:
+        return
+    if isinstance(index, Matrix):
+        index = index.entries
+    if isinstance(index, tuple | list):
+        for part in index:
+            yield from _flatten_index(part, name)
+    elif type(index) in _INDICES:
+        yield index
+    elif isinstance(index, int | np.bool_):
+        yield int(index)
+    else:
+        raise TypeError(f"a {type(index).__name__} as index into `{name}`")
+
+
+def flatten(value: Any) -> list[Any]:
+    """Return the numbers of a vector, a matrix or nested lists, row by row."""
+    if isinstance(value, Matrix):
+        return value.entries
+    if isinstance(value, list | tuple | np.ndarray):
+        return [number for item in value for number in flatten(item)]
+    return [value]
