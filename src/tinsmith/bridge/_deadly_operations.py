@@ -7,13 +7,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._errors import KernelError, refusal
-from ..source import find_frexp
+from ..source import find_breakpoint, find_frexp
 from ..source.ir import NotCovered
 from ..transforms import find_deadly
 
 if TYPE_CHECKING:
     from ._stage import Stage
     from ._variant import Variant
+
+
+def refuse_breakpoints(stage: Stage, op: str) -> None:
+    """Raise KernelError if a kernel that an engine compiles calls a debugger: it would run once, in the compiler."""
+    place = None if stage.engine.runs_source else find_breakpoint(stage.source, stage.home)
+    if place is not None:
+        words = f"kernel `{stage.name}` of op `{op}` calls a debugger, and {stage.engine.name} compiles it"
+        remedy = 'Let Python run it: `ts.op(..., engine="python")`, or set TINSMITH_ENGINE=python.'
+        raise KernelError(refusal(words, [("at", place)], remedy))
 
 
 def refuse_deadly_operations(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> None:
@@ -36,5 +45,5 @@ def refuse_deadly_operations(stage: Stage, variant: Variant, values: Mapping[str
 
 
 def _refuse(stage: Stage, op: str, words: str, place: str, remedy: str) -> KernelError:
-    headline = f"kernel `{stage.name}` of op `{op}` has {words}, on which {stage.engine.name} ends the process"
+    headline = f"kernel `{stage.name}` of op `{op}` has {words}, on which {stage.engine.home.name} ends the process"
     return KernelError(refusal(headline, [("at", place)], f"{remedy}."))

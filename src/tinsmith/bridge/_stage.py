@@ -53,7 +53,7 @@ from ..transforms import (
 from ..transforms.adjoint import NO_PROMISES, Promise, find_promised
 from ._baked_values import BakedValues, value_changed_between
 from ._compilation import compile_variant
-from ._deadly_operations import refuse_deadly_operations
+from ._deadly_operations import refuse_breakpoints, refuse_deadly_operations
 from ._from_ir import over_samples
 from ._linked_kernel import NO_NAMES, link_kernel
 from ._links import Links
@@ -205,6 +205,7 @@ class Stage:
             self.baked_values.refuse_ndarrays(values, op)
             self._check_values(variant, values, op)
             if not variant.adjoint:
+                refuse_breakpoints(self, op)
                 refuse_deadly_operations(self, variant, values, op)
                 refuse_unseen_writes(self, variant, values, op)
                 check_races(self, variant, values, f"op `{op}`")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
+from types import FunctionType, MethodType
 from typing import Any, NamedTuple, Protocol
 
 from ._nodes import resolve_callee
@@ -141,6 +142,23 @@ def reports(source: Source, engine: EngineFacts, *, asserts: bool) -> bool:
         or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print")
         for node in nodes
     )
+
+
+def find_breakpoint(source: Source, engine: EngineFacts) -> str | None:
+    """Where a kernel first calls `breakpoint()` or a debugger's `set_trace()`, `file:line`; None without one."""
+    for one in find_reachable(source, engine):
+        for node in one.nodes:
+            if isinstance(node, ast.Call) and is_breakpoint(one.value(node.func)):
+                return one.place(node)
+    return None
+
+
+def is_breakpoint(function: object) -> bool:
+    """Whether a function stops the program in a debugger: Python's own, or `set_trace` of `pdb` and its kin."""
+    is_set_trace = getattr(function, "__name__", "") in ("set_trace", "breakpoint") and isinstance(
+        function, FunctionType | MethodType
+    )
+    return function is breakpoint or is_set_trace
 
 
 def runs_in_blocks(source: Source, engine: EngineFacts) -> str | None:

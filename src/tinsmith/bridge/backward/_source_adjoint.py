@@ -295,8 +295,9 @@ class SourceAt(ReverseAt):
     def results(self, active: frozenset[str]) -> WithResults | None:
         """The passes that keep what loops leave; None where that would save nothing, or is not done."""
         # A checked kernel says where an index was out of bounds by its own lines; samples that run one by one have no
-        # memory apart.
-        if self.case.is_looped or self.case.signature.stages[0].is_checked or self.refusal(active):
+        # memory apart; and Python runs the user's own lines.
+        stage = self.case.signature.stages[0]
+        if self.case.is_looped or stage.is_checked or stage.engine.runs_source or self.refusal(active):
             return None
         return self.program(active).results
 

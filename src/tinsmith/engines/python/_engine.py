@@ -209,9 +209,7 @@ class Python(Engine):
         parameters = {name: one for name, one in described.items() if one is not None and name not in templates}
         arrays = frozenset(name for name, one in parameters.items() if one.kind == "array")
         run = self._interpreter()
-        made = rewrite(
-            read_definition(function), run, arrays=arrays, names=names, is_kernel=True
-        )
+        made = rewrite(read_definition(function), run, arrays=arrays, names=names, is_kernel=True)
         launch = _Launch(self, made, run, parameters, templates, batched, labels or {})
         return Compiled(launch, {name: name for name in parameters}, self.runtime())
 

@@ -426,9 +426,7 @@ class _Writer:
         return ast.copy_location(made, node)
 
     def _comprehension(self, node: Any) -> ast.expr:
-        names = {
-            one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)
-        }
+        names = {one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)}
         self._scopes.append(names)
         try:
             generators = [

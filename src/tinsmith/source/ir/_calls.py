@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Callable, Container
 from typing import Any
 
+from .._calls import is_breakpoint
 from . import _constructors, _engine_functions, _functions
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS
@@ -90,6 +91,9 @@ def _is_one_of(known: Container[Any], function: Any) -> bool:
 
 def _ordinary(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr) -> Any:
     """A function of Python's, on values that are known."""
+    if is_breakpoint(function):
+        # What stops a kernel that Python runs changes nothing in what it computes.
+        return None
     if not callable(function):
         raise Misfit(f"a call of a {type(function).__name__}")
     if any(_depends_on_run(value) for value in (*positional, *named.values())):
