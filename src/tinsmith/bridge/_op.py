@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from .._errors import ArgumentError, DtypeError, ShapeError, refusal
 from .._offers import scan_operators
-from ..engines import of_kernel
+from ..engines import hide_frames, of_kernel
 from ..spec import Numbers, parse
 from ._binding import BoundArguments, autocast, bind, check_scalar, check_tensors
 from ._buffers import check_reach, in_order
@@ -158,25 +158,29 @@ class Op(OpDescription, Generic[Result]):
     # Calling ------------------------------------------------------------------------------
     def __call__(self, *arguments: Any, **named: Any) -> Result:
         """Run the op. See the class for what it takes and returns."""
-        if is_tracing():
-            bound, updates = self._bind(arguments, named), self._updates
-            return self._wrap(self._run_traced(bound) if updates is None else updates.call(bound, self._run_traced))
-        if WATCHES and (watch := current_watch()) is not None:
-            return call_watched(watch, self, arguments, named)
-        if self._updates is not None:
+        try:
+            if is_tracing():
+                bound, updates = self._bind(arguments, named), self._updates
+                return self._wrap(self._run_traced(bound) if updates is None else updates.call(bound, self._run_traced))
+            if WATCHES and (watch := current_watch()) is not None:
+                return call_watched(watch, self, arguments, named)
+            if self._updates is not None:
+                return self._call_checked(arguments, named)
+            routes = self._routes
+            is_simple = routes.is_simple and not named and len(arguments) == self._count and self._seeded is None
+            if is_simple and is_plain() and not (has_torch_function(arguments) or is_in_backward()):
+                route = routes.get(key_of(arguments))
+                if route is not None and route.is_direct and route.is_current():
+                    numbers = route.solve([one.shape for one in arguments], _NOTHING)
+                    if numbers is not None:
+                        if route.active and torch.is_grad_enabled():
+                            return self._wrap(self._eager(route, numbers, _NO_OTHERS, *arguments))
+                        plan = route.plan
+                        return self._wrap(plan.forward(arguments, numbers, _NOTHING)[plan.outputs])
             return self._call_checked(arguments, named)
-        routes = self._routes
-        is_simple = routes.is_simple and not named and len(arguments) == self._count and self._seeded is None
-        if is_simple and is_plain() and not (has_torch_function(arguments) or is_in_backward()):
-            route = routes.get(key_of(arguments))
-            if route is not None and route.is_direct and route.is_current():
-                numbers = route.solve([one.shape for one in arguments], _NOTHING)
-                if numbers is not None:
-                    if route.active and torch.is_grad_enabled():
-                        return self._wrap(self._eager(route, numbers, _NO_OTHERS, *arguments))
-                    plan = route.plan
-                    return self._wrap(plan.forward(arguments, numbers, _NOTHING)[plan.outputs])
-        return self._call_checked(arguments, named)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def _call_checked(self, arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """A call that has to be checked."""

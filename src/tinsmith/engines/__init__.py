@@ -41,6 +41,7 @@ from ._registry import (
     runner_of,
 )
 from ._start import init, init_quietly
+from .python import hide_frames
 
 __all__ = [
     "ArrayArgument",
@@ -71,6 +72,7 @@ __all__ = [
     "file_lines",
     "find_replaced",
     "get",
+    "hide_frames",
     "hold",
     "init",
     "init_quietly",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ctypes
 import math
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import FrameType, ModuleType, TracebackType
+from types import ModuleType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -197,7 +197,11 @@ class Python(Engine):
             function: the kernel's function, with an annotation for each parameter.
             templates: values of template parameters.
             adjoint: must be False: the engine has no reverse mode.
-            stack, is_careful, is_aliased, is_simd, content: not used.
+            stack: not used.
+            is_careful: not used.
+            is_aliased: not used.
+            is_simd: not used.
+            content: not used.
             batched: arrays whose first dim is a batch: the kernel runs once for each sample.
             labels: arrays with their dims' names, for messages.
             names: values of names that the function does not see by itself.
@@ -209,7 +213,7 @@ class Python(Engine):
         parameters = {name: one for name, one in described.items() if one is not None and name not in templates}
         arrays = frozenset(name for name, one in parameters.items() if one.kind == "array")
         run = self._interpreter()
-        made = rewrite(read_definition(function), run, arrays=arrays, names=names, is_kernel=True)
+        made = rewrite(read_definition(function), run, arrays=arrays, names=names, objects=templates, is_kernel=True)
         launch = _Launch(self, made, run, parameters, templates, batched, labels or {})
         return Compiled(launch, {name: name for name in parameters}, self.runtime())
 
@@ -227,9 +231,13 @@ class Python(Engine):
             warnings.warn(refusal(words, remedy="Debug with smaller arrays."), SlowEngineWarning, stacklevel=2)
 
 
-def _translate(function: Callable[..., Any], run: Interpreter, is_method: bool) -> Callable[..., Any]:
+def _translate(
+    function: Callable[..., Any], run: Interpreter, is_method: bool, owner: object | None
+) -> Callable[..., Any]:
     """The Python function of one that is written in the language."""
-    return rewrite(read_definition(function), run, is_method=is_method)
+    definition = read_definition(function)
+    objects = {} if owner is None else {definition.tree.args.args[0].arg: owner}
+    return rewrite(definition, run, objects=objects, is_method=is_method)
 
 
 class _Launch:
@@ -261,9 +269,9 @@ class _Launch:
                         for name, data in memory.items()
                     }
                     self._function(**given, **views)
-        except Exception as error:  # noqa: BLE001  # it is raised again, without this library's frames
+        except BaseException:
             self._run.forget_fields()
-            raise drop_frames(error) from error.__cause__
+            raise
         self._run.write_fields()
 
     def _memory(self, name: str, address: int, size: int, shape: Sequence[int]) -> np.ndarray:
@@ -295,20 +303,24 @@ class _Launch:
         return Matrix(parameter.element, [CASTS[kind](one) for one in value], self._run.language.matrix_operation)
 
 
-def drop_frames(error: BaseException) -> BaseException:
-    """Return an exception whose traceback shows the kernel's frames alone."""
-    kept = [one for one in _frames(error.__traceback__) if not _is_ours(one.tb_frame)]
+def hide_frames(error: BaseException) -> None:
+    """Drop this library's frames from the traceback of what a kernel raised, but for the caller's own.
+
+    What was raised elsewhere is left as it is.
+    """
+    first = error.__traceback__
+    frames = [] if first is None else list(_frames(first.tb_next))
+    launches = [place for place, one in enumerate(frames) if one.tb_frame.f_code is _Launch.__call__.__code__]
+    if first is None or not launches:
+        return
     traceback: TracebackType | None = None
-    for one in reversed(kept):
-        traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    return error.with_traceback(traceback)
+    for one in reversed(frames[launches[-1] :]):
+        if not str(one.tb_frame.f_globals.get("__name__", "")).startswith(_PACKAGE + "."):
+            traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
+    first.tb_next = traceback
 
 
-def _frames(traceback: TracebackType | None) -> Iterable[TracebackType]:
+def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
     while traceback is not None:
         yield traceback
         traceback = traceback.tb_next
-
-
-def _is_ours(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__", "")).startswith(_PACKAGE + ".")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ..._errors import KernelError, refusal
 from ._numbers import KINDS, reinterpret
 from ._values import ArrayView, Matrix
@@ -243,6 +245,23 @@ def _nothing(_run: Interpreter) -> Callable[..., Any]:
     return lambda *_positional, **_named: None
 
 
+def _build_svd(run: Interpreter) -> Callable[..., Any]:
+    """The decomposition of a 3x3 matrix: both factors are rotations, and the last singular value has its sign."""
+
+    def decompose(A: Any, dt: Any, iters: int | None = None) -> tuple[Matrix, Matrix, Matrix]:  # noqa: ARG001
+        kind = _dtype(run, dt)
+        u, s, vh = np.linalg.svd(np.array(A.rows, dtype=np.float64))
+        v = vh.T.copy()
+        for turned in (u, v):
+            if np.linalg.det(turned) < 0:
+                turned[:, -1] *= -1
+                s[-1] *= -1
+        make = run.operations.matrix
+        return make(u.tolist(), kind), make(np.diag(s).tolist(), kind), make(v.tolist(), kind)
+
+    return decompose
+
+
 SPECIAL: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "lang.impl.static": lambda _run: _static,
     "lang.impl.static_assert": lambda _run: _static_assert,
@@ -253,6 +272,8 @@ SPECIAL: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "lang.impl.zero": lambda run: lambda x: run.multiply(x, 0),
     "lang.impl.one": lambda run: lambda x: run.add(run.multiply(x, 0), 1),
     "lang.impl.get_runtime": lambda run: run.engine.lang.lang.impl.get_runtime,
+    "lang.impl.is_python_backend": lambda _run: lambda: False,
+    "_funcs._svd3d": _build_svd,
     "lang.misc.loop_config": _nothing,
     "lang.misc.block_local": _nothing,
     "lang.misc.assume_in_range": lambda _run: lambda value, *_, **__: value,

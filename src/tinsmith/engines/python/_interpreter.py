@@ -63,7 +63,7 @@ class Interpreter:
     bit_and: Callable[[Any, Any], Any]
 
     def __init__(
-        self, engine: Engine, defaults: Defaults, translate: Callable[[Callable[..., Any], Interpreter, bool], Any]
+        self, engine: Engine, defaults: Defaults, translate: Callable[[Callable[..., Any], Interpreter, bool, Any], Any]
     ) -> None:
         self.engine = engine
         self.language = Language(engine)
@@ -72,7 +72,7 @@ class Interpreter:
         self.random = np.random.default_rng(0)
         self._translate = translate
         self._known: dict[Any, Callable[..., Any]] = {}
-        self._written: dict[Callable[..., Any], Callable[..., Any]] = {}
+        self._written: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
         self.unset = UNSET
         names = {*_OPERATORS.values(), "min", "max"}
         self._by_operator = {name: self.operations.binary(name) for name in names}
@@ -381,7 +381,7 @@ class Interpreter:
         written = self.language.function_of(function)
         if written is not None:
             owner = self.language.owner_of(function)
-            compiled = self.written(written, is_method=self.language.is_method(function))
+            compiled = self.written_for(function, written)
             if getattr(compiled, "references", ()):
                 inner = compiled
                 compiled = lambda *values, **named: inner(*values, **named)[0]  # noqa: E731
@@ -394,11 +394,25 @@ class Interpreter:
             raise KernelError(refusal(words, remedy=remedy))
         return function
 
-    def written(self, function: Callable[..., Any], *, is_method: bool = False) -> Callable[..., Any]:
-        """Return the Python function of one written in the language; of a method, the first parameter is its object."""
-        known = self._written.get(function)
+    def written_for(self, function: Any, written: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the Python function of an engine's function, `written` in the language."""
+        owner = self.language.owner_of(function)
+        return self.written(written, is_method=self.language.is_method(function), owner=owner)
+
+    def written(
+        self, function: Callable[..., Any], *, is_method: bool = False, owner: object | None = None
+    ) -> Callable[..., Any]:
+        """Return the Python function of one written in the language.
+
+        Args:
+            function: the function.
+            is_method: whether its first parameter is its object.
+            owner: that object, if it has one; those of one class share the result.
+        """
+        key = (function, type(owner))
+        known = self._written.get(key)
         if known is None:
-            known = self._written[function] = self._translate(function, self, is_method)
+            known = self._written[key] = self._translate(function, self, is_method, owner)
         return known
 
     def is_template(self, annotation: Any) -> bool:
@@ -424,7 +438,7 @@ class Interpreter:
         written = self.language.function_of(function)
         assert written is not None
         owner = self.language.owner_of(function)
-        compiled = self.written(written, is_method=self.language.is_method(function))
+        compiled = self.written_for(function, written)
         return compiled(*([] if owner is None else [owner]), *positional, **named)
 
     # Constructors --------------------------------------------------------------------------------

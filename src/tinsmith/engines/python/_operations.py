@@ -79,8 +79,8 @@ class Operations:
         rules, build = self.arithmetic.rules_for(name), self.arithmetic.rule_for
 
         def of_any(left: Any, right: Any) -> Any:
-            if name in ("==", "!=") and not (self._is_tensor(left) and self._is_tensor(right)):
-                # Of texts, dtypes and None, known before the run.
+            if name in PYTHON and not (_is_of_run(left) or _is_of_run(right)):
+                # Lists, texts, dtypes and None are known before the run.
                 return PYTHON[name](left, right)
             left, right = self.tensor(left), self.tensor(right)
             if not isinstance(left, Matrix) and not isinstance(right, Matrix):
@@ -95,10 +95,6 @@ class Operations:
             return of_any(left, right) if rule is None else rule(left, right)
 
         return operate
-
-    def _is_tensor(self, value: Any) -> bool:
-        is_own = type(value) in KINDS or isinstance(value, Matrix | bool | int | float | list | tuple)
-        return is_own or self.rows_of(value) is not None
 
     def unary(self, name: str) -> Rule:
         """Return the function of an operation on one value."""
@@ -216,3 +212,7 @@ class Operations:
             rows = self.rows_of(value)
             entries += flatten(value if rows is None else rows)
         return self.build_matrix(entries, shape, kind)
+
+
+def _is_of_run(value: Any) -> bool:
+    return type(value) in KINDS or isinstance(value, Matrix)

@@ -12,6 +12,7 @@ import builtins
 from collections.abc import Callable, Iterator, Mapping
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 from .._compiling import COMPILING
 from .._parsing import parse_definition
@@ -79,6 +80,7 @@ def rewrite(
     *,
     arrays: frozenset[str] = frozenset(),
     names: Mapping[str, Any] | None = None,
+    objects: Mapping[str, Any] | None = None,
     is_kernel: bool = False,
     is_method: bool = False,
 ) -> Callable[..., Any]:
@@ -89,11 +91,12 @@ def rewrite(
         run: the interpreter that it calls.
         arrays: parameters that are arrays.
         names: values of names that the function does not see by itself.
+        objects: objects that parameters stand for, of which it calls functions.
         is_kernel: whether its caller gives the arguments their types.
         is_method: whether its first parameter is its object.
     """
     with COMPILING:
-        writer = _Writer(definition, run, arrays, names or {})
+        writer = _Writer(definition, run, arrays, names or {}, objects or {})
         body = writer.body(definition.tree.body, is_kernel=is_kernel, is_method=is_method)
         made = _build(definition, run, body, names or {})
     if writer.references:
@@ -151,14 +154,39 @@ class _Writer:
     """Rewrites one function. `scopes` are the names that are locals so far, block by block."""
 
     def __init__(
-        self, definition: Definition, run: Interpreter, arrays: frozenset[str], names: Mapping[str, Any]
+        self,
+        definition: Definition,
+        run: Interpreter,
+        arrays: frozenset[str],
+        names: Mapping[str, Any],
+        objects: Mapping[str, Any],
     ) -> None:
         self._definition, self._run, self._arrays, self._names = definition, run, arrays, names
+        self._objects = objects
+        # Statements that come before the present one, since engines run calls before they read what is around them.
+        self._before: list[ast.stmt] | None = None
+        self._count = 0
         arguments = definition.tree.args
         self._parameters = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
         self._scopes: list[set[str]] = [set(self._parameters)]
         self._stored = _find_stored(definition.tree)
         self._is_static = self._is_sample = False
+        comprehensions = (ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.SetComp)
+        self._writers: dict[type[ast.expr], Callable[[Any], ast.expr]] = {
+            ast.Constant: self._keep,
+            ast.Name: self._keep,
+            ast.Lambda: self._keep,
+            ast.BinOp: self._binary,
+            ast.UnaryOp: self._unary,
+            ast.BoolOp: self._bool,
+            ast.Compare: self._compare,
+            ast.IfExp: self._choice,
+            ast.Call: self._call,
+            ast.Subscript: self._subscript,
+            ast.Attribute: self._attribute,
+            ast.NamedExpr: self._named,
+            **dict.fromkeys(comprehensions, self._comprehension),
+        }
         self.references: tuple[str, ...] = ()
 
     def body(self, statements: list[ast.stmt], *, is_kernel: bool, is_method: bool) -> list[ast.stmt]:
@@ -177,7 +205,8 @@ class _Writer:
 
     def _copy_argument(self, name: str, annotation: Any) -> ast.stmt:
         kind = self._run.dtype_name(annotation)
-        value: ast.expr = self._ask("argument", ast.Name(name, ast.Load()))
+        method = "let" if name in self._stored else "argument"
+        value: ast.expr = self._ask(method, ast.Name(name, ast.Load()))
         if kind is not None:
             value = self._ask("argument_of", ast.Name(name, ast.Load()), ast.Constant(kind))
         return self._at(self._definition.tree, ast.Assign([ast.Name(name, ast.Store())], value))
@@ -195,6 +224,8 @@ class _Writer:
         if isinstance(node, ast.Name):
             if node.id in self._names:
                 return self._names[node.id]
+            if node.id in self._objects and node.id not in self._stored:
+                return self._objects[node.id]
             if node.id in self._stored or node.id in self._parameters:
                 return _MISSING
             return _look_up(self._definition.function, node.id)
@@ -227,6 +258,43 @@ class _Writer:
             self._scopes.pop()
 
     def _statement(self, node: ast.stmt) -> list[ast.stmt]:
+        if isinstance(node, ast.For | ast.While) or not self._has_effects(node):
+            return self._write(node)
+        outer, self._before = self._before, []
+        try:
+            written = self._write(node)
+            return [*(self._at(node, one) for one in self._before), *written]
+        finally:
+            self._before = outer
+
+    def _has_effects(self, node: ast.stmt) -> bool:
+        """Whether an expression of a statement itself changes a local or memory: engines do so before anything else."""
+        expressions = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        inner = [one for expression in expressions for one in ast.walk(expression)]
+        return any(
+            isinstance(one, ast.NamedExpr)
+            or (isinstance(one, ast.Call) and one is not getattr(node, "value", None) and self.changes(one))
+            for one in inner
+        )
+
+    def changes(self, node: ast.Call) -> bool:
+        """Return whether a call changes what its caller sees."""
+        if self._name_of(node.func).startswith("lang.ops.atomic_"):
+            return True
+        value = self._find(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else _MISSING
+        written = None if value is _MISSING else self._run.find_written(value)
+        return written is not None and not self._run.engine.owns(written) and _changes_anything(written, self._run)
+
+    def _hoist(self, value: ast.expr) -> ast.expr:
+        """Put a call before the statement, where its statement needs that; the value is then a local."""
+        if self._before is None:
+            return value
+        self._count += 1
+        name = f"_{self._count}"
+        self._before.append(ast.Assign([ast.Name(name, ast.Store())], value))
+        return ast.Name(name, ast.Load())
+
+    def _write(self, node: ast.stmt) -> list[ast.stmt]:
         match node:
             case ast.Assign():
                 return [self._at(node, one) for one in self._assign(node)]
@@ -316,7 +384,7 @@ class _Writer:
             return self._ask("keep", ast.Name(name, ast.Load()), value)
         return self._ask("let", value)
 
-    def _store_name(self, name: str, value: ast.expr) -> ast.stmt:
+    def _store_name(self, name: str, value: ast.expr) -> ast.Assign:
         if not self._is_local(name):
             self._scopes[-1].add(name)
         return ast.Assign([ast.Name(name, ast.Store())], value)
@@ -381,38 +449,40 @@ class _Writer:
         return ast.copy_location(self._expression(node), node)
 
     def _expression(self, node: ast.expr) -> ast.expr:
-        match node:
-            case ast.BinOp(left, op, right):
-                return self._ask(_BINARY[type(op)], self._expr(left), self._expr(right))
-            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float())):
+        write = self._writers.get(type(node))
+        return self._parts(node) if write is None else write(node)
+
+    def _keep(self, node: ast.expr) -> ast.expr:
+        return node
+
+    def _binary(self, node: ast.BinOp) -> ast.expr:
+        return self._ask(_BINARY[type(node.op)], self._expr(node.left), self._expr(node.right))
+
+    def _unary(self, node: ast.UnaryOp) -> ast.expr:
+        match node.op, node.operand:
+            case ast.USub(), ast.Constant(value=int() | float()):
                 return node
-            case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            case ast.UAdd(), operand:
                 return self._expr(operand)
-            case ast.UnaryOp(op, operand):
-                return self._ask(_UNARY[type(op)], self._expr(operand))
-            case ast.BoolOp(op, values):
-                return ast.BoolOp(op, [self._truth(one) for one in values])
-            case ast.Compare():
-                return self._compare(node)
-            case ast.IfExp():
-                return self._choice(node)
-            case ast.Call():
-                return self._call(node)
-            case ast.Subscript(value=owner, slice=index):
-                if self._is_sample:
-                    return self._ask("sample", self._base(owner), self._index(index))
-                return ast.Subscript(self._base(owner), self._index(index), ast.Load())
-            case ast.Attribute(value=owner, attr=attr):
-                return ast.Attribute(self._base(owner), attr, ast.Load())
-            case ast.NamedExpr(target=ast.Name(id=name), value=value):
-                typed = self._typed(name, self._expr(value))
-                self._store_name(name, typed)
-                return ast.NamedExpr(ast.Name(name, ast.Store()), typed)
-            case ast.ListComp() | ast.DictComp() | ast.GeneratorExp() | ast.SetComp():
-                return self._comprehension(node)
-            case ast.Constant() | ast.Name() | ast.Lambda():
-                return node
-        return self._parts(node)
+        return self._ask(_UNARY[type(node.op)], self._expr(node.operand))
+
+    def _bool(self, node: ast.BoolOp) -> ast.expr:
+        return ast.BoolOp(node.op, [self._truth(one) for one in node.values])
+
+    def _subscript(self, node: ast.Subscript) -> ast.expr:
+        base, index = self._base(node.value), self._index(node.slice)
+        return self._ask("sample", base, index) if self._is_sample else ast.Subscript(base, index, ast.Load())
+
+    def _attribute(self, node: ast.Attribute) -> ast.expr:
+        return ast.Attribute(self._base(node.value), node.attr, ast.Load())
+
+    def _named(self, node: ast.NamedExpr) -> ast.expr:
+        name = node.target.id
+        stored = self._store_name(name, self._typed(name, self._expr(node.value)))
+        if self._before is None:
+            return ast.NamedExpr(ast.Name(name, ast.Store()), stored.value)
+        self._before.append(stored)
+        return ast.Name(name, ast.Load())
 
     def _parts(self, node: Any) -> Any:
         """A node with its own expressions rewritten."""
@@ -428,6 +498,8 @@ class _Writer:
     def _comprehension(self, node: Any) -> ast.expr:
         names = {one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)}
         self._scopes.append(names)
+        # Nothing can be put before what is evaluated many times.
+        outer, self._before = self._before, None
         try:
             generators = [
                 ast.comprehension(one.target, self._expr(one.iter), [self._expr(test) for test in one.ifs], 0)
@@ -438,6 +510,7 @@ class _Writer:
             return type(node)(self._expr(node.elt), generators)
         finally:
             self._scopes.pop()
+            self._before = outer
 
     def _truth(self, node: ast.expr) -> ast.expr:
         is_truth = isinstance(node, ast.Compare | ast.BoolOp) or (
@@ -490,7 +563,10 @@ class _Writer:
             node.id in self._arrays or (self._is_local(node.id) and node.id not in self._parameters)
         )
         value = self._find(node) if isinstance(node, ast.Name | ast.Attribute) else _MISSING
-        if is_own or isinstance(value, ModuleType | type) or isinstance(node, ast.Call | ast.Subscript):
+        is_element = isinstance(node, ast.Call) or (
+            isinstance(node, ast.Subscript) and _find_root(node) in self._arrays
+        )
+        if is_own or isinstance(value, ModuleType | type) or is_element:
             return self._expr(node)
         return self._ask("captured", self._expr(node))
 
@@ -520,7 +596,10 @@ class _Writer:
         call = self._ask("call", self._expr(node.func), *arguments)
         assert isinstance(call, ast.Call)
         call.keywords = keywords
-        return self._with_references(value, call, node)
+        written = None if value is _MISSING else self._run.find_written(value)
+        if written is None or self._run.engine.owns(written):
+            return call
+        return self._hoist_call(value, written, call, node)
 
     def _atomic(self, operator: str, place: ast.expr, value: ast.expr) -> ast.expr:
         """An atomic function: the place is changed, and what it held is the value."""
@@ -528,27 +607,24 @@ class _Writer:
             case ast.Name(id=name):
                 old = ast.Name(name, ast.Load())
                 new = self._ask("change", ast.Constant(operator), old, self._expr(value))
-                return self._ask("first", self._ask("let", old), ast.NamedExpr(ast.Name(name, ast.Store()), new))
+                changed = ast.NamedExpr(ast.Name(name, ast.Store()), new)
+                return self._hoist(self._ask("first", self._ask("let", old), changed))
             case ast.Subscript(value=owner, slice=index):
                 parts = [self._owner(owner), self._index(index)]
-                return self._ask("change_element", *parts, ast.Constant(operator), self._expr(value))
+                return self._hoist(self._ask("change_element", *parts, ast.Constant(operator), self._expr(value)))
             case ast.Attribute(value=owner, attr=attr):
                 parts = [self._owner(owner), ast.Constant(attr)]
-                return self._ask("change_member", *parts, ast.Constant(operator), self._expr(value))
+                return self._hoist(self._ask("change_member", *parts, ast.Constant(operator), self._expr(value)))
         raise SyntaxError(f"an atomic operation on `{ast.unparse(place)}`")
 
-    def _with_references(self, function: Any, call: ast.Call, node: ast.Call) -> ast.expr:
-        """A call of a function that changes numbers of the caller's, which are given their new values."""
-        written = None if function is _MISSING else self._run.find_written(function)
-        if written is None or not isinstance(written, FunctionType):
-            return call
-        is_method = self._run.language.is_method(function)
-        compiled = self._run.written(written, is_method=is_method)
+    def _hoist_call(self, function: Any, written: Callable[..., Any], call: ast.Call, node: ast.Call) -> ast.expr:
+        """A call of a function of the language. Numbers of the caller's that it changes are given their new values."""
+        compiled = self._run.written_for(function, written)
         names: tuple[str, ...] = getattr(compiled, "references", ())
         if not names:
-            return call
+            return self._hoist(call)
         parameters = list(written.__code__.co_varnames[: written.__code__.co_argcount])
-        if isinstance(function, MethodType):
+        if self._run.language.owner_of(function) is not None:
             parameters = parameters[1:]
         given = dict(zip(parameters, node.args, strict=False)) | {one.arg: one.value for one in node.keywords}
         call.func = self._ask_value("call_with_references")
@@ -564,7 +640,11 @@ class _Writer:
                 case ast.Attribute(value=owner, attr=attr):
                     steps.append(self._ask("set_member", self._owner(owner), ast.Constant(attr), new))
         whole = ast.Subscript(ast.Tuple(steps, ast.Load()), ast.Constant(0), ast.Load())
-        return ast.Subscript(whole, ast.Constant(0), ast.Load())
+        value = self._hoist(ast.Subscript(whole, ast.Constant(0), ast.Load()))
+        returned = _find_returned_name(read_definition(written).tree)
+        # A function that returns what it was given returns that variable, not its value of now.
+        is_variable = self._before is not None and returned in names and returned in given
+        return self._expr(given[returned]) if is_variable and returned is not None else value
 
     # Making nodes --------------------------------------------------------------------------------
 
@@ -589,6 +669,45 @@ def _is_native(value: Any, run: Interpreter) -> bool:
         return True
     is_plain = isinstance(value, FunctionType | MethodType)
     return is_plain and not run.language.name_of(value) and run.language.function_of(value) is None
+
+
+def _find_returned_name(tree: ast.FunctionDef) -> str | None:
+    """The name that a function returns in its last statement."""
+    match tree.body[-1]:
+        case ast.Return(value=ast.Name(id=name)):
+            return name
+    return None
+
+
+_CHANGING: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary()
+"""Whether functions of the language change what their callers see."""
+
+
+def _changes_anything(function: Callable[..., Any], run: Interpreter) -> bool:
+    """Whether a function of the language changes memory, or a variable of its caller's."""
+    known = _CHANGING.get(function)
+    if known is not None:
+        return known
+    # A recursive call tells nothing new.
+    _CHANGING[function] = False
+    definition = read_definition(function)
+    annotations = function.__annotations__
+    parameters = [one.arg for one in definition.tree.args.args]
+    copies = {name for name in parameters if not run.is_template(annotations.get(name))}
+    own = (_find_stored(definition.tree) - set(parameters)) | copies
+    looking = _Writer(definition, run, frozenset(), {}, {})
+    nodes = list(ast.walk(definition.tree))
+    stored = [one for one in nodes if isinstance(one, ast.Name | ast.Subscript | ast.Attribute)]
+    _CHANGING[function] = any(isinstance(one.ctx, ast.Store) and _find_root(one) not in own for one in stored) or any(
+        isinstance(one, ast.Call) and looking.changes(one) for one in nodes
+    )
+    return _CHANGING[function]
+
+
+def _find_root(node: ast.expr) -> str:
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _look_up(function: Callable[..., Any], name: str) -> Any:

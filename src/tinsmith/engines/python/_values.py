@@ -91,13 +91,23 @@ class Matrix:
         return self.entries[self._place(index)]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        self._put(self._place(index), CASTS[self.kind](value))
+        cast = CASTS[self.kind]
+        if isinstance(index, tuple) and any(isinstance(one, slice) for one in index):
+            ranges = self._ranges(index)
+            for at, one in zip(itertools.product(*ranges), flatten(value), strict=True):
+                self._put(self._place(at), cast(one))
+            return
+        self._put(self._place(index), cast(value))
 
-    def _slice(self, index: tuple[Any, ...]) -> Matrix:
-        ranges = [
+    def _ranges(self, index: tuple[Any, ...]) -> list[Any]:
+        """The indices in each dim that slices and numbers stand for."""
+        return [
             range(*one.indices(size)) if isinstance(one, slice) else [int(one)]
             for one, size in zip(index, self.shape, strict=True)
         ]
+
+    def _slice(self, index: tuple[Any, ...]) -> Matrix:
+        ranges = self._ranges(index)
         kept = tuple(len(chosen) for chosen, one in zip(ranges, index, strict=True) if isinstance(one, slice))
         entries = [self.entries[self._place(at)] for at in itertools.product(*ranges)]
         return Matrix(kept, entries, self.methods)

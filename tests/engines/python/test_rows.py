@@ -1,0 +1,51 @@
+"""The table of every construct of the language, run by Python: the values that compiled kernels give."""
+
+import pytest
+import torch
+
+import rows
+from rows import Draw
+from support.pythonic import run_by_python
+from support.roundtrip import lowered
+from tinsmith.engines import of_kernel
+
+LATE = {"choices_beside_changes", "order_of_evaluation"}
+"""Rows of statements with several calls that change one local.
+
+What a function returns of a variable that it got by reference, compiled engines read after the later calls.
+"""
+ROWS = [row for row in rows.ALL if str(row) not in LATE]
+
+
+def disagree(kernel, arguments, **tolerance):
+    """Run a kernel compiled and by Python; compare everything that it may have written."""
+    fields = lowered(kernel, *arguments).fields
+    parameters = [one.name for one in of_kernel(kernel).parameters(kernel)]
+    before = {name: field.to_torch() for name, field in fields.items()}
+    given = [one.clone() if isinstance(one, torch.Tensor) else one for one in arguments]
+    kernel(*given)
+    wanted = {**dict(zip(parameters, given, strict=True)), **{name: field.to_torch() for name, field in fields.items()}}
+    for name, field in fields.items():
+        field.from_torch(before[name])
+    run_by_python(kernel, *arguments)
+    mine = {
+        **dict(zip(parameters, arguments, strict=True)),
+        **{name: field.to_torch() for name, field in fields.items()},
+    }
+    for name, one in wanted.items():
+        if isinstance(one, torch.Tensor):
+            torch.testing.assert_close(mine[name], one, equal_nan=True, **tolerance)
+
+
+@pytest.mark.thinned(8)
+@pytest.mark.filterwarnings("ignore:.*Calling non-", "ignore:.* holds integers")
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_float32(row, lang):
+    disagree(row.build(lang, lang.f32), row.draw(Draw(torch.float32)), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.thinned(8)
+@pytest.mark.filterwarnings("ignore:.*Calling non-", "ignore:.* holds integers")
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_float64(row, lang64):
+    disagree(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)), rtol=1e-12, atol=1e-13)

@@ -1,0 +1,29 @@
+"""Runs kernels on the Python engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tinsmith.bridge._launcher import Launcher
+from tinsmith.engines import run_on
+
+
+@contextmanager
+def on_python() -> Iterator[None]:
+    """Within, Python runs the kernels of what is made."""
+    run_on("python")
+    try:
+        yield
+    finally:
+        run_on(None)
+
+
+def run_by_python(kernel: Any, *arguments: Any) -> None:
+    """Launch a kernel as its engine would, by Python."""
+    with on_python():
+        launcher = Launcher(kernel, "a test", allows_races=True)
+        bound = launcher.bind_arguments(arguments)
+        launcher.fields(bound)
+        launcher.launch(bound, launcher.fingerprint(bound), adjoint=False)
