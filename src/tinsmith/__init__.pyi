@@ -18,7 +18,7 @@ from ._errors import (
     SpecError,
     TinsmithError,
 )
-from ._user_warnings import RaceWarning, TruncationWarning
+from ._user_warnings import RaceWarning, SlowEngineWarning, TruncationWarning
 from ._version import __version__
 from .bridge import Answer, Op, chain, op, oracle
 from .doctor import Finding, Gradcheck, Report, ScanCheck, check, gradcheck, lint, sanitize
@@ -72,6 +72,7 @@ __all__ = [
     "Report",
     "ScanCheck",
     "ShapeError",
+    "SlowEngineWarning",
     "SpecError",
     "Tin",
     "TinsmithError",

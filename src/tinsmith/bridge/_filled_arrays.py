@@ -16,8 +16,9 @@ def find_filled_arrays(case: Specialization) -> frozenset[str]:
     for stage, variant in zip(signature.stages, case.variants, strict=True):
         own = waiting.intersection(stage.arrays)
         waiting -= own
-        # The kernels of networks are unrolled: their IR is long, and they say themselves what starts empty.
-        if not own or stage.is_simd:
+        # The kernels of networks are unrolled: their IR is long, and they say themselves what starts empty. Where
+        # Python runs a kernel, a debugger shows the memory.
+        if not own or stage.is_simd or stage.engine.runs_source:
             continue
         try:
             kernel, _ = stage.lower_variant(variant.single, case.templates)

@@ -135,6 +135,11 @@ def _build(definition: Definition, run: Interpreter, body: list[ast.stmt], names
         if "type_params" in ast.FunctionDef._fields:
             one.type_params = []  # type: ignore[attr-defined]
     module = ast.fix_missing_locations(ast.Module([around], []))
+    for node in ast.walk(module):
+        # Statements that were written into the kernel have lines of their own.
+        line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", None)
+        if end is not None and end < line:
+            node.end_lineno, node.end_col_offset = line, node.col_offset  # type: ignore[attr-defined]
     outer = _code(compile(module, definition.path, "exec", dont_inherit=True), "around")
     inner = _code(outer, tree.name)
     if hasattr(inner, "co_qualname"):
@@ -657,7 +662,23 @@ class _Writer:
 
     def _at(self, node: ast.AST, made: ast.stmt) -> ast.stmt:
         """A statement at the place of the one that it stands for."""
-        return ast.fix_missing_locations(ast.copy_location(made, node))
+        ast.copy_location(made, node)
+        for child in ast.iter_child_nodes(made):
+            _place(child, made)
+        return made
+
+
+def _place(node: ast.AST, around: ast.AST) -> None:
+    """Give nodes without a place that of the node around them; of one on several lines, its first line.
+
+    Python takes the last line of a method call for the line of its method: a debugger would stop there first.
+    """
+    if "lineno" in node._attributes and not hasattr(node, "lineno"):
+        ast.copy_location(node, around)
+        if getattr(node, "end_lineno", None) != node.lineno:  # type: ignore[attr-defined]
+            node.end_lineno, node.end_col_offset = node.lineno, node.col_offset  # type: ignore[attr-defined]
+    for child in ast.iter_child_nodes(node):
+        _place(child, node if hasattr(node, "lineno") else around)
 
 
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])

@@ -1,0 +1,224 @@
+"""Debuggers, prints, errors and coverage tools see a kernel that Python runs on the user's own lines."""
+
+import io
+import pdb  # noqa: T100  # what is tested
+import sys
+import traceback
+import warnings
+
+import pytest
+import torch
+
+import tinsmith as ts
+from support.pythonic import on_python
+
+FILE = __file__
+
+
+def make_pool(lang):
+    @lang.func
+    def weight(distance):
+        inner = lang.exp(-distance * distance)
+        return inner * 2.0
+
+    @lang.kernel
+    def pool(x: lang.types.ndarray(), p: lang.types.ndarray(dtype=lang.math.vec3, ndim=1), y: lang.types.ndarray()):
+        for i in y:
+            total = 0.0
+            v = p[i] * 2.0
+            for j in range(x.shape[1]):
+                total += x[i, j] * weight(v.norm())
+            y[i] = total
+
+    return ts.op("x[n, m], p[n, 3] -> y[n]", engine="python")(pool)
+
+
+def line_of(text):
+    """The number of the only line of this file that reads so."""
+    with open(FILE) as file:
+        return next(number for number, line in enumerate(file, start=1) if line.strip() == text)
+
+
+class Script(pdb.Pdb):
+    """A debugger with its commands written down; `text` is what it printed."""
+
+    def __init__(self, *commands):
+        self.output = io.StringIO()
+        super().__init__(stdin=io.StringIO("\n".join([*commands, ""])), stdout=self.output, nosigint=True, readrc=False)
+        self.use_rawinput = False
+
+    @property
+    def text(self):
+        return self.output.getvalue()
+
+
+def inputs():
+    return torch.ones(2, 3, requires_grad=True), torch.full((2, 3), 0.25, requires_grad=True)
+
+
+def debug(call, *commands):
+    script = Script(*commands, "continue")
+    script.runcall(call)
+    return script.text
+
+
+def test_a_breakpoint_stops_on_the_user_s_line_and_shows_locals(lang):
+    op, (x, p) = make_pool(lang), inputs()
+    line = line_of("y[i] = total")
+    words = debug(
+        lambda: op(x, p), f"break {FILE}:{line}", "continue", "p i, total", "p v", "p x[0, 1]", "p y[i]", "clear 1"
+    )
+    assert f"> {FILE}({line})pool()" in words and "-> y[i] = total" in words
+    assert "(np.int32(0), np.float32(" in words
+    assert "[0.5, 0.5, 0.5]" in words and "np.float32(1.0)" in words and "np.float32(0.0)" in words
+
+
+def test_a_breakpoint_in_a_function_of_the_language(lang):
+    op, (x, p) = make_pool(lang), inputs()
+    line = line_of("return inner * 2.0")
+    words = debug(lambda: op(x, p), f"break {FILE}:{line}", "continue", "p inner", "up", "p j", "clear 1")
+    assert f"> {FILE}({line})weight()" in words and "np.float32(0.47" in words
+
+
+def test_a_breakpoint_in_the_generated_gradient(lang):
+    op, (x, p) = make_pool(lang), inputs()
+    y = op(x, p)
+    seen = []
+
+    def trace(frame, event, _):
+        if event == "call" and frame.f_code.co_filename.startswith("<tinsmith pool_adjoint"):
+            seen.append((frame.f_code.co_name, sorted(frame.f_code.co_varnames)))
+        return
+
+    sys.settrace(trace)
+    try:
+        y.sum().backward()
+    finally:
+        sys.settrace(None)
+    names = seen[0][1]
+    assert "grad_x" in names and "grad_y" in names
+
+
+def test_steps_stay_on_the_user_s_lines_with_next(lang):
+    op, (x, p) = make_pool(lang), inputs()
+    first = line_of("total = 0.0")
+    words = debug(lambda: op(x, p), f"break {FILE}:{first}", "continue", "clear 1", "next", "next", "next")
+    assert [f"({first + step})pool()" in words for step in range(4)] == [True] * 4
+
+
+def stop_here(lang):
+    @lang.kernel
+    def stops(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            breakpoint()  # noqa: T100
+            y[i] = x[i] * 2.0
+
+    return stops
+
+
+def test_breakpoint_stops_in_the_kernel(lang, monkeypatch):
+    frames = []
+    monkeypatch.setattr(sys, "breakpointhook", lambda: frames.append(sys._getframe(1)))
+    op = ts.op("x[n] -> y[n]", engine="python")(stop_here(lang))
+    x = torch.tensor([1.0, 2.0], requires_grad=True)
+    y = op(x)
+    assert [(one.f_code.co_filename, one.f_code.co_name) for one in frames] == [(FILE, "stops")] * 2
+    (gradient,) = torch.autograd.grad(y.sum(), x)
+    assert gradient.tolist() == [2.0, 2.0]
+
+
+def test_a_compiled_engine_refuses_breakpoint(lang, monkeypatch):
+    monkeypatch.setattr(sys, "breakpointhook", lambda: pytest.fail("stopped in the compiler"))
+    op = ts.op("x[n] -> y[n]")(stop_here(lang))
+    with pytest.raises(ts.KernelError, match=r'calls a debugger.*\n.*test_debugging.py:\d+\n.*engine="python"'):
+        op(torch.ones(2))
+
+
+def test_print_prints_at_once(lang, capsys):
+    @lang.kernel
+    def prints(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            v = lang.Vector([x[i], 2.0])
+            print("at", i, x[i], v, f"{x[i]:.1f}")  # noqa: T201
+            y[i] = v.sum()
+
+    op = ts.op("x[n] -> y[n]", engine="python")(prints)
+    op(torch.tensor([0.5, 1.5], requires_grad=True))
+    assert capsys.readouterr().out == "at 0 0.5 [0.5, 2.0] 0.5\nat 1 1.5 [1.5, 2.0] 1.5\n"
+
+
+def gather(lang):
+    @lang.kernel
+    def picks(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            y[i] = x[k[i], 1]
+
+    return picks
+
+
+def divide(lang):
+    @lang.kernel
+    def divides(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            y[i] = x[0, 0] + 7 // k[i]
+
+    return divides
+
+
+def insist(lang):
+    @lang.kernel
+    def insists(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            assert k[i] > 0, "no index is 0"
+            y[i] = x[0, 0]
+
+    return insists
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "words", "line"),
+    [
+        (gather, IndexError, "x[12, 1] is out of range for x[n, m] = (12, 8)", "y[i] = x[k[i], 1]"),
+        (divide, ZeroDivisionError, "integer division by zero", "y[i] = x[0, 0] + 7 // k[i]"),
+        (insist, AssertionError, "no index is 0", 'assert k[i] > 0, "no index is 0"'),
+    ],
+)
+def test_an_error_is_at_the_user_s_line_without_frames_of_tinsmith(lang, build, error, words, line):
+    op = ts.op("x[n, m], k[j] -> y[j]", engine="python")(build(lang))
+    index = {gather: 12, divide: 0, insist: 0}[build]
+    with pytest.raises(error) as caught:
+        op(torch.zeros(12, 8), torch.tensor([1, index], dtype=torch.int32))
+    assert str(caught.value) == words
+    frames = traceback.extract_tb(caught.value.__traceback__)
+    assert [(one.filename, one.line) for one in frames][-1] == (FILE, line)
+    assert [one.name for one in frames if "tinsmith/bridge" in one.filename] == ["__call__"]
+    assert not [one for one in frames if "tinsmith/engines" in one.filename]
+
+
+def test_large_arrays_warn_once(lang):
+    @lang.kernel
+    def first(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            y[i] = x[i]
+
+    from tinsmith.engines import of_kernel, runner_of
+
+    runner_of(of_kernel(first), "python")._has_warned = False
+    op = ts.op("x[n] -> y[1]", engine="python")(first)
+    with pytest.warns(ts.SlowEngineWarning, match=r"array `x` has 100,001 elements"):
+        op(torch.ones(100_001))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        op(torch.ones(100_001))
+
+
+def test_what_cannot_run_is_refused_by_name(lang):
+    @lang.kernel
+    def shared(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        lang.loop_config(block_dim=4)
+        for i in x:
+            lang.simt.block.sync()
+            y[i] = lang.simt.warp.all_nonzero(1, 1) + x[i]
+
+    with on_python(), pytest.raises(ts.KernelError, match="blocks of threads|warp|simt"):
+        ts.op("x[n] -> y[n]")(shared)(torch.ones(4))
