@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from ..engines import Compiled
+from ..engines import Compiled, Python
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -27,10 +27,12 @@ def compile_for_python(stage: Stage, variant: Variant, values: Mapping[str, Any]
     function.__annotations__ = {name: eval(text, {"_lang": lang}) for name, text in annotations.items()}
     vars(function)["tinsmith_source"] = source
     names = {name: value for name, value in source.given.items() if name not in source.parameters}
-    return stage.engine.compile(
+    if variant.adjoint:
+        return stage.engine.compile(function, stage.templates(values), adjoint=True)
+    assert isinstance(stage.engine, Python)
+    return stage.engine.run_source(
         function,
         stage.templates(values),
-        adjoint=variant.adjoint,
         batched=variant.batched_arrays,
         labels={name: _label(stage, name) for name in stage.arrays},
         names={**names, "_lang": lang},

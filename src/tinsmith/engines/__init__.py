@@ -41,7 +41,7 @@ from ._registry import (
     runner_of,
 )
 from ._start import init, init_quietly
-from .python import hide_frames
+from .python import Python, hide_frames
 
 __all__ = [
     "ArrayArgument",
@@ -61,6 +61,7 @@ __all__ = [
     "NAMES",
     "Parameter",
     "Probe",
+    "Python",
     "SPEC_DTYPES",
     "StructFacts",
     "array_text",

@@ -19,13 +19,13 @@ from .._annotations import NAMES
 from .._contract import ArrayArgument, Compiled, Engine, Facts, FieldFacts, Parameter, ScalarArgument
 from .._listening import Listener
 from ._interpreter import Interpreter
-from ._numbers import CASTS, TYPES, Defaults
+from ._numbers import TYPES, Arithmetic, Defaults
 from ._rewrite import read_definition, rewrite
 from ._values import ArrayView, Matrix
 
 MANY_ELEMENTS = 100_000
 """Elements of an array above which the engine warns that it is slow."""
-_PACKAGE = __package__.rpartition(".")[0].rpartition(".")[0]
+_PACKAGE = __name__.partition(".")[0]
 
 
 class _Runtime:
@@ -185,30 +185,32 @@ class Python(Engine):
         is_aliased: bool = False,
         is_simd: bool = False,
         content: Hashable | None = None,
+    ) -> Compiled:
+        # The options are for compilers that optimize, and change nothing here.
+        del stack, is_careful, is_aliased, is_simd, content
+        if adjoint:
+            words = "the Python engine has no reverse mode of its own"
+            raise GradientError(refusal(words, remedy='Leave out `adjoint="engine"`: a gradient is generated then.'))
+        return self.run_source(function, templates)
+
+    def run_source(
+        self,
+        function: Callable[..., Any],
+        templates: dict[str, Any],
+        *,
         batched: frozenset[str] = frozenset(),
         labels: Mapping[str, str] | None = None,
         names: Mapping[str, Any] | None = None,
     ) -> Compiled:
         """Return a kernel that Python runs.
 
-        The options of the contract beyond `templates` are for optimizing compilers, and change nothing here.
-
         Args:
             function: the kernel's function, with an annotation for each parameter.
             templates: values of template parameters.
-            adjoint: must be False: the engine has no reverse mode.
-            stack: not used.
-            is_careful: not used.
-            is_aliased: not used.
-            is_simd: not used.
-            content: not used.
             batched: arrays whose first dim is a batch: the kernel runs once for each sample.
             labels: arrays with their dims' names, for messages.
             names: values of names that the function does not see by itself.
         """
-        if adjoint:
-            words = "the Python engine has no reverse mode of its own"
-            raise GradientError(refusal(words, remedy='Leave out `adjoint="engine"`: a gradient is generated then.'))
         described = {name: self._home.describe(name, one) for name, one in function.__annotations__.items()}
         parameters = {name: one for name, one in described.items() if one is not None and name not in templates}
         arrays = frozenset(name for name, one in parameters.items() if one.kind == "array")
@@ -220,7 +222,7 @@ class Python(Engine):
     def _interpreter(self) -> Interpreter:
         defaults = self.defaults
         if defaults not in self._interpreters:
-            self._interpreters[defaults] = Interpreter(self._home, defaults, _translate)
+            self._interpreters[defaults] = Interpreter(self._home, Arithmetic(defaults), _translate)
         return self._interpreters[defaults]
 
     def warn_of_size(self, name: str, count: int) -> None:
@@ -285,22 +287,23 @@ class _Launch:
             self._engine.warn_of_size(name, count)
         if not count:
             return np.empty(dims, dtype)
-        return np.frombuffer((ctypes.c_byte * size).from_address(address), dtype, count).reshape(dims)
+        memory: Any = (ctypes.c_byte * size).from_address(address)
+        return np.frombuffer(memory, dtype, count).reshape(dims)
 
     def _view(self, name: str, data: np.ndarray) -> ArrayView:
         parameter = self._parameters[name]
-        methods = self._run.language.matrix_operation
+        operations = self._run.operations
         is_clamped = parameter.boundary == "clamp"
         label = self._labels.get(name, "")
-        return ArrayView(name, data, parameter.element, methods, label, is_clamped=is_clamped)
+        return ArrayView(name, data, parameter.element, operations, label, is_clamped=is_clamped)
 
     def _scalar(self, name: str, value: Any) -> Any:
         parameter = self._parameters[name]
         assert parameter.dtypes is not None
         kind = NAMES[parameter.dtypes[0]]
         if not parameter.element:
-            return CASTS[kind](value)
-        return Matrix(parameter.element, [CASTS[kind](one) for one in value], self._run.language.matrix_operation)
+            return self._run.casts[kind](value)
+        return Matrix(parameter.element, [self._run.casts[kind](one) for one in value], self._run.operations)
 
 
 def hide_frames(error: BaseException) -> None:

@@ -205,7 +205,7 @@ def _ranges(run: Interpreter) -> Callable[..., Any]:
 
     def build(*args: Any, axes: Any = None) -> Ranges:
         bounds = [tuple(one) if isinstance(one, list | tuple) else (0, one) for one in args]
-        return Ranges(bounds, () if axes is None else tuple(axes), run.operations)  # type: ignore[arg-type]
+        return Ranges(bounds, () if axes is None else tuple(axes), run.operations)
 
     return build
 

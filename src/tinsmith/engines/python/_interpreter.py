@@ -17,7 +17,7 @@ from ..._errors import KernelError, refusal
 from .._contract import Engine
 from .._language import Language
 from ._engine_functions import SPECIAL, TABLE, fill_matrix
-from ._numbers import CASTS, KINDS, Defaults
+from ._numbers import KINDS, Arithmetic
 from ._operations import Operations
 from ._values import ArrayView, BoundFunction, Matrix, Struct, StructElement
 
@@ -50,11 +50,11 @@ _NATIVE = frozenset({builtins.tuple, builtins.list, builtins.zip, builtins.enume
 
 
 class Interpreter:
-    """One engine's language with these default types.
+    """One engine's language with one kind of arithmetic.
 
     Args:
         engine: the engine that the kernels are written for.
-        defaults: the types of Python's numbers.
+        arithmetic: the rules for single numbers, with the types of Python's.
         translate: makes the Python function of a function of the language, given this interpreter.
     """
 
@@ -63,12 +63,16 @@ class Interpreter:
     bit_and: Callable[[Any, Any], Any]
 
     def __init__(
-        self, engine: Engine, defaults: Defaults, translate: Callable[[Callable[..., Any], Interpreter, bool, Any], Any]
+        self,
+        engine: Engine,
+        arithmetic: Arithmetic,
+        translate: Callable[[Callable[..., Any], Interpreter, bool, Any], Any],
     ) -> None:
         self.engine = engine
         self.language = Language(engine)
-        self.operations = Operations(defaults, self.language.rows_of, self.language.matrix_operation)
-        self.defaults = defaults
+        self.operations = Operations(arithmetic, self.language.rows_of, self.language.matrix_operation)
+        self.defaults = arithmetic.defaults
+        self.casts = arithmetic.casts
         self.random = np.random.default_rng(0)
         self._translate = translate
         self._known: dict[Any, Callable[..., Any]] = {}
@@ -114,7 +118,7 @@ class Interpreter:
             return value
         cast = KINDS.get(kind)
         if cast is not None:
-            return CASTS[cast](self._number(value))
+            return self.casts[cast](self._number(value))
         if isinstance(old, Matrix):
             value = self.operations.tensor(value)
             if isinstance(value, Matrix) and value.shape != old.shape:
@@ -141,7 +145,7 @@ class Interpreter:
             if isinstance(old, Matrix | Struct):
                 self.keep(old, value)
             else:
-                owner.put(name, self._number(value))
+                owner.put(name, self.casts[KINDS[type(old)]](self._number(value)))
             return
         places = owner.places_of(name) if isinstance(owner, Matrix) else None
         if places is None:
@@ -157,9 +161,9 @@ class Interpreter:
         """Return a local after `+=` and its kin that the engines do in the local's own type."""
         if isinstance(old, Matrix):
             value = self.operations.tensor(value)
-            value = self.operations.each(CASTS[old.kind], value)
+            value = self.operations.each(self.casts[old.kind], value)
         else:
-            value = CASTS[KINDS[type(old)]](self._number(value))
+            value = self.casts[KINDS[type(old)]](self._number(value))
         return self.keep(old, self._by_operator[name](old, value))
 
     def change_element(self, owner: Any, index: Any, name: str, value: Any) -> Any:
@@ -229,7 +233,7 @@ class Interpreter:
                 words = "the Python engine has no sparse fields"
                 raise KernelError(refusal(words, [("field", repr(field))], "Run the kernel on a compiled engine."))
             data = np.array(field.to_numpy())
-            view = ArrayView("field", data, about.element, self.language.matrix_operation, first=about.offset)
+            view = ArrayView("field", data, about.element, self.operations, first=about.offset)
         self._fields[id(field)] = (field, view)
         return view
 
@@ -515,7 +519,7 @@ class Ranges:
         for at in itertools.product(*ranges):
             values = [number(dim, at[place]) for dim, place in enumerate(places)]
             if self.is_grouped:
-                yield Matrix((len(values),), values, self._operations.method_of)
+                yield Matrix((len(values),), values, self._operations)
             else:
                 yield values[0] if len(values) == 1 else tuple(values)
 
@@ -561,7 +565,7 @@ class _Members:
 def _detach(value: Any) -> Any:
     """A copy of an element of an array, which stands for its memory no longer."""
     if isinstance(value, Matrix):
-        return Matrix(value.shape, value.entries.copy(), value.methods)
+        return Matrix(value.shape, value.entries.copy(), value.operations)
     members = {name: _detach(one) if isinstance(one, Matrix | Struct) else one for name, one in value.members.items()}
     return Struct(members, value.methods)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -289,6 +289,9 @@ class Arithmetic:
     A rule for two types is built when they first meet, and kept.
     """
 
+    casts: Mapping[str, Rule] = CASTS
+    """Conversions by the type that they give."""
+
     def __init__(self, defaults: Defaults) -> None:
         self.defaults = defaults
         self._binary: dict[str, dict[tuple[type, type], Rule]] = {}
@@ -310,7 +313,7 @@ class Arithmetic:
 
     def typed(self, value: Any) -> Any:
         """Return a number as one of the run: Python's own gets the default type."""
-        return value if type(value) in KINDS else TYPES[self.kind_of(value)](value)
+        return value if type(value) in KINDS else self.casts[self.kind_of(value)](value)
 
     def unary(self, name: str, value: Any) -> Any:
         """Return the result of an operation on one number."""
@@ -319,8 +322,12 @@ class Arithmetic:
             kind = self.defaults.fp
         if (kind in FLOATS and name in _OF_INTEGERS) or (kind not in FLOATS and name in _OF_FLOATS):
             raise TypeError(f"`{name}` of {kind}")
-        number = value if type(value) is TYPES[kind] else CASTS[kind](value)
-        return UNARY_RULES[name](number)
+        number = value if KINDS.get(type(value)) == kind else self.casts[kind](value)
+        return self.find_unary(name, kind)(number)
+
+    def find_unary(self, name: str, kind: str) -> Rule:  # other arithmetic depends on the type
+        """Return the rule of an operation on one number of a type."""
+        return UNARY_RULES[name]
 
     def rule_for(self, name: str, one: type, other: type) -> Rule:
         """Return the function that does an operation on numbers of two Python types."""
@@ -342,7 +349,7 @@ class Arithmetic:
         if name in SHIFTS:
             self._refuse_floats(name, left, right)
             common, rule = left, SHIFTS[name]
-            return _adapt(rule, CASTS[left] if are_known[0] else None, None)
+            return _adapt(rule, self.casts[left] if are_known[0] else None, None)
         if name in ("/", "atan2"):
             left, right = (kind if kind in FLOATS else self.defaults.fp for kind in (left, right))
         common = promote(left, right)
@@ -352,11 +359,12 @@ class Arithmetic:
             common = "f32"
         if name in ("&", "|", "^"):
             self._refuse_floats(name, left, right)
-        rule = self._find_rule(name, common)
-        kind = TYPES[common]
-        return _adapt(rule, None if one is kind else CASTS[common], None if other is kind else CASTS[common])
+        rule = self.find_binary(name, common)
+        convert = self.casts[common]
+        return _adapt(rule, *(None if KINDS.get(kind) == common else convert for kind in (one, other)))
 
-    def _find_rule(self, name: str, common: str) -> Rule:
+    def find_binary(self, name: str, common: str) -> Rule:
+        """Return the rule of an operation on two numbers of one type. Raises TypeError if there is none."""
         if name in COMPARISONS:
             return COMPARISONS[name]
         rules = FLOAT_RULES if common in FLOATS else INTEGER_RULES

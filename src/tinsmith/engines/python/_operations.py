@@ -9,24 +9,25 @@ from typing import Any
 
 import numpy as np
 
-from ._numbers import CASTS, KINDS, PYTHON, Arithmetic, Defaults, Rule, promote
+from ._numbers import KINDS, PYTHON, Arithmetic, Rule, promote
 from ._values import Matrix, flatten
 
 
 class Operations:
-    """Operations with these default types.
+    """Operations with one kind of arithmetic.
 
     Args:
-        defaults: the types of Python's numbers.
+        arithmetic: the rules for single numbers.
         rows_of: the numbers of an engine's vector or matrix that Python holds; None for anything else.
         method_of: the engine's function behind a method of vectors and matrices.
     """
 
     def __init__(
-        self, defaults: Defaults, rows_of: Callable[[Any], list[Any] | None], method_of: Callable[[str], Any]
+        self, arithmetic: Arithmetic, rows_of: Callable[[Any], list[Any] | None], method_of: Callable[[str], Any]
     ) -> None:
-        self.defaults = defaults
-        self.arithmetic = Arithmetic(defaults)
+        self.defaults = arithmetic.defaults
+        self.arithmetic = arithmetic
+        self.casts = arithmetic.casts
         self.rows_of = rows_of
         self.method_of = method_of
 
@@ -59,8 +60,8 @@ class Operations:
         if size != len(entries) or not entries:
             raise ValueError(f"{len(entries)} numbers for a matrix of shape {shape}")
         kinds = [self.defaults.ip if isinstance(one, bool) else self.arithmetic.kind_of(one) for one in entries]
-        cast = CASTS[kind or reduce(promote, kinds)]
-        return Matrix(shape, [cast(one) for one in entries], self.method_of)
+        cast = self.casts[kind or reduce(promote, kinds)]
+        return Matrix(shape, [cast(one) for one in entries], self)
 
     def each(self, change: Callable[..., Any], *values: Any) -> Any:
         """Do an operation entry by entry; numbers go with every entry."""
@@ -70,7 +71,7 @@ class Operations:
         if len(shapes) > 1:
             raise ValueError(f"an operation on shapes {' and '.join(map(str, sorted(shapes)))}")
         columns = [one.entries if isinstance(one, Matrix) else itertools.repeat(one) for one in values]
-        return Matrix(shapes.pop(), [change(*row) for row in zip(*columns, strict=False)], self.method_of)
+        return Matrix(shapes.pop(), [change(*row) for row in zip(*columns, strict=False)], self)
 
     # Operations --------------------------------------------------------------------------------
 
@@ -109,7 +110,7 @@ class Operations:
 
     def cast(self, value: Any, kind: str) -> Any:
         """Return a value converted to a type, entry by entry."""
-        return self.each(CASTS[kind], self.tensor(value))
+        return self.each(self.casts[kind], self.tensor(value))
 
     def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
         """Return one of two values, entry by entry, in their common type."""
@@ -123,7 +124,7 @@ class Operations:
         if isinstance(value, Matrix) or isinstance(other, Matrix):
             return self.each(self.common, self.tensor(value), self.tensor(other))
         kinds = self.arithmetic.kind_of(value), self.arithmetic.kind_of(other)
-        return CASTS[promote(*kinds)](value)
+        return self.casts[promote(*kinds)](value)
 
     # Functions of vectors and matrices -----------------------------------------------------------
 
@@ -165,14 +166,14 @@ class Operations:
         matrix = self.of_rank(value, 2)
         rows, columns = matrix.shape
         entries = [matrix.entries[i * columns + j] for j in range(columns) for i in range(rows)]
-        return Matrix((columns, rows), entries, self.method_of)
+        return Matrix((columns, rows), entries, self)
 
     def outer_product(self, left: Any, right: Any) -> Matrix:
         """Return the products of all pairs of entries."""
         one, other = self.of_rank(left), self.of_rank(right)
         multiply = self.binary("*")
         entries = [multiply(a, b) for a in one.entries for b in other.entries]
-        return Matrix((*one.shape, *other.shape), entries, self.method_of)
+        return Matrix((*one.shape, *other.shape), entries, self)
 
     def matmul(self, left: Any, right: Any) -> Any:
         """Return the product of two matrices, or of a matrix and a vector; of two vectors their dot product."""
@@ -191,7 +192,7 @@ class Operations:
             for i in range(one.shape[0])
             for j in range(width)
         ]
-        return Matrix((one.shape[0], *other.shape[1:]), entries, self.method_of)
+        return Matrix((one.shape[0], *other.shape[1:]), entries, self)
 
     # Constructors --------------------------------------------------------------------------------
 

@@ -143,7 +143,8 @@ def _build(definition: Definition, run: Interpreter, body: list[ast.stmt], names
     outer = _code(compile(module, definition.path, "exec", dont_inherit=True), "around")
     inner = _code(outer, tree.name)
     if hasattr(inner, "co_qualname"):
-        inner = inner.replace(co_qualname=getattr(old, "__qualname__", tree.name))
+        qualified: Any = {"co_qualname": getattr(old, "__qualname__", tree.name)}
+        inner = inner.replace(**qualified)
     scope = getattr(old, "__globals__", {"__builtins__": builtins})
     closure = tuple(cells[name] for name in inner.co_freevars)
     function = FunctionType(inner, scope, tree.name, getattr(old, "__defaults__", None), closure)

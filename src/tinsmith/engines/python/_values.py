@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ._numbers import CASTS, KINDS
+from ._numbers import KINDS
+
+if TYPE_CHECKING:
+    from ._operations import Operations
 
 SWIZZLES = ("xyzw", "rgba", "stpq")
 _INDICES = frozenset({int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64})
@@ -25,15 +28,15 @@ class BoundFunction(NamedTuple):
 class Matrix:
     """A vector or matrix: numbers of one type, row by row.
 
-    A local variable holds one of its own. `methods` gives the functions of the language that it has as methods.
+    A local variable holds one of its own. `operations` convert its numbers, and know its methods.
     """
 
-    __slots__ = ("entries", "methods", "shape")
+    __slots__ = ("entries", "operations", "shape")
 
-    def __init__(self, shape: tuple[int, ...], entries: list[Any], methods: Callable[[str], Any]) -> None:
+    def __init__(self, shape: tuple[int, ...], entries: list[Any], operations: Operations) -> None:
         self.shape = shape
         self.entries = entries
-        self.methods = methods
+        self.operations = operations
 
     @property
     def kind(self) -> str:
@@ -60,7 +63,7 @@ class Matrix:
 
     def copy(self) -> Matrix:
         """Return a vector or matrix of its own with these numbers."""
-        return Matrix(self.shape, self.entries.copy(), self.methods)
+        return Matrix(self.shape, self.entries.copy(), self.operations)
 
     def get_shape(self) -> tuple[int, ...]:
         """Return the number of rows, and of columns."""
@@ -68,7 +71,7 @@ class Matrix:
 
     def store(self, values: Sequence[Any]) -> None:
         """Replace the entries; each number is converted to the type of these."""
-        cast = CASTS[self.kind]
+        cast = self.operations.casts[self.kind]
         for place, value in enumerate(values):
             self._put(place, cast(value))
 
@@ -91,7 +94,7 @@ class Matrix:
         return self.entries[self._place(index)]
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        cast = CASTS[self.kind]
+        cast = self.operations.casts[self.kind]
         if isinstance(index, tuple) and any(isinstance(one, slice) for one in index):
             ranges = self._ranges(index)
             for at, one in zip(itertools.product(*ranges), flatten(value), strict=True):
@@ -110,12 +113,12 @@ class Matrix:
         ranges = self._ranges(index)
         kept = tuple(len(chosen) for chosen, one in zip(ranges, index, strict=True) if isinstance(one, slice))
         entries = [self.entries[self._place(at)] for at in itertools.product(*ranges)]
-        return Matrix(kept, entries, self.methods)
+        return Matrix(kept, entries, self.operations)
 
     def __iter__(self) -> Iterator[Any]:
         if len(self.shape) == 1:
             return iter(self.entries)
-        return iter([Matrix((self.shape[1],), row, self.methods) for row in self.rows])
+        return iter([Matrix((self.shape[1],), row, self.operations) for row in self.rows])
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -133,8 +136,8 @@ class Matrix:
         places = self.places_of(name)
         if places is not None:
             entries = [self.entries[place] for place in places]
-            return entries[0] if len(entries) == 1 else Matrix((len(entries),), entries, self.methods)
-        method = None if name.startswith("__") else self.methods(name)
+            return entries[0] if len(entries) == 1 else Matrix((len(entries),), entries, self.operations)
+        method = None if name.startswith("__") else self.operations.method_of(name)
         if method is None:
             raise AttributeError(f"a vector or matrix has no `{name}`")
         return BoundFunction(method, self)
@@ -153,8 +156,8 @@ class Element(Matrix):
 
     __slots__ = ("memory",)
 
-    def __init__(self, memory: np.ndarray, methods: Callable[[str], Any]) -> None:
-        super().__init__(memory.shape, list(memory.ravel()), methods)
+    def __init__(self, memory: np.ndarray, operations: Operations) -> None:
+        super().__init__(memory.shape, list(memory.ravel()), operations)
         self.memory = memory
 
     def _put(self, place: int, value: Any) -> None:
@@ -175,8 +178,8 @@ class Struct:
         return Struct(members, self.methods)
 
     def put(self, name: str, value: Any) -> None:
-        """Replace a member that is a number; it keeps its type."""
-        self.members[name] = CASTS[KINDS[type(self.members[name])]](value)
+        """Replace a member that is a number."""
+        self.members[name] = value
 
     @property
     def keys(self) -> list[str]:
@@ -215,10 +218,11 @@ class ArrayView:
         name: what the kernel calls it.
         data: the memory, with the dims of an element last.
         element: the dims of an element.
-        methods: those of its elements.
+        operations: convert its numbers.
         label: the array with its dims' names, for messages: "x[n, m]".
         first: the first index of each dim.
         is_clamped: whether an index outside stands for the nearest one inside.
+        kind: the type of its numbers, where the memory does not tell it.
     """
 
     def __init__(
@@ -226,18 +230,20 @@ class ArrayView:
         name: str,
         data: np.ndarray,
         element: tuple[int, ...],
-        methods: Callable[[str], Any],
+        operations: Operations,
         label: str = "",
         first: tuple[int, ...] = (),
         is_clamped: bool = False,
+        kind: str = "",
     ) -> None:
-        self._name, self._data, self._element, self._methods = name, data, element, methods
+        self._name, self._data, self._element, self._operations = name, data, element, operations
         rank = data.ndim - len(element)
         self._sizes = data.shape[:rank]
         self._label = label or name
         self._first = first if any(first) else ()
         self._is_clamped = is_clamped
-        self._kind = KINDS[data.dtype.type]
+        self._kind = kind or KINDS[data.dtype.type]
+        self._cast = operations.casts[self._kind]
         self.shape: tuple[Any, ...] = tuple(np.int32(size) for size in self._sizes)
 
     @property
@@ -263,31 +269,32 @@ class ArrayView:
     @property
     def sample(self) -> Any:
         """A zero of the type of its elements."""
-        zero = CASTS[self._kind](0)
-        return Matrix(self._element, [zero] * math.prod(self._element), self._methods) if self._element else zero
+        zero = self._cast(0)
+        return Matrix(self._element, [zero] * math.prod(self._element), self._operations) if self._element else zero
 
     def __len__(self) -> int:
         return self._sizes[0]
 
     def __getitem__(self, index: Any) -> Any:
         found = self._data[self._locate(index)]
-        return Matrix(self._element, list(found.ravel()), self._methods) if self._element else found
+        return Matrix(self._element, list(found.ravel()), self._operations) if self._element else found
 
     def __setitem__(self, index: Any, value: Any) -> None:
         at = self._locate(index)
         if not self._element:
-            self._data[at] = value if type(value) is self._data.dtype.type else CASTS[self._kind](value)
+            self._data[at] = value if KINDS.get(type(value)) == self._kind else self._cast(value)
             return
         values = [value] * math.prod(self._element) if np.isscalar(value) else flatten(value)
         if len(values) != math.prod(self._element):
             raise ValueError(f"an assignment of {len(values)} numbers to `{self._name}`, of elements {self._element}")
-        cast = CASTS[self._kind]
-        self._data[at] = np.reshape(np.array([cast(one) for one in values]), self._element)
+        numbers = np.empty(len(values), self._data.dtype)
+        numbers[:] = [self._cast(one) for one in values]
+        self._data[at] = numbers.reshape(self._element)
 
     def element_at(self, index: Any) -> Any:
         """Return the element to store parts of: a vector or matrix that stands for its memory."""
         at = self._locate(index)
-        return Element(self._data[at], self._methods) if self._element else self._data[at]
+        return Element(self._data[at], self._operations) if self._element else self._data[at]
 
     def _locate(self, index: Any) -> tuple[Any, ...]:
         """Return the place of an element in the memory. Raises IndexError if it is outside."""
