@@ -49,7 +49,8 @@ class AutoAt(ReverseAt):
         """The source of the gradients by these inputs."""
         reason = self.source.refusal(active)
         # The engine's gradient of a race depends on the order of the iterations: the generated one's refusal says why.
-        return self.source if reason is None or reason.race is not None else self.engine
+        is_only_one = self.engine.signature.stages[0].engine.runs_source
+        return self.source if reason is None or reason.race is not None or is_only_one else self.engine
 
     def check(self, active: frozenset[str]) -> None:
         with self._source_first(active):
@@ -94,7 +95,7 @@ class AutoAt(ReverseAt):
 
     def backward(self, kind: Kind, wish: Wish) -> Layout:
         reason = self.source.refusal(wish.active)
-        if reason is not None and reason.race is None and wish.active not in self._warned:
+        if reason is not None and self.choose(wish.active) is self.engine and wish.active not in self._warned:
             self._warned.add(wish.active)
             check_compiles(kind.case)
             warn(_engines_own(kind.signature.op, reason))

@@ -300,10 +300,12 @@ class _Launch:
     def _scalar(self, name: str, value: Any) -> Any:
         parameter = self._parameters[name]
         assert parameter.dtypes is not None
-        kind = NAMES[parameter.dtypes[0]]
+        # Of Python's `int` any dtype of integers fits: it is the engine's default.
+        default = {"int": self._run.defaults.ip, "float": self._run.defaults.fp}.get(parameter.text)
+        cast = self._run.casts[default or NAMES[parameter.dtypes[0]]]
         if not parameter.element:
-            return self._run.casts[kind](value)
-        return Matrix(parameter.element, [self._run.casts[kind](one) for one in value], self._run.operations)
+            return cast(value)
+        return Matrix(parameter.element, [cast(one) for one in value], self._run.operations)
 
 
 def hide_frames(error: BaseException) -> None:

@@ -139,7 +139,9 @@ class Interpreter:
         return value
 
     def set_member(self, owner: Any, name: str, value: Any) -> None:
-        """Store to a member of a struct, or to entries of a vector by their letters."""
+        """Store to a member of a struct, or to entries of a vector by their letters; nothing if it is not set."""
+        if value is UNSET:
+            return
         if isinstance(owner, Struct):
             old = owner.members[name]
             if isinstance(old, Matrix | Struct):
@@ -259,8 +261,9 @@ class Interpreter:
         return _Members(self, owner)
 
     def set_element(self, owner: Any, index: Any, value: Any) -> None:
-        """Store to an element, inside an expression."""
-        owner[index] = value
+        """Store to an element, inside an expression; nothing if the value is not set."""
+        if value is not UNSET:
+            owner[index] = value
 
     def sample(self, owner: Any, index: Any) -> Any:
         """Return a value of the type of an element, without looking at the memory."""
@@ -437,13 +440,33 @@ class Interpreter:
             return self.let(value)
         return self.operations.cast(value, kind)
 
-    def call_with_references(self, function: Any, /, *positional: Any, **named: Any) -> tuple[Any, ...]:
-        """Call a function that changes numbers of its caller's; return its result and those numbers."""
+    def call_with_references(self, function: Any, /, *positional: Any, **named: Any) -> tuple[Any, dict[Any, Any]]:
+        """Call a function that may change numbers of its caller's.
+
+        Returns:
+            Its result, and the numbers by position or name.
+        """
+        if type(function) is BoundFunction:
+            result, changed = self.call_with_references(function.function, function.owner, *positional, **named)
+            return result, {key - 1 if isinstance(key, int) else key: one for key, one in changed.items() if key != 0}
         written = self.language.function_of(function)
-        assert written is not None
+        names = () if written is None else getattr(self.written_for(function, written), "references", ())
+        if written is None or not names:
+            return self.call(function, *positional, **named), {}
         owner = self.language.owner_of(function)
-        compiled = self.written_for(function, written)
-        return compiled(*([] if owner is None else [owner]), *positional, **named)
+        first = [] if owner is None else [owner]
+        result, *finals = self.written_for(function, written)(*first, *positional, **named)
+        parameters = written.__code__.co_varnames[len(first) : written.__code__.co_argcount]
+        changed: dict[Any, Any] = {}
+        for name, final in zip(names, finals, strict=True):
+            key = name if name in named else parameters.index(name)
+            if final is not (named[name] if name in named else positional[key]):
+                changed[key] = final
+        return result, changed
+
+    def changed_to(self, called: tuple[Any, dict[Any, Any]], key: Any, old: Any = UNSET) -> Any:
+        """Return what a call made of an argument, or `old` if it left it."""
+        return called[1].get(key, old)
 
     # Constructors --------------------------------------------------------------------------------
 

@@ -169,6 +169,7 @@ class _Writer:
     ) -> None:
         self._definition, self._run, self._arrays, self._names = definition, run, arrays, names
         self._objects = objects
+        self._aliases: dict[str, Any] = {}
         # Statements that come before the present one, since engines run calls before they read what is around them.
         self._before: list[ast.stmt] | None = None
         self._count = 0
@@ -201,7 +202,7 @@ class _Writer:
         if not is_kernel:
             annotations = getattr(self._definition.function, "__annotations__", {})
             templates = [n for n in self._parameters if self._run.is_template(annotations.get(n))]
-            self.references = tuple(n for n in templates if n in _find_assigned(self._definition.tree))
+            self.references = find_references(self._definition, self._run)
             owner = [name for name in self._parameters[:1] if is_method and name not in annotations]
             first = [self._copy_argument(n, annotations.get(n)) for n in self._parameters if n not in templates + owner]
         written = [*first, *self._block(statements)]
@@ -233,12 +234,16 @@ class _Writer:
             if node.id in self._objects and node.id not in self._stored:
                 return self._objects[node.id]
             if node.id in self._stored or node.id in self._parameters:
-                return _MISSING
+                return self._aliases.get(node.id, _MISSING)
             return _look_up(self._definition.function, node.id)
         if isinstance(node, ast.Attribute):
             value = self._find(node.value)
             if value is not _MISSING:
                 return getattr(value, node.attr, _MISSING)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            value = self._find(node.value)
+            if isinstance(value, list | tuple | dict):
+                return value[node.slice.value]
         return _MISSING
 
     def _name_of(self, node: ast.expr) -> str:
@@ -342,9 +347,15 @@ class _Writer:
         for target in node.targets:
             if is_static:
                 self._declare(target)
+                self._note_alias(target, node.value)
                 yield ast.Assign([target], value)
             else:
                 yield self._assign_one(target, value)
+
+    def _note_alias(self, target: ast.expr, value: ast.expr) -> None:
+        """Remember which function a local stands for, `f = ti.static(g)`."""
+        if isinstance(target, ast.Name) and isinstance(value, ast.Call) and len(value.args) == 1:
+            self._aliases[target.id] = self._find(value.args[0])
 
     def _declare(self, target: ast.expr) -> None:
         names = (one for one in ast.walk(target) if isinstance(one, ast.Name))
@@ -590,7 +601,7 @@ class _Writer:
         name = self._name_of(node.func)
         if name.startswith("lang.ops.atomic_") and name.removeprefix("lang.ops.atomic_") in _ATOMIC:
             return self._atomic(_ATOMIC[name.removeprefix("lang.ops.atomic_")], *node.args)
-        value = self._find(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else _MISSING
+        value = self._find(node.func)
         outer, self._is_static = self._is_static, self._is_static or name.startswith("lang.impl.static")
         try:
             arguments = [self._expr(one) for one in node.args]
@@ -603,9 +614,20 @@ class _Writer:
         assert isinstance(call, ast.Call)
         call.keywords = keywords
         written = None if value is _MISSING else self._run.find_written(value)
-        if written is None or self._run.engine.owns(written):
+        is_unknown = value is _MISSING and isinstance(node.func, ast.Name | ast.Subscript)
+        if not is_unknown and (written is None or self._run.engine.owns(written)):
             return call
-        return self._hoist_call(value, written, call, node)
+        templates = () if written is None else self._find_templates(written)
+        for place, name in enumerate(templates[-len(node.args) :] if node.args else ()):
+            # The very element, so that the function can store to its parts.
+            if name and isinstance(node.args[place], ast.Subscript):
+                call.args[place + 1] = self._owner(node.args[place])
+        return self._hoist_call(written, call, node)
+
+    def _find_templates(self, written: Callable[..., Any]) -> tuple[bool, ...]:
+        """Which parameters of a function stand for the very thing that they are given."""
+        names = written.__code__.co_varnames[: written.__code__.co_argcount]
+        return tuple(self._run.is_template(written.__annotations__.get(name)) for name in names)
 
     def _atomic(self, operator: str, place: ast.expr, value: ast.expr) -> ast.expr:
         """An atomic function: the place is changed, and what it held is the value."""
@@ -623,33 +645,41 @@ class _Writer:
                 return self._hoist(self._ask("change_member", *parts, ast.Constant(operator), self._expr(value)))
         raise SyntaxError(f"an atomic operation on `{ast.unparse(place)}`")
 
-    def _hoist_call(self, function: Any, written: Callable[..., Any], call: ast.Call, node: ast.Call) -> ast.expr:
-        """A call of a function of the language. Numbers of the caller's that it changes are given their new values."""
-        compiled = self._run.written_for(function, written)
-        names: tuple[str, ...] = getattr(compiled, "references", ())
-        if not names:
+    def _hoist_call(self, written: Callable[..., Any] | None, call: ast.Call, node: ast.Call) -> ast.expr:
+        """A call of a function of the language, which may change numbers of the caller's: they get their new values.
+
+        Args:
+            written: the function; None where the call does not tell.
+            call: the rewritten call.
+            node: the call as it was.
+        """
+        names = None if written is None else find_references(read_definition(written), self._run)
+        if names == ():
             return self._hoist(call)
-        parameters = list(written.__code__.co_varnames[: written.__code__.co_argcount])
-        if self._run.language.owner_of(function) is not None:
-            parameters = parameters[1:]
-        given = dict(zip(parameters, node.args, strict=False)) | {one.arg: one.value for one in node.keywords}
         call.func = self._ask_value("call_with_references")
-        result = ast.Name("_result", ast.Load())
-        steps: list[ast.expr] = [ast.NamedExpr(ast.Name("_result", ast.Store()), call)]
-        for place, name in enumerate(names, start=1):
-            new = ast.Subscript(result, ast.Constant(place), ast.Load())
-            match given.get(name):
-                case ast.Name(id=local):
-                    steps.append(ast.NamedExpr(ast.Name(local, ast.Store()), new))
+        self._count += 1
+        result = f"_{self._count}"
+        held = ast.Name(result, ast.Load())
+        steps: list[ast.expr] = [ast.NamedExpr(ast.Name(result, ast.Store()), call)]
+        for key, place in [*enumerate(node.args), *((one.arg, one.value) for one in node.keywords)]:
+            new = self._ask("changed_to", held, ast.Constant(key))
+            match place:
+                case ast.Name(id=name) if self._is_local(name):
+                    kept = self._ask("changed_to", held, ast.Constant(key), place)
+                    steps.append(ast.NamedExpr(ast.Name(name, ast.Store()), kept))
                 case ast.Subscript(value=owner, slice=index):
                     steps.append(self._ask("set_element", self._owner(owner), self._index(index), new))
                 case ast.Attribute(value=owner, attr=attr):
                     steps.append(self._ask("set_member", self._owner(owner), ast.Constant(attr), new))
         whole = ast.Subscript(ast.Tuple(steps, ast.Load()), ast.Constant(0), ast.Load())
         value = self._hoist(ast.Subscript(whole, ast.Constant(0), ast.Load()))
-        returned = _find_returned_name(read_definition(written).tree)
+        if written is None or self._before is None:
+            return value
         # A function that returns what it was given returns that variable, not its value of now.
-        is_variable = self._before is not None and returned in names and returned in given
+        returned = _find_returned_name(read_definition(written).tree)
+        parameters = written.__code__.co_varnames[: written.__code__.co_argcount][-len(node.args) or None :]
+        given = dict(zip(parameters, node.args, strict=False))
+        is_variable = returned is not None and returned in (names or ()) and returned in given
         return self._expr(given[returned]) if is_variable and returned is not None else value
 
     # Making nodes --------------------------------------------------------------------------------
@@ -691,6 +721,24 @@ def _is_native(value: Any, run: Interpreter) -> bool:
         return True
     is_plain = isinstance(value, FunctionType | MethodType)
     return is_plain and not run.language.name_of(value) and run.language.function_of(value) is None
+
+
+def find_references(definition: Definition, run: Interpreter) -> tuple[str, ...]:
+    """Return the template parameters that a function may give new values: in its body, or by a call of another one."""
+    known = _REFERENCES.get(definition.tree)
+    if known is None:
+        annotations = getattr(definition.function, "__annotations__", {})
+        calls = [one for one in ast.walk(definition.tree) if isinstance(one, ast.Call)]
+        passed = {one.id for call in calls for one in call.args if isinstance(one, ast.Name)}
+        passed |= {one.value.id for call in calls for one in call.keywords if isinstance(one.value, ast.Name)}
+        given = _find_assigned(definition.tree) | passed
+        names = [one.arg for one in definition.tree.args.args]
+        known = tuple(name for name in names if name in given and run.language.is_template(annotations.get(name)))
+        _REFERENCES[definition.tree] = known
+    return known
+
+
+_REFERENCES: WeakKeyDictionary[ast.FunctionDef, tuple[str, ...]] = WeakKeyDictionary()
 
 
 def _find_returned_name(tree: ast.FunctionDef) -> str | None:
