@@ -146,8 +146,14 @@ NUMBER: Any = field(default=0, compare=False, repr=False)
 """The field that tells a statement from others of its kernel: copies keep it, and `walk.number_statements` gives it."""
 
 
+class _Reader:
+    """A statement that computes something; `names_read` caches `walk.locals_read`, which passes ask again and again."""
+
+    __slots__ = ("names_read",)
+
+
 @dataclass(frozen=True, slots=True)
-class Assign:
+class Assign(_Reader):
     """Give a local a value, cast to the local's type. The first one in a run declares it."""
 
     name: str
@@ -167,7 +173,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Decompose:
+class Decompose(_Reader):
     """The parts of a square matrix, by the engine's own function, each entry into a local of its own.
 
     `matrix` are the entries row by row, of one type; `results` those of the parts, in the order and of the shapes
@@ -196,7 +202,7 @@ class LocalArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class Store(_Reader):
     """Give an element of an array a value, cast to the array's type.
 
     `takes` says that an iteration takes the element's value with it, which others may want too: the load of it before
@@ -213,7 +219,7 @@ class Store:
 
 
 @dataclass(frozen=True, slots=True)
-class Atomic:
+class Atomic(_Reader):
     """Change an element by "add", "sub", "min", "max", "and", "or", "xor" or "mul".
 
     The element's old value goes into the local `result`, where there is one; `value` has the array's type.
@@ -230,7 +236,7 @@ class Atomic:
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(_Reader):
     """Run one of two bodies."""
 
     condition: Expr
@@ -241,7 +247,7 @@ class If:
 
 
 @dataclass(frozen=True, slots=True)
-class For:
+class For(_Reader):
     """Run a body for each combination of integers, the last name fastest.
 
     `bounds` are first value and end of each name; there is at least one. `is_parallel` at the top level, unless the
@@ -292,7 +298,7 @@ class CarriedLocal:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class Loop(_Reader):
     """A loop in SSA form (`transforms.adjoint`), over `bounds` if it has names, else until `exit`.
 
     Attributes:

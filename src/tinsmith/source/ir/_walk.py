@@ -137,9 +137,16 @@ def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
     return () if of_type is None else of_type(statement)
 
 
-def locals_read(statement: nodes.Stmt) -> set[str]:
+def locals_read(statement: nodes.Stmt) -> frozenset[str]:
     """Locals that a statement reads itself, without the statements inside it."""
-    return locals_in(expressions(statement))
+    # Kept in the statement: passes over one kernel ask the same statements, most of which they leave as they are.
+    try:
+        return statement.names_read  # type: ignore[union-attr]
+    except AttributeError:
+        names = frozenset(locals_in(expressions(statement)))
+        if type(statement) in _EXPRESSIONS:
+            object.__setattr__(statement, "names_read", names)
+        return names
 
 
 def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Stmt:

@@ -104,7 +104,7 @@ class DefinitionsAndUses:
             inside = (*path, number) if isinstance(one, nodes.For | nodes.While) else path
             for name in walk.find_assigned(one):
                 self.given.setdefault(name, []).append((number, inside))
-            for name in walk.locals_in(walk.expressions(one)):
+            for name in walk.locals_read(one):
                 self.read.setdefault(name, []).append(path)
             for part in walk.bodies(one):
                 self._collect(part, inside, numbers)

@@ -100,9 +100,9 @@ class Liveness:
                 return rewritten, before
             at_end |= carried
 
-    def reads(self, one: nodes.Stmt) -> set[str]:
+    def reads(self, one: nodes.Stmt) -> frozenset[str]:
         """Of the tracked locals, those that a statement reads itself."""
-        names = walk.locals_in(walk.expressions(one))
+        names = walk.locals_read(one)
         return names if self.tracked is None else names & self.tracked
 
     def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:

@@ -53,7 +53,7 @@ def _mentions(body: Sequence[nodes.Stmt]) -> dict[str, int]:
     # Not a `Counter`, which takes longer to be told of a few names than they take to be found.
     counts: dict[str, int] = {}
     for one in walk.statements(body):
-        for name in walk.locals_in(walk.expressions(one)).union(walk.find_assigned(one)):
+        for name in walk.locals_read(one).union(walk.find_assigned(one)):
             counts[name] = counts.get(name, 0) + 1
     return counts
 

@@ -27,7 +27,7 @@ def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nod
             continue
         outside = {
             *one.names,
-            *walk.locals_in(walk.expressions(one)),
+            *walk.locals_read(one),
             *walk.find_mentioned([*body[:place], *body[place + 1 :]]),
         }
         statements.append(replace(one, body=_within(one.body, kinds, outside)))

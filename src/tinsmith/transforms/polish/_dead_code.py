@@ -54,7 +54,7 @@ class _Elimination(Liveness):
         body, before = self.loop(one.body, live, live, carry)
         return self.compound(one, (body,), live | before.difference(one.names) | self.reads(one), live)
 
-    def reads(self, one: nodes.Stmt) -> set[str]:
+    def reads(self, one: nodes.Stmt) -> frozenset[str]:
         names = walk.locals_read(one)
         if self.private:
             arrays = walk.arrays_in(walk.expressions(one))

@@ -65,7 +65,7 @@ class _Scoping:
 
     def mentions(self, one: nodes.Stmt) -> dict[str, int]:
         """Locals that a statement mentions: 1 where a single body inside it does, 2 where that cannot declare it."""
-        counts = dict.fromkeys([*walk.find_assigned(one), *sorted(walk.locals_in(walk.expressions(one)))], 2)
+        counts = dict.fromkeys([*walk.find_assigned(one), *sorted(walk.locals_read(one))], 2)
         if isinstance(one, nodes.For):
             counts = {name: count for name, count in counts.items() if name not in one.names}
         for body in walk.bodies(one):
@@ -94,7 +94,7 @@ def name_locals(
     new: dict[str, str] = {}
     used = set(taken)
     for one in walk.statements(body):
-        for name in (*walk.find_assigned(one), *sorted(walk.locals_in(walk.expressions(one)))):
+        for name in (*walk.find_assigned(one), *sorted(walk.locals_read(one))):
             if name not in new:
                 new[name] = _free(root(name), used, known)
                 used.add(new[name])
