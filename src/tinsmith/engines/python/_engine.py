@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -50,6 +51,8 @@ class Python(Engine):
         self._options: dict[str, Any] = {}
         self._interpreters: dict[Defaults, Interpreter] = {}
         self._has_warned = False
+        self.lock = threading.RLock()
+        """Held while a kernel runs: the interpreter keeps the contents of fields for one launch."""
 
     @property
     def home(self) -> Engine:
@@ -263,6 +266,10 @@ class _Launch:
         memory = {slot: self._memory(slot, address, size, shape) for slot, address, size, shape, _ in arrays}
         given = dict(self._templates) | {slot: self._scalar(slot, value) for _, slot, value in scalars}
         count = min((len(memory[name]) for name in self._batched), default=1)
+        with self._engine.lock:
+            self._run_samples(memory, given, count)
+
+    def _run_samples(self, memory: Mapping[str, np.ndarray], given: Mapping[str, Any], count: int) -> None:
         try:
             with np.errstate(all="ignore"):
                 for sample in range(count):

@@ -45,6 +45,8 @@ _OPERATORS = {
     "greater_equal": ">=",
 }
 """Binary operators by the method that a rewritten kernel calls for them."""
+_MOST_KNOWN = 4096
+"""Functions that an interpreter remembers: a program may make new ones in every step."""
 _MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
 _NATIVE = frozenset({builtins.tuple, builtins.list, builtins.zip, builtins.enumerate, builtins.print, builtins.range})
 
@@ -206,13 +208,16 @@ class Interpreter:
 
     # Values --------------------------------------------------------------------------------------
 
-    def captured(self, value: Any) -> Any:
-        """Return a vector, matrix, struct or field that Python holds as a value of the run; others as they are."""
+    def captured(self, value: Any, name: str = "a field") -> Any:
+        """Return a vector, matrix, struct or field that Python holds as a value of the run; others as they are.
+
+        `name` is what the kernel calls it.
+        """
         kind = type(value)
         if kind in KINDS or kind in (ArrayView, Matrix, Struct, bool, int, float, str, type(None)):
             return value
         if self.engine.is_field(value):
-            return self.view(value)
+            return self.view(value, name)
         rows = self.language.rows_of(value)
         if rows is not None:
             return self.operations.matrix(rows)
@@ -221,29 +226,30 @@ class Interpreter:
             return Struct({name: self.let(one) for name, one in facts.members.items()}, dict(facts.methods))
         return value
 
-    def view(self, field: Any) -> Any:
+    def view(self, field: Any, name: str) -> Any:
         """Return the view of a field, whose content is copied from the engine once a launch."""
         known = self._fields.get(id(field))
         if known is not None:
             return known[1]
         facts = self.language.struct_of(field)
         if facts is not None:
-            view: Any = _StructField({name: self.view(one) for name, one in facts.members.items()}, facts.methods)
+            views = {member: self.view(one, f"{name}.{member}") for member, one in facts.members.items()}
+            view: Any = _StructField(views, facts.methods)
         else:
-            about = self.engine.field_facts(field, "a field")
+            about = self.engine.field_facts(field, name)
             if not about.is_dense:
                 words = "the Python engine has no sparse fields"
-                raise KernelError(refusal(words, [("field", repr(field))], "Run the kernel on a compiled engine."))
+                raise KernelError(refusal(words, [("field", name)], "Run the kernel on a compiled engine."))
             data = np.array(field.to_numpy())
-            view = ArrayView("field", data, about.element, self.operations, first=about.offset)
+            view = ArrayView(name, data, about.element, self.operations, first=about.offset)
         self._fields[id(field)] = (field, view)
         return view
 
     def write_fields(self) -> None:
         """Give the engine's fields what a launch stored, and forget them."""
         for field, view in self._fields.values():
-            if isinstance(view, ArrayView):
-                field.from_numpy(view._data)
+            if isinstance(view, ArrayView) and view.is_changed:
+                field.from_numpy(view.data)
         self._fields.clear()
 
     def forget_fields(self) -> None:
@@ -326,6 +332,8 @@ class Interpreter:
 
     def iterate(self, value: Any) -> Iterable[Any]:
         """Run over what a loop names: an array's or a field's indices, an `ndrange`, or a list of Python's."""
+        if isinstance(value, builtins.range):
+            return map(np.int32, value)
         value = self.captured(value)
         if isinstance(value, _StructField):
             value = next(iter(value.views.values()))
@@ -345,6 +353,9 @@ class Interpreter:
         try:
             known = self._known.get(function)
             if known is None:
+                if len(self._known) >= _MOST_KNOWN:
+                    self._known.clear()
+                    self._written.clear()
                 known = self._known[function] = self._find(function)
         except TypeError:
             if type(function).__hash__ is not None:

@@ -71,7 +71,14 @@ def read_definition(function: Callable[..., Any]) -> Definition:
     made = getattr(function, "tinsmith_source", None)
     if made is not None:
         return Definition(made.tree, made.path, made.function)
-    return Definition(parse_definition(function), function.__code__.co_filename, function)
+    tree = _TREES.get(function)
+    if tree is None:
+        tree = _TREES[function] = parse_definition(function)
+    return Definition(tree, function.__code__.co_filename, function)
+
+
+_TREES: WeakKeyDictionary[Callable[..., Any], ast.FunctionDef] = WeakKeyDictionary()
+"""Trees of functions that were read."""
 
 
 def rewrite(
@@ -585,7 +592,7 @@ class _Writer:
         )
         if is_own or isinstance(value, ModuleType | type) or is_element:
             return self._expr(node)
-        return self._ask("captured", self._expr(node))
+        return self._ask("captured", self._expr(node), ast.Constant(ast.unparse(node)))
 
     def _owner(self, node: ast.expr) -> ast.expr:
         """What holds a part that is stored to."""
@@ -594,7 +601,8 @@ class _Writer:
                 return ast.copy_location(self._ask("place", self._owner(owner), self._index(index)), node)
             case ast.Attribute(value=owner, attr=attr):
                 inner = ast.Attribute(self._owner(owner), attr, ast.Load())
-                return ast.copy_location(self._ask("captured", inner), node)
+                name = ast.Constant(ast.unparse(node))
+                return ast.copy_location(self._ask("captured", inner, name), node)
         return self._base(node)
 
     def _call(self, node: ast.Call) -> ast.expr:

@@ -242,6 +242,7 @@ class ArrayView:
         self._label = label or name
         self._first = first if any(first) else ()
         self._is_clamped = is_clamped
+        self.is_changed = False
         self._kind = kind or KINDS[data.dtype.type]
         self._cast = operations.casts[self._kind]
         self.shape: tuple[Any, ...] = tuple(np.int32(size) for size in self._sizes)
@@ -255,6 +256,11 @@ class ArrayView:
     def dtype_name(self) -> str:
         """The type of its numbers."""
         return self._kind
+
+    @property
+    def data(self) -> np.ndarray:
+        """The memory."""
+        return self._data
 
     @property
     def n(self) -> int:
@@ -281,6 +287,7 @@ class ArrayView:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         at = self._locate(index)
+        self.is_changed = True
         if not self._element:
             self._data[at] = value if KINDS.get(type(value)) == self._kind else self._cast(value)
             return
@@ -294,6 +301,7 @@ class ArrayView:
     def element_at(self, index: Any) -> Any:
         """Return the element to store parts of: a vector or matrix that stands for its memory."""
         at = self._locate(index)
+        self.is_changed = True
         return Element(self._data[at], self._operations) if self._element else self._data[at]
 
     def _locate(self, index: Any) -> tuple[Any, ...]:
