@@ -159,4 +159,4 @@ def test_parsing_is_done_in_one_place():
             calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
             if any(ast.unparse(call.func) in parsing for call in calls):
                 paths.append(str(path.relative_to(SOURCE)))
-    assert paths == ["source/_parsing.py"]
+    assert paths == ["engines/_parsing.py"]

@@ -217,7 +217,7 @@ class Python(Engine):
         described = {name: self._home.describe(name, one) for name, one in function.__annotations__.items()}
         parameters = {name: one for name, one in described.items() if one is not None and name not in templates}
         arrays = frozenset(name for name, one in parameters.items() if one.kind == "array")
-        run = self._interpreter()
+        run = self._interpreter().for_kernel()
         made = rewrite(read_definition(function), run, arrays=arrays, names=names, objects=templates, is_kernel=True)
         launch = _Launch(self, made, run, parameters, templates, batched, labels or {})
         return Compiled(launch, {name: name for name in parameters}, self.runtime())

@@ -7,6 +7,7 @@ default types.
 from __future__ import annotations
 
 import builtins
+import copy
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -45,8 +46,6 @@ _OPERATORS = {
     "greater_equal": ">=",
 }
 """Binary operators by the method that a rewritten kernel calls for them."""
-_MOST_KNOWN = 4096
-"""Functions that an interpreter remembers: a program may make new ones in every step."""
 _MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
 _NATIVE = frozenset({builtins.tuple, builtins.list, builtins.zip, builtins.enumerate, builtins.print, builtins.range})
 
@@ -78,6 +77,8 @@ class Interpreter:
         self.random = np.random.default_rng(0)
         self._translate = translate
         self._known: dict[Any, Callable[..., Any]] = {}
+        self._being_written: set[Any] = set()
+        self._base = self
         self._written: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
         self.unset = UNSET
         names = {*_OPERATORS.values(), "min", "max"}
@@ -89,6 +90,12 @@ class Interpreter:
         self.invert = self._on_known("~", lambda value: ~value)
         self.reverse = self._on_known("not", lambda value: not value)
         self.matmul = self.operations.matmul
+
+    def for_kernel(self) -> Interpreter:
+        """Return an interpreter for one compiled kernel: functions keep the Python numbers that they were read with."""
+        made = copy.copy(self)
+        made._known, made._written, made._fields = dict(self._known), {}, {}
+        return made
 
     def _on_known(self, name: str, python: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """An operation that Python does on numbers that are known before the run."""
@@ -353,9 +360,6 @@ class Interpreter:
         try:
             known = self._known.get(function)
             if known is None:
-                if len(self._known) >= _MOST_KNOWN:
-                    self._known.clear()
-                    self._written.clear()
                 known = self._known[function] = self._find(function)
         except TypeError:
             if type(function).__hash__ is not None:
@@ -417,6 +421,15 @@ class Interpreter:
         owner = self.language.owner_of(function)
         return self.written(written, is_method=self.language.is_method(function), owner=owner)
 
+    def read_early(self, function: Any, written: Callable[..., Any]) -> None:
+        """Read a function that a kernel calls, with the Python numbers of now; one that calls itself is read once."""
+        if written not in self._being_written:
+            self._being_written.add(written)
+            try:
+                self.written_for(function, written)
+            finally:
+                self._being_written.discard(written)
+
     def written(
         self, function: Callable[..., Any], *, is_method: bool = False, owner: object | None = None
     ) -> Callable[..., Any]:
@@ -427,6 +440,9 @@ class Interpreter:
             is_method: whether its first parameter is its object.
             owner: that object, if it has one; those of one class share the result.
         """
+        if self._base is not self and self.engine.owns(function):
+            # The engine's own functions read no numbers of the user's: they are shared by all kernels.
+            return self._base.written(function, is_method=is_method, owner=owner)
         key = (function, type(owner))
         known = self._written.get(key)
         if known is None:

@@ -188,7 +188,7 @@ class _Writer:
         comprehensions = (ast.ListComp, ast.DictComp, ast.GeneratorExp, ast.SetComp)
         self._writers: dict[type[ast.expr], Callable[[Any], ast.expr]] = {
             ast.Constant: self._keep,
-            ast.Name: self._keep,
+            ast.Name: self._name,
             ast.Lambda: self._keep,
             ast.BinOp: self._binary,
             ast.UnaryOp: self._unary,
@@ -479,6 +479,17 @@ class _Writer:
     def _keep(self, node: ast.expr) -> ast.expr:
         return node
 
+    def _name(self, node: ast.Name) -> ast.expr:
+        return self._find_number(node) or node
+
+    def _find_number(self, node: ast.expr) -> ast.expr | None:
+        """A Python number that is not the function's own, as it is now: engines write it into the kernel."""
+        value = self._find(node)
+        if isinstance(value, bool | int | float):
+            plain = value if isinstance(value, bool) else int(value) if isinstance(value, int) else float(value)
+            return ast.Constant(plain)
+        return None
+
     def _binary(self, node: ast.BinOp) -> ast.expr:
         return self._ask(_BINARY[type(node.op)], self._expr(node.left), self._expr(node.right))
 
@@ -494,11 +505,14 @@ class _Writer:
         return ast.BoolOp(node.op, [self._truth(one) for one in node.values])
 
     def _subscript(self, node: ast.Subscript) -> ast.expr:
+        number = self._find_number(node)
+        if number is not None:
+            return number
         base, index = self._base(node.value), self._index(node.slice)
         return self._ask("sample", base, index) if self._is_sample else ast.Subscript(base, index, ast.Load())
 
     def _attribute(self, node: ast.Attribute) -> ast.expr:
-        return ast.Attribute(self._base(node.value), node.attr, ast.Load())
+        return self._find_number(node) or ast.Attribute(self._base(node.value), node.attr, ast.Load())
 
     def _named(self, node: ast.NamedExpr) -> ast.expr:
         name = node.target.id
@@ -622,6 +636,8 @@ class _Writer:
         assert isinstance(call, ast.Call)
         call.keywords = keywords
         written = None if value is _MISSING else self._run.find_written(value)
+        if written is not None and not self._run.engine.owns(written):
+            self._run.read_early(value, written)
         is_unknown = value is _MISSING and isinstance(node.func, ast.Name | ast.Subscript)
         if not is_unknown and (written is None or self._run.engine.owns(written)):
             return call
