@@ -263,6 +263,14 @@ class _Launch:
         self._batched, self._labels = batched, labels
 
     def __call__(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument] = ()) -> None:
+        if torch.compiler.is_compiling():
+            # torch's compiler would trace the kernel with its own arrays in place of NumPy's.
+            outside: Any = torch.compiler.disable(self._launch)
+            outside(arrays, scalars)
+        else:
+            self._launch(arrays, scalars)
+
+    def _launch(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> None:
         memory = {slot: self._memory(slot, address, size, shape) for slot, address, size, shape, _ in arrays}
         given = dict(self._templates) | {slot: self._scalar(slot, value) for _, slot, value in scalars}
         count = min((len(memory[name]) for name in self._batched), default=1)
