@@ -12,7 +12,6 @@ import os
 import random
 import re
 import struct
-import subprocess
 import time
 import warnings
 import zlib
@@ -27,6 +26,7 @@ from PIL import Image
 
 import tinsmith as ts
 from support.colmap import write_binary, write_text
+from support.commit import find_commit
 from tinsmith import _untrusted
 from tinsmith._errors import TinsmithError
 from tinsmith.apps._photo import load_photo
@@ -318,12 +318,6 @@ def mutate_file(loader, whole, dice):
     return wrap(mutate(inside, dice))
 
 
-def commit():
-    """Return the commit's hash, so that every commit tries other files; "" without git."""
-    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout.strip()
-
-
 def reset_peak():
     Path("/proc/self/clear_refs").write_text("5")
     return _memory("VmRSS")
@@ -361,10 +355,10 @@ def try_damaged(loader, folder, count, seed):
 
 @pytest.mark.parametrize("name", LOADERS)
 def test_damaged_files(tmp_path, name):
-    try_damaged(LOADERS[name], tmp_path, 200, commit())
+    try_damaged(LOADERS[name], tmp_path, 200, find_commit())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOADERS)
 def test_many_damaged_files(tmp_path, name):
-    try_damaged(LOADERS[name], tmp_path, 5000, f"many {commit()}")
+    try_damaged(LOADERS[name], tmp_path, 5000, f"many {find_commit()}")

@@ -8,16 +8,19 @@ import gc
 import importlib
 import json
 import os
+import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 
+from fuzz._brief import write_brief
 from fuzz._campaign import SILENCE, Campaign
-from fuzz._grammar import write
-from fuzz._judge import ModesVerdict, judge_modes
+from fuzz._grammar import Program, write
+from fuzz._judge import ModesVerdict, choose_language, judge_modes, shrink_modes
 from fuzz._modes import MODES, modes_of
 from fuzz._record import write_record
 from fuzz._shrink import shrunk
@@ -28,7 +31,16 @@ from fuzz._verdict import AGREE, CHECKS, DISAGREE, judge
 from fuzz._wide import write_wide
 from support.engine_keeper import ENGINES, load_quietly
 
-GRAMMARS = {"wide": write_wide, "vectors": write_vectors, "nests": write, "stencils": write_stencils}
+GRAMMARS = {
+    "wide": write_wide,
+    "brief": write_brief,
+    "vectors": write_vectors,
+    "nests": write,
+    "stencils": write_stencils,
+}
+CHOICES = {"both": ENGINES, "all": (*ENGINES, "python"), **{name: (name,) for name in (*ENGINES, "python")}}
+"""Engines by what the command line says."""
+
 DTYPES = {"f64": torch.float64, "f32": torch.float32}
 
 
@@ -39,45 +51,70 @@ def main() -> int:
         return _child(options)
     if options.show or options.shrink:
         return _one(options)
-    campaigns = _campaigns(options)
+    try:
+        campaigns = _campaigns(options)
+    except KeyboardInterrupt:
+        kept = "the log keeps what was tried" if options.log else "without --log, nothing is kept"
+        print(f"interrupted: {kept}", file=sys.stderr)
+        return 130
     for campaign in campaigns:
         _report(campaign, options)
+    is_wrong = any(campaign.failures for campaign in campaigns)
     if options.record is not None:
         write_record(options.record, {one.engine: one.passed for one in campaigns})
     if options.table is not None:
         command = f"./scripts/fuzz --count {options.count} --seed {options.seed} --step {options.step}"
         command += f" --engine {options.engine} --log out/fuzz"
         command += f" --record {options.record}" if options.record else ""
+        others = [name for name in CHOICES["all"] if name not in CHOICES[options.engine]]
+        campaigns += [_campaign(name, options).load() for name in others]
         options.table.write_text(describe_campaigns(campaigns, command))
-    return 1 if any(campaign.failures for campaign in campaigns) else 0
+    return 1 if is_wrong else 0
+
+
+def _campaign(engine: str, options: argparse.Namespace, jobs: int = 1) -> Campaign:
+    """The campaign of an engine, with nothing tried yet."""
+    seeds = range(options.seed, options.seed + options.count * options.step, options.step)
+    return Campaign(
+        engine,
+        seeds,
+        jobs,
+        log=None if options.log is None else options.log.with_suffix(f".{engine}.jsonl"),
+        adjoint=options.adjoint,
+        grammar=options.grammar or _default_grammar(engine),
+        is_again=options.again,
+        modes=options.modes,
+        record=options.record,
+        silence=options.silence,
+        dtype=options.dtype,
+        shows_progress=True,
+    )
+
+
+def _default_grammar(engine: str) -> str:
+    return "brief" if engine == "python" else "wide"
 
 
 def _campaigns(options: argparse.Namespace) -> list[Campaign]:
-    """One for each engine, tried or read from its log. Both engines go on side by side, and share the jobs."""
-    seeds = range(options.seed, options.seed + options.count * options.step, options.step)
-    engines = ENGINES if options.engine == "both" else (options.engine,)
-    jobs = max(1, options.jobs // len(engines))
-    logs = [None if options.log is None else options.log.with_suffix(f".{engine}.jsonl") for engine in engines]
-    shared: dict[str, Any] = {
-        "adjoint": options.adjoint,
-        "grammar": options.grammar,
-        "is_again": options.again,
-        "modes": options.modes,
-        "record": options.record,
-        "silence": options.silence,
-        "dtype": options.dtype,
-    }
-    campaigns = [Campaign(engine, seeds, jobs, log=log, **shared) for engine, log in zip(engines, logs, strict=True)]
+    """One for each engine, tried or read from its log. They go on side by side, and share the jobs."""
+    engines = CHOICES[options.engine]
+    campaigns = [_campaign(engine, options, max(1, options.jobs // len(engines))) for engine in engines]
     if options.only_report:
         return [campaign.load() for campaign in campaigns]
     with ThreadPoolExecutor(len(campaigns)) as pool:
-        return list(pool.map(Campaign.run, campaigns))
+        running = [pool.submit(campaign.run) for campaign in campaigns]
+        try:
+            return [one.result() for one in running]
+        except KeyboardInterrupt:
+            for campaign in campaigns:
+                campaign.stop()
+            raise
 
 
 def _report(campaign: Campaign, options: argparse.Namespace) -> None:
     """Print how many kernels had each outcome, and what failed."""
     counted = ", ".join(f"{count} {outcome}" for outcome, count in campaign.counts.most_common())
-    compared = CHECKS if options.grammar == "nests" else options.modes.split(",") if options.modes else MODES
+    compared = CHECKS if campaign.grammar == "nests" else options.modes.split(",") if options.modes else MODES
     tried = f"{sum(campaign.counts.values())} of {len(campaign.seeds)} kernels from seed {options.seed}"
     print(f"{campaign.engine}: {tried} ({', '.join(compared)}): {counted}")
     if options.dtype == "f32":
@@ -102,10 +139,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=300, help="kernels an engine")
     parser.add_argument("--seed", type=int, default=0, help="the first kernel's")
     parser.add_argument("--step", type=int, default=1, help="from one seed to the next")
-    parser.add_argument("--engine", choices=[*ENGINES, "both"], default="both")
+    parser.add_argument("--engine", choices=[*CHOICES], default="both", help="python compiles nothing")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="child processes")
     parser.add_argument("--adjoint", default="source", help="where gradients come from")
-    parser.add_argument("--grammar", choices=[*GRAMMARS], default="wide", help="which kernels are written")
+    parser.add_argument("--grammar", choices=[*GRAMMARS], help="default: wide; brief on the Python engine")
     parser.add_argument(
         "--dtype", choices=[*DTYPES], default="f64", help="not of nests; f32 runs in short strips and lanes"
     )
@@ -124,17 +161,19 @@ def _options() -> argparse.Namespace:
 
 
 def _child(options: argparse.Namespace) -> int:
-    lang = _started(options.engine, options.dtype)
+    # Ctrl-C reaches children too: the campaign ends them, and knows then that they did not crash.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    langs = _started(options.engine, options.dtype)
     gc.freeze()  # an eighth of the time went into full collections, which looked through torch's modules
     gc.set_threshold(700, 10, 100)
     for seed in map(int, options.seeds.split(",")):
         print(json.dumps({"begin": seed}), flush=True)
         if options.grammar == "nests":
-            said = dataclasses.asdict(judge(write(seed), lang, adjoint=options.adjoint))
+            said = dataclasses.asdict(judge(write(seed), langs[0], adjoint=options.adjoint))
         else:
-            verdict = judge_modes(
-                GRAMMARS[options.grammar](seed), lang, _modes(options, seed), _announce, DTYPES[options.dtype]
-            )
+            program, lang = GRAMMARS[options.grammar](seed), choose_language(langs, seed)
+            dtype, engine = DTYPES[options.dtype], "python" if options.engine == "python" else None
+            verdict = judge_modes(program, lang, _modes(options, seed), _announce, dtype, engine)
             said = {**dataclasses.asdict(verdict), "outcome": verdict.outcome}
         print(json.dumps(said), flush=True)
     return 0
@@ -154,7 +193,7 @@ def _one(options: argparse.Namespace) -> int:
         return _one_wide(options)
     program = write(options.seed)
     if options.shrink:
-        lang = _started(ENGINES[0] if options.engine == "both" else options.engine, "f64")
+        lang = _started(CHOICES[options.engine][0], "f64")[0]
         first = judge(program, lang, adjoint=options.adjoint)
 
         def fails(smaller: object) -> bool:
@@ -170,29 +209,31 @@ def _one(options: argparse.Namespace) -> int:
 
 def _one_wide(options: argparse.Namespace) -> int:
     """Show a program and its outcomes; `--shrink` first makes it small where the worst mode still fails so."""
-    program, modes = GRAMMARS[options.grammar](options.seed), _modes(options, options.seed)
+    name = CHOICES[options.engine][0]
+    program = GRAMMARS[options.grammar or _default_grammar(name)](options.seed)
     if options.shrink:
-        dtype = DTYPES[options.dtype]
-        lang = _started(ENGINES[0] if options.engine == "both" else options.engine, options.dtype)
-        first = judge_modes(program, lang, modes, dtype=dtype)
-        mode = next((mode for mode, outcome in first.modes.items() if outcome == first.outcome), modes[0])
+        lang = choose_language(_started(name, options.dtype), options.seed)
+        engine = "python" if name == "python" else None
 
-        def fails(smaller: Any) -> bool:
-            verdict = judge_modes(smaller, lang, [mode], dtype=dtype)
-            words, before = verdict.words.get(mode, ""), first.words.get(mode, "")
-            return verdict.modes[mode] == first.modes[mode] and (
-                verdict.modes[mode] == DISAGREE or words[:40] == before[:40]
-            )
+        def judge_program(one: Program, modes: list[str]) -> ModesVerdict:
+            return judge_modes(one, lang, modes, dtype=DTYPES[options.dtype], engine=engine)
 
-        program = shrunk(program, fails) if first.outcome != AGREE else program
-        last = judge_modes(program, lang, modes, dtype=dtype)
+        modes = _modes(options, options.seed)
+        first = judge_program(program, modes)
+        program, mode = shrink_modes(program, first, judge_program)
+        last = judge_program(program, modes)
         print(f"{first.modes}\nsmall: {last.modes}\n{mode}: {last.words.get(mode, '')}")
     print(f"# {program.spec}; scratch {program.scratch}\n{program.source}")
     return 0
 
 
-def _started(engine: str, dtype: str) -> object:
+def _started(engine: str, dtype: str) -> list[ModuleType]:
+    """The languages that an engine runs, started: of the Python engine, those of both others."""
     torch.set_num_threads(1)
+    return [_start(name, dtype) for name in (ENGINES if engine == "python" else (engine,))]
+
+
+def _start(engine: str, dtype: str) -> ModuleType:
     lang = load_quietly(engine)
     options = {"ad_stack_experimental_enabled": True} if engine == "quadrants" else {}
     sys.stdout, kept = sys.stderr, sys.stdout  # Quadrants says that it starts

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,9 +21,16 @@ from typing import Any, TextIO
 
 from fuzz._record import read_record
 from fuzz._verdict import AGREE, CRASH, MISCOMPILED, REFUSED, ROUNDED, TANGENTLESS, UNCOMPILED, UNSTEADY
+from support.commit import find_commit
 
 CHUNK = 100
 """Seeds a child tries: engines keep every kernel that they compiled, and memory grows."""
+
+CHUNK_OF_PYTHON = 500
+"""The same on the Python engine, which keeps no kernels."""
+
+PROGRESS = 20.0
+"""Seconds between two lines that say how far a campaign is."""
 
 SILENCE = 120.0
 """Seconds after which a child that says nothing is stopped, and its seed is a crash, where nobody says otherwise."""
@@ -43,8 +51,15 @@ class Campaign:
     record: Path | None = None
     silence: float = SILENCE
     dtype: str = "f64"
+    shows_progress: bool = False
     outcomes: dict[int, dict[str, Any]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+    _is_stopped: threading.Event = field(default_factory=threading.Event)
+    _children: set[subprocess.Popen[str]] = field(default_factory=set)
+    _commit: str = field(default_factory=find_commit)
+    _begun: float = field(default_factory=time.monotonic)
+    _shown: float = field(default_factory=time.monotonic)
+    _tried: int = 0
 
     def load(self) -> Campaign:
         """Read the outcomes that the record and the log have. Of a seed that was tried again the last line counts."""
@@ -60,13 +75,19 @@ class Campaign:
         for line in self.failures if self.is_again else []:
             del self.outcomes[line["seed"]]
         left = [seed for seed in self.seeds if seed not in self.outcomes]
-        chunks = iter(
-            [left[at : at + CHUNK] for at in range(0, len(left), min(CHUNK, -(-len(left) // self.jobs) or 1))]
-        )
+        most = CHUNK_OF_PYTHON if self.engine == "python" else CHUNK
+        size = min(most, -(-len(left) // self.jobs) or 1)
+        chunks = iter([left[at : at + size] for at in range(0, len(left), size)])
         with ThreadPoolExecutor(self.jobs) as pool:
             for worker in [pool.submit(self._work, chunks) for _ in range(self.jobs)]:
                 worker.result()
         return self
+
+    def stop(self) -> None:
+        """End the children. Programs that they are at have no outcome, and are tried when the campaign goes on."""
+        self._is_stopped.set()
+        for child in list(self._children):
+            child.terminate()
 
     @property
     def counts(self) -> Counter[str]:
@@ -95,7 +116,7 @@ class Campaign:
                 chunk = next(chunks, None)
             if chunk is None:
                 return
-            while chunk:
+            while chunk and not self._is_stopped.is_set():
                 tried = self._child(chunk)
                 chunk = chunk[tried:]
 
@@ -108,7 +129,11 @@ class Campaign:
         say = [*command, "--seeds", ",".join(map(str, seeds))]
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         with subprocess.Popen(say, env=os.environ | {"PYTHONPATH": paths}, **pipes) as child:
-            return self._heard(child)
+            self._children.add(child)
+            try:
+                return self._heard(child)
+            finally:
+                self._children.discard(child)
 
     def _heard(self, child: subprocess.Popen[str]) -> int:
         """Note what a child says, and its death; gives how many seeds have an outcome."""
@@ -124,6 +149,8 @@ class Campaign:
                 tried += 1
         code = child.wait()
         listening.join()
+        if self._is_stopped.is_set():
+            return tried
         words = f"exit status {code}\n{''.join(last_words[-5:])}"
         if begun is not None:
             self._note(_crash(begun, last, words))
@@ -133,12 +160,25 @@ class Campaign:
         return tried
 
     def _note(self, line: dict[str, Any]) -> None:
+        line = {**line, "commit": self._commit}
         with self._lock:
             self.outcomes[line["seed"]] = line
+            self._tried += 1
+            self._show_progress()
             if self.log is not None:
                 self.log.parent.mkdir(parents=True, exist_ok=True)
                 with self.log.open("a") as file:
                     file.write(json.dumps(line) + "\n")
+
+    def _show_progress(self) -> None:
+        now = time.monotonic()
+        if not self.shows_progress or now < self._shown + PROGRESS:
+            return
+        self._shown = now
+        done = sum(seed in self.outcomes for seed in self.seeds)
+        rate = self._tried / (now - self._begun)
+        words = f"{self.engine}: {done:,} of {len(self.seeds):,} programs, {rate:.1f} a second"
+        sys.stderr.write(f"{words}, {len(self.failures)} failed\n")
 
 
 def _crash(seed: int, last: dict[str, Any], words: str) -> dict[str, Any]:

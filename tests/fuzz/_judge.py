@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
@@ -14,6 +14,7 @@ import tinsmith as ts
 from fuzz._grammar import Program
 from fuzz._modes import MODES, Trial
 from fuzz._reference import Reference
+from fuzz._shrink import shrunk
 from fuzz._single import no_vectors, small_vectors
 from fuzz._verdict import (
     AGREE,
@@ -61,27 +62,45 @@ def judge_modes(
     modes: Iterable[str] = tuple(MODES),
     begin: Callable[[ModesVerdict, str], None] = lambda verdict, mode: None,
     dtype: torch.dtype = torch.float64,
+    engine: str | None = None,
 ) -> ModesVerdict:
     """Try a program in some modes. `begin` hears which mode comes next: an engine may end the process.
 
-    In float32 kernels run in strips and lanes, as on any CPU, though they are small.
+    In float32 kernels run in strips and lanes, as on any CPU, though they are small. With `engine="python"`, Python
+    runs them.
     """
     if dtype == torch.float64:
-        return _judged(program, lang, tuple(modes), begin, dtype)
+        return _judged(program, Trial(program, lang, dtype, engine), tuple(modes), begin)
     with small_vectors(program.seed) as counted:
-        verdict = _judged(program, lang, tuple(modes), begin, dtype)
+        verdict = _judged(program, Trial(program, lang, dtype, engine), tuple(modes), begin)
     verdict.vectors = counted.count
     return verdict
 
 
+def choose_language(languages: Sequence[ModuleType], seed: int) -> ModuleType:
+    """Return the language that a seed's program is written in. Settings depend on the seed's last bits alone."""
+    return languages[seed // 4 % len(languages)]
+
+
+def shrink_modes(
+    program: Program, first: ModesVerdict, judge: Callable[[Program, list[str]], ModesVerdict], tries: int = 600
+) -> tuple[Program, str]:
+    """Return the smallest program found that still fails as `first` says, and the mode in which it does."""
+    mode = next(mode for mode, outcome in first.modes.items() if outcome == first.outcome)
+    before = first.words.get(mode, "")
+
+    def fails(smaller: Program) -> bool:
+        verdict = judge(smaller, [mode])
+        outcome, words = verdict.modes[mode], verdict.words.get(mode, "")
+        return outcome == first.modes[mode] and (outcome == DISAGREE or words[:40] == before[:40])
+
+    return (program if first.outcome == AGREE else shrunk(program, fails, tries)), mode
+
+
 def _judged(
-    program: Program,
-    lang: ModuleType,
-    modes: tuple[str, ...],
-    begin: Callable[[ModesVerdict, str], None],
-    dtype: torch.dtype,
+    program: Program, trial: Trial, modes: tuple[str, ...], begin: Callable[[ModesVerdict, str], None]
 ) -> ModesVerdict:
-    verdict, trial = ModesVerdict(program.seed), Trial(program, lang, dtype)
+    verdict = ModesVerdict(program.seed)
     try:
         started = time.perf_counter()
         is_large = _prepare(trial)
@@ -103,7 +122,7 @@ def _judged(
             if verdict.modes[mode] == UNCOMPILED:  # nor do the others
                 verdict.modes = dict.fromkeys(modes, UNCOMPILED)
                 break
-        _excuse(verdict, program, lang, trial)
+        _excuse(verdict, trial)
     return verdict
 
 
@@ -161,7 +180,7 @@ def _differ(name: str, mine: torch.Tensor, right: torch.Tensor, tolerance: float
     return f"{name} differs by {worst:.3g}:\n  got      {mine.tolist()}\n  expected {right.tolist()}\n"
 
 
-def _excuse(verdict: ModesVerdict, program: Program, lang: ModuleType, trial: Trial) -> None:
+def _excuse(verdict: ModesVerdict, trial: Trial) -> None:
     """Tell programs at a jump, and engines' own mistakes, from what is wrong."""
     wrong = [mode for mode, outcome in verdict.modes.items() if outcome == DISAGREE]
     if not wrong:
@@ -170,10 +189,13 @@ def _excuse(verdict: ModesVerdict, program: Program, lang: ModuleType, trial: Tr
         verdict.modes |= dict.fromkeys(wrong, UNSTEADY)
         return
     if trial.dtype == torch.float32:
-        _excuse_rounding(verdict, wrong, Trial(program, lang, trial.dtype))
+        _excuse_rounding(verdict, wrong, trial.make_again())
         return
-    with optimiser_off(lang):
-        plain = Trial(program, lang)
+    if trial.engine == "python":
+        # It compiles nothing that could be compiled wrongly.
+        return
+    with optimiser_off(trial.lang):
+        plain = trial.make_again()
         values_alone = "value of" in verdict.words.get("backward", "")
         for mode in wrong:
             outcome, _ = _try(plain, mode)

@@ -26,8 +26,10 @@ Pairs = Iterator[tuple[str, torch.Tensor, torch.Tensor]]
 class Trial:
     """One program with its arguments, and what it gives in each mode."""
 
-    def __init__(self, program: Program, lang: ModuleType, dtype: torch.dtype = torch.float64) -> None:
-        self.dtype = dtype
+    def __init__(
+        self, program: Program, lang: ModuleType, dtype: torch.dtype = torch.float64, engine: str | None = None
+    ) -> None:
+        self.dtype, self.engine, self.lang = dtype, engine, lang
         if dtype == torch.float32:
             program = replace(program, source=program.source.replace("lang.f64", "lang.f32"))
         self.program = program
@@ -42,7 +44,10 @@ class Trial:
         self.weights: Weights = draw_weights(program.seed, self.returned, self.floats).rounded(dtype)
         self.batched = self._batched()
         self.samples = [self._sample(number) for number in range(SAMPLES)]
-        self._lang = lang
+
+    def make_again(self) -> Trial:
+        """Return the same trial with nothing compiled yet."""
+        return Trial(self.program, self.lang, self.dtype, self.engine)
 
     def _batched(self) -> tuple[str, ...]:
         """Inputs that differ from sample to sample: `x` and some others."""
@@ -61,18 +66,21 @@ class Trial:
 
     @cached_property
     def _kernel(self) -> Any:
-        return kernel_of(self.program, self._lang)
+        return kernel_of(self.program, self.lang)
 
     @cached_property
     def op(self) -> Any:
         """The program as an op of single samples."""
-        return ts.op(self.program.spec, scratch=self.program.scratch, adjoint="source")(self._kernel)
+        return self._make_op(self.program.spec, self.program.scratch)
 
     @cached_property
     def _batched_op(self) -> Any:
         spec = spec_of([*self.floats, *self.integers], list(self.outputs), (*self.batched, *self.outputs))
         scratch = None if self.program.scratch is None else self.program.scratch.replace("[", "[*b, ")
-        return ts.op(spec, scratch=scratch, adjoint="source")(self._kernel)
+        return self._make_op(spec, scratch)
+
+    def _make_op(self, spec: str, scratch: str | None) -> Any:
+        return ts.op(spec, scratch=scratch, adjoint="source", engine=self.engine)(self._kernel)
 
     def _call(self, op: Any, floats: tuple[torch.Tensor, ...], integers: tuple[torch.Tensor, ...]) -> Tensors:
         result = op(*floats, self.samples[0].a, *integers)

@@ -31,6 +31,7 @@ def read_record(path: Path, engine: str) -> Outcomes:
                 "outcome": outcome,
                 "modes": group["modes"],
                 "words": {},
+                "commit": group.get("commit", ""),
                 "seconds": seconds,
             }
     return outcomes
@@ -47,14 +48,15 @@ def _groups(outcomes: Outcomes) -> list[dict[str, Any]]:
     """Programs with the same outcomes, with the seconds that one took on average."""
     groups: dict[str, list[dict[str, Any]]] = {}
     for line in sorted(outcomes.values(), key=lambda line: line["seed"]):
-        groups.setdefault(json.dumps(line["modes"]), []).append(line)
+        groups.setdefault(json.dumps([line["modes"], line.get("commit", "")]), []).append(line)
     return [
         {
-            "modes": json.loads(modes),
+            "modes": lines[0]["modes"],
+            **({"commit": commit} if (commit := lines[0].get("commit", "")) else {}),
             "seconds": round(sum(sum(line["seconds"].values()) for line in lines) / len(lines), 2),
             "seeds": _ranges([line["seed"] for line in lines]),
         }
-        for modes, lines in groups.items()
+        for lines in groups.values()
     ]
 
 

@@ -38,6 +38,11 @@ torch, and torch's autograd differentiates it, once and twice. The modes are
 - `compile`: `torch.compile(op, backend="aot_eager", fullgraph=True)`, for one program in {every}, since tracing by
   torch takes longer than all other modes together.
 
+On the Python engine, which compiles nothing, `--engine python` tries smaller programs by the thousand, half of them
+written for Taichi and half for Quadrants. The grammar `brief` generates them: one or two loops, with constructs that
+the grammar `wide` lacks: structs, members of `data_oriented` classes, functions with template parameters and early
+returns, nested `while` loops, quaternions, decompositions of matrices.
+
 A quarter of the programs run on several threads, the others on one. Buffers whose contents must not be read are filled
 with NaN.
 
@@ -79,10 +84,11 @@ _COLUMNS = {
 def describe_campaigns(campaigns: list[Campaign], command: str) -> str:
     """The page, as Markdown."""
     packages = {"Taichi": "taichi", "Quadrants": "quadrants", "torch": "torch", "NumPy": "numpy"}
-    engines = {one.engine for one in campaigns}
+    engines = {one.engine for one in campaigns if one.outcomes}
+    engines |= {"taichi", "quadrants"} if "python" in engines else set()
     known = [f"{name} {version(package)}" for name, package in packages.items() if package in engines | {"torch"}]
     words = f"Made with {', '.join(known)}, Python {platform.python_version()} on {sys.platform} ({platform.machine()})"
-    tables = "\n\n".join(map(_table, campaigns))
+    tables = "\n\n".join(_table(one) for one in campaigns if one.outcomes)
     return PAGE.format(command=command, every=COMPILED_EVERY, versions=words, tables=tables)
 
 
@@ -91,9 +97,10 @@ def _table(campaign: Campaign) -> str:
     seeds, seconds = campaign.seeds, sum(sum(line.get("seconds", {}).values()) for line in lines)
     title = f"### {campaign.engine.capitalize()}: {len(lines):,} programs"
     average = seconds / max(1, len(lines))
-    words = (
-        f"Seeds {seeds[0]} to {seeds[-1]}, {len(lines):,} of {len(seeds):,} tried; {average:.1f} s each on a busy core."
-    )
+    words = f"Seeds {seeds[0]} to {seeds[-1]} of the grammar `{campaign.grammar}`, {len(lines):,} of {len(seeds):,} "
+    words += f"tried; {average:.2f} s each on a busy core."
+    commits = sorted({line["commit"] for line in lines if line.get("commit")})
+    words += f" Commit {', '.join(commits)}." if commits else ""
     head = ["| mode | " + " | ".join(_COLUMNS) + " |", "|---|" + "---:|" * len(_COLUMNS)]
     return "\n".join([title, "", words, "", *head, *(_row(mode, lines) for mode in MODES)])
 

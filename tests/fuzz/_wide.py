@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import random
+from collections.abc import Callable
 from dataclasses import replace
 
 from fuzz._expressions import Expressions
@@ -63,7 +64,7 @@ _SIGNED = (
 def write_wide(seed: int) -> Program:
     """The kernel of a seed; the same seed gives the same kernel."""
     dice = random.Random(f"wide {seed}")
-    tasks = _WideTasks(dice)
+    tasks = WideTasks(dice)
     tasks.write()
     return wide_program(seed, "\n".join(tasks.words.lines))
 
@@ -154,7 +155,7 @@ class _WideExpressions(Expressions):
         return self._out_of(forms, scope, 1)
 
 
-class _WideStatements(Statements):
+class WideStatements(Statements):
     """Statements of the wide grammar."""
 
     def __init__(self, dice: random.Random) -> None:
@@ -312,21 +313,24 @@ class _WideStatements(Statements):
             super().scatter(scope, name, how)
 
 
-class _WideTasks(Tasks):
+class WideTasks(Tasks):
     """The top level of a kernel of the wide grammar."""
 
     def __init__(self, dice: random.Random) -> None:
         super().__init__(dice, is_single=False)
-        self.words: _WideStatements = _WideStatements(dice)
+        self.words: WideStatements = WideStatements(dice)
 
     def write(self) -> None:
         """One to three loops, locals that they share, and statements between them."""
         for _ in range(self.dice.choice([1, 1, 1, 2, 2, 3])):
-            forms = [self._rows, self._rows, self._places, self._broken, self._broken, self._steps, self._total]
-            forms += [self._total, self._unrolled, self._alone, self._under]
-            self.dice.choice(forms)()
+            self.dice.choice(self.forms())()
         if not [name for name in self.written if name not in (*SCRATCH, "c")]:
             self._rows(("y",))
+
+    def forms(self) -> list[Callable[[], None]]:
+        """What may stand at the top level, the frequent ones several times."""
+        loops = [self._rows, self._rows, self._places, self._broken, self._broken, self._steps, self._total]
+        return [*loops, self._total, self._unrolled, self._alone, self._under]
 
     def _drawn(self, names: list[str]) -> tuple[str, ...]:
         twice = [name for name in ("y", "z") if name in names]

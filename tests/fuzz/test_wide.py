@@ -227,6 +227,35 @@ def test_the_table_counts_outcomes_by_mode():
     assert [line["seed"] for line in campaign.failures] == [2]
 
 
+def test_the_page_names_the_commits_and_leaves_out_engines_without_programs():
+    line = {"outcome": AGREE, "modes": {"backward": AGREE}, "words": {}}
+    campaign = Campaign("python", range(2), grammar="brief")
+    campaign.outcomes = {seed: {"seed": seed, "commit": f"abc{seed}", **line} for seed in range(2)}
+    page = describe_campaigns([campaign, Campaign("taichi", range(2))], "./scripts/fuzz")
+    assert "of the grammar `brief`, 2 of 2 tried" in page
+    assert "Commit abc0, abc1." in page
+    assert "### Taichi" not in page
+
+
+def test_a_campaign_that_is_stopped_goes_on_later(monkeypatch, tmp_path):
+    """Programs that were being tried have no outcome: they did not crash."""
+    log = tmp_path / "log.jsonl"
+    campaign = Campaign("python", range(6), jobs=1, log=log)
+
+    def hear_two_and_stop(self, child):
+        child.kill()
+        for seed in range(2):
+            self._note({"seed": seed, "outcome": AGREE, "modes": {"backward": AGREE}, "words": {}})
+        self.stop()
+        return 2
+
+    monkeypatch.setattr(Campaign, "_heard", hear_two_and_stop)
+    assert campaign.run().counts == {AGREE: 2}
+    again = Campaign("python", range(6), jobs=1, log=log).load()
+    assert again.counts == {AGREE: 2}
+    assert not again.failures
+
+
 def test_a_record_stands_for_a_log(tmp_path):
     path = tmp_path / "fuzz.json"
     agree, refused = {"backward": AGREE, "jvp": AGREE}, {"backward": AGREE, "jvp": REFUSED}
