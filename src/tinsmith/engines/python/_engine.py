@@ -19,9 +19,10 @@ from ..._user_warnings import SlowEngineWarning
 from .._annotations import NAMES
 from .._contract import ArrayArgument, Compiled, Engine, Facts, FieldFacts, Parameter, ScalarArgument
 from .._listening import Listener
+from ._definitions import read_definition
 from ._interpreter import Interpreter
 from ._numbers import TYPES, Arithmetic, Defaults
-from ._rewrite import read_definition, rewrite
+from ._rewrite import rewrite
 from ._values import ArrayView, Matrix
 
 MANY_ELEMENTS = 100_000

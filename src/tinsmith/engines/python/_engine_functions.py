@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..._errors import KernelError, refusal
+from ._containers import Ranges
 from ._numbers import KINDS, reinterpret
 from ._values import ArrayView, Matrix
 
@@ -60,7 +61,7 @@ def _unary(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
         rule = run.operations.unary(name)
 
         def operate(value: Any) -> Any:
-            value = run.captured(value)
+            value = run.capture(value)
             return rule(run.let(value) if not isinstance(value, Matrix) else value)
 
         return operate
@@ -78,7 +79,7 @@ def _binary(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
 
 def _number(run: Interpreter, value: Any) -> Any:
     """An operand; of the engine's functions, unlike its operators, Python's numbers are numbers of the run."""
-    return value if type(value) in KINDS or isinstance(value, Matrix) else run.let(run.captured(value))
+    return value if type(value) in KINDS or isinstance(value, Matrix) else run.let(run.capture(value))
 
 
 def _extreme(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
@@ -97,11 +98,11 @@ def _rounding(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
     def build(run: Interpreter) -> Callable[..., Any]:
         rule = run.operations.unary(name)
 
-        def rounded(x: Any, dtype: Any = None) -> Any:
+        def round_value(x: Any, dtype: Any = None) -> Any:
             result = rule(_number(run, x))
             return result if dtype is None else run.operations.cast(result, _dtype(run, dtype))
 
-        return rounded
+        return round_value
 
     return build
 
@@ -201,8 +202,6 @@ def _static_assert(cond: Any, msg: Any = None) -> None:
 
 
 def _ranges(run: Interpreter) -> Callable[..., Any]:
-    from ._interpreter import Ranges
-
     def build(*args: Any, axes: Any = None) -> Ranges:
         bounds = [tuple(one) if isinstance(one, list | tuple) else (0, one) for one in args]
         return Ranges(bounds, () if axes is None else tuple(axes), run.operations)
@@ -210,11 +209,9 @@ def _ranges(run: Interpreter) -> Callable[..., Any]:
     return build
 
 
-def _grouped(run: Interpreter) -> Callable[..., Any]:
-    from ._interpreter import Ranges
-
+def _build_group(run: Interpreter) -> Callable[..., Any]:
     def group(x: Any) -> Any:
-        x = run.captured(x)
+        x = run.capture(x)
         if isinstance(x, ArrayView):
             ends = [(start, start + int(size)) for start, size in zip(x.first, x.shape, strict=True)]
             x = Ranges(ends, (), run.operations)
@@ -233,8 +230,6 @@ def _grouped(run: Interpreter) -> Callable[..., Any]:
 
 def read_ranges(run: Interpreter, value: Any) -> Any:
     """Return what Python has made of `ndrange`, as if the kernel had called it."""
-    from ._interpreter import Ranges
-
     bounds = [(int(first), int(end)) for first, end in value.bounds]
     # Quadrants has `axes`: the bounds are then in the order of the loops, which is another than that of the indices.
     order = tuple(getattr(value, "axes", None) or range(len(bounds)))
@@ -266,7 +261,7 @@ SPECIAL: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "lang.impl.static": lambda _run: _static,
     "lang.impl.static_assert": lambda _run: _static_assert,
     "lang.impl.static_print": lambda _run: print,
-    "lang.impl.grouped": _grouped,
+    "lang.impl.grouped": _build_group,
     "lang.impl.stop_grad": _nothing,
     "lang._ndrange.ndrange": _ranges,
     "lang.impl.zero": lambda run: lambda x: run.multiply(x, 0),
@@ -288,7 +283,7 @@ def fill_matrix(run: Interpreter, name: str) -> Callable[..., Any]:
     """Return `ti.Vector.zero(dt, n)`, `one`, `unit(n, i, dt)`, `ti.Matrix.identity(dt, n)`, `diag(dim, val)`."""
     make = run.operations.build_matrix
 
-    def filled(dt: Any, n: int, m: int | None = None) -> Matrix:
+    def fill(dt: Any, n: int, m: int | None = None) -> Matrix:
         shape = (n,) if m is None else (n, m)
         return make([int(name == "one")] * (n if m is None else n * m), shape, _dtype(run, dt))
 
@@ -308,8 +303,8 @@ def fill_matrix(run: Interpreter, name: str) -> Callable[..., Any]:
         return run.operations.transpose(run.operations.matrix(cols))
 
     functions = {
-        "zero": filled,
-        "one": filled,
+        "zero": fill,
+        "one": fill,
         "unit": unit,
         "identity": identity,
         "diag": diagonal,

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import builtins
 import copy
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,13 +16,13 @@ import numpy as np
 from ..._errors import KernelError, refusal
 from .._contract import Engine
 from .._language import Language
+from ._constructors import Constructors
+from ._containers import UNSET, Members, Ranges, StructField, detach
 from ._engine_functions import SPECIAL, TABLE, fill_matrix
 from ._numbers import KINDS, Arithmetic
 from ._operations import Operations
-from ._values import ArrayView, BoundFunction, Matrix, Struct, StructElement
-
-UNSET = type("Unset", (), {"__repr__": lambda _: "not set"})()
-"""The value of a local that only a branch of `ti.static` may have set."""
+from ._python_functions import BUILTINS
+from ._values import ArrayView, BoundFunction, Matrix, Struct
 
 _OPERATORS = {
     "add": "+",
@@ -76,6 +75,7 @@ class Interpreter:
         self.casts = arithmetic.casts
         self.random = np.random.default_rng(0)
         self._translate = translate
+        self._constructors = Constructors(self)
         self._known: dict[Any, Callable[..., Any]] = {}
         self._being_written: set[Any] = set()
         self._base = self
@@ -109,12 +109,12 @@ class Interpreter:
         if type(value) in KINDS:
             return value
         if isinstance(value, Matrix | Struct):
-            return value.copy() if type(value) in (Matrix, Struct) else _detach(value)
+            return value.copy() if type(value) in (Matrix, Struct) else detach(value)
         if isinstance(value, bool | int | float):
-            return self.operations.arithmetic.typed(value)
+            return self.operations.arithmetic.give_type(value)
         if isinstance(value, list | tuple):
             return type(value)([self.let(item) for item in value])
-        return self.captured(value)
+        return self.capture(value)
 
     def let_as(self, value: Any, annotation: Any) -> Any:
         """Return the value of a local that is declared with a type."""
@@ -135,7 +135,7 @@ class Interpreter:
             old.store(list(value.entries) if isinstance(value, Matrix) else [value] * len(old.entries))
             return old
         if isinstance(old, Struct):
-            value = self.captured(value)
+            value = self.capture(value)
             members = value.members if isinstance(value, Struct) else value
             for name in old.members:
                 self.set_member(old, name, members[name])
@@ -215,7 +215,7 @@ class Interpreter:
 
     # Values --------------------------------------------------------------------------------------
 
-    def captured(self, value: Any, name: str = "a field") -> Any:
+    def capture(self, value: Any, name: str = "a field") -> Any:
         """Return a vector, matrix, struct or field that Python holds as a value of the run; others as they are.
 
         `name` is what the kernel calls it.
@@ -241,7 +241,7 @@ class Interpreter:
         facts = self.language.struct_of(field)
         if facts is not None:
             views = {member: self.view(one, f"{name}.{member}") for member, one in facts.members.items()}
-            view: Any = _StructField(views, facts.methods)
+            view: Any = StructField(views, facts.methods)
         else:
             about = self.engine.field_facts(field, name)
             if not about.is_dense:
@@ -265,13 +265,13 @@ class Interpreter:
 
     def place(self, owner: Any, index: Any) -> Any:
         """Return an element whose parts are stored to."""
-        if isinstance(owner, ArrayView | _StructField):
+        if isinstance(owner, ArrayView | StructField):
             return owner.element_at(index)
         return owner[index]
 
-    def members_of(self, owner: Any) -> _Members:
+    def members_of(self, owner: Any) -> Members:
         """Return what an assignment to several targets stores a member to."""
-        return _Members(self, owner)
+        return Members(self, owner)
 
     def set_element(self, owner: Any, index: Any, value: Any) -> None:
         """Store to an element, inside an expression; nothing if the value is not set."""
@@ -341,8 +341,8 @@ class Interpreter:
         """Run over what a loop names: an array's or a field's indices, an `ndrange`, or a list of Python's."""
         if isinstance(value, builtins.range):
             return map(np.int32, value)
-        value = self.captured(value)
-        if isinstance(value, _StructField):
+        value = self.capture(value)
+        if isinstance(value, StructField):
             value = next(iter(value.views.values()))
         if isinstance(value, ArrayView):
             one = len(value.shape) == 1
@@ -371,22 +371,22 @@ class Interpreter:
         """What does the work of a function."""
         if function in _NATIVE:
             return function
-        if function in _BUILTINS:
-            return _BUILTINS[function](self)
+        if function in BUILTINS:
+            return BUILTINS[function](self)
         kind = self.language.scalar_type(function)
         if kind is not None:
             return lambda value: self.operations.cast(value, kind)
         name = self.language.name_of(function)
         if name in _MATRICES:
-            return self._build_matrix
+            return self._constructors.build_matrix
         if name == "lang.struct.Struct":
-            return self._build_struct
-        matrix = self._matrix_type(function)
+            return self._constructors.build_struct
+        matrix = self._constructors.matrix_type(function)
         if matrix is not None:
             return lambda *values: self.operations.typed_matrix(*matrix, values)
         struct = self.language.struct_type(function)
         if struct is not None:
-            return lambda *values, **named: self._build_typed_struct(struct, values, named)
+            return lambda *values, **named: self._constructors.build_typed_struct(struct, values, named)
         return self._find_written(function, name)
 
     def _find_written(self, function: Any, name: str) -> Callable[..., Any]:
@@ -409,7 +409,7 @@ class Interpreter:
                 compiled = lambda *values, **named: inner(*values, **named)[0]  # noqa: E731
             return compiled if owner is None else lambda *values, **named: compiled(owner, *values, **named)
         if name.startswith("_funcs."):
-            return self.written(function)
+            return self.translate(function)
         if name:
             words = f"the Python engine has no `{name}` of {self.engine.name}"
             remedy = "Run the kernel on the engine that it was written for, or leave this call out."
@@ -419,7 +419,7 @@ class Interpreter:
     def written_for(self, function: Any, written: Callable[..., Any]) -> Callable[..., Any]:
         """Return the Python function of an engine's function, `written` in the language."""
         owner = self.language.owner_of(function)
-        return self.written(written, is_method=self.language.is_method(function), owner=owner)
+        return self.translate(written, is_method=self.language.is_method(function), owner=owner)
 
     def read_early(self, function: Any, written: Callable[..., Any]) -> None:
         """Read a function that a kernel calls, with the Python numbers of now; one that calls itself is read once."""
@@ -430,7 +430,7 @@ class Interpreter:
             finally:
                 self._being_written.discard(written)
 
-    def written(
+    def translate(
         self, function: Callable[..., Any], *, is_method: bool = False, owner: object | None = None
     ) -> Callable[..., Any]:
         """Return the Python function of one written in the language.
@@ -442,7 +442,7 @@ class Interpreter:
         """
         if self._base is not self and self.engine.owns(function):
             # The engine's own functions read no numbers of the user's: they are shared by all kernels.
-            return self._base.written(function, is_method=is_method, owner=owner)
+            return self._base.translate(function, is_method=is_method, owner=owner)
         key = (function, type(owner))
         known = self._written.get(key)
         if known is None:
@@ -494,190 +494,3 @@ class Interpreter:
     def changed_to(self, called: tuple[Any, dict[Any, Any]], key: Any, old: Any = UNSET) -> Any:
         """Return what a call made of an argument, or `old` if it left it."""
         return called[1].get(key, old)
-
-    # Constructors --------------------------------------------------------------------------------
-
-    def _build_matrix(self, arr: Any, dt: Any = None) -> Matrix:
-        kind = self.dtype_name(dt)
-        if isinstance(arr, Matrix):
-            return self.operations.cast(arr, kind) if kind else arr
-        if kind:
-            return self.operations.matrix(arr.tolist() if isinstance(arr, np.ndarray) else arr, kind)
-        return self.operations.tensor(arr)
-
-    def _matrix_type(self, value: Any) -> tuple[tuple[int, ...], str | None] | None:
-        matrix = self.language.matrix_type(value)
-        default = None if matrix is None else self.language.default_of(value)
-        return matrix if matrix is None or default is None else (matrix[0], getattr(self.defaults, default))
-
-    def _build_struct(self, *positional: Any, **named: Any) -> Struct:
-        members = positional[0] if positional else named
-        return Struct({name: self._member(value) for name, value in members.items()}, {})
-
-    def _member(self, value: Any) -> Any:
-        return self._build_struct(value) if isinstance(value, dict) else self.let(value)
-
-    def _build_typed_struct(self, facts: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> Struct:
-        unknown = set(named) - set(facts.members)
-        if unknown or len(positional) > len(facts.members):
-            raise TypeError(f"arguments that a struct with {', '.join(facts.members)} has no member for")
-        members = {}
-        for place, (name, kind) in enumerate(facts.members.items()):
-            value = positional[place] if place < len(positional) else named.get(name, 0)
-            members[name] = self._as_member(kind, value)
-        return Struct(members, dict(facts.methods))
-
-    def _as_member(self, kind: Any, value: Any) -> Any:
-        scalar = self.language.scalar_type(kind)
-        if scalar is not None:
-            return self.operations.cast(value, scalar)
-        matrix = self._matrix_type(kind)
-        if matrix is not None:
-            made = self.operations.typed_matrix(*matrix, [value])
-            return self.operations.cast(made, matrix[1]) if matrix[1] else made
-        facts = self.language.struct_type(kind)
-        if facts is None:
-            raise TypeError(f"a member of type {kind!r}")
-        value = self.captured(value)
-        if isinstance(value, Struct | dict):
-            members = value.members if isinstance(value, Struct) else value
-            return self._build_typed_struct(facts, (), dict(members))
-        return Struct({name: self._as_member(one, value) for name, one in facts.members.items()}, dict(facts.methods))
-
-
-class Ranges:
-    """What `ndrange` gives: first value and end of each dim; `order` are the dims from the outermost loop inwards."""
-
-    def __init__(self, bounds: list[tuple[Any, Any]], order: tuple[int, ...], operations: Operations) -> None:
-        self.bounds, self.order, self._operations = bounds, order, operations
-        self.is_grouped = False
-
-    def __iter__(self) -> Iterator[Any]:
-        """Run over Python's integers, as `ti.static` does."""
-        return self._walk(lambda _dim, value: value)
-
-    def run(self) -> Iterator[Any]:
-        """Run over numbers of the run."""
-        plain = self._operations.binary("+")
-        kinds = [type(plain(np.int32(0), first)) for first, _ in self.bounds]
-        return self._walk(lambda dim, value: np.int32(value) if self.is_grouped else kinds[dim](value))
-
-    def _walk(self, number: Callable[[int, int], Any]) -> Iterator[Any]:
-        order = self.order or tuple(range(len(self.bounds)))
-        places = [order.index(dim) for dim in range(len(order))]
-        ranges = [range(int(self.bounds[dim][0]), int(self.bounds[dim][1])) for dim in order]
-        for at in itertools.product(*ranges):
-            values = [number(dim, at[place]) for dim, place in enumerate(places)]
-            if self.is_grouped:
-                yield Matrix((len(values),), values, self._operations)
-            else:
-                yield values[0] if len(values) == 1 else tuple(values)
-
-
-class _StructField:
-    """A field of structs."""
-
-    def __init__(self, views: dict[str, Any], methods: Any) -> None:
-        self.views, self._methods = views, methods
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        return next(iter(self.views.values())).shape
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "views" or name not in self.views:
-            raise AttributeError(name)
-        return self.views[name]
-
-    def __getitem__(self, index: Any) -> Struct:
-        return Struct({name: view[index] for name, view in self.views.items()}, dict(self._methods))
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        members = value.members if isinstance(value, Struct) else value
-        for name, view in self.views.items():
-            view[index] = members[name]
-
-    def element_at(self, index: Any) -> StructElement:
-        """Return the struct to store parts of."""
-        return StructElement(self.views, index, dict(self._methods))
-
-
-class _Members:
-    """Members of a struct, or entries of a vector, to be stored to by name."""
-
-    def __init__(self, run: Interpreter, owner: Any) -> None:
-        self._run, self._owner = run, owner
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        self._run.set_member(self._owner, name, value)
-
-
-def _detach(value: Any) -> Any:
-    """A copy of an element of an array, which stands for its memory no longer."""
-    if isinstance(value, Matrix):
-        return Matrix(value.shape, value.entries.copy(), value.operations)
-    members = {name: _detach(one) if isinstance(one, Matrix | Struct) else one for name, one in value.members.items()}
-    return Struct(members, value.methods)
-
-
-# Python's own functions, which the engines know ----------------------------------------------------
-
-
-def _conversion(python: type) -> Callable[[Interpreter], Callable[..., Any]]:
-    def build(run: Interpreter) -> Callable[..., Any]:
-        kind = run.dtype_name(python)
-        assert kind is not None
-
-        def convert(value: Any) -> Any:
-            value = run.captured(value)
-            is_run_time = type(value) in KINDS or isinstance(value, Matrix)
-            return run.operations.cast(value, kind) if is_run_time else python(value)
-
-        return convert
-
-    return build
-
-
-def _absolute(run: Interpreter) -> Callable[..., Any]:
-    rule = run.operations.unary("abs")
-    return lambda value: rule(value) if type(value) in KINDS or not isinstance(value, int | float) else abs(value)
-
-
-def _extreme(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
-    def build(run: Interpreter) -> Callable[..., Any]:
-        rule = run.operations.binary(name)
-
-        def extreme(*values: Any) -> Any:
-            if len(values) == 1:
-                return values[0]
-            # Of the first one, and the extreme of the others.
-            return rule(values[0], extreme(*values[1:]))
-
-        return extreme
-
-    return build
-
-
-def _total(run: Interpreter) -> Callable[..., Any]:
-    def total(items: Any, start: Any = 0) -> Any:
-        result = start
-        for item in items:
-            result = run.add(result, item)
-        return result
-
-    return total
-
-
-_BUILTINS: dict[Any, Callable[[Interpreter], Callable[..., Any]]] = {
-    builtins.int: _conversion(int),
-    builtins.float: _conversion(float),
-    builtins.bool: _conversion(bool),
-    builtins.abs: _absolute,
-    builtins.min: _extreme("min"),
-    builtins.max: _extreme("max"),
-    builtins.pow: lambda run: run.operations.binary("pow"),
-    builtins.len: lambda run: lambda value: len(run.captured(value)),
-    builtins.sum: _total,
-    builtins.any: lambda run: lambda value: run.operations.truths("any", value),
-    builtins.all: lambda run: lambda value: run.operations.truths("all", value),
-}

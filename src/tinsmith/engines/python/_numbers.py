@@ -91,14 +91,14 @@ CASTS = {kind: build_cast(kind) for kind in TYPES}
 
 
 def _divide_down(left: Any, right: Any) -> Any:
-    """The quotient of two integers, rounded down."""
+    """The quotient of two integers, round_value down."""
     if not right:
         raise ZeroDivisionError("integer division by zero")
     return left // right
 
 
 def _rest(left: Any, right: Any) -> Any:
-    """What is left of an integer after a division that is rounded down: it has the sign of the divisor."""
+    """What is left of an integer after a division that is round_value down: it has the sign of the divisor."""
     if not right:
         raise ZeroDivisionError("integer modulo by zero")
     return left % right
@@ -311,7 +311,7 @@ class Arithmetic:
             return "u1"
         return self.defaults.fp if issubclass(kind, float) else self.defaults.ip
 
-    def typed(self, value: Any) -> Any:
+    def give_type(self, value: Any) -> Any:
         """Return a number as one of the run: Python's own gets the default type."""
         return value if type(value) in KINDS else self.casts[self.kind_of(value)](value)
 

@@ -282,8 +282,8 @@ class ArrayView:
         return self._sizes[0]
 
     def __getitem__(self, index: Any) -> Any:
-        found = self._data[self._locate(index)]
-        return Matrix(self._element, list(found.ravel()), self._operations) if self._element else found
+        element = self._data[self._locate(index)]
+        return Matrix(self._element, list(element.ravel()), self._operations) if self._element else element
 
     def __setitem__(self, index: Any, value: Any) -> None:
         at = self._locate(index)

@@ -1,0 +1,75 @@
+"""Constructors: what the engine's types make of their arguments, `Vector([...])`, `vec3(...)`, `Ray(...)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._values import Matrix, Struct
+
+if TYPE_CHECKING:
+    from ._interpreter import Interpreter
+
+
+class Constructors:
+    """The constructors of one engine's types.
+
+    Args:
+        run: what converts numbers, and takes over what Python holds.
+    """
+
+    def __init__(self, run: Interpreter) -> None:
+        self._run = run
+        self._language, self._operations, self._defaults = run.language, run.operations, run.defaults
+
+    def build_matrix(self, arr: Any, dt: Any = None) -> Matrix:
+        """Return what `Vector(...)` and `Matrix(...)` make of lists, or of a matrix and a dtype."""
+        kind = self._run.dtype_name(dt)
+        if isinstance(arr, Matrix):
+            return self._operations.cast(arr, kind) if kind else arr
+        if kind:
+            return self._operations.matrix(arr.tolist() if isinstance(arr, np.ndarray) else arr, kind)
+        return self._operations.tensor(arr)
+
+    def matrix_type(self, value: Any) -> tuple[tuple[int, ...], str | None] | None:
+        """Return dims and dtype of a vector or matrix type; None for anything else."""
+        matrix = self._language.matrix_type(value)
+        default = None if matrix is None else self._language.default_of(value)
+        return matrix if matrix is None or default is None else (matrix[0], getattr(self._defaults, default))
+
+    def build_struct(self, *positional: Any, **named: Any) -> Struct:
+        """Return what `Struct(...)` makes of its members."""
+        members = positional[0] if positional else named
+        return Struct({name: self._member(value) for name, value in members.items()}, {})
+
+    def _member(self, value: Any) -> Any:
+        return self.build_struct(value) if isinstance(value, dict) else self._run.let(value)
+
+    def build_typed_struct(self, facts: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> Struct:
+        """Return what a struct type makes of its arguments. Raises TypeError for members that it lacks."""
+        unknown = set(named) - set(facts.members)
+        if unknown or len(positional) > len(facts.members):
+            raise TypeError(f"arguments that a struct with {', '.join(facts.members)} has no member for")
+        members = {}
+        for place, (name, kind) in enumerate(facts.members.items()):
+            value = positional[place] if place < len(positional) else named.get(name, 0)
+            members[name] = self._as_member(kind, value)
+        return Struct(members, dict(facts.methods))
+
+    def _as_member(self, kind: Any, value: Any) -> Any:
+        scalar = self._language.scalar_type(kind)
+        if scalar is not None:
+            return self._operations.cast(value, scalar)
+        matrix = self.matrix_type(kind)
+        if matrix is not None:
+            made = self._operations.typed_matrix(*matrix, [value])
+            return self._operations.cast(made, matrix[1]) if matrix[1] else made
+        facts = self._language.struct_type(kind)
+        if facts is None:
+            raise TypeError(f"a member of type {kind!r}")
+        value = self._run.capture(value)
+        if isinstance(value, Struct | dict):
+            members = value.members if isinstance(value, Struct) else value
+            return self.build_typed_struct(facts, (), dict(members))
+        return Struct({name: self._as_member(one, value) for name, one in facts.members.items()}, dict(facts.methods))

@@ -1,0 +1,93 @@
+"""Containers of a run: `ndrange`, fields of structs, and places that an assignment to several targets stores to."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ._values import Matrix, Struct, StructElement
+
+if TYPE_CHECKING:
+    from ._interpreter import Interpreter
+    from ._operations import Operations
+
+UNSET = type("Unset", (), {"__repr__": lambda _: "not set"})()
+"""The value of a local that only a branch of `ti.static` may have set."""
+
+
+class Ranges:
+    """What `ndrange` gives: first value and end of each dim; `order` are the dims from the outermost loop inwards."""
+
+    def __init__(self, bounds: list[tuple[Any, Any]], order: tuple[int, ...], operations: Operations) -> None:
+        self.bounds, self.order, self._operations = bounds, order, operations
+        self.is_grouped = False
+
+    def __iter__(self) -> Iterator[Any]:
+        """Run over Python's integers, as `ti.static` does."""
+        return self._walk(lambda _dim, value: value)
+
+    def run(self) -> Iterator[Any]:
+        """Run over numbers of the run."""
+        plain = self._operations.binary("+")
+        kinds = [type(plain(np.int32(0), first)) for first, _ in self.bounds]
+        return self._walk(lambda dim, value: np.int32(value) if self.is_grouped else kinds[dim](value))
+
+    def _walk(self, number: Callable[[int, int], Any]) -> Iterator[Any]:
+        order = self.order or tuple(range(len(self.bounds)))
+        places = [order.index(dim) for dim in range(len(order))]
+        ranges = [range(int(self.bounds[dim][0]), int(self.bounds[dim][1])) for dim in order]
+        for at in itertools.product(*ranges):
+            values = [number(dim, at[place]) for dim, place in enumerate(places)]
+            if self.is_grouped:
+                yield Matrix((len(values),), values, self._operations)
+            else:
+                yield values[0] if len(values) == 1 else tuple(values)
+
+
+class StructField:
+    """A field of structs."""
+
+    def __init__(self, views: dict[str, Any], methods: Any) -> None:
+        self.views, self._methods = views, methods
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        return next(iter(self.views.values())).shape
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "views" or name not in self.views:
+            raise AttributeError(name)
+        return self.views[name]
+
+    def __getitem__(self, index: Any) -> Struct:
+        return Struct({name: view[index] for name, view in self.views.items()}, dict(self._methods))
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        members = value.members if isinstance(value, Struct) else value
+        for name, view in self.views.items():
+            view[index] = members[name]
+
+    def element_at(self, index: Any) -> StructElement:
+        """Return the struct to store parts of."""
+        return StructElement(self.views, index, dict(self._methods))
+
+
+class Members:
+    """Members of a struct, or entries of a vector, to be stored to by name."""
+
+    def __init__(self, run: Interpreter, owner: Any) -> None:
+        self._run, self._owner = run, owner
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self._run.set_member(self._owner, name, value)
+
+
+def detach(value: Any) -> Any:
+    """Return a copy of an element of an array, which stands for its memory no longer."""
+    if isinstance(value, Matrix):
+        return Matrix(value.shape, value.entries.copy(), value.operations)
+    members = {name: detach(one) if isinstance(one, Matrix | Struct) else one for name, one in value.members.items()}
+    return Struct(members, value.methods)

@@ -1,0 +1,110 @@
+"""Definitions: a function's tree and file, and the function that Python makes of a rewritten tree."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Mapping
+from types import CellType, CodeType, FunctionType
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from .._parsing import parse_definition
+
+ENGINE = "__engine__"
+"""What a rewritten function calls its interpreter."""
+MISSING = object()
+"""The value of a name that has none before the run."""
+
+
+class Definition(NamedTuple):
+    """A function to rewrite: its tree, its file, and the Python function whose names it sees."""
+
+    tree: ast.FunctionDef
+    path: str
+    function: Callable[..., Any]
+
+
+def read_definition(function: Callable[..., Any]) -> Definition:
+    """Return the definition of a Python function, on the lines of its file."""
+    made = getattr(function, "tinsmith_source", None)
+    if made is not None:
+        return Definition(made.tree, made.path, made.function)
+    tree = _TREES.get(function)
+    if tree is None:
+        tree = _TREES[function] = parse_definition(function)
+    return Definition(tree, function.__code__.co_filename, function)
+
+
+_TREES: WeakKeyDictionary[Callable[..., Any], ast.FunctionDef] = WeakKeyDictionary()
+"""Trees of functions that were read."""
+
+
+def build_function(definition: Definition, run: Any, body: list[ast.stmt], names: Mapping[str, Any]) -> FunctionType:
+    """Return the function of a rewritten body, which finds its names where the old one does."""
+    tree, old = definition.tree, definition.function
+    code: CodeType | None = getattr(old, "__code__", None)
+    cells = dict(zip(code.co_freevars, getattr(old, "__closure__", None) or (), strict=True)) if code else {}
+    cells |= {name: CellType(value) for name, value in names.items()}
+    cells[ENGINE] = CellType(run)
+    arguments = ast.arguments(
+        tree.args.posonlyargs,
+        [ast.copy_location(ast.arg(one.arg), one) for one in tree.args.args],
+        None if tree.args.vararg is None else ast.copy_location(ast.arg(tree.args.vararg.arg), tree.args.vararg),
+        [ast.copy_location(ast.arg(one.arg), one) for one in tree.args.kwonlyargs],
+        [None] * len(tree.args.kwonlyargs),
+        None if tree.args.kwarg is None else ast.copy_location(ast.arg(tree.args.kwarg.arg), tree.args.kwarg),
+        [],
+    )
+    made = ast.copy_location(ast.FunctionDef(tree.name, arguments, body, []), tree)
+    inputs = ast.arguments([], [ast.arg(name) for name in cells], None, [], [], None, [])
+    around = ast.copy_location(ast.FunctionDef("around", inputs, [made], []), tree)
+    for one in (made, around):
+        if "type_params" in ast.FunctionDef._fields:
+            one.type_params = []  # type: ignore[attr-defined]
+    module = ast.fix_missing_locations(ast.Module([around], []))
+    for node in ast.walk(module):
+        # Statements that were written into the kernel have lines of their own.
+        line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", None)
+        if end is not None and end < line:
+            node.end_lineno, node.end_col_offset = line, node.col_offset  # type: ignore[attr-defined]
+    outer = _code(compile(module, definition.path, "exec", dont_inherit=True), "around")
+    inner = _code(outer, tree.name)
+    if hasattr(inner, "co_qualname"):
+        qualified: Any = {"co_qualname": getattr(old, "__qualname__", tree.name)}
+        inner = inner.replace(**qualified)
+    scope = getattr(old, "__globals__", {"__builtins__": builtins})
+    closure = tuple(cells[name] for name in inner.co_freevars)
+    function = FunctionType(inner, scope, tree.name, getattr(old, "__defaults__", None), closure)
+    function.__kwdefaults__ = getattr(old, "__kwdefaults__", None)
+    return function
+
+
+def _code(outer: CodeType, name: str) -> CodeType:
+    return next(one for one in outer.co_consts if isinstance(one, CodeType) and one.co_name == name)
+
+
+def look_up(function: Callable[..., Any], name: str) -> Any:
+    """Return the value of a name that a function sees."""
+    code: CodeType | None = getattr(function, "__code__", None)
+    if code is not None and name in code.co_freevars:
+        cell = (getattr(function, "__closure__", None) or ())[code.co_freevars.index(name)]
+        try:
+            return cell.cell_contents
+        except ValueError:
+            return MISSING
+    scope = getattr(function, "__globals__", {})
+    return scope[name] if name in scope else getattr(builtins, name, MISSING)
+
+
+def give_place(node: ast.AST, around: ast.AST) -> None:
+    """Give nodes without a place that of the node around them; of one on several lines, its first line.
+
+    Python takes the last line of a method call for the line of its method: a debugger would stop there first.
+    """
+    if "lineno" in node._attributes and not hasattr(node, "lineno"):
+        ast.copy_location(node, around)
+        if getattr(node, "end_lineno", None) != node.lineno:  # type: ignore[attr-defined]
+            node.end_lineno, node.end_col_offset = node.lineno, node.col_offset  # type: ignore[attr-defined]
+    for child in ast.iter_child_nodes(node):
+        give_place(child, node if hasattr(node, "lineno") else around)

@@ -1,0 +1,145 @@
+"""Names: what the names of a kernel stand for before it runs, and what its calls change."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from ._definitions import MISSING, Definition, look_up, read_definition
+
+if TYPE_CHECKING:
+    from ._interpreter import Interpreter
+
+
+class Names:
+    """The names of one function. `scopes` are those that are locals so far, block by block."""
+
+    def __init__(
+        self, definition: Definition, run: Interpreter, names: Mapping[str, Any], objects: Mapping[str, Any]
+    ) -> None:
+        self._definition, self._run, self._names = definition, run, names
+        self._objects = objects
+        self._aliases: dict[str, Any] = {}
+        arguments = definition.tree.args
+        self._parameters = [one.arg for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+        self._scopes: list[set[str]] = [set(self._parameters)]
+        self._stored = _find_stored(definition.tree)
+
+    def _is_local(self, name: str) -> bool:
+        return any(name in scope for scope in self._scopes)
+
+    def _find(self, node: ast.expr) -> Any:
+        """The Python value of a name or attribute that is none of the function's own; `MISSING` for others."""
+        if isinstance(node, ast.Name):
+            if node.id in self._names:
+                return self._names[node.id]
+            if node.id in self._objects and node.id not in self._stored:
+                return self._objects[node.id]
+            if node.id in self._stored or node.id in self._parameters:
+                return self._aliases.get(node.id, MISSING)
+            return look_up(self._definition.function, node.id)
+        if isinstance(node, ast.Attribute):
+            value = self._find(node.value)
+            if value is not MISSING:
+                return getattr(value, node.attr, MISSING)
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            value = self._find(node.value)
+            key: Any = node.slice.value
+            if isinstance(value, list | tuple | dict):
+                with contextlib.suppress(LookupError, TypeError):
+                    return value[key]
+        return MISSING
+
+    def _name_of(self, node: ast.expr) -> str:
+        """What the engine calls a function of its own; "" for others."""
+        value = self._find(node) if isinstance(node, ast.Name | ast.Attribute) else MISSING
+        return "" if value is MISSING else self._run.language.name_of(value)
+
+    def _is_static_call(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Call) and self._name_of(node.func) == "lang.impl.static"
+
+    def changes(self, node: ast.Call) -> bool:
+        """Return whether a call changes what its caller sees."""
+        if self._name_of(node.func).startswith("lang.ops.atomic_"):
+            return True
+        value = self._find(node.func) if isinstance(node.func, ast.Name | ast.Attribute) else MISSING
+        written = None if value is MISSING else self._run.find_written(value)
+        return written is not None and not self._run.engine.owns(written) and _changes_anything(written, self._run)
+
+
+def find_references(definition: Definition, run: Interpreter) -> tuple[str, ...]:
+    """Return the template parameters that a function may give new values: in its body, or by a call of another one."""
+    known = _REFERENCES.get(definition.tree)
+    if known is None:
+        annotations = getattr(definition.function, "__annotations__", {})
+        calls = [one for one in ast.walk(definition.tree) if isinstance(one, ast.Call)]
+        passed = {one.id for call in calls for one in call.args if isinstance(one, ast.Name)}
+        passed |= {one.value.id for call in calls for one in call.keywords if isinstance(one.value, ast.Name)}
+        given = _find_assigned(definition.tree) | passed
+        names = [one.arg for one in definition.tree.args.args]
+        known = tuple(name for name in names if name in given and run.language.is_template(annotations.get(name)))
+        _REFERENCES[definition.tree] = known
+    return known
+
+
+_REFERENCES: WeakKeyDictionary[ast.FunctionDef, tuple[str, ...]] = WeakKeyDictionary()
+
+
+def find_returned_name(tree: ast.FunctionDef) -> str | None:
+    """Return the name that a function returns in its last statement."""
+    match tree.body[-1]:
+        case ast.Return(value=ast.Name(id=name)):
+            return name
+    return None
+
+
+_CHANGING: WeakKeyDictionary[Callable[..., Any], bool] = WeakKeyDictionary()
+"""Whether functions of the language change what their callers see."""
+
+
+def _changes_anything(function: Callable[..., Any], run: Interpreter) -> bool:
+    """Whether a function of the language changes memory, or a variable of its caller's."""
+    known = _CHANGING.get(function)
+    if known is not None:
+        return known
+    # A recursive call tells nothing new.
+    _CHANGING[function] = False
+    definition = read_definition(function)
+    annotations = function.__annotations__
+    parameters = [one.arg for one in definition.tree.args.args]
+    copies = {name for name in parameters if not run.is_template(annotations.get(name))}
+    own = (_find_stored(definition.tree) - set(parameters)) | copies
+    looking = Names(definition, run, {}, {})
+    nodes = list(ast.walk(definition.tree))
+    stored = [one for one in nodes if isinstance(one, ast.Name | ast.Subscript | ast.Attribute)]
+    _CHANGING[function] = any(isinstance(one.ctx, ast.Store) and find_root(one) not in own for one in stored) or any(
+        isinstance(one, ast.Call) and looking.changes(one) for one in nodes
+    )
+    return _CHANGING[function]
+
+
+def find_root(node: ast.expr) -> str:
+    """Return the name that an element or member belongs to; "" if there is none."""
+    while isinstance(node, ast.Subscript | ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _find_stored(tree: ast.FunctionDef) -> frozenset[str]:
+    return frozenset(one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+
+
+def _find_assigned(tree: ast.FunctionDef) -> frozenset[str]:
+    """Names that are given values themselves, not parts of what they hold; by an atomic function too."""
+    atomics = (
+        one.args[0]
+        for one in ast.walk(tree)
+        if isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Name | ast.Attribute)
+        and (one.func.id if isinstance(one.func, ast.Name) else one.func.attr).startswith("atomic_")
+        and one.args
+    )
+    return _find_stored(tree) | {one.id for one in atomics if isinstance(one, ast.Name)}
