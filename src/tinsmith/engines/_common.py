@@ -206,7 +206,7 @@ def launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
         if is_reused:
             free.append(context)
 
-    def hold(arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> HeldLaunch:
+    def hold_arguments(arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> HeldLaunch:
         context = make_context()
         put = context.set_arg_external_array_with_shape
         for array in arrays:
@@ -215,7 +215,7 @@ def launcher(cpp: Any, program: Any, data: Any, *, is_reused: bool) -> Launch:
         return HeldLaunch(put, functools.partial(start, data, context), functools.partial(_setter, context))
 
     if is_reused:
-        setattr(launch, _HOLD, hold)
+        make_holdable(launch, hold_arguments)
     return launch
 
 
@@ -241,6 +241,13 @@ def _setter(context: Any, setter: str) -> Callable[[Any, Any], None]:
     return functools.partial(_set_matrix, context) if setter == "matrix" else getattr(context, f"set_arg_{setter}")
 
 
+def make_holdable(
+    launch: Launch, hold_arguments: Callable[[Sequence[ArrayArgument], Sequence[ScalarArgument]], HeldLaunch]
+) -> None:
+    """Say how a launch keeps its arguments for many times (`hold`)."""
+    setattr(launch, _HOLD, hold_arguments)
+
+
 def hold(launch: Launch, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> HeldLaunch | None:
     """A launch with its arguments filled in, for many times; None where each time needs a context of its own.
 
@@ -258,7 +265,7 @@ def bind_scalars(launch: Launch, scalars: Sequence[ScalarArgument]) -> Launch:
 
     own = getattr(launch, _HOLD, None)
     if own is not None:
-        setattr(launch_bound, _HOLD, lambda arrays, others: own(arrays, (*others, *scalars)))
+        make_holdable(launch_bound, lambda arrays, others: own(arrays, (*others, *scalars)))
     return launch_bound
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._values import Matrix, Struct, StructElement
+from ._values import ArrayView, Matrix, Struct, StructElement
 
 if TYPE_CHECKING:
     from ._interpreter import Interpreter
@@ -45,6 +45,17 @@ class Ranges:
                 yield Matrix((len(values),), values, self._operations)
             else:
                 yield values[0] if len(values) == 1 else tuple(values)
+
+
+class FieldView(ArrayView):
+    """A field's content. `find_gradient` gives the view of its gradient field."""
+
+    find_gradient: Callable[[], ArrayView]
+
+    @property
+    def grad(self) -> ArrayView:
+        """Its gradient field."""
+        return self.find_gradient()
 
 
 class StructField:

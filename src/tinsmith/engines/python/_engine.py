@@ -17,7 +17,8 @@ import torch
 from ..._errors import GradientError, refusal
 from ..._user_warnings import SlowEngineWarning
 from .._annotations import NAMES
-from .._contract import ArrayArgument, Compiled, Engine, Facts, FieldFacts, Parameter, ScalarArgument
+from .._common import make_holdable
+from .._contract import ArrayArgument, Compiled, Engine, Facts, FieldFacts, HeldLaunch, Parameter, ScalarArgument
 from .._listening import Listener
 from ._definitions import read_definition
 from ._interpreter import Interpreter
@@ -221,6 +222,7 @@ class Python(Engine):
         run = self._interpreter().for_kernel()
         made = rewrite(read_definition(function), run, arrays=arrays, names=names, objects=templates, is_kernel=True)
         launch = _Launch(self, made, run, parameters, templates, batched, labels or {})
+        make_holdable(launch, launch.hold)
         return Compiled(launch, {name: name for name in parameters}, self.runtime())
 
     def _interpreter(self) -> Interpreter:
@@ -270,6 +272,25 @@ class _Launch:
             outside(arrays, scalars)
         else:
             self._launch(arrays, scalars)
+
+    def hold(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> HeldLaunch:
+        """Return a launch that keeps these arguments until it is given others."""
+        held_arrays = {array[0]: array for array in arrays}
+        held_scalars = {scalar[1]: scalar for scalar in scalars}
+
+        def put(*array: Any) -> None:
+            held_arrays[array[0]] = array
+
+        def run() -> None:
+            self(tuple(held_arrays.values()), tuple(held_scalars.values()))
+
+        def setter(kind: str) -> Callable[[Any, Any], None]:
+            def set_scalar(slot: Any, value: Any) -> None:
+                held_scalars[slot] = (kind, slot, value)
+
+            return set_scalar
+
+        return HeldLaunch(put, run, setter)
 
     def _launch(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> None:
         memory = {slot: self._memory(slot, address, size, shape) for slot, address, size, shape, _ in arrays}

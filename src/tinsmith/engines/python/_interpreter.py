@@ -17,7 +17,7 @@ from ..._errors import KernelError, refusal
 from .._contract import Engine
 from .._language import Language
 from ._constructors import Constructors
-from ._containers import UNSET, Members, Ranges, StructField, detach
+from ._containers import UNSET, FieldView, Members, Ranges, StructField, detach
 from ._engine_functions import SPECIAL, TABLE, fill_matrix
 from ._numbers import KINDS, Arithmetic
 from ._operations import Operations
@@ -221,7 +221,7 @@ class Interpreter:
         `name` is what the kernel calls it.
         """
         kind = type(value)
-        if kind in KINDS or kind in (ArrayView, Matrix, Struct, bool, int, float, str, type(None)):
+        if kind in KINDS or kind in (ArrayView, FieldView, Matrix, Struct, bool, int, float, str, type(None)):
             return value
         if self.engine.is_field(value):
             return self.view(value, name)
@@ -248,7 +248,9 @@ class Interpreter:
                 words = "the Python engine has no sparse fields"
                 raise KernelError(refusal(words, [("field", name)], "Run the kernel on a compiled engine."))
             data = np.array(field.to_numpy())
-            view = ArrayView(name, data, about.element, self.operations, first=about.offset)
+            gradient = getattr(field, "grad", None)
+            view = FieldView(name, data, about.element, self.operations, first=about.offset)
+            view.find_gradient = lambda: self.view(gradient, f"{name}.grad")
         self._fields[id(field)] = (field, view)
         return view
 
