@@ -28,6 +28,8 @@ KNOWN = [
     "  TINSMITH_TAPE_LIMIT    bytes; 0 for checkpoints always (default 134217728)",
     "  TINSMITH_POISON        0 or 1 (default 0)",
     "  TINSMITH_CHECK_BOUNDS  0 or 1 (default 0)",
+    "  TINSMITH_ENGINE        python, for debugging (default unset)",
+    "  TINSMITH_RAISE_ON_NAN  0 or 1, on the Python engine (default 0)",
     "  TINSMITH_PLAN_CACHE    plans kept by an op (default 1024)",
 ]
 REFUSED = {

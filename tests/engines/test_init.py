@@ -127,7 +127,7 @@ def test_a_value_that_another_engine_does_not_have_is_refused(lang):
 
 
 def test_an_unknown_engine_is_refused():
-    words = "there is no engine 'tachi'\n  engines  taichi, quadrants\nDid you mean 'taichi'"
+    words = "there is no engine 'tachi'\n  engines  taichi, quadrants, python\nDid you mean 'taichi'"
     with pytest.raises(ts.EngineError, match=words):
         ts.init("cpu", engine="tachi")
 

@@ -11,18 +11,18 @@ from tinsmith.engines import run_on
 
 
 @contextmanager
-def on_python() -> Iterator[None]:
+def on_python(*, raise_on_nan: bool = False) -> Iterator[None]:
     """Within, Python runs the kernels of what is made."""
-    run_on("python")
+    run_on("python", raise_on_nan=raise_on_nan)
     try:
         yield
     finally:
         run_on(None)
 
 
-def run_by_python(kernel: Any, *arguments: Any) -> None:
+def run_by_python(kernel: Any, *arguments: Any, raise_on_nan: bool = False) -> None:
     """Launch a kernel as its engine would, by Python."""
-    with on_python():
+    with on_python(raise_on_nan=raise_on_nan):
         launcher = Launcher(kernel, "a test", allows_races=True)
         bound = launcher.bind_arguments(arguments)
         launcher.fields(bound)

@@ -22,7 +22,7 @@ from ._taichi import Taichi
 from .python import Python
 
 _ENGINES: dict[str, Engine] = {"taichi": Taichi(), "quadrants": Quadrants()}
-_PYTHON: dict[str, Engine] = {name: Python(home) for name, home in _ENGINES.items()}
+_PYTHON: dict[str, Python] = {name: Python(home) for name, home in _ENGINES.items()}
 """The Python engine, by the engine that the kernels were written for."""
 
 
@@ -62,9 +62,14 @@ class _Choice:
     engine: str | None = None
 
 
-def run_on(engine: str | None) -> None:
-    """Let kernels of ops that name no engine run on this one from now on: "python", or None for their own."""
+def run_on(engine: str | None, *, raise_on_nan: bool = False) -> None:
+    """Let kernels of ops that name no engine run on this one from now on: "python", or None for their own.
+
+    With `raise_on_nan`, the Python engine raises FloatingPointError at the first operation that makes NaN.
+    """
     _Choice.engine = engine
+    for one in _PYTHON.values():
+        one.raises_on_nan = raise_on_nan
 
 
 def runner_of(home: Engine, name: str | None = None) -> Engine:

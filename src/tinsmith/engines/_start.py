@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .._config import config
 from .._errors import ArgumentError, EngineError, nearest, refusal
 from ._common import belongs_to
 from ._contract import Engine
@@ -17,7 +18,7 @@ from ._module_name import module_name
 from ._registry import choose_default, get, list_loaded, public_name, run_on
 
 
-def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str, ...]:
+def init(arch: str = "auto", engine: str = "auto", *, raise_on_nan: bool = False, **options: Any) -> tuple[str, ...]:
     """Start an engine with settings that match torch, and return the names of those started.
 
     Args:
@@ -25,12 +26,15 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
         engine: "taichi", "quadrants", or "auto": all engines imported so far, else Taichi if
             it is installed, else Quadrants. "python" starts the same ones on the CPU, for their fields and default
             types, and lets Python run the kernels of ops and layers.
+        raise_on_nan: let the Python engine raise FloatingPointError at the first operation whose result is NaN although
+            no operand is.
         options: options of the engine's own `init`. A dtype of one engine is converted to the dtype of that name in the
             other. By default, floats have torch's default dtype, the CPU uses as many threads as torch, and Quadrants
             gets its gradient stack.
 
     Raises:
-        ArgumentError: an option that the engine does not have, or a default dtype that is not the engine's.
+        ArgumentError: an option that the engine does not have, `raise_on_nan` without the Python engine, or a default
+            dtype that is not the engine's.
         EngineError: the engine is not installed, torch does not have the arch, or an engine lacks the value of an
             option that was passed as a value of the other engine.
 
@@ -38,6 +42,9 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
         >>> ts.init("cpu", engine="taichi")
         ('taichi',)
     """
+    if raise_on_nan and "python" not in (engine, config().engine):
+        words = "ts.init has `raise_on_nan` for the Python engine alone: compiled engines do not check results"
+        raise ArgumentError(refusal(words, remedy='Add engine="python", or set TINSMITH_ENGINE=python.'))
     device = "cpu" if engine == "python" else _device(arch)
     names = (engine,) if engine not in ("auto", "python") else list_loaded() or (choose_default(),)
     engines = [get(name) for name in names]
@@ -50,7 +57,7 @@ def init(arch: str = "auto", engine: str = "auto", **options: Any) -> tuple[str,
             if odd is None:
                 raise
             raise ArgumentError(_unknown_option(one, odd)) from cause
-    run_on("python" if engine == "python" else None)
+    run_on("python" if engine == "python" else None, raise_on_nan=raise_on_nan)
     return ("python",) if engine == "python" else names
 
 

@@ -2,6 +2,7 @@
 
 import io
 import pdb  # noqa: T100  # what is tested
+import re
 import sys
 import traceback
 import warnings
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from support.pythonic import on_python
+from support.pythonic import on_python, run_by_python
 
 FILE = __file__
 
@@ -222,3 +223,104 @@ def test_what_cannot_run_is_refused_by_name(lang):
 
     with on_python(), pytest.raises(ts.KernelError, match="blocks of threads|warp|simt"):
         ts.op("x[n] -> y[n]")(shared)(torch.ones(4))
+
+
+def compute_by_name(lang, name, dtype):  # noqa: C901  # a branch for each row
+    """Build a kernel that does one operation on numbers or vectors of a type."""
+
+    @lang.func
+    def compute(a, b):
+        if lang.static(name == "sqrt"):
+            a = lang.sqrt(a)
+        elif lang.static(name == "log"):
+            a = lang.log(a)
+        elif lang.static(name == "asin"):
+            a = lang.asin(a)
+        elif lang.static(name == "/"):
+            a = a / b
+        elif lang.static(name == "%"):
+            a = a % b
+        elif lang.static(name == "-"):
+            a -= b
+        elif lang.static(name == "*"):
+            a *= b
+        elif lang.static(name == "pow"):
+            a = a**b
+        elif lang.static(name == "vector"):
+            a = lang.Vector([b, a / b]).x
+        else:
+            a = (lang.Vector([a, b]) / lang.Vector([a, b]).norm())[0]
+        return a
+
+    @lang.kernel
+    def computes(
+        x: lang.types.ndarray(dtype=dtype, ndim=1),
+        k: lang.types.ndarray(dtype=dtype, ndim=1),
+        y: lang.types.ndarray(dtype=dtype, ndim=1),
+    ):
+        for i in y:
+            y[i] = compute(x[i], k[i])
+
+    return computes
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+@pytest.mark.parametrize(
+    ("name", "a", "b", "words"),
+    [
+        ("sqrt", -1.0, 1.0, "sqrt(-1.0) is NaN"),
+        ("log", -1.0, 1.0, "log(-1.0) is NaN"),
+        ("asin", 2.0, 1.0, "asin(2.0) is NaN"),
+        ("/", 0.0, 0.0, "0.0 / 0.0 is NaN"),
+        ("%", 1.0, 0.0, "1.0 % 0.0 is NaN"),
+        ("-", float("inf"), float("inf"), "inf - inf is NaN"),
+        ("*", float("inf"), 0.0, "inf * 0.0 is NaN"),
+        ("pow", -1.0, 0.5, "pow(-1.0, 0.5) is NaN"),
+        ("vector", 0.0, 0.0, "0.0 / 0.0 is NaN"),
+        ("norm", 0.0, 0.0, "0.0 / 0.0 is NaN"),
+    ],
+)
+def test_the_first_nan_is_an_error_with_its_operands(lang, name, a, b, words, dtype):
+    kind = {"f16": torch.float16, "f32": torch.float32, "f64": torch.float64}[dtype]
+    kernel = compute_by_name(lang, name, getattr(lang, dtype))
+    a, b = (torch.tensor([2.0 if name != "asin" else 0.5, one], dtype=kind) for one in (a, b))
+    with pytest.raises(FloatingPointError) as caught:
+        run_by_python(kernel, a, b, torch.zeros(2, dtype=kind), raise_on_nan=True)
+    assert str(caught.value) == words
+
+
+def take_root(lang):
+    @lang.kernel
+    def takes_root(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = lang.sqrt(x[i])
+
+    return takes_root
+
+
+def test_nan_in_values_and_in_the_generated_gradient(lang):
+    with on_python(raise_on_nan=True):
+        op = ts.op("x[n] -> y[n]")(take_root(lang))
+        with pytest.raises(FloatingPointError, match=re.escape("sqrt(-1.0) is NaN")) as caught:
+            op(torch.tensor([1.0, -1.0]))
+        frame = traceback.extract_tb(caught.value.__traceback__)[-1]
+        assert (frame.filename, frame.line) == (FILE, "y[i] = lang.sqrt(x[i])")
+        # The value is 0, and its derivative infinite.
+        x = torch.tensor([0.0], requires_grad=True)
+        y = op(x)
+        with pytest.raises(FloatingPointError, match="is NaN") as caught:
+            y.backward(torch.zeros(1))
+        files = [one.filename for one in traceback.extract_tb(caught.value.__traceback__)]
+        assert [one for one in files if one.startswith("<tinsmith takes_root_adjoint")]
+    assert ts.op("x[n] -> y[n]", engine="python")(take_root(lang))(torch.tensor([-1.0])).isnan().all()
+
+
+def test_nan_that_was_an_operand_is_no_error(lang):
+    with on_python(raise_on_nan=True):
+        op = ts.op("x[n] -> y[n]")(take_root(lang))
+        assert op(torch.tensor([float("nan")])).isnan().all()
+
+
+def test_only_the_python_engine_takes_raise_on_nan(engine):
+    with pytest.raises(ts.ArgumentError, match=r'raise_on_nan.*compiled engines do not check.*\n.*engine="python"'):
+        ts.init("cpu", engine=engine, raise_on_nan=True)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._config import config
 from ..._errors import GradientError, refusal
 from ..._user_warnings import SlowEngineWarning
 from .._annotations import NAMES
@@ -22,7 +23,7 @@ from .._contract import ArrayArgument, Compiled, Engine, Facts, FieldFacts, Held
 from .._listening import Listener
 from ._definitions import read_definition
 from ._interpreter import Interpreter
-from ._numbers import TYPES, Arithmetic, Defaults
+from ._numbers import TYPES, Arithmetic, Defaults, NanArithmetic
 from ._rewrite import rewrite
 from ._values import ArrayView, Matrix
 
@@ -51,8 +52,9 @@ class Python(Engine):
         self._home = home
         self._runtime = _Runtime()
         self._options: dict[str, Any] = {}
-        self._interpreters: dict[Defaults, Interpreter] = {}
+        self._interpreters: dict[tuple[Defaults, bool], Interpreter] = {}
         self._has_warned = False
+        self.raises_on_nan = False
         self.lock = threading.RLock()
         """Held while a kernel runs: the interpreter keeps the contents of fields for one launch."""
 
@@ -140,7 +142,7 @@ class Python(Engine):
         return None
 
     def options(self) -> tuple[Any, ...]:
-        return (self.defaults,)
+        return self.defaults, self._checks_nan
 
     def device_type(self) -> str:
         return "cpu"
@@ -226,10 +228,15 @@ class Python(Engine):
         return Compiled(launch, {name: name for name in parameters}, self.runtime())
 
     def _interpreter(self) -> Interpreter:
-        defaults = self.defaults
-        if defaults not in self._interpreters:
-            self._interpreters[defaults] = Interpreter(self._home, Arithmetic(defaults), _translate)
-        return self._interpreters[defaults]
+        key = self.defaults, self._checks_nan
+        if key not in self._interpreters:
+            arithmetic = NanArithmetic(self.defaults) if self._checks_nan else Arithmetic(self.defaults)
+            self._interpreters[key] = Interpreter(self._home, arithmetic, _translate)
+        return self._interpreters[key]
+
+    @property
+    def _checks_nan(self) -> bool:
+        return self.raises_on_nan or config().raise_on_nan
 
     def warn_of_size(self, name: str, count: int) -> None:
         """Warn once that an array is large for an engine that runs Python."""

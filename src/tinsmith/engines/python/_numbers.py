@@ -91,14 +91,14 @@ CASTS = {kind: build_cast(kind) for kind in TYPES}
 
 
 def _divide_down(left: Any, right: Any) -> Any:
-    """The quotient of two integers, round_value down."""
+    """The quotient of two integers, rounded down."""
     if not right:
         raise ZeroDivisionError("integer division by zero")
     return left // right
 
 
 def _rest(left: Any, right: Any) -> Any:
-    """What is left of an integer after a division that is round_value down: it has the sign of the divisor."""
+    """What is left of an integer after a division that is rounded down: it has the sign of the divisor."""
     if not right:
         raise ZeroDivisionError("integer modulo by zero")
     return left % right
@@ -377,6 +377,32 @@ class Arithmetic:
     def _refuse_floats(self, name: str, *kinds: str) -> None:
         if any(kind in FLOATS for kind in kinds):
             raise TypeError(f"`{name}` of {' and '.join(kinds)}")
+
+
+class NanArithmetic(Arithmetic):
+    """Arithmetic that raises FloatingPointError where a result is NaN and no operand is."""
+
+    def find_unary(self, name: str, kind: str) -> Rule:
+        rule = super().find_unary(name, kind)
+        return _raise_on_nan(name, rule) if kind in FLOATS else rule
+
+    def find_binary(self, name: str, common: str) -> Rule:
+        rule = super().find_binary(name, common)
+        return _raise_on_nan(name, rule) if common in FLOATS and name not in COMPARISONS else rule
+
+
+def _raise_on_nan(name: str, rule: Rule) -> Rule:
+    def checked(*operands: Any) -> Any:
+        result = rule(*operands)
+        # NaN alone differs from itself.
+        if result != result and all(one == one for one in operands):
+            shown = [f"{one}" for one in operands]
+            is_infix = len(shown) == 2 and not name.isidentifier()
+            operation = f"{shown[0]} {name} {shown[1]}" if is_infix else f"{name}({', '.join(shown)})"
+            raise FloatingPointError(f"{operation} is NaN")
+        return result
+
+    return checked
 
 
 def _adapt(rule: Rule, left: Rule | None, right: Rule | None) -> Rule:
