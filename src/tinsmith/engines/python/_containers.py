@@ -11,7 +11,7 @@ import numpy as np
 from ._values import ArrayView, Matrix, Struct, StructElement
 
 if TYPE_CHECKING:
-    from ._interpreter import Interpreter
+    from ._assignments import Assignments
     from ._operations import Operations
 
 UNSET = type("Unset", (), {"__repr__": lambda _: "not set"})()
@@ -89,7 +89,7 @@ class StructField:
 class Members:
     """Members of a struct, or entries of a vector, to be stored to by name."""
 
-    def __init__(self, run: Interpreter, owner: Any) -> None:
+    def __init__(self, run: Assignments, owner: Any) -> None:
         self._run, self._owner = run, owner
 
     def __setitem__(self, name: str, value: Any) -> None:

@@ -1,0 +1,145 @@
+"""Assignments: what locals, elements and members are after them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ._containers import UNSET, Members, detach
+from ._numbers import KINDS, Rule
+from ._operations import Operations
+from ._values import Matrix, Struct
+
+
+class Assignments:
+    """Assignments with one kind of arithmetic."""
+
+    operations: Operations
+    casts: Mapping[str, Rule]
+    _by_operator: Mapping[str, Callable[[Any, Any], Any]]
+
+    def capture(self, value: Any, name: str = "a field") -> Any:
+        """Return a value that Python holds as one of the run."""
+        raise NotImplementedError
+
+    def convert(self, value: Any, annotation: Any) -> Any:
+        """Return a value in the type that an annotation names."""
+        raise NotImplementedError
+
+    def let(self, value: Any) -> Any:
+        """Return the first value of a local: vectors and structs are copied, Python's numbers get a type."""
+        if type(value) in KINDS:
+            return value
+        if isinstance(value, Matrix | Struct):
+            return value.copy() if type(value) in (Matrix, Struct) else detach(value)
+        if isinstance(value, bool | int | float):
+            return self.operations.arithmetic.give_type(value)
+        if isinstance(value, list | tuple):
+            return type(value)([self.let(item) for item in value])
+        return self.capture(value)
+
+    def let_as(self, value: Any, annotation: Any) -> Any:
+        """Return the value of a local that is declared with a type."""
+        return self.let(self.convert(value, annotation))
+
+    def keep(self, old: Any, value: Any) -> Any:
+        """Return what a local is after an assignment: it keeps the type of its first value."""
+        kind = type(old)
+        if kind is type(value) and kind in KINDS:
+            return value
+        cast = KINDS.get(kind)
+        if cast is not None:
+            return self.casts[cast](self._number(value))
+        if isinstance(old, Matrix):
+            value = self.operations.tensor(value)
+            if isinstance(value, Matrix) and value.shape != old.shape:
+                raise ValueError(f"an assignment of shape {value.shape} to shape {old.shape}")
+            old.store(list(value.entries) if isinstance(value, Matrix) else [value] * len(old.entries))
+            return old
+        if isinstance(old, Struct):
+            value = self.capture(value)
+            members = value.members if isinstance(value, Struct) else value
+            for name in old.members:
+                self.set_member(old, name, members[name])
+            return old
+        return self.let(value)
+
+    def _number(self, value: Any) -> Any:
+        if isinstance(value, Matrix):
+            raise TypeError(f"an assignment of shape {value.shape} to a number")
+        return value
+
+    def set_member(self, owner: Any, name: str, value: Any) -> None:
+        """Store to a member of a struct, or to entries of a vector by their letters; nothing if it is not set."""
+        if value is UNSET:
+            return
+        if isinstance(owner, Struct):
+            old = owner.members[name]
+            if isinstance(old, Matrix | Struct):
+                self.keep(old, value)
+            else:
+                owner.put(name, self.casts[KINDS[type(old)]](self._number(value)))
+            return
+        places = owner.places_of(name) if isinstance(owner, Matrix) else None
+        if places is None:
+            raise AttributeError(f"a kernel cannot assign to `.{name}` of a {type(owner).__name__}")
+        if len(places) == 1:
+            owner[places[0]] = value
+            return
+        values = self.operations.of_rank(value, 1).entries
+        for place, one in zip(places, values, strict=True):
+            owner[place] = one
+
+    def change(self, name: str, old: Any, value: Any) -> Any:
+        """Return a local after `+=` and its kin that the engines do in the local's own type."""
+        if isinstance(old, Matrix):
+            value = self.operations.tensor(value)
+            value = self.operations.each(self.casts[old.kind], value)
+        else:
+            value = self.casts[KINDS[type(old)]](self._number(value))
+        return self.keep(old, self._by_operator[name](old, value))
+
+    def change_element(self, owner: Any, index: Any, name: str, value: Any) -> Any:
+        """Change an element by an atomic operation, and return what it was."""
+        old = owner[index]
+        new = self.change(name, old.copy() if isinstance(old, Matrix) else old, value)
+        owner[index] = new
+        return old
+
+    def change_member(self, owner: Any, member: str, name: str, value: Any) -> Any:
+        """Change a member, or entries by their letters, by an atomic operation, and return what it was."""
+        old = getattr(owner, member)
+        self.set_member(owner, member, self.change(name, old.copy() if isinstance(old, Matrix) else old, value))
+        return old
+
+    def replace_element(self, owner: Any, index: Any, name: str, value: Any) -> None:
+        """Do `*=` and its kin on an element: the result is converted to the element's type."""
+        owner[index] = getattr(self, name)(owner[index], value)
+
+    def replace_member(self, owner: Any, member: str, name: str, value: Any) -> None:
+        """Do `*=` and its kin on a member, or on entries by their letters."""
+        self.set_member(owner, member, getattr(self, name)(getattr(owner, member), value))
+
+    def unpack(self, value: Any, olds: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the values of several targets.
+
+        Args:
+            value: what is unpacked.
+            olds: the locals among the targets as they are, UNSET for a new one, None for a target in memory.
+        """
+        items = list(value)
+        if len(items) != len(olds):
+            raise ValueError(f"{len(items)} values for {len(olds)} targets")
+        # Copied first: a store to one target must not change what the next one is given.
+        items = [self.let(item) for item in items]
+        pairs = zip(items, olds, strict=True)
+        return tuple([item if old is None or old is UNSET else self.keep(old, item) for item, old in pairs])
+
+    def members_of(self, owner: Any) -> Members:
+        """Return what an assignment to several targets stores a member to."""
+        return Members(self, owner)
+
+    def set_element(self, owner: Any, index: Any, value: Any) -> None:
+        """Store to an element, inside an expression; nothing if the value is not set."""
+        if value is not UNSET:
+            owner[index] = value
