@@ -7,7 +7,6 @@ engines' compilers; next to a number of the run it gets a default type.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
@@ -392,7 +391,7 @@ class NanArithmetic(Arithmetic):
 
 
 def _raise_on_nan(name: str, rule: Rule) -> Rule:
-    def checked(*operands: Any) -> Any:
+    def compute_and_check(*operands: Any) -> Any:
         result = rule(*operands)
         # NaN alone differs from itself.
         if result != result and all(one == one for one in operands):
@@ -402,7 +401,7 @@ def _raise_on_nan(name: str, rule: Rule) -> Rule:
             raise FloatingPointError(f"{operation} is NaN")
         return result
 
-    return checked
+    return compute_and_check
 
 
 def _adapt(rule: Rule, left: Rule | None, right: Rule | None) -> Rule:
@@ -419,8 +418,3 @@ def _adapt(rule: Rule, left: Rule | None, right: Rule | None) -> Rule:
 def reinterpret(value: Any, kind: str) -> Any:
     """Return the number of another type that has the same bits."""
     return value.view(TYPES[kind])
-
-
-def is_finite(value: Any) -> bool:
-    """Return whether a number is neither infinite nor NaN."""
-    return math.isfinite(value)
