@@ -1,28 +1,146 @@
-"""The brief grammar: small programs of the wide grammar, for the Python engine."""
+"""The brief grammar: small programs with constructs of real code that the wide grammar lacks.
+
+Structs and dataclasses, members of `data_oriented` classes, functions with functions as template parameters, early
+returns, nested `while` loops, quaternions, decompositions of matrices, half precision.
+"""
 
 from __future__ import annotations
 
+import ast
+import math
 import random
+from dataclasses import replace
 
+from fuzz._expressions import FUNCTIONS
 from fuzz._grammar import Program
 from fuzz._parts import Scope
-from fuzz._wide import SCRATCH, WideStatements, WideTasks, wide_program
+from fuzz._wide import SCRATCH, WideExpressions, WideStatements, WideTasks, wide_program
+
+MOST_NODES = 650
+"""The size of most programs: a program takes as long as it is large, and small ones find as much."""
+LARGE = 0.05
+"""The share of programs of any size."""
+_NUMBERS = (
+    "settled(<F>, <leaf>)",
+    "settled(<leaf>, <F>)",
+    "repeated(bent, <F>, <leaf>, 2)",
+    "repeated(settled, <leaf>, <F>, 1)",
+    "rotated(quaternion(<F>, <leaf>), r[<row>]).y",
+    "rotated(multiplied(quaternion(<F>, <leaf>), quaternion(<leaf>, 0.3)), r[<row>])[2]",
+    "stretched(<F>, <leaf>)",
+    "turned_by(<F>, <leaf>)",
+    "Body(place=<V>, mass=<F>).pull(<leaf>).x",
+    "Body(place=<V>, mass=<leaf>).moved(<V>).place[1]",
+    "model.apply(<F>)",
+    "(model.gain * <F>)",
+    "(lang.floor(lang.cast(<F>, lang.f16) * 2.0) * 0.1)",
+    "((o[<row>] @ shear(<F>, <leaf>)) @ <V>)[1]",
+)
 
 
 def write_brief(seed: int) -> Program:
     """The kernel of a seed; the same seed gives the same kernel."""
-    tasks = _BriefTasks(random.Random(f"brief {seed}"))
-    tasks.write()
-    return wide_program(seed, "\n".join(tasks.words.lines))
+    dice = random.Random(f"brief {seed}")
+    most = math.inf if dice.random() < LARGE else MOST_NODES
+    while True:
+        tasks = _BriefTasks(dice)
+        tasks.write()
+        program = wide_program(seed, "\n".join(tasks.words.lines))
+        if _count_nodes(program.source) <= most:
+            return program
+
+
+def _count_nodes(source: str) -> int:
+    """Return about how many nodes a kernel's tree has once functions stand in place of their calls.
+
+    Loops count several times: a gradient runs them forward and backward, and a Hessian does so with each of these.
+    """
+    module = ast.parse(source)
+    functions = {one.name: one for one in module.body if isinstance(one, ast.FunctionDef)}
+
+    def count(node: ast.AST) -> int:
+        total = 1 + sum(map(count, ast.iter_child_nodes(node)))
+        if isinstance(node, ast.For | ast.While):
+            return 2 * total
+        if isinstance(node, ast.Name) and node.id in functions:
+            return total + count(functions[node.id])
+        return total
+
+    return sum(map(count, functions["kernel"].body))
+
+
+class _BriefExpressions(WideExpressions):
+    """Expressions that call more kinds of functions."""
+
+    def number(self, scope: Scope, depth: int = 2) -> str:
+        chance = self.dice.random()
+        if depth > 0 and chance < 0.45:
+            # Functions are frequent, so that a wrong derivative of one is found by few programs.
+            return self._out_of(_NUMBERS if chance < 0.3 else FUNCTIONS, scope, min(depth, 1))
+        return super().number(scope, min(depth, 1) if self.dice.random() < 0.8 else depth)
+
+    def row(self, scope: Scope) -> str:
+        # Calculated indices make most of a wide program's text.
+        return self.dice.choice(["i", "i", "k[i]"]) if self.dice.random() < 0.6 else super().row(scope)
 
 
 class _BriefStatements(WideStatements):
     """One statement or two a block."""
 
+    def __init__(self, dice: random.Random) -> None:
+        super().__init__(dice)
+        self.say = _BriefExpressions(dice)
+
     def body(self, scope: Scope) -> Scope:
         for _ in range(self.dice.choice([1, 1, 2] if scope.depth < 3 else [1])):
             scope = self.statement(scope)
         return scope
+
+    def statement(self, scope: Scope) -> Scope:
+        chance = self.dice.random()
+        if chance < 0.1:
+            return self._struct(scope)
+        return self._nested_whiles(scope) if chance < 0.2 else super().statement(scope)
+
+    def _struct(self, scope: Scope) -> Scope:
+        """A struct whose members change, and what is read of it."""
+        name, other, result = self.name("b"), self.name("b"), self.name("v")
+        vector, number = self.say.vector(scope), self.say.number(scope, 1)
+        self.line(scope, f"{name} = Body(place={vector}, mass={number})")
+        changes = (
+            f"{name}.mass += {self.say.number(scope, 1)}",
+            f"{name}.mass *= {self.say.leaf(scope)}",
+            f"{name}.place = {self.say.vector(scope)}",
+            f"{name}.place.x = {self.say.number(scope, 1)}",
+            f"{name}.place[1] -= {self.say.leaf(scope)}",
+            f"{name} = {name}.moved({self.say.vector(scope)})",
+        )
+        if self.dice.random() < 0.4:
+            self.line(scope, f"if {self.say.condition(scope)}:")
+            self.line(scope.inner(), self.dice.choice(changes))
+        self.line(scope, f"{other} = {name}")
+        self.line(scope, self.dice.choice(changes))
+        read = (f"{other}.mass * {name}.mass", f"{name}.pull({other}.mass).y", f"{other}.place.dot({name}.place)")
+        self.line(scope, f"{result} = {self.dice.choice(read)} * 0.5")
+        return replace(scope, floats=(*scope.floats, result))
+
+    def _nested_whiles(self, scope: Scope) -> Scope:
+        """A loop that ends by its data in another one."""
+        outer, inner, total = self.name("u"), self.name("u"), self.name("v")
+        self.line(scope, f"{outer} = 0.3 + lang.abs(lang.tanh({self.say.number(scope, 1)}))")
+        self.line(scope, f"{total} = {self.say.leaf(scope)}")
+        known = replace(scope, floats=(*scope.floats, total))
+        body = known.inner(constants=(*scope.constants, outer))
+        deep = body.inner(constants=(*body.constants, inner))
+        self.line(scope, f"while {outer} > 0.25:")
+        self.line(body, f"{inner} = {outer} * 0.9")
+        self.line(body, f"while {inner} > 0.2:")
+        self.line(deep, f"{inner} *= 0.5")
+        if self.dice.random() < 0.3:
+            self._leave(replace(deep, leave=("break",)))
+        self.line(deep, f"{total} = {total} * 0.6 + {inner} * {self.say.number(deep, 1)}")
+        self.line(body, f"{outer} = {outer} * 0.6 {self.dice.choice(['', '- 0.02 * ' + inner])}")
+        return known
 
 
 class _BriefTasks(WideTasks):

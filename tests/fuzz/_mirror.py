@@ -210,6 +210,46 @@ class Matrix:
         self.rows = [list(row) for row in other.rows]
 
 
+class Struct:
+    """What a kernel's dataclass makes."""
+
+    def copy(self) -> Struct:
+        """Another one with the same values."""
+        made = type(self).__new__(type(self))
+        vars(made).update({name: _copy(value) for name, value in vars(self).items()})
+        return made
+
+
+def _dataclass(described: type) -> type:
+    """A class of structs, with the described one's methods."""
+
+    def start(self: Any, **members: Any) -> None:
+        vars(self).update({name: _copy(value) for name, value in members.items()})
+
+    methods = {name: one for name, one in vars(described).items() if callable(one)}
+    return type(described.__name__, (Struct,), {**methods, "__init__": start})
+
+
+def _svd(matrix: Matrix, _dtype: Any = None) -> tuple[Matrix, Matrix, Matrix]:
+    left, stretches, right = torch.linalg.svd(_stack(matrix))
+    return _unstack(left), _unstack(torch.diag(stretches)), _unstack(right.T)
+
+
+def _polar_decompose(matrix: Matrix, _dtype: Any = None) -> tuple[Matrix, Matrix]:
+    whole = _stack(matrix)
+    left, _, right = torch.linalg.svd(whole)
+    turn = left @ right
+    return _unstack(turn), _unstack(turn.T @ whole)
+
+
+def _stack(matrix: Matrix) -> torch.Tensor:
+    return torch.stack([torch.stack([_float(number) for number in row]) for row in matrix.rows])
+
+
+def _unstack(tensor: torch.Tensor) -> Matrix:
+    return Matrix([list(row.unbind()) for row in tensor.unbind()])
+
+
 def _within(place: int, size: int) -> int:
     if not 0 <= place < size:
         raise IndexError(f"{place} is outside a vector or matrix of {size}")
@@ -228,6 +268,8 @@ def _copy(value: Any) -> Any:
         return Vector(value.parts)
     if isinstance(value, Matrix):
         return Matrix(value.rows)
+    if isinstance(value, Struct):
+        return value.copy()
     return tuple(map(_copy, value)) if isinstance(value, tuple) else value
 
 
@@ -269,6 +311,8 @@ _maximum, _minimum = _extreme(torch.maximum, max), _extreme(torch.minimum, min)
 def _cast(value: Any, dtype: str) -> Any:
     if dtype.startswith("i"):
         return int(value)
+    if dtype == "f16":
+        return _float(value).half().double()
     return value
 
 
@@ -287,6 +331,11 @@ def _matrix(rows: Any) -> Matrix:
 
 LANG = SimpleNamespace(
     func=lambda function: function,
+    real_func=lambda function: function,
+    dataclass=_dataclass,
+    data_oriented=lambda described: described,
+    svd=_svd,
+    polar_decompose=_polar_decompose,
     template=lambda: None,
     static=lambda value: value,
     loop_config=lambda **_: None,
@@ -294,13 +343,14 @@ LANG = SimpleNamespace(
     grouped=_grouped,
     Vector=Vector,
     Matrix=_matrix,
-    types=SimpleNamespace(ndarray=lambda **_: None, matrix=lambda *_: None),
+    types=SimpleNamespace(ndarray=lambda **_: None, matrix=lambda *_: None, vector=lambda *_: None),
     math=SimpleNamespace(
         vec2=None,
         vec3=None,
         mix=lambda a, b, t: a * (1.0 - t) + b * t,
         clamp=lambda a, low, high: _maximum(_minimum(a, high), low),
     ),
+    f16="f16",
     i32="i32",
     i64="i64",
     f64="f64",
@@ -366,6 +416,11 @@ class _Rewrite(ast.NodeTransformer):
         if isinstance(target, ast.Name) and target.id in self.references:
             return ast.Expr(_call(ast.Attribute(ast.Name(target.id, ast.Load()), "assign", ast.Load()), node.value))
         node.value = _call(ast.Name("_copy", ast.Load()), node.value)
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> Any:
+        """Methods alone: decorators say how the class is made."""
+        node.body = [self.visit(one) if isinstance(one, ast.FunctionDef) else one for one in node.body]
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:

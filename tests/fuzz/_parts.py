@@ -107,12 +107,103 @@ def halved(a):
 @lang.func
 def put(array: lang.template(), i, a):
     array[i] = array[i] * 0.5 + a
+
+
+@lang.real_func
+def settled(a: lang.f64, b: lang.f64) -> lang.f64:
+    c = lang.tanh(a)
+    for r in range(3):
+        if c > 0.5:
+            return c * b
+        c += 0.2 * b * b + 0.1
+        if c < -0.6:
+            return lang.sin(b)
+    return c * 0.5 - b
+
+
+@lang.func
+def repeated(function: lang.template(), a, b, turns: lang.template()):
+    total = a
+    for turn in lang.static(range(turns)):
+        total = function(total, b) * 0.8
+    return total
+
+
+@lang.func
+def quaternion(a, b):
+    return lang.Vector([1.0 + lang.tanh(a) * 0.5, 0.4 * b, lang.sin(a), 0.2]).normalized()
+
+
+@lang.func
+def multiplied(q, s):
+    u = lang.Vector([q[1], q[2], q[3]])
+    v = lang.Vector([s[1], s[2], s[3]])
+    w = q[0] * v + s[0] * u + u.cross(v)
+    return lang.Vector([q[0] * s[0] - u.dot(v), w[0], w[1], w[2]])
+
+
+@lang.func
+def rotated(q, v):
+    u = lang.Vector([q[1], q[2], q[3]])
+    return v + 2.0 * u.cross(u.cross(v) + q[0] * v)
+
+
+@lang.func
+def shear(a, b):
+    c = lang.tanh(b)
+    return lang.Matrix([[3.0 + lang.tanh(a), 0.4 * c], [0.3, 1.0 + 0.4 * lang.tanh(a * b)]])
+
+
+@lang.func
+def stretched(a, b):
+    left, stretch, right = lang.svd(shear(a, b))
+    return stretch[0, 0] - 0.5 * stretch[1, 1] + (left @ right.transpose())[0, 1]
+
+
+@lang.func
+def turned_by(a, b):
+    turn, stretch = lang.polar_decompose(shear(a, b))
+    return turn[0, 1] + stretch[1, 1] * 0.5 - stretch[0, 1]
+
+
+@lang.dataclass
+class Body:
+    place: lang.types.vector(2, lang.f64)
+    mass: lang.f64
+
+    @lang.func
+    def pull(self, a):
+        return self.place * self.mass + a
+
+    @lang.func
+    def moved(self, q):
+        return Body(place=self.place + q, mass=self.mass * 0.5)
+
+
+@lang.data_oriented
+class Model:
+    def __init__(self):
+        self.gain = 0.7
+        self.turns = 2
+
+    @lang.func
+    def apply(self, a):
+        total = a
+        for turn in range(self.turns):
+            total = total * self.gain + lang.sin(a)
+        return total
+
+
+model = Model()
 """
-_TREES = {node.name: node for node in ast.parse(FUNCTIONS).body if isinstance(node, ast.FunctionDef)}
+_TREES = {
+    node.targets[0].id if isinstance(node, ast.Assign) else node.name: node  # type: ignore[attr-defined]
+    for node in ast.parse(FUNCTIONS).body
+}
 
 
 def used_functions(text: str) -> str:
-    """Source of the functions that a kernel uses, and of those that they use."""
+    """Source of the functions and classes that a kernel uses, and of those that they use."""
     names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     while True:
         more = {

@@ -99,7 +99,7 @@ def _item(name: str, is_batched: bool = False) -> str:
     return f"{name}[{dims}]" + (": i32" if name in (*INTEGERS, "c") else "")
 
 
-class _WideExpressions(Expressions):
+class WideExpressions(Expressions):
     """Expressions over more kinds of arrays, and indices that come from negative numbers."""
 
     def number(self, scope: Scope, depth: int = 2) -> str:
@@ -160,7 +160,7 @@ class WideStatements(Statements):
 
     def __init__(self, dice: random.Random) -> None:
         super().__init__(dice, is_single=False)
-        self.say = _WideExpressions(dice)
+        self.say = WideExpressions(dice)
 
     def body(self, scope: Scope) -> Scope:
         for _ in range(self.dice.choice([1, 1, 2, 3] if scope.depth < 3 else [1])):

@@ -14,6 +14,7 @@ import torch
 
 import tinsmith as ts
 from fuzz import _mirror
+from fuzz._brief import write_brief
 from fuzz._campaign import Campaign
 from fuzz._judge import judge_modes
 from fuzz._mirror import Array, run_mirror
@@ -106,6 +107,40 @@ def sources():
 def test_the_grammar_knows(construct, sources):
     count = sum(re.search(CONSTRUCTS[construct], source) is not None for source in sources)
     assert count >= 5, f"{construct} in {count} of 200 programs"
+
+
+BRIEF_CONSTRUCTS = {
+    "an early return": r"\bsettled\(.*\n(.*\n)*?            return",
+    "a function as a template": r"repeated\((bent|settled),",
+    "a quaternion": r"rotated\((quaternion|multiplied)\(",
+    "a singular value decomposition": r"lang\.svd\(",
+    "a polar decomposition": r"lang\.polar_decompose\(",
+    "a struct": r"b\d+ = Body\(",
+    "a struct's member that changes": r"b\d+\.(mass|place\.x|place\[1\]) [+*-]?= ",
+    "a method of a struct": r"\.(moved|pull)\(",
+    "a member of a data_oriented class": r"model\.(gain|apply)",
+    "nested whiles": r"while u\d+ > 0\.25:\n +u\d+ = .*\n +while u\d+ > 0\.2:",
+    "half precision": r"lang\.f16\)",
+    "matrices multiplied": r" @ ",
+}
+
+
+@pytest.fixture(scope="module")
+def brief_sources():
+    """Of 300 programs."""
+    return [write_brief(seed).source for seed in range(300)]
+
+
+@pytest.mark.parametrize("construct", BRIEF_CONSTRUCTS)
+def test_the_brief_grammar_knows(construct, brief_sources):
+    assert any(re.search(BRIEF_CONSTRUCTS[construct], source) for source in brief_sources)
+
+
+@pytest.mark.each_engine
+@pytest.mark.parametrize("construct", ["settled(x[i], 0.3)", "stretched(x[i], w[i, 0])", "turned_by(x[i], w[i, 1])"])
+def test_constructs_of_the_brief_grammar_compile(lang64, construct):
+    verdict = judge_modes(wide_program(0, f"    for i in x:\n        y[i] = {construct}"), lang64, ["backward"])
+    assert verdict.modes == {"backward": AGREE}, verdict.words
 
 
 def test_a_seed_is_a_program_for_good(sources):
