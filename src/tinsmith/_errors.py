@@ -27,6 +27,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+DEBUGGING = "docs/how-to/debug.md"
+"""The page that messages about wrong numbers name: how to stop in a kernel with a debugger."""
+
 Error = TypeVar("Error", bound="TinsmithError")
 
 

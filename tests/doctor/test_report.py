@@ -6,10 +6,11 @@ import io
 from dataclasses import dataclass
 
 import pytest
+from pages.blocks import ROOT
 from rich.console import Console
 
 import tinsmith as ts
-from tinsmith._errors import CheckError
+from tinsmith._errors import DEBUGGING, CheckError
 from tinsmith.doctor import Finding, Report, join_reports
 from tinsmith.doctor._terminal import clip_line, plain
 from tinsmith.doctor.gradients import Mode
@@ -261,3 +262,12 @@ def test_what_is_said_of_a_gradient_keeps_its_indentation_where_it_is_wrapped():
     lines = str(Report("f", [], {"f": Gradient(True, words)})).splitlines()
     start = lines.index("right")
     assert lines[start + 1].startswith("  differences") and lines[start + 2].startswith("  differences")
+
+
+def test_the_error_of_a_run_names_the_page_about_debugging():
+    words = "To stop at such a line with a debugger: docs/how-to/debug.md."
+    for rule, is_named in {"TS606": True, "TS301": False}.items():
+        with pytest.raises(CheckError) as raised:
+            Report("op `f`", [Finding(rule, "error", "f.py", 1, 1, "words")], {}).raise_if_failed()
+        assert str(raised.value).endswith(words) is is_named
+    assert (ROOT / DEBUGGING).exists()

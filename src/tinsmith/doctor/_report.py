@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from .._errors import CheckError
+from .._errors import DEBUGGING, CheckError
 from .._extras import require_packages
 from ..linter import SEVERITIES, Finding, Severity, in_order
 from ._gradcheck_result import Gradcheck
@@ -127,6 +127,8 @@ class Report:
             return
         wrong = [one.summary for one in self.gradients.values() if not one.ok]
         parts = [f"{self.name} did not pass its check: {self.summary}", *map(str, self.of("error")), *wrong]
+        if any(one.rule.startswith("TS6") for one in self.of("error")):  # of the sanitizer's run
+            parts.append(f"To stop at such a line with a debugger: {DEBUGGING}.")
         raise CheckError("\n\n".join(parts))
 
     def html(self, path: str | Path | None = None) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from .._errors import CheckError, refusal
+from .._errors import DEBUGGING, CheckError, refusal
 from .._offers import describing_origin
 
 if TYPE_CHECKING:
@@ -45,4 +45,5 @@ def _words(
         ("before", "state and inputs were finite" if was_finite else "state or inputs were not finite either"),
         *rows,
     ]
-    return refusal(words, rows, f"Scan {number} steps, `length={number}`, for the state before it.")
+    remedy = f"Scan {number} steps, `length={number}`, for the state before it. To stop at the line: {DEBUGGING}."
+    return refusal(words, rows, remedy)

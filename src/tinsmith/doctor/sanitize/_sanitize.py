@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ..._errors import DEBUGGING
 from ...bridge import Examinable, Examination, Op, examine_call
 from ...linter import Finding, drop_suppressed, in_order
 from ...source.interpreter import NoRule
@@ -24,6 +25,8 @@ from ._non_finite import NonFiniteOrigins
 from ._numbers import Numbers
 from ._position import ExecutionPosition
 from ._promises import find_broken_promises
+
+_REMEDY = f'ts.init(engine="python", raise_on_nan=True)  # stops at the first NaN: {DEBUGGING}'
 
 
 def sanitize(op: Op | Examinable, *inputs: Any, **named: Any) -> list[Finding]:
@@ -145,7 +148,7 @@ class Run:
                     path,
                     line,
                     name,
-                    lambda w=words, p=path, n=line: Finding("TS606", "error", p, n, 0, w),
+                    lambda w=words, p=path, n=line: Finding("TS606", "error", p, n, 0, w, _REMEDY),
                 )
 
 
