@@ -140,7 +140,7 @@ class Interpreter(Assignments):
             data = np.array(field.to_numpy())
             gradient = getattr(field, "grad", None)
             view = FieldView(name, data, about.element, self.operations, first=about.offset)
-            view.find_gradient = lambda: self.view(gradient, f"{name}.grad")
+            view.find_gradient = lambda: self.view(gradient, f"the gradient of {name}")
         self._fields[id(field)] = (field, view)
         return view
 
