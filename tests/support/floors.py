@@ -59,8 +59,15 @@ ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})
 TORCH_PRIVATE_FILES = frozenset({"bridge/_tracing.py"})
 # An optimizer reads the gradients that backward left: nn/optimizers has one file for it.
 # An engine keeps the gradient that replaces a function's own as the function's `.grad`: no tensor is touched there.
+# And a field's gradient is a field.
 GRAD_FILES = frozenset(
-    {"bridge/_buffers.py", "engines/_custom_gradients.py", "layers/_pool.py", "nn/optimizers/_gradients.py"}
+    {
+        "bridge/_buffers.py",
+        "engines/_custom_gradients.py",
+        "engines/_fields.py",
+        "layers/_pool.py",
+        "nn/optimizers/_gradients.py",
+    }
 )
 
 

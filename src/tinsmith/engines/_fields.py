@@ -92,3 +92,8 @@ def _check_divisions(nodes: list[tuple[str, int]], name: str) -> None:
         words = f"a loop over field `{name}` would visit wrong elements: {reason}"
         remedy = "Use powers of two in every division but the first, or place it dense."
         raise KernelError(refusal(words, odd, remedy))
+
+
+def find_gradient(field: Any) -> Any:
+    """Return the field that holds a field's gradient; None if it has none."""
+    return getattr(field, "grad", None)

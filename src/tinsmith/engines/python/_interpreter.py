@@ -15,6 +15,7 @@ import numpy as np
 
 from ..._errors import KernelError, refusal
 from .._contract import Engine
+from .._fields import find_gradient
 from .._language import Language
 from ._assignments import Assignments
 from ._constructors import Constructors
@@ -138,7 +139,7 @@ class Interpreter(Assignments):
                 words = "the Python engine has no sparse fields"
                 raise KernelError(refusal(words, [("field", name)], "Run the kernel on a compiled engine."))
             data = np.array(field.to_numpy())
-            gradient = getattr(field, "grad", None)
+            gradient = find_gradient(field)
             view = FieldView(name, data, about.element, self.operations, first=about.offset)
             view.find_gradient = lambda: self.view(gradient, f"the gradient of {name}")
         self._fields[id(field)] = (field, view)
