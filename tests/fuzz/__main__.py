@@ -51,6 +51,7 @@ def main() -> int:
         return _child(options)
     if options.show or options.shrink:
         return _one(options)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: children end, and the log is whole
     try:
         campaigns = _campaigns(options)
     except KeyboardInterrupt:
@@ -163,6 +164,7 @@ def _options() -> argparse.Namespace:
 def _child(options: argparse.Namespace) -> int:
     # Ctrl-C reaches children too: the campaign ends them, and knows then that they did not crash.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     langs = _started(options.engine, options.dtype)
     gc.freeze()  # an eighth of the time went into full collections, which looked through torch's modules
     gc.set_threshold(700, 10, 100)

@@ -38,10 +38,10 @@ torch, and torch's autograd differentiates it, once and twice. The modes are
 - `compile`: `torch.compile(op, backend="aot_eager", fullgraph=True)`, for one program in {every}, since tracing by
   torch takes longer than all other modes together.
 
-On the Python engine, which compiles nothing, `--engine python` tries smaller programs by the thousand, half of them
-written for Taichi and half for Quadrants. The grammar `brief` generates them: one or two loops, with constructs that
-the grammar `wide` lacks: structs, members of `data_oriented` classes, functions with template parameters and early
-returns, nested `while` loops, quaternions, decompositions of matrices.
+`--engine python` runs programs on the Python engine, which compiles nothing, half of them written for Taichi and half
+for Quadrants. The grammar `brief` generates them: one loop, with constructs that the grammar `wide` lacks: structs,
+members of `data_oriented` classes, early returns, functions as template parameters, nested `while` loops, quaternions,
+decompositions of matrices, half precision. Each run of the tests tries new ones, whose seeds come from the commit.
 
 A quarter of the programs run on several threads, the others on one. Buffers whose contents must not be read are filled
 with NaN.
