@@ -102,6 +102,9 @@ def give_place(node: ast.AST, around: ast.AST) -> None:
 
     Python takes the last line of a method call for the line of its method: a debugger would stop there first.
     """
+    if isinstance(node, ast.stmt) and hasattr(node, "lineno"):
+        # A statement of an inner block has its place, and so has what is in it: not once more for each block around.
+        return
     if "lineno" in node._attributes and not hasattr(node, "lineno"):
         ast.copy_location(node, around)
         if getattr(node, "end_lineno", None) != node.lineno:  # type: ignore[attr-defined]
