@@ -8,17 +8,16 @@ program compiles a kernel to data that is launched with a hand-filled context;
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType
 from typing import Any
 
-from . import _annotations, _common, _fields, _forks, _parameters, _readiness
-from ._compiling import one_at_a_time
-from ._contract import Compiled, Engine, Facts, FieldFacts, Parameter
+from . import _annotations, _common, _fields, _forks, _readiness
+from ._compiled_engine import CompiledEngine
+from ._contract import Compiled, Facts, Parameter
 from ._custom_gradients import find_gradient
 from ._listening import Listener, redirect_to_listener
 
@@ -44,7 +43,7 @@ def _members_as_constants() -> Generator[None]:
         lifter.wants_runtime_primitives = wants
 
 
-class Quadrants(Engine):
+class Quadrants(CompiledEngine):
     """Quadrants, behind the contract."""
 
     name = "quadrants"
@@ -62,9 +61,6 @@ class Quadrants(Engine):
             return False
         return bool(getattr(candidate, "_is_wrapped_kernel", False))
 
-    def function_of(self, kernel: Any) -> Callable[..., Any]:
-        return kernel._primal.func
-
     def owner_of(self, kernel: Any) -> object | None:
         return getattr(kernel, "instance", None)
 
@@ -76,18 +72,8 @@ class Quadrants(Engine):
     def is_method(self, kernel: Any) -> bool:
         return kernel._primal.is_classkernel
 
-    def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
-        metas = self._metas(kernel)
-        return _parameters.parameters(kernel._primal.func.__name__, metas, self.describe, self._struct_type)
-
-    def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
-        return _parameters.structs(self._metas(kernel), self._struct_type)
-
     def _metas(self, kernel: Any) -> list[Any]:
         return kernel._primal.arg_metas[1 if self.is_method(kernel) else 0 :]
-
-    def results(self, kernel: Any) -> tuple[Parameter, ...]:
-        return _parameters.results(kernel._primal.return_type, self.describe)
 
     def inner_function(self, candidate: object) -> Callable[..., Any] | None:
         callable_: Any = getattr(candidate, "quadrants_callable", candidate)
@@ -102,26 +88,11 @@ class Quadrants(Engine):
     def is_bound(self, function: object) -> bool:
         return type(function).__name__ == "BoundQuadrantsCallable"
 
-    def owns(self, value: object) -> bool:
-        return _common.belongs_to(value, "quadrants")
-
     def is_field(self, value: object) -> bool:
         from quadrants.lang.field import Field
         from quadrants.lang.snode import SNode
 
         return isinstance(value, Field | SNode)
-
-    def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:
-        return _fields.leaves(field, name)
-
-    def field_facts(self, field: Any, name: str) -> FieldFacts:
-        return _fields.facts_of(field, name, self)
-
-    def is_awaited(self, field: Any) -> bool:
-        return _fields.is_awaited(field, _readiness.require_started(self))
-
-    def matrix_entries(self, value: object) -> tuple[float, ...] | None:
-        return _common.entries(value) if isinstance(value, self.lang.Matrix) else None
 
     def runtime(self) -> Any:
         impl = sys.modules.get("quadrants.lang.impl")  # asked at every call of an op: an import would cost 1 us
@@ -138,24 +109,6 @@ class Quadrants(Engine):
         program, runtime._prog = runtime._prog, None
         return program
 
-    def options(self) -> tuple[Any, ...]:
-        return _common.options_of(_readiness.require_started(self).prog.config())
-
-    def device_type(self) -> str:
-        return _readiness.device_type(_readiness.require_started(self).prog.config().arch)
-
-    def is_debugging(self) -> bool:
-        return _readiness.require_started(self).prog.config().debug
-
-    def thread_count(self) -> int:
-        return _readiness.require_started(self).prog.config().cpu_max_num_threads
-
-    def settle(self) -> None:
-        _readiness.settle(self)
-
-    def require_ready(self, op: str) -> None:
-        _readiness.require_settled(self, _readiness.require_started(self, op), op)
-
     @property
     def needs_stack_depth(self) -> bool:
         return False
@@ -163,24 +116,6 @@ class Quadrants(Engine):
     def reverse_option(self) -> str:
         is_on = _readiness.require_started(self).prog.config().ad_stack_experimental_enabled
         return "" if is_on else "ad_stack_experimental_enabled=True"
-
-    @one_at_a_time
-    def compile(
-        self,
-        function: Callable[..., Any],
-        templates: dict[str, Any],
-        *,
-        adjoint: bool,
-        stack: int = 0,
-        is_careful: bool = False,
-        is_aliased: bool = False,
-        is_simd: bool = False,
-        content: Hashable | None = None,
-    ) -> Compiled:
-        _readiness.require_placed(self)
-        flags = (adjoint, stack, is_careful, is_aliased, is_simd)
-        key = None if content is None else (function.__code__.co_filename, content, flags, self.options())
-        return _common.share(self.runtime(), key, functools.partial(self._compile_alone, function, templates, *flags))
 
     def _compile_alone(
         self,

@@ -1,0 +1,102 @@
+"""What Taichi and Quadrants answer in the same way, since one is a fork of the other."""
+
+from __future__ import annotations
+
+import functools
+from abc import abstractmethod
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from . import _common, _fields, _parameters, _readiness
+from ._compiling import one_at_a_time
+from ._contract import Compiled, Engine, FieldFacts, Parameter
+
+
+class CompiledEngine(Engine):
+    """An engine that compiles kernels of Taichi's language: what it answers in its own way is left abstract."""
+
+    @property
+    @abstractmethod
+    def _struct_type(self) -> type:
+        """The type of structs' types."""
+
+    @abstractmethod
+    def _metas(self, kernel: Any) -> list[Any]:
+        """Return the engine's own descriptions of a kernel's parameters, without its object."""
+
+    @abstractmethod
+    def _compile_alone(
+        self,
+        function: Callable[..., Any],
+        templates: dict[str, Any],
+        adjoint: bool,
+        stack: int,
+        is_careful: bool,
+        is_aliased: bool,
+        is_simd: bool,
+    ) -> Compiled:
+        """Compile a function of which no other has the text: see `compile`."""
+
+    def parameters(self, kernel: Any) -> tuple[Parameter, ...]:
+        metas = self._metas(kernel)
+        return _parameters.parameters(kernel._primal.func.__name__, metas, self.describe, self._struct_type)
+
+    def structs(self, kernel: Any) -> dict[tuple[str, ...], Any]:
+        return _parameters.structs(self._metas(kernel), self._struct_type)
+
+    def results(self, kernel: Any) -> tuple[Parameter, ...]:
+        return _parameters.results(kernel._primal.return_type, self.describe)
+
+    def leaf_fields(self, field: Any, name: str) -> list[tuple[str, Any]]:
+        return _fields.leaves(field, name)
+
+    def field_facts(self, field: Any, name: str) -> FieldFacts:
+        return _fields.facts_of(field, name, self)
+
+    def is_awaited(self, field: Any) -> bool:
+        return _fields.is_awaited(field, _readiness.require_started(self))
+
+    def matrix_entries(self, value: object) -> tuple[float, ...] | None:
+        return _common.entries(value) if isinstance(value, self.lang.Matrix) else None
+
+    def options(self) -> tuple[Any, ...]:
+        return _common.options_of(_readiness.require_started(self).prog.config())
+
+    def device_type(self) -> str:
+        return _readiness.device_type(_readiness.require_started(self).prog.config().arch)
+
+    def is_debugging(self) -> bool:
+        return _readiness.require_started(self).prog.config().debug
+
+    def thread_count(self) -> int:
+        return _readiness.require_started(self).prog.config().cpu_max_num_threads
+
+    def settle(self) -> None:
+        _readiness.settle(self)
+
+    def require_ready(self, op: str) -> None:
+        _readiness.require_settled(self, _readiness.require_started(self, op), op)
+
+    @one_at_a_time
+    def compile(
+        self,
+        function: Callable[..., Any],
+        templates: dict[str, Any],
+        *,
+        adjoint: bool,
+        stack: int = 0,
+        is_careful: bool = False,
+        is_aliased: bool = False,
+        is_simd: bool = False,
+        content: Hashable | None = None,
+    ) -> Compiled:
+        _readiness.require_placed(self)
+        flags = (adjoint, stack, is_careful, is_aliased, is_simd)
+        key = None if content is None else (function.__code__.co_filename, content, flags, self.options())
+        return _common.share(self.runtime(), key, functools.partial(self._compile_alone, function, templates, *flags))
+
+    def owns(self, value: object) -> bool:
+        return _common.belongs_to(value, self.name)
+
+    def function_of(self, kernel: Any) -> Callable[..., Any]:
+        return kernel._primal.func
