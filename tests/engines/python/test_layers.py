@@ -1,5 +1,6 @@
 """Layers, rollouts, scans and transforms whose kernels Python runs."""
 
+import pytest
 import torch
 
 import tinsmith as ts
@@ -112,3 +113,55 @@ def test_a_changed_number_is_the_one_of_the_forward_pass(lang64):
     holder.gain = settings["gain"]
     assert torch.autograd.grad(y.sum(), x)[0].tolist() == [3.0, 3.0]
     assert op(x).tolist() == [2.0, 2.0]
+
+
+def test_two_objects_of_one_class_keep_their_own_numbers(lang64):
+    @lang64.data_oriented
+    class Lens:
+        def __init__(self, power):
+            self.power = power
+
+        @lang64.func
+        def bend(self, angle):
+            return angle * self.power
+
+    weak, strong = Lens(2.0), Lens(5.0)
+
+    @lang64.kernel
+    def bends(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            y[i] = weak.bend(x[i]) + 10.0 * strong.bend(x[i])
+
+    op = ts.op("x[n] -> y[n]", engine="python")(bends)
+    x = torch.ones(2, dtype=D, requires_grad=True)
+    y = op(x)
+    assert y.tolist() == [52.0, 52.0]
+    assert torch.autograd.grad(y.sum(), x)[0].tolist() == [52.0, 52.0]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_local_that_stands_for_one_of_two_functions(lang64, is_first):
+    @lang64.func
+    def add(total: lang64.template(), value):
+        total += value
+
+    @lang64.func
+    def leave(total: lang64.template(), value):
+        product = total * value  # noqa: F841
+
+    @lang64.kernel
+    def sums(x: lang64.types.ndarray(), y: lang64.types.ndarray()):
+        for i in x:
+            total = 0.5
+            n = lang64.static(2)
+            n = 3
+            if lang64.static(is_first):
+                change = lang64.static(add)
+                change(total, x[i])
+            else:
+                change = lang64.static(leave)
+                change(total, x[i])
+            y[i] = total * n
+
+    op = ts.op("x[n] -> y[n]", engine="python")(sums)
+    assert op(torch.ones(2, dtype=D)).tolist() == [4.5 if is_first else 1.5] * 2

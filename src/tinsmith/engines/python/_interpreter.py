@@ -81,7 +81,7 @@ class Interpreter(Assignments):
         self._known: dict[Any, Callable[..., Any]] = {}
         self._being_written: set[Any] = set()
         self._base = self
-        self._written: dict[tuple[Callable[..., Any], type], Callable[..., Any]] = {}
+        self._written: dict[tuple[Callable[..., Any], int], tuple[Callable[..., Any], object]] = {}
         self.unset = UNSET
         names = {*_OPERATORS.values(), "min", "max"}
         self._by_operator = {name: self.operations.binary(name) for name in names}
@@ -244,7 +244,10 @@ class Interpreter(Assignments):
         try:
             known = self._known.get(function)
             if known is None:
-                known = self._known[function] = self._find(function)
+                known = self._find(function)
+                # Of a function of an object, Quadrants makes another one each time that it is named.
+                if not self.engine.is_bound(function):
+                    self._known[function] = known
         except TypeError:
             if type(function).__hash__ is not None:
                 raise
@@ -322,16 +325,17 @@ class Interpreter(Assignments):
         Args:
             function: the function.
             is_method: whether its first parameter is its object.
-            owner: that object, if it has one; those of one class share the result.
+            owner: that object, if it has one. Its numbers are written into the result.
         """
         if self._base is not self and self.engine.owns(function):
             # The engine's own functions read no numbers of the user's: they are shared by all kernels.
             return self._base.translate(function, is_method=is_method, owner=owner)
-        key = (function, type(owner))
+        key = (function, id(owner))
         known = self._written.get(key)
         if known is None:
-            known = self._written[key] = self._translate(function, self, is_method, owner)
-        return known
+            # Beside its owner, whose identity nothing else gets as long as it is kept.
+            known = self._written[key] = (self._translate(function, self, is_method, owner), owner)
+        return known[0]
 
     def is_template(self, annotation: Any) -> bool:
         """Whether a parameter stands for the very thing that it is given."""

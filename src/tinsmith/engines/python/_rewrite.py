@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .._compiling import COMPILING
-from ._definitions import Definition, build_function, give_place
+from ._definitions import MISSING, Definition, build_function, give_place
 from ._expressions import BINARY, ExpressionWriter
 from ._interpreter import Interpreter
 from ._names import find_references
@@ -179,7 +179,9 @@ class _Writer(ExpressionWriter):
     def _note_alias(self, target: ast.expr, value: ast.expr) -> None:
         """Remember which function a local stands for, `f = ti.static(g)`."""
         if isinstance(target, ast.Name) and isinstance(value, ast.Call) and len(value.args) == 1:
-            self._aliases[target.id] = self._find(value.args[0])
+            function = self._find(value.args[0])
+            is_only_one = callable(function) and target.id not in self._aliases
+            self._aliases[target.id] = function if is_only_one else MISSING
 
     def _declare(self, target: ast.expr) -> None:
         names = (one for one in ast.walk(target) if isinstance(one, ast.Name))
