@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .._errors import DeviceError, refusal
+from .._errors import DeviceError, EngineError, refusal
 from ..engines import Engine, choose_default, get, init_quietly, list_loaded, list_running
 from ._tracing import constant_when_traced
 
@@ -42,6 +42,10 @@ def language(engine: str | None, device: torch.device) -> ModuleType:
 
 
 def _running(name: str, device: torch.device) -> Engine:
+    if name == "python":
+        words = "the library's own kernels are written for a compiled engine, also where Python runs them"
+        remedy = 'Leave `engine` out, and call ts.init(engine="python") or set TINSMITH_ENGINE=python.'
+        raise EngineError(refusal(words, [("engine", name)], remedy))
     runner = get(name)
     if name not in list_running():
         init_quietly(device.type, name)
