@@ -1,6 +1,7 @@
 """Forked processes, such as workers of a DataLoader: ops work, layers on fields say what to do, nothing hangs."""
 
 import gc
+import hashlib
 import subprocess
 import sys
 import threading
@@ -107,6 +108,13 @@ def test_fields_are_refused_in_a_fork(lang64):
         assert words.startswith("EngineError: "), words
         assert "This process was forked, which no field survives." in words
         assert 'multiprocessing_context="spawn"' in words
+
+
+def test_an_op_asks_nothing_of_openssl(lang64, monkeypatch):
+    """Its locks may be taken at a fork: Taichi opens a TLS connection in a thread when it is imported."""
+    for name in ("md5", "sha1", "sha256", "sha512"):
+        monkeypatch.setattr(hashlib, name, lambda *_, **__: pytest.fail("a digest by OpenSSL"))
+    assert pull(ts.op("x[n] -> y[n]")(make_op(lang64))) == (10.0, 6.0)
 
 
 def test_an_engine_may_be_started_in_a_fork(lang64, engine):

@@ -1,4 +1,8 @@
-"""Digests of texts, by which processes recognise the same content."""
+"""Digests of texts, by which processes recognise the same content.
+
+By blake2b, which is Python's own code. SHA-256 is OpenSSL's, which waits forever in a forked process if another thread
+was in it at the fork: Taichi 1.7.4 asks for its newest version over TLS, in a thread, when it is imported.
+"""
 
 from __future__ import annotations
 
@@ -10,4 +14,4 @@ DIGITS = 12
 
 def digest_of(*parts: str) -> str:
     """A digest of texts, in order."""
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:DIGITS]
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=DIGITS // 2).hexdigest()

@@ -77,7 +77,8 @@ def _code(outer: CodeType, name: str) -> CodeType:
 def _register_source(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
     """A tree's text, and the path that it is found under from now on."""
     text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
-    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    # Not by OpenSSL, which may hang in a forked process (bridge/_digest.py).
+    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     path = f"<tinsmith {label} {digest}>"
     # Without a time of change (None), `linecache.checkcache` keeps the entry though there is no such file.
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
