@@ -18,7 +18,7 @@ class CompiledEngine(Engine):
     @property
     @abstractmethod
     def _struct_type(self) -> type:
-        """The type of structs' types."""
+        """Return the class whose instances the engine's struct types are."""
 
     @abstractmethod
     def _metas(self, kernel: Any) -> list[Any]:

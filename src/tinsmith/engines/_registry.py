@@ -57,7 +57,7 @@ def choose_default() -> str:
 
 
 class _Choice:
-    """What runs kernels where an op does not say it: None for the engine that each was written for."""
+    """The engine of ops that name none: "python", or None for the engine that the kernel was written for."""
 
     engine: str | None = None
 

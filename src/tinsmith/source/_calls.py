@@ -154,7 +154,7 @@ def find_breakpoint(source: Source, engine: EngineFacts) -> str | None:
 
 
 def is_breakpoint(function: object) -> bool:
-    """Whether a function stops the program in a debugger: Python's own, or `set_trace` of `pdb` and its kin."""
+    """Return whether a function starts a debugger: the builtin `breakpoint`, or `set_trace` as in `pdb`."""
     is_set_trace = getattr(function, "__name__", "") in ("set_trace", "breakpoint") and isinstance(
         function, FunctionType | MethodType
     )

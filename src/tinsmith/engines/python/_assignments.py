@@ -2,36 +2,37 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._containers import UNSET, Members, detach
+from ._containers import UNSET, Members
 from ._numbers import KINDS, Rule
 from ._operations import Operations
 from ._values import Matrix, Struct
 
 
-class Assignments:
+class Assignments(ABC):
     """Assignments with one kind of arithmetic."""
 
     operations: Operations
     casts: Mapping[str, Rule]
     _by_operator: Mapping[str, Callable[[Any, Any], Any]]
 
+    @abstractmethod
     def capture(self, value: Any, name: str = "a field") -> Any:
         """Return a value that Python holds as one of the run."""
-        raise NotImplementedError
 
+    @abstractmethod
     def convert(self, value: Any, annotation: Any) -> Any:
         """Return a value in the type that an annotation names."""
-        raise NotImplementedError
 
     def let(self, value: Any) -> Any:
         """Return the first value of a local: vectors and structs are copied, Python's numbers get a type."""
         if type(value) in KINDS:
             return value
         if isinstance(value, Matrix | Struct):
-            return value.copy() if type(value) in (Matrix, Struct) else detach(value)
+            return value.copy()
         if isinstance(value, bool | int | float):
             return self.operations.arithmetic.give_type(value)
         if isinstance(value, list | tuple):
@@ -100,14 +101,14 @@ class Assignments:
         return self.keep(old, self._by_operator[name](old, value))
 
     def change_element(self, owner: Any, index: Any, name: str, value: Any) -> Any:
-        """Change an element by an atomic operation, and return what it was."""
+        """Apply an atomic operation to an array element, and return the element's old value."""
         old = owner[index]
         new = self.change(name, old.copy() if isinstance(old, Matrix) else old, value)
         owner[index] = new
         return old
 
     def change_member(self, owner: Any, member: str, name: str, value: Any) -> Any:
-        """Change a member, or entries by their letters, by an atomic operation, and return what it was."""
+        """Apply an atomic operation to a struct's member or to `v.x`, `v.xy` of a vector, and return the old value."""
         old = getattr(owner, member)
         self.set_member(owner, member, self.change(name, old.copy() if isinstance(old, Matrix) else old, value))
         return old

@@ -87,18 +87,10 @@ class StructField:
 
 
 class Members:
-    """Members of a struct, or entries of a vector, to be stored to by name."""
+    """A target of an assignment to several targets: storing to a key stores to that member of a struct or vector."""
 
     def __init__(self, run: Assignments, owner: Any) -> None:
         self._run, self._owner = run, owner
 
     def __setitem__(self, name: str, value: Any) -> None:
         self._run.set_member(self._owner, name, value)
-
-
-def detach(value: Any) -> Any:
-    """Return a copy of an element of an array, which stands for its memory no longer."""
-    if isinstance(value, Matrix):
-        return Matrix(value.shape, value.entries.copy(), value.operations)
-    members = {name: detach(one) if isinstance(one, Matrix | Struct) else one for name, one in value.members.items()}
-    return Struct(members, value.methods)

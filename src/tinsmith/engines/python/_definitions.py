@@ -1,4 +1,4 @@
-"""Definitions: a function's tree and file, and the function that Python makes of a rewritten tree."""
+"""Reads a function's syntax tree, and compiles a rewritten tree to a Python function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,13 @@ MISSING = object()
 
 
 class Definition(NamedTuple):
-    """A function to rewrite: its tree, its file, and the Python function whose names it sees."""
+    """A function to rewrite.
+
+    Attributes:
+        tree: its syntax tree, on the lines of its file.
+        path: its file.
+        function: the Python function, whose globals and closure the tree's names are looked up in.
+    """
 
     tree: ast.FunctionDef
     path: str
@@ -85,7 +91,7 @@ def _code(outer: CodeType, name: str) -> CodeType:
 
 
 def look_up(function: Callable[..., Any], name: str) -> Any:
-    """Return the value of a name that a function sees."""
+    """Return the value of a name in a function's closure, its globals or the builtins."""
     code: CodeType | None = getattr(function, "__code__", None)
     if code is not None and name in code.co_freevars:
         cell = (getattr(function, "__closure__", None) or ())[code.co_freevars.index(name)]

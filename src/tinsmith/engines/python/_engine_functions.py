@@ -14,6 +14,7 @@ import numpy as np
 from ..._errors import KernelError, refusal
 from ._containers import Ranges
 from ._numbers import KINDS, reinterpret
+from ._python_functions import build_extreme
 from ._values import ArrayView, Matrix
 
 if TYPE_CHECKING:
@@ -82,18 +83,6 @@ def _number(run: Interpreter, value: Any) -> Any:
     return value if type(value) in KINDS or isinstance(value, Matrix) else run.let(run.capture(value))
 
 
-def _extreme(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
-    def build(run: Interpreter) -> Callable[..., Any]:
-        rule = run.operations.binary(name)
-
-        def extreme(*values: Any) -> Any:
-            return values[0] if len(values) == 1 else rule(values[0], extreme(*values[1:]))
-
-        return extreme
-
-    return build
-
-
 def _rounding(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
     def build(run: Interpreter) -> Callable[..., Any]:
         rule = run.operations.unary(name)
@@ -153,7 +142,7 @@ TABLE: dict[str, dict[str, Callable[[Any], Callable[..., Any]]]] = {
         **{name: _unary(operator) for name, operator in _UNARY.items()},
         **{name: _binary(operator) for name, operator in _BINARY.items()},
         **{name: _rounding(name) for name in ("floor", "ceil", "round")},
-        **{name: _extreme(name) for name in ("min", "max")},
+        **{name: build_extreme(name) for name in ("min", "max")},
         "logical_and": _logic(is_and=True),
         "logical_or": _logic(is_and=False),
         "cast": _cast,
@@ -180,7 +169,7 @@ TABLE: dict[str, dict[str, Callable[[Any], Callable[..., Any]]]] = {
         "fill": lambda run: _fill,
     },
 }
-"""What makes the function of an instruction, by the module and name that the engine's package has for it."""
+"""Builders of instructions, by module and name in the engine's package."""
 
 
 def _fill(mat: Any, val: Any) -> Any:
@@ -241,7 +230,7 @@ def _nothing(_run: Interpreter) -> Callable[..., Any]:
 
 
 def _build_svd(run: Interpreter) -> Callable[..., Any]:
-    """The decomposition of a 3x3 matrix: both factors are rotations, and the last singular value has its sign."""
+    """Return `svd` of a 3x3 matrix: U and V are rotations; the last singular value has the sign of the determinant."""
 
     def decompose(A: Any, dt: Any, iters: int | None = None) -> tuple[Matrix, Matrix, Matrix]:  # noqa: ARG001
         kind = _dtype(run, dt)
@@ -276,7 +265,7 @@ SPECIAL: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "types.compound_types.vector": lambda run: run.engine.lang.types.vector,
     "types.compound_types.matrix": lambda run: run.engine.lang.types.matrix,
 }
-"""What makes a function that is no operation, by its whole name."""
+"""Builders of functions that are not arithmetic, such as `static` and `ndrange`, by the engine's name for them."""
 
 
 def fill_matrix(run: Interpreter, name: str) -> Callable[..., Any]:

@@ -74,7 +74,6 @@ class ExpressionWriter(Names):
             ast.NamedExpr: self._write_named,
             **dict.fromkeys(comprehensions, self._comprehension),
         }
-        self.references: tuple[str, ...] = ()
 
     def _hoist(self, value: ast.expr) -> ast.expr:
         """Put a call before the statement, where its statement needs that; the value is then a local."""
@@ -136,7 +135,7 @@ class ExpressionWriter(Names):
         number = self._find_number(node)
         if number is not None:
             return number
-        base, index = self._base(node.value), self._index(node.slice)
+        base, index = self._base(node.value), self._expr(node.slice)
         return self._ask("sample", base, index) if self._is_sample else ast.Subscript(base, index, ast.Load())
 
     def _attribute(self, node: ast.Attribute) -> ast.expr:
@@ -220,9 +219,6 @@ class ExpressionWriter(Names):
         name = self._name_of(node.func)
         return "atomic" in name or "random" in name or not name.startswith(("lang.ops.", "lang.matrix"))
 
-    def _index(self, node: ast.expr) -> ast.expr:
-        return self._expr(node)
-
     def _base(self, node: ast.expr) -> ast.expr:
         """What is indexed, or has the attribute."""
         is_own = isinstance(node, ast.Name) and (
@@ -238,7 +234,7 @@ class ExpressionWriter(Names):
         """What holds a part that is stored to."""
         match node:
             case ast.Subscript(value=owner, slice=index):
-                return ast.copy_location(self._ask("place", self._owner(owner), self._index(index)), node)
+                return ast.copy_location(self._ask("place", self._owner(owner), self._expr(index)), node)
             case ast.Attribute(value=owner, attr=attr):
                 inner = ast.Attribute(self._owner(owner), attr, ast.Load())
                 name = ast.Constant(ast.unparse(node))
@@ -288,7 +284,7 @@ class ExpressionWriter(Names):
                 changed = ast.NamedExpr(ast.Name(name, ast.Store()), new)
                 return self._hoist(self._ask("first", self._ask("let", old), changed))
             case ast.Subscript(value=owner, slice=index):
-                parts = [self._owner(owner), self._index(index)]
+                parts = [self._owner(owner), self._expr(index)]
                 return self._hoist(self._ask("change_element", *parts, ast.Constant(operator), self._expr(value)))
             case ast.Attribute(value=owner, attr=attr):
                 parts = [self._owner(owner), ast.Constant(attr)]
@@ -318,7 +314,7 @@ class ExpressionWriter(Names):
                     kept = self._ask("changed_to", held, ast.Constant(key), place)
                     steps.append(ast.NamedExpr(ast.Name(name, ast.Store()), kept))
                 case ast.Subscript(value=owner, slice=index):
-                    steps.append(self._ask("set_element", self._owner(owner), self._index(index), new))
+                    steps.append(self._ask("set_element", self._owner(owner), self._expr(index), new))
                 case ast.Attribute(value=owner, attr=attr):
                     steps.append(self._ask("set_member", self._owner(owner), ast.Constant(attr), new))
         whole = ast.Subscript(ast.Tuple(steps, ast.Load()), ast.Constant(0), ast.Load())

@@ -100,7 +100,7 @@ class Interpreter(Assignments):
         return made
 
     def _on_known(self, name: str, python: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """An operation that Python does on numbers that are known before the run."""
+        """Return a unary operator that Python applies to its own numbers, and the engine's rule to all others."""
         rule = self.operations.unary(name)
         return lambda value: python(value) if type(value) in (bool, int, float) else rule(value)
 
@@ -157,13 +157,13 @@ class Interpreter(Assignments):
         self._fields.clear()
 
     def place(self, owner: Any, index: Any) -> Any:
-        """Return an element whose parts are stored to."""
+        """Return an element for an assignment to one of its entries or members, as in `x[i][0] = 1.0`."""
         if isinstance(owner, ArrayView | StructField):
             return owner.element_at(index)
         return owner[index]
 
     def sample(self, owner: Any, index: Any) -> Any:
-        """Return a value of the type of an element, without looking at the memory."""
+        """Return some value with the type of an element; the index may be out of range."""
         if isinstance(owner, ArrayView):
             return owner.sample
         if isinstance(owner, Matrix) and not isinstance(index, tuple | slice):
@@ -255,7 +255,7 @@ class Interpreter(Assignments):
         return known(*positional, **named)
 
     def _find(self, function: Any) -> Callable[..., Any]:
-        """What does the work of a function."""
+        """Return the Python function that runs in place of a function that the kernel calls."""
         if function in _NATIVE:
             return function
         if function in BUILTINS:

@@ -33,7 +33,9 @@ def _absolute(run: Interpreter) -> Callable[..., Any]:
     return lambda value: rule(value) if type(value) in KINDS or not isinstance(value, int | float) else abs(value)
 
 
-def _extreme(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
+def build_extreme(name: str) -> Callable[[Interpreter], Callable[..., Any]]:
+    """Return the builder of `max` ("max") or `min` ("min") of any number of values."""
+
     def build(run: Interpreter) -> Callable[..., Any]:
         rule = run.operations.binary(name)
 
@@ -63,8 +65,8 @@ BUILTINS: dict[Any, Callable[[Interpreter], Callable[..., Any]]] = {
     builtins.float: _build_conversion(float),
     builtins.bool: _build_conversion(bool),
     builtins.abs: _absolute,
-    builtins.min: _extreme("min"),
-    builtins.max: _extreme("max"),
+    builtins.min: build_extreme("min"),
+    builtins.max: build_extreme("max"),
     builtins.pow: lambda run: run.operations.binary("pow"),
     builtins.len: lambda run: lambda value: len(run.capture(value)),
     builtins.sum: _total,

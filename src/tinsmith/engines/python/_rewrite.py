@@ -92,7 +92,7 @@ class _Writer(ExpressionWriter):
         value: ast.expr = self._ask(method, ast.Name(name, ast.Load()))
         if kind is not None:
             value = self._ask("argument_of", ast.Name(name, ast.Load()), ast.Constant(kind))
-        return self._at(self._definition.tree, ast.Assign([ast.Name(name, ast.Store())], value))
+        return self._put_at(self._definition.tree, ast.Assign([ast.Name(name, ast.Store())], value))
 
     def _references(self, value: ast.expr) -> ast.expr:
         return ast.Tuple([value, *(ast.Name(name, ast.Load()) for name in self.references)], ast.Load())
@@ -115,7 +115,7 @@ class _Writer(ExpressionWriter):
         outer, self._before = self._before, []
         try:
             written = self._write(node)
-            return [*(self._at(node, one) for one in self._before), *written]
+            return [*(self._put_at(node, one) for one in self._before), *written]
         finally:
             self._before = outer
 
@@ -132,27 +132,27 @@ class _Writer(ExpressionWriter):
     def _write(self, node: ast.stmt) -> list[ast.stmt]:
         match node:
             case ast.Assign():
-                return [self._at(node, one) for one in self._assign(node)]
+                return [self._put_at(node, one) for one in self._assign(node)]
             case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
                 typed = self._ask("let_as", self._expr(value), self._expr(node.annotation))
-                return [self._at(node, self._store_name(name, typed))]
+                return [self._put_at(node, self._store_name(name, typed))]
             case ast.AugAssign():
-                return [self._at(node, self._augment(node))]
+                return [self._put_at(node, self._augment(node))]
             case ast.If():
                 return self._branch(node)
             case ast.For():
-                return [self._at(node, self._loop(node))]
+                return [self._put_at(node, self._loop(node))]
             case ast.While():
                 test = self._expr(node.test)
-                return [self._at(node, ast.While(test, self._inside(node.body), []))]
+                return [self._put_at(node, ast.While(test, self._inside(node.body), []))]
             case ast.Return():
                 value = ast.Constant(None) if node.value is None else self._expr(node.value)
-                return [self._at(node, ast.Return(self._references(value) if self.references else value))]
+                return [self._put_at(node, ast.Return(self._references(value) if self.references else value))]
             case ast.Expr(value=value):
-                return [self._at(node, ast.Expr(self._expr(value)))]
+                return [self._put_at(node, ast.Expr(self._expr(value)))]
             case ast.Assert():
                 message = None if node.msg is None else self._expr(node.msg)
-                return [self._at(node, ast.Assert(self._expr(node.test), message))]
+                return [self._put_at(node, ast.Assert(self._expr(node.test), message))]
             case ast.With() if all(self._is_concurrent(item.context_expr) for item in node.items):
                 return self._block(node.body)
         return [node]
@@ -192,7 +192,7 @@ class _Writer(ExpressionWriter):
             case ast.Name(id=name):
                 return self._store_name(name, self._give_type(name, value))
             case ast.Subscript():
-                place = ast.Subscript(self._owner(target.value), self._index(target.slice), ast.Store())
+                place = ast.Subscript(self._owner(target.value), self._expr(target.slice), ast.Store())
                 return ast.Assign([ast.copy_location(place, target)], value)
             case ast.Attribute(value=owner, attr=attr):
                 return ast.Expr(self._ask("set_member", self._owner(owner), ast.Constant(attr), value))
@@ -211,7 +211,7 @@ class _Writer(ExpressionWriter):
             else:
                 olds.append(ast.Constant(None))
                 if isinstance(target, ast.Subscript):
-                    places.append(ast.Subscript(self._owner(target.value), self._index(target.slice), ast.Store()))
+                    places.append(ast.Subscript(self._owner(target.value), self._expr(target.slice), ast.Store()))
                 elif isinstance(target, ast.Attribute):
                     owner = self._ask("members_of", self._owner(target.value))
                     places.append(ast.Subscript(owner, ast.Constant(target.attr), ast.Store()))
@@ -233,7 +233,7 @@ class _Writer(ExpressionWriter):
                     new = self._ask("keep", old, self._ask(BINARY[type(node.op)], old, value))
                 return ast.Assign([ast.Name(name, ast.Store())], new)
             case ast.Subscript(value=owner, slice=index):
-                place = [self._owner(owner), self._index(index)]
+                place = [self._owner(owner), self._expr(index)]
                 method = "change_element" if operator is not None else "replace_element"
             case ast.Attribute(value=owner, attr=attr):
                 place = [self._owner(owner), ast.Constant(attr)]
@@ -246,7 +246,7 @@ class _Writer(ExpressionWriter):
         )
         test = self._expr(node.test)
         if not is_static:
-            return [self._at(node, ast.If(test, self._inside(node.body), self._inside(node.orelse)))]
+            return [self._put_at(node, ast.If(test, self._inside(node.body), self._inside(node.orelse)))]
         # The branch that is chosen belongs to the block around it.
         before = set(self._scopes[-1])
         body = self._block(node.body)
@@ -256,9 +256,10 @@ class _Writer(ExpressionWriter):
         new = (self._scopes[-1] | after_body) - before
         self._scopes[-1] = before | new
         unset = [
-            self._at(node, ast.Assign([ast.Name(name, ast.Store())], self._ask_value("unset"))) for name in sorted(new)
+            self._put_at(node, ast.Assign([ast.Name(name, ast.Store())], self._ask_value("unset")))
+            for name in sorted(new)
         ]
-        return [*unset, self._at(node, ast.If(test, body, orelse))]
+        return [*unset, self._put_at(node, ast.If(test, body, orelse))]
 
     def _loop(self, node: ast.For) -> ast.stmt:
         names = {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
@@ -274,7 +275,7 @@ class _Writer(ExpressionWriter):
     def _is_range(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and self._find(node.func) is builtins.range
 
-    def _at(self, node: ast.AST, made: ast.stmt) -> ast.stmt:
+    def _put_at(self, node: ast.AST, made: ast.stmt) -> ast.stmt:
         """A statement at the place of the one that it stands for."""
         ast.copy_location(made, node)
         for child in ast.iter_child_nodes(made):
