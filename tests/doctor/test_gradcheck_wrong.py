@@ -14,7 +14,7 @@ from tinsmith.doctor._gradcheck import gradcheck
 from tinsmith.doctor.gradients import _child_process
 from tinsmith.doctor.gradients._differences import Slope
 from tinsmith.doctor.gradients._verdict import Kind, Point, Tolerance, judge_point
-from tinsmith.source.interpreter import _rules
+from tinsmith.engines.python import _exact_numbers
 
 
 def by_hand(lang, at=2, factor=3.0):
@@ -282,7 +282,7 @@ def test_the_oracle_alone(lang64, monkeypatch):
         for i in x:
             y[i] = lang64.tanh(x[i])
 
-    monkeypatch.setitem(_rules.FLOAT_UNARY, "tanh", lambda v: v.detach().tanh() + 5.0 * (v - v.detach()))
+    monkeypatch.setitem(_exact_numbers.FLOAT_UNARY, "tanh", lambda v: v.detach().tanh() + 5.0 * (v - v.detach()))
     result = gradcheck(bent, torch.rand(3))
     assert result.ok
     assert result.findings[0].severity == "warning"

@@ -79,9 +79,9 @@ def test_what_cannot_be_followed_is_a_finding(lang):
 
 
 def test_an_operation_without_a_rule_is_a_finding(lang, monkeypatch):
-    from tinsmith.source.interpreter import _expressions
+    from tinsmith.engines.python import _exact_numbers
 
-    monkeypatch.delitem(_expressions.FLOAT_UNARY, "tanh")
+    monkeypatch.delitem(_exact_numbers.FLOAT_UNARY, "tanh")
 
     @ts.op("x[n] -> y[n]")
     @lang.kernel

@@ -13,7 +13,7 @@ from fuzz._grammar import program, write
 from fuzz._shrink import shrunk
 from fuzz._verdict import AGREE, DISAGREE, REFUSED, TANGENTLESS, UNSTEADY, judge
 from support.engine_keeper import ENGINES
-from tinsmith.source.interpreter import _rules
+from tinsmith.engines.python import _exact_numbers
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 PARTS = 30
@@ -123,7 +123,7 @@ def test_a_disagreement_is_seen_and_made_small(lang64, monkeypatch):
     """With an interpreter's sine in place of its cosine, only kernels with a cosine fail."""
     wrong = program(0, WITH_A_COSINE, ["y"], is_single=False)
     assert judge(wrong, lang64).outcome == AGREE
-    monkeypatch.setitem(_rules.FLOAT_UNARY, "cos", _rules.FLOAT_UNARY["sin"])
+    monkeypatch.setitem(_exact_numbers.FLOAT_UNARY, "cos", _exact_numbers.FLOAT_UNARY["sin"])
     assert judge(wrong, lang64).outcome == DISAGREE
     small = shrunk(wrong, lambda one: judge(one, lang64).outcome == DISAGREE)
     assert "lang.cos(" in small.source
@@ -154,7 +154,8 @@ def test_a_kernel_at_a_jump_is_told_from_a_wrong_one(lang64, monkeypatch, line):
         y[i] = 0.3 if v1 > w[i, 0] else 0.7
 """
     kernel = program(0, body, ["y"], is_single=False)
-    monkeypatch.setitem(_rules.COMPARE, ">", lambda left, right: left <= right)  # an interpreter that is surely wrong
+    # An interpreter that is surely wrong.
+    monkeypatch.setitem(_exact_numbers.COMPARISONS, ">", lambda left, right: left <= right)
     assert judge(kernel, lang64).outcome == (UNSTEADY if "x[i]" in line else DISAGREE)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from tinsmith.source.interpreter import interpret
+from support.interpreted import interpret
 from tinsmith.source.ir import print_kernel, types
 from tinsmith.transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluate
 

@@ -9,8 +9,20 @@ from typing import Any, NamedTuple
 import torch
 
 from tinsmith.bridge._oracle import bind_call, interpret_call
-from tinsmith.source.interpreter import How, Number, Recorder, interpret
-from tinsmith.source.ir import nodes, types
+from tinsmith.engines import How, Number, Recorder
+from tinsmith.source.ir import build_exact_kernel, nodes, types
+
+
+def interpret(
+    kernel: nodes.Kernel,
+    arrays: Mapping[str, torch.Tensor],
+    arguments: Mapping[str, Any],
+    *,
+    faithful: bool = False,
+    **options: Any,
+) -> dict[str, torch.Tensor]:
+    """Run a kernel once. The arrays after it are connected with those before, for torch's autograd in either mode."""
+    return build_exact_kernel(kernel, is_faithful=faithful)(arrays, arguments, **options)
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ import torch
 from torch.autograd import forward_ad
 
 from support import random_nests
+from support.interpreted import interpret
 from support.roundtrip import lowered
 from tinsmith.engines import DTYPES, array_text, of_kernel
 from tinsmith.source import build
-from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import nodes, print_kernel, types
 from tinsmith.transforms import Tangent, tangent
 from tinsmith.transforms.adjoint import evaluate

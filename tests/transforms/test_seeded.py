@@ -5,10 +5,9 @@ import torch
 
 from support.backwards import gradients
 from support.by_hand import array, assign, atomic, branch, kernel, local, loop, repeat, store
-from support.interpreted import run
+from support.interpreted import interpret, run
 from support.tangents import DOUBLE, compiled
 from tinsmith.engines import DTYPES
-from tinsmith.source.interpreter import interpret
 from tinsmith.source.ir import NotCovered, nodes, walk
 from tinsmith.transforms import draws, seed_random
 from tinsmith.transforms.adjoint import Reserve, adjoint

@@ -13,9 +13,8 @@ from typing import Any, TypeAlias
 import torch
 
 from .._errors import ArgumentError, ShapeError, refusal
-from ..engines import DTYPES
-from ..source.interpreter import Recorder, Watch, interpret
-from ..source.ir import LoweredKernel, nodes
+from ..engines import DTYPES, Recorder, Watch
+from ..source.ir import LoweredKernel, build_exact_kernel, nodes
 from ..transforms.adjoint import evaluate
 from ._binding import BoundArguments
 from ._call import Call
@@ -154,23 +153,24 @@ class _Run:
     ) -> None:
         signature = call.core.signature
         self._signature = signature
-        self._faithful = faithful
         self._observer = observer
         self.allocations = {one.name: one for one in call.allocations}
         for stage in signature.stages:
             stage.baked_values.check_fields(signature.op)
-        self._kernels = require_lowered(call.core.case(call)) if kernels is None else kernels
+        lowered = require_lowered(call.core.case(call)) if kernels is None else kernels
+        options = {"is_faithful": faithful, "is_watched": observer is not None}
+        self._kernels = [(one, build_exact_kernel(one.kernel, **options)) for one in lowered]
         self._scalars = {name: _scalar(value, signature.parameters(name)[0].element) for name, value in scalars.items()}
 
     def outputs(self, inputs: Mapping[str, torch.Tensor]) -> _Tensors:
         """The outputs of one sample."""
         arrays = {**inputs, **{name: torch.zeros(one.shape, dtype=one.dtype) for name, one in self.allocations.items()}}
-        for number, (kernel, fields) in enumerate(self._kernels):
+        for number, ((kernel, fields), run) in enumerate(self._kernels):
             given = {name: arrays[name] for name in kernel.arrays if name in arrays}
             given |= {name: field.to_torch().cpu() for name, field in fields.items()}
             given |= self._block_memory(kernel, given)
             record, watch = (None, None) if self._observer is None else self._observer(kernel, number, given)
-            after = interpret(kernel, given, self._scalars, faithful=self._faithful, record=record, watch=watch)
+            after = run(given, self._scalars, record=record, watch=watch)
             arrays |= {name: after[name] for name in self.allocations if name in after}
             arrays |= {name: arrays[name].detach() for name in self._signature.detached}
         return {name: arrays[name] for name in self._signature.outputs}

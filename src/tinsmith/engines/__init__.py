@@ -41,29 +41,37 @@ from ._registry import (
     runner_of,
 )
 from ._start import init, init_quietly
-from .python import Python, hide_frames
+from .python import EXACT_OPERATIONS, ExactArray, ExactKernel, How, NoRule, Number, Python, Recorder, Watch, hide_frames
 
 __all__ = [
     "ArrayArgument",
     "COMPILING",
     "Compiled",
     "DTYPES",
+    "EXACT_OPERATIONS",
     "Engine",
+    "ExactArray",
+    "ExactKernel",
     "FLOATS",
     "FieldFacts",
     "HALVES",
     "HeldLaunch",
+    "How",
     "INTEGERS",
     "Language",
     "Launch",
     "Listener",
     "MOST_ELEMENTS",
     "NAMES",
+    "NoRule",
+    "Number",
     "Parameter",
     "Probe",
     "Python",
+    "Recorder",
     "SPEC_DTYPES",
     "StructFacts",
+    "Watch",
     "array_text",
     "bind_scalars",
     "choose_default",

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from support.by_hand import argument, array, assign, branch, const, kernel, local, loop, repeat, store
-from tinsmith.source.interpreter import interpret
+from support.interpreted import interpret
 from tinsmith.source.ir import nodes, print_kernel, types, walk
 from tinsmith.transforms.polish._branches import merge_branches, sink_constants
 from tinsmith.transforms.polish._coalesce import coalesce_locals

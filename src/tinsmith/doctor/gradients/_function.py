@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 
 from ...bridge import Examination
-from ...source.interpreter import Recorder, Watch
+from ...engines import Recorder, Watch
 from ...source.ir import NotCovered, nodes, types, walk
 from .._budget import Budget
 

@@ -14,8 +14,8 @@ import torch
 
 from ..._errors import KernelError
 from ...bridge import Examination
+from ...engines import NoRule
 from ...linter import Finding, in_order
-from ...source.interpreter import NoRule
 from ...source.ir import NotCovered, nodes, types, walk
 from .._budget import OPERATIONS, TooLong
 from ._sanitize import Run

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ...source.interpreter import Number
+from ...engines import Number
 
 _FAR = 128
 """More bits than any type has."""

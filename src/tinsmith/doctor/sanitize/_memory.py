@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 import torch
 
+from ...engines import How, Number
 from ...linter import ENGINES, Finding, Severity
-from ...source.interpreter import How, Number
 from ...source.ir import walk
 from ._columns import Columns
 from ._log import Log

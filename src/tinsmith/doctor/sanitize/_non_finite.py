@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import torch
 
+from ...engines import Number
 from ...linter import Finding, Severity
-from ...source.interpreter import Number
 from ._columns import Columns
 from ._log import Log
 from ._position import ExecutionPosition

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ...engines import Number, Watch
 from ...linter import Cuts, Finding, Severity
-from ...source.interpreter import Number, Watch
 from ...source.ir import nodes, types
 from .._budget import Budget
 from ._columns import Columns

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import torch
 
+from ...engines import How, Number
 from ...linter import Finding, Severity
-from ...source.interpreter import How, Number
 from ...source.ir import types
 from ._columns import Columns
 from ._log import Log

@@ -13,8 +13,8 @@ import torch
 
 from ..._errors import DEBUGGING
 from ...bridge import Examinable, Examination, Op, examine_call
+from ...engines import NoRule
 from ...linter import Finding, drop_suppressed, in_order
-from ...source.interpreter import NoRule
 from ...source.ir import NotCovered, nodes
 from .._budget import OPERATIONS, Budget, TooLong, too_long
 from ._columns import Columns

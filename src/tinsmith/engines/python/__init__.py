@@ -1,5 +1,21 @@
 """The Python engine: kernels run as Python, for debuggers and tests."""
 
 from ._engine import MANY_ELEMENTS, Python, hide_frames
+from ._exact import ExactKernel
+from ._exact_memory import ExactArray
+from ._exact_numbers import EXACT_OPERATIONS, NoRule
+from ._observers import How, Number, Recorder, Watch
 
-__all__ = ["MANY_ELEMENTS", "Python", "hide_frames"]
+__all__ = [
+    "EXACT_OPERATIONS",
+    "ExactArray",
+    "ExactKernel",
+    "How",
+    "MANY_ELEMENTS",
+    "NoRule",
+    "Number",
+    "Python",
+    "Recorder",
+    "Watch",
+    "hide_frames",
+]

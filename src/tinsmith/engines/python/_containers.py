@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +38,25 @@ class Ranges:
         order = self.order or tuple(range(len(self.bounds)))
         places = [order.index(dim) for dim in range(len(order))]
         ranges = [range(int(self.bounds[dim][0]), int(self.bounds[dim][1])) for dim in order]
-        for at in itertools.product(*ranges):
+        for at in walk_ranges(ranges):
             values = [number(dim, at[place]) for dim, place in enumerate(places)]
             if self.is_grouped:
                 yield Matrix((len(values),), values, self._operations)
             else:
                 yield values[0] if len(values) == 1 else tuple(values)
+
+
+def walk_ranges(ranges: list[range]) -> Iterator[tuple[int, ...]]:
+    """Run over every combination, the last range fastest.
+
+    `itertools.product` would make a list of each range, which may have billions of numbers.
+    """
+    if not ranges:
+        yield ()
+        return
+    for first in ranges[0]:
+        for rest in walk_ranges(ranges[1:]):
+            yield (first, *rest)
 
 
 class FieldView(ArrayView):

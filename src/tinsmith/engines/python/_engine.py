@@ -20,6 +20,7 @@ from ..._user_warnings import SlowEngineWarning
 from .._annotations import NAMES
 from .._common import make_holdable
 from .._contract import ArrayArgument, Compiled, Engine, Facts, FieldFacts, HeldLaunch, Parameter, ScalarArgument
+from .._language import Language
 from .._listening import Listener
 from ._definitions import read_definition
 from ._interpreter import Interpreter
@@ -231,7 +232,7 @@ class Python(Engine):
         key = self.defaults, self._checks_nan
         if key not in self._interpreters:
             arithmetic = NanArithmetic(self.defaults) if self._checks_nan else Arithmetic(self.defaults)
-            self._interpreters[key] = Interpreter(self._home, arithmetic, _translate)
+            self._interpreters[key] = Interpreter(Language(self._home), arithmetic, _translate)
         return self._interpreters[key]
 
     @property
@@ -346,7 +347,7 @@ class _Launch:
         assert parameter.dtypes is not None
         # Of Python's `int` any dtype of integers fits: it is the engine's default.
         default = {"int": self._run.defaults.ip, "float": self._run.defaults.fp}.get(parameter.text)
-        cast = self._run.casts[default or NAMES[parameter.dtypes[0]]]
+        cast = self._run.operations.arithmetic.plain_casts[default or NAMES[parameter.dtypes[0]]]
         if not parameter.element:
             return cast(value)
         return Matrix(parameter.element, [cast(one) for one in value], self._run.operations)

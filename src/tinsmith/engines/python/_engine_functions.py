@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._errors import KernelError, refusal
 from ._containers import Ranges
-from ._numbers import KINDS, reinterpret
+from ._numbers import KINDS
 from ._python_functions import build_extreme
 from ._values import ArrayView, Matrix
 
@@ -118,7 +118,8 @@ def _cast(run: Interpreter) -> Callable[..., Any]:
 
 def _bit_cast(run: Interpreter) -> Callable[..., Any]:
     def convert(obj: Any, dtype: Any) -> Any:
-        return run.operations.each(lambda one: reinterpret(one, _dtype(run, dtype)), _number(run, obj))
+        kind, reinterpret = _dtype(run, dtype), run.operations.arithmetic.reinterpret
+        return run.operations.each(lambda one: reinterpret(one, kind), _number(run, obj))
 
     return convert
 
@@ -127,7 +128,7 @@ def _random(run: Interpreter) -> Callable[..., Any]:
     def draw(dtype: Any = float) -> Any:
         kind = _dtype(run, dtype)
         if kind[0] == "f":
-            return run.operations.cast(float(run.random.random()), kind)
+            return run.operations.cast(np.float64(run.random.random()), kind)
         return run.operations.cast(int(run.random.integers(-(2**63), 2**63 - 1)), kind)
 
     return draw
@@ -241,7 +242,7 @@ def _build_svd(run: Interpreter) -> Callable[..., Any]:
                 turned[:, -1] *= -1
                 s[-1] *= -1
         make = run.operations.matrix
-        return make(u.tolist(), kind), make(np.diag(s).tolist(), kind), make(v.tolist(), kind)
+        return make(list(map(list, u)), kind), make(list(map(list, np.diag(s))), kind), make(list(map(list, v)), kind)
 
     return decompose
 

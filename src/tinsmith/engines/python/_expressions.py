@@ -36,7 +36,7 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.GtE: "greater_equal",
 }
 _UNARY: dict[type[ast.unaryop], str] = {ast.USub: "negate", ast.Not: "reverse", ast.Invert: "invert"}
-_ATOMIC = {"add": "+", "sub": "-", "mul": "*", "min": "min", "max": "max", "and": "&", "or": "|", "xor": "^"}
+ATOMIC = {"add": "+", "sub": "-", "mul": "*", "min": "min", "max": "max", "and": "&", "or": "|", "xor": "^"}
 """Operators of the engines' `atomic_` functions."""
 _NO_ARGUMENTS = ast.arguments([], [], None, [], [], None, [])
 
@@ -194,7 +194,7 @@ class ExpressionWriter(Names):
 
     def _choice(self, node: ast.IfExp) -> ast.expr:
         then, otherwise = self._expr(node.body), self._expr(node.orelse)
-        if self._is_static or self._is_static_call(node.test):
+        if self._is_static or self._is_static_call(node.test) or getattr(node, "has_one_type", False):
             return ast.IfExp(self._expr(node.test), then, otherwise)
         one = self._ask("in_common_type", then, self._sample(node.orelse))
         other = self._ask("in_common_type", otherwise, self._sample(node.body))
@@ -225,8 +225,8 @@ class ExpressionWriter(Names):
             node.id in self._arrays or (self._is_local(node.id) and node.id not in self._parameters)
         )
         value = self._find(node) if isinstance(node, ast.Name | ast.Attribute) else MISSING
-        is_element = isinstance(node, ast.Call) or (isinstance(node, ast.Subscript) and find_root(node) in self._arrays)
-        if is_own or isinstance(value, ModuleType | type) or is_element:
+        is_part = isinstance(node, ast.Subscript | ast.Attribute) and find_root(node) in self._arrays
+        if is_own or isinstance(value, ModuleType | type) or isinstance(node, ast.Call) or is_part:
             return self._expr(node)
         return self._ask("capture", self._expr(node), ast.Constant(ast.unparse(node)))
 
@@ -243,8 +243,8 @@ class ExpressionWriter(Names):
 
     def _call(self, node: ast.Call) -> ast.expr:
         name = self._name_of(node.func)
-        if name.startswith("lang.ops.atomic_") and name.removeprefix("lang.ops.atomic_") in _ATOMIC:
-            return self._atomic(_ATOMIC[name.removeprefix("lang.ops.atomic_")], *node.args)
+        if name.startswith("lang.ops.atomic_") and name.removeprefix("lang.ops.atomic_") in ATOMIC:
+            return self._atomic(ATOMIC[name.removeprefix("lang.ops.atomic_")], *node.args)
         value = self._find(node.func)
         outer, self._is_static = self._is_static, self._is_static or name.startswith("lang.impl.static")
         try:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from ..._errors import KernelError, refusal
-from .._contract import Engine
 from .._fields import find_gradient
 from .._language import Language
 from ._assignments import Assignments
@@ -55,7 +54,7 @@ class Interpreter(Assignments):
     """One engine's language with one kind of arithmetic.
 
     Args:
-        engine: the engine that the kernels are written for.
+        language: that of the engine that the kernels are written for.
         arithmetic: the rules for single numbers, with the types of Python's.
         translate: makes the Python function of a function of the language, given this interpreter.
     """
@@ -66,12 +65,12 @@ class Interpreter(Assignments):
 
     def __init__(
         self,
-        engine: Engine,
+        language: Language,
         arithmetic: Arithmetic,
         translate: Callable[[Callable[..., Any], Interpreter, bool, Any], Any],
     ) -> None:
-        self.engine = engine
-        self.language = Language(engine)
+        self.engine = language.engine
+        self.language = language
         self.operations = Operations(arithmetic, self.language.rows_of, self.language.matrix_operation)
         self.defaults = arithmetic.defaults
         self.casts = arithmetic.casts
@@ -181,7 +180,7 @@ class Interpreter(Assignments):
         """Return whether a number is not zero."""
         if isinstance(value, Matrix):
             raise TypeError("a vector or matrix where a condition is wanted; use `any()` or `all()`")
-        return np.bool_(value != 0) if type(value) in KINDS else bool(value)
+        return np.bool_(value) if type(value) in KINDS else bool(value)
 
     def compare(self, names: tuple[str, ...], *values: Any) -> Any:
         """Return whether all comparisons of a chain hold, `a < b <= c`."""
@@ -225,14 +224,14 @@ class Interpreter(Assignments):
         """Run over what a loop names: an array's or a field's indices, an `ndrange`, or a list of Python's."""
         if isinstance(value, builtins.range):
             return map(np.int32, value)
+        if isinstance(value, Ranges):
+            return value.run()
         value = self.capture(value)
         if isinstance(value, StructField):
             value = next(iter(value.views.values()))
         if isinstance(value, ArrayView):
             one = len(value.shape) == 1
             return (np.int32(at[0]) if one else tuple(map(np.int32, at)) for at in value.indices())
-        if isinstance(value, Ranges):
-            return value.run()
         return value
 
     # Calls ---------------------------------------------------------------------------------------
@@ -262,7 +261,9 @@ class Interpreter(Assignments):
             return BUILTINS[function](self)
         kind = self.language.scalar_type(function)
         if kind is not None:
-            return lambda value: self.operations.cast(value, kind)
+            # A typed number of Python's, `ti.f64(0.1)`, is not rounded to the default type.
+            plain = self.operations.arithmetic.plain_casts[kind]
+            return lambda value: plain(value) if type(value) is float else self.operations.cast(value, kind)
         name = self.language.name_of(function)
         if name in _MATRICES:
             return self._constructors.build_matrix

@@ -31,7 +31,7 @@ TYPES: dict[str, type[np.generic]] = {
     "u64": np.uint64,
 }
 """NumPy's type of a number, by the engines' name for it."""
-KINDS = {kind: name for name, kind in TYPES.items()}
+KINDS: dict[type, str] = {kind: name for name, kind in TYPES.items()}
 FLOATS = frozenset({"f16", "f32", "f64"})
 _LITERALS = (bool, int, float)
 
@@ -288,12 +288,23 @@ class Arithmetic:
     A rule for two types is built when they first meet, and kept.
     """
 
-    casts: Mapping[str, Rule] = CASTS
-    """Conversions by the type that they give."""
+    plain_casts: Mapping[str, Rule] = CASTS
+    """Conversions of numbers that are not the kernel's own, such as arguments, by the type that they give."""
+
+    casts: Mapping[str, Rule]
+    """Conversions in a kernel: a float that it holds as Python's has the default type first, `0.1` in `x * 0.1`."""
 
     def __init__(self, defaults: Defaults) -> None:
         self.defaults = defaults
+        self.casts = {kind: self._round_literals(kind) for kind in TYPES}
         self._binary: dict[str, dict[tuple[type, type], Rule]] = {}
+        self._unary: dict[tuple[str, str], Rule] = {}
+
+    def _round_literals(self, kind: str) -> Rule:
+        cast, default = self.plain_casts[kind], self.plain_casts[self.defaults.fp]
+        if kind not in FLOATS or bits_of(kind) <= bits_of(self.defaults.fp):
+            return cast
+        return lambda value: cast(default(value) if type(value) is float else value)
 
     def kind_of(self, value: Any) -> str:
         """Return the type of a number. Raises TypeError for anything else."""
@@ -322,7 +333,10 @@ class Arithmetic:
         if (kind in FLOATS and name in _OF_INTEGERS) or (kind not in FLOATS and name in _OF_FLOATS):
             raise TypeError(f"`{name}` of {kind}")
         number = value if KINDS.get(type(value)) == kind else self.casts[kind](value)
-        return self.find_unary(name, kind)(number)
+        rule = self._unary.get((name, kind))
+        if rule is None:
+            rule = self._unary[name, kind] = self.find_unary(name, kind)
+        return rule(number)
 
     def find_unary(self, name: str, kind: str) -> Rule:  # other arithmetic depends on the type
         """Return the rule of an operation on one number of a type."""
@@ -347,8 +361,7 @@ class Arithmetic:
         left, right = (KINDS.get(kind) or self._kind_of_literal(kind) for kind in (one, other))
         if name in SHIFTS:
             self._refuse_floats(name, left, right)
-            common, rule = left, SHIFTS[name]
-            return _adapt(rule, self.casts[left] if are_known[0] else None, None)
+            return _adapt(self.find_shift(name, left), self.casts[left] if are_known[0] else None, None)
         if name in ("/", "atan2"):
             left, right = (kind if kind in FLOATS else self.defaults.fp for kind in (left, right))
         common = promote(left, right)
@@ -372,6 +385,14 @@ class Arithmetic:
         if name not in rules:
             raise TypeError(f"`{name}` of {common}")
         return rules[name]
+
+    def find_shift(self, name: str, kind: str) -> Rule:  # other arithmetic depends on the type
+        """Return the rule of a shift of an integer of one type."""
+        return SHIFTS[name]
+
+    def reinterpret(self, value: Any, kind: str) -> Any:
+        """Return the number of another type that has the same bits."""
+        return value.view(TYPES[kind])
 
     def _refuse_floats(self, name: str, *kinds: str) -> None:
         if any(kind in FLOATS for kind in kinds):
@@ -413,8 +434,3 @@ def _adapt(rule: Rule, left: Rule | None, right: Rule | None) -> Rule:
     if right is not None:
         return lambda one, other: rule(one, right(other))
     return rule
-
-
-def reinterpret(value: Any, kind: str) -> Any:
-    """Return the number of another type that has the same bits."""
-    return value.view(TYPES[kind])

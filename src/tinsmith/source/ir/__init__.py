@@ -8,6 +8,7 @@ from . import _walk as walk
 from ._blocks import BLOCK_SIZE, iteration_number
 from ._cells import with_cells
 from ._comments import add_comments
+from ._interpret import build_exact_kernel
 from ._lower import LoweredKernel, lower
 from ._print import print_kernel
 from ._print_vectors import VECTOR_FUNCTIONS, find_sums
@@ -23,6 +24,7 @@ __all__ = [
     "Race",
     "VECTOR_FUNCTIONS",
     "add_comments",
+    "build_exact_kernel",
     "decompositions",
     "find_sums",
     "iteration_number",

@@ -42,7 +42,7 @@ def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults:
             y[None] = 1.0
     """
     with COMPILING:  # which lets Python go down into deep expressions
-        writer = _Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
+        writer = Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
         body = [*writer.cells(), *writer.body(writer.kernel.body, is_top=True)]
     parameters = [ast.arg(name, parse_expression(text)) for name, text in annotations.items()]
     arguments = ast.arguments([], parameters, None, [], [], None, [])
@@ -50,7 +50,7 @@ def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults:
     return ast.fix_missing_locations(tree)
 
 
-class _Writer:
+class Writer:
     """Writes one kernel."""
 
     def __init__(self, kernel: nodes.Kernel, defaults: Defaults, shared: frozenset[str] = frozenset()) -> None:
@@ -268,16 +268,21 @@ class _Writer:
         context = ast.Store() if isinstance(one, nodes.Store) else ast.Load()
         if one.array in self.kernel.cells:
             return ast.Name(one.array, context)
-        index = [self.expression(part) for part in one.index]
-        slot: ast.expr = ast.Constant(None) if not index else index[0] if len(index) == 1 else _tuple(index)
-        element = ast.Subscript(ast.Name(one.array, ast.Load()), slot, ast.Load() if one.entry else context)
+        element = ast.Subscript(ast.Name(one.array, ast.Load()), self.index(one), ast.Load() if one.entry else context)
         return self.entry(element, one.entry, context)
 
+    def index(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
+        """The index of an element, without that of the entry in it."""
+        index = [self.expression(part) for part in one.index]
+        return ast.Constant(None) if not index else index[0] if len(index) == 1 else _tuple(index)
+
     def entry(self, value: ast.expr, entry: tuple[int, ...], context: ast.expr_context | None = None) -> ast.expr:
-        if not entry:
-            return value
+        return ast.Subscript(value, self.numbers(entry), context or ast.Load()) if entry else value
+
+    def numbers(self, entry: tuple[int, ...]) -> ast.expr:
+        """The index of an entry."""
         numbers: list[ast.expr] = [ast.Constant(number) for number in entry]
-        return ast.Subscript(value, numbers[0] if len(numbers) == 1 else _tuple(numbers), context or ast.Load())
+        return numbers[0] if len(numbers) == 1 else _tuple(numbers)
 
 
 def _is_plain(value: bool | float) -> bool:

@@ -23,7 +23,7 @@ from support.by_hand import (
     unary,
 )
 from support.interpreted import Access, Record, run
-from tinsmith import ArgumentError, DtypeError, KernelError, ShapeError
+from tinsmith import KernelError
 from tinsmith.source.ir import nodes
 
 X, Y = array("x"), array("y")
@@ -254,20 +254,6 @@ def test_an_index_outside_is_refused(index):
     )
     with pytest.raises(KernelError, match=words):
         run(made, {"x": torch.ones(3), "y": torch.zeros(1)}, {})
-
-
-def test_what_does_not_fit_is_refused():
-    made = kernel([array("p", element=(3,))], [], {"m": ("i32", ())})
-    with pytest.raises(ArgumentError, match="`by_hand` is run without its array `p`"):
-        run(made, {}, {"m": 1})
-    with pytest.raises(ArgumentError, match="`by_hand` is run without its argument `m`"):
-        run(made, {"p": torch.ones(2, 3)}, {})
-    with pytest.raises(
-        ShapeError, match=r"`p` does not fit the kernel `by_hand`\.\n  expected  \[_, 3\]\n  got       \[2, 4\]"
-    ):
-        run(made, {"p": torch.ones(2, 4)}, {"m": 1})
-    with pytest.raises(DtypeError, match=r"expected  f32\n  got       torch.int64"):
-        run(made, {"p": torch.ones(2, 3, dtype=torch.int64)}, {"m": 1})
 
 
 def test_nothing_given_is_changed_and_nothing_is_there_to_do():

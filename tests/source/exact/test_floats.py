@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from support.by_hand import array, binary, cast, kernel, loop, select, store, unary
-from support.interpreted import run
-from tinsmith.source.interpreter import interpret
+from support.interpreted import interpret, run
 
 X, Z, Y = array("x"), array("z"), array("y")
 POINTS = [0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.7, *torch.randn(5, generator=torch.Generator().manual_seed(0)).tolist()]
@@ -171,7 +170,7 @@ def test_floats_are_exact_unless_asked_to_be_faithful():
 # torch's forward mode loads scripted functions of its own at its first use, and warns of itself.
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 def test_derivatives_of_derivatives():
-    """What comes out of `interpret` is connected with what went in: autograd may go on, in either mode."""
+    """What comes out is connected with what went in: autograd may go on, in either mode."""
     x = torch.randn(4, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
     expression = unary("sin", X["i"]) * X["i"] * X["i"] + binary("%", X["i"], 0.7) * X["i"]
 

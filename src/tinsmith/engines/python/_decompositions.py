@@ -11,33 +11,37 @@ import math
 import torch
 from torch import Tensor
 
-from ..ir import decompositions, nodes
 
+def evaluate_decomposition(function: str, matrix: Tensor, *, is_descending: bool = False) -> list[Tensor]:
+    """Return the parts that a decomposition gives, connected with the matrix: `svd` U, the singular values, V.
 
-def evaluate_decomposition(one: nodes.Decompose, matrix: Tensor) -> list[Tensor]:
-    """The entries of a decomposition's parts, connected with those of the matrix."""
+    Args:
+        function: the engines' name of it.
+        matrix: a square matrix.
+        is_descending: whether the greatest eigenvalue comes first.
+    """
     with torch.no_grad():
         given = matrix.detach()
-        parts = _values(one, given)
+        parts = _values(function, given, is_descending)
     change = matrix - matrix.detach()  # 0, with the derivative of the matrix
-    moved = [part + by for part, by in zip(parts, _TANGENTS[one.function](parts, change, given), strict=True)]
-    return [entry for part in moved for entry in part.reshape(-1).unbind()]
+    return [part + by for part, by in zip(parts, _TANGENTS[function](parts, change, given), strict=True)]
 
 
 # Values -----------------------------------------------------------------------------------------
 
 
-def _values(one: nodes.Decompose, matrix: Tensor) -> list[Tensor]:
+def _values(function: str, matrix: Tensor, is_descending: bool) -> list[Tensor]:
     if not matrix.isfinite().all():
-        return [matrix.new_full(part.shape, math.nan) for part in decompositions.parts_of(one)]
-    if one.function == "sym_eig":
+        parts = _values(function, torch.zeros_like(matrix), is_descending)
+        return [torch.full_like(part, math.nan) for part in parts]
+    if function == "sym_eig":
         values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
-        return [values.flip(0), vectors.flip(1)] if one.is_descending else [values, vectors]
-    if one.function == "make_spd":
+        return [values.flip(0), vectors.flip(1)] if is_descending else [values, vectors]
+    if function == "make_spd":
         values, vectors = torch.linalg.eigh((matrix + matrix.mT) / 2)
         return [(vectors * values.clamp_min(0)) @ vectors.mT]
     u, s, v = _svd(matrix)
-    return [u, s, v] if one.function == "svd" else [u @ v.mT, (v * s) @ v.mT]
+    return [u, s, v] if function == "svd" else [u @ v.mT, (v * s) @ v.mT]
 
 
 def _svd(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -8,11 +8,13 @@ its line. Whether an overflow or a NaN is a mistake is for the watch to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
-from ..ir import nodes, walk
-from ._casts import Number
+import torch
+
+Number: TypeAlias = "int | torch.Tensor"
+"""A number as observers see it: a float as a 0-d tensor, an integer or a truth as Python's."""
 
 How: TypeAlias = Literal["read", "write", "atomic"]
 
@@ -49,24 +51,3 @@ class Watch:
 
     def on_result(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
         """An operation on numbers, cast to `kind` already, gave a result of `kind`; of a "cast" they are not yet."""
-
-
-class Missing(Exception):
-    """An index out of range, of which the watch was notified."""
-
-
-def watch_results(watch: Watch, operator: str, kind: str, line: int, rule: Callable[..., Any]) -> Callable[..., Any]:
-    """An operation that tells of its result."""
-    computed = watch.on_result
-
-    def compute_and_report(*operands: Number) -> Number:
-        result = rule(*operands)
-        computed(operator, kind, operands, result, line)
-        return result
-
-    return compute_and_report
-
-
-def cost(stmt: nodes.Stmt) -> int:
-    """Operations that a statement takes itself, without the statements inside it."""
-    return 1 + sum(not isinstance(one, nodes.Leaf) for one in walk.parts(*walk.expressions(stmt)))

@@ -1,0 +1,252 @@
+"""Exact runs: a kernel whose floats torch's autograd follows, and whose accesses and results may be observed.
+
+The tree of such a kernel calls functions by the names of `ExactInterpreter.names`: conversions and operations with
+their types, and what tells where the run is.
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+from collections.abc import Callable, Mapping
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+import torch
+
+from .._language import Language
+from ._containers import Ranges
+from ._decompositions import evaluate_decomposition
+from ._definitions import Definition
+from ._exact_memory import ExactArray, ExactView
+from ._exact_numbers import FLOAT_BINARY, FLOAT_UNARY, RECTIFIERS, ExactArithmetic
+from ._expressions import ATOMIC
+from ._interpreter import Interpreter
+from ._numbers import FLOATS, TYPES, UNARY_RULES, Defaults, bits_of
+from ._observers import Recorder, Watch
+from ._rewrite import rewrite
+from ._values import Matrix
+
+
+class _NoLanguage(Language):
+    """The language of trees that call no engine: none of their names is one of its objects."""
+
+    def __init__(self) -> None:
+        self.engine: Any = None
+
+    def name_of(self, value: Any) -> str:
+        return ""
+
+    def function_of(self, value: object) -> None:
+        return None
+
+    def is_template(self, annotation: Any) -> bool:
+        return False
+
+
+class ExactInterpreter(Interpreter):
+    """The interpreter with exact arithmetic.
+
+    Attributes:
+        exact: the arithmetic.
+        record: is told of each access, if it is not None.
+        watch: is told of what happens, if it is not None.
+    """
+
+    def __init__(self, exact: ExactArithmetic) -> None:
+        super().__init__(_NoLanguage(), exact, lambda function, *_: function)
+        self.exact = exact
+        self.record: Recorder | None = None
+        self.watch: Watch | None = None
+        self._views: Mapping[str, ExactView] = {}
+        self._held: dict[str, int] = {}
+        self._turns: dict[int, int] = {}
+        self._generator = random.Random(0)
+        self._was_parallel = False
+
+    def begin(self, views: Mapping[str, ExactView], seed: int, record: Recorder | None, watch: Watch | None) -> None:
+        """Begin a run on arrays."""
+        self._views, self.record, self.watch = views, record, watch
+        self._generator, self._was_parallel, self._held = random.Random(seed), False, {}
+        if watch is not None:
+            self.exact.watch = watch
+            watch.on_begin(self._held)
+
+    def place(self, owner: Any, index: Any) -> Any:
+        return owner.element_at(index) if isinstance(owner, ExactView) else super().place(owner, index)
+
+    def combine(self, operator: str, old: Any, value: Any) -> Any:
+        """Return what an atomic operation makes of two numbers of one type."""
+        return self._by_operator[ATOMIC[operator]](old, value)
+
+    # What trees call -------------------------------------------------------------------------------
+
+    def names(self) -> dict[str, Callable[..., Any]]:
+        """Return the functions that trees call, by name."""
+        made: dict[str, Callable[..., Any]] = {
+            "at": self._at,
+            "task": self._begin_task,
+            "enter": self._enter,
+            "turn": self._turn,
+            "begin_while": self._begin_while,
+            "goes_on": self._goes_on,
+            "product": self._product,
+            "element": lambda owner, index: owner.element_at(index),
+            "svd": _decomposer("svd"),
+            "polar_decompose": _decomposer("polar_decompose"),
+            "make_spd": _decomposer("make_spd"),
+            "sym_eig": _decomposer("sym_eig"),
+            "sym_eig_descending": _decomposer("sym_eig", is_descending=True),
+        }
+        made |= {f"cast_{kind}": self.casts[kind] for kind in TYPES}
+        made |= {f"number_{kind}": self.exact.plain_casts[kind] for kind in TYPES}
+        made |= {f"bits_{kind}": self._bits(kind) for kind in TYPES}
+        made |= {f"draw_{kind}": self._draw(kind) for kind in TYPES}
+        made |= {f"atomic_{name}": self._atomic(name) for name in ATOMIC}
+        made |= {name: self.operations.unary(name) for name in {*UNARY_RULES, *FLOAT_UNARY} if name.isidentifier()}
+        made |= {name: self.operations.binary(name) for name in FLOAT_BINARY if name.isidentifier()}
+        made |= {f"{name}_{k}_and_0": self.exact.rectify(name, k) for name in RECTIFIERS for k in sorted(FLOATS)}
+        made["shift_right_filling_zeros"] = self.operations.binary(">>>")
+        return {f"__{name}__": function for name, function in made.items()}
+
+    def _at(self, operations: int, line: int) -> None:
+        """A statement on a line begins, which takes so many operations."""
+        self.exact.line = line
+        if self.watch is not None:
+            self.watch.on_statement(operations, line)
+
+    def _begin_task(self, is_parallel: bool) -> None:
+        """A statement of the kernel's top level begins."""
+        if is_parallel or self._was_parallel:
+            for view in self._views.values():
+                view.forget_ties()
+        self._was_parallel = is_parallel
+
+    def _enter(self, task: int, *iteration: Any) -> None:
+        """An iteration of a task begins."""
+        if self.record is not None:
+            self.record.enter(task, tuple([int(one) for one in iteration]))
+
+    def _turn(self, names: str, *values: Any) -> None:
+        """An iteration of any loop begins: its variables, their names apart by spaces, have these values."""
+        self._held.update(zip(names.split(), map(int, values), strict=True))
+
+    def _begin_while(self, line: int) -> None:
+        """A `while` is entered."""
+        self._turns[line] = 0
+
+    def _goes_on(self, line: int) -> bool:
+        """Another turn of a `while` begins."""
+        if self.watch is not None:
+            self.watch.on_while_turn(line, self._turns[line])
+            self._turns[line] += 1
+        return True
+
+    def _product(self, *bounds: Any) -> Ranges:
+        """Return several ranges, given by their bounds, as one: the last runs fastest."""
+        ends = iter(bounds)
+        return Ranges(list(zip(ends, ends, strict=True)), (), self.operations)
+
+    def _bits(self, kind: str) -> Callable[[Any], Any]:
+        return lambda value: self.exact.reinterpret(self.let(value), kind)
+
+    def _draw(self, kind: str) -> Callable[[], Any]:
+        # Through the interpreter, whose generator begins again with each run.
+        if kind in FLOATS:
+            return lambda: self.exact.plain_casts[kind](self._generator.random())
+        return lambda: np.array(self._generator.getrandbits(bits_of(kind)), np.uint64).astype(TYPES[kind])[()]
+
+    def _atomic(self, name: str) -> Callable[..., Any]:
+        return lambda value, owner, index: owner.change(name, index, value)
+
+
+def _decomposer(function: str, *, is_descending: bool = False) -> Callable[..., tuple[Any, ...]]:
+    """A decomposition as a function from a matrix's entries to those of the parts, of a diagonal only these."""
+
+    def decompose(*entries: Any) -> tuple[Any, ...]:
+        side = round(len(entries) ** 0.5)
+        matrix = torch.stack([one.tensor for one in entries]).reshape(side, side)
+        parts = evaluate_decomposition(function, matrix, is_descending=is_descending)
+        return tuple([type(entries[0])(one) for part in parts for one in part.reshape(-1).unbind()])
+
+    return decompose
+
+
+def _do_nothing() -> None:
+    """Stand for the function of a tree that was never one."""
+
+
+_find_nothing = FunctionType(_do_nothing.__code__, {})
+"""A function in whose globals nothing is found."""
+
+
+class ExactKernel:
+    """A kernel that is run exactly, on tensors.
+
+    Args:
+        tree: the kernel; its parameters are the arrays and arguments.
+        path: the file of its lines.
+        arrays: what it knows of its arrays, by name.
+        arguments: the types and dims of its other arguments, by name.
+        cells: arrays that are its own, and start at zero.
+        is_faithful: whether a float is rounded to its own type after each operation; otherwise all are float64.
+        is_watched: whether runs are watched: they go on after a wrong index and a division by zero.
+    """
+
+    def __init__(
+        self,
+        tree: ast.FunctionDef,
+        path: str,
+        arrays: Mapping[str, ExactArray],
+        arguments: Mapping[str, tuple[str, tuple[int, ...]]],
+        cells: frozenset[str],
+        *,
+        is_faithful: bool,
+        is_watched: bool,
+    ) -> None:
+        exact = ExactArithmetic(Defaults(), is_faithful=is_faithful, is_watched=is_watched)
+        self._run = ExactInterpreter(exact)
+        self._arrays, self._arguments, self._cells = arrays, arguments, cells
+        definition, names = Definition(tree, path, _find_nothing), self._run.names()
+        self._function = rewrite(definition, self._run, arrays=frozenset(arrays), names=names, is_kernel=True)
+
+    def __call__(
+        self,
+        arrays: Mapping[str, torch.Tensor],
+        arguments: Mapping[str, Any],
+        *,
+        seed: int = 0,
+        record: Recorder | None = None,
+        watch: Watch | None = None,
+    ) -> dict[str, torch.Tensor]:
+        """Run the kernel, and return its arrays, connected with those before and with arguments.
+
+        Args:
+            arrays: by name, (index dims, element dims). They are not changed.
+            arguments: by name, numbers; for a vector or matrix, a tensor.
+            seed: of random numbers. They cannot agree with an engine's.
+            record: is told of every access to an element.
+            watch: is told of what happens, if the kernel is watched.
+
+        Raises:
+            KernelError: an index is outside its array, or an integer is divided by zero.
+        """
+        run = self._run
+        given = {**arrays, **{name: torch.zeros((), dtype=torch.float64) for name in self._cells}}
+        views = {name: ExactView(array, given[name], run) for name, array in self._arrays.items()}
+        numbers = {name: self._argument(*facts, arguments[name]) for name, facts in self._arguments.items()}
+        run.begin(views, seed, record, watch)
+        with np.errstate(all="ignore"):
+            self._function(**views, **numbers)
+        return {name: view.read_back() for name, view in views.items() if name not in self._cells}
+
+    def _argument(self, kind: str, dims: tuple[int, ...], value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            value = torch.as_tensor(value, dtype=torch.float64 if kind in FLOATS else None)
+        value = value.cpu().reshape(-1)
+        if kind in FLOATS:
+            numbers = [self._run.exact.track(kind, one) for one in value.unbind()]
+        else:
+            numbers = [self._run.casts[kind](one) for one in value.tolist()]
+        return Matrix(dims, numbers, self._run.operations) if dims else numbers[0]
