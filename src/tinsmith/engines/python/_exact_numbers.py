@@ -158,8 +158,6 @@ FLOAT_BINARY: dict[str, Callable[..., torch.Tensor]] = {
     "max": torch.maximum,
     "atan2": torch.atan2,
     "pow": torch.pow,
-    "raw_div": torch.div,
-    "raw_mod": torch.fmod,
     "straight_through": _straight_through,
 }
 
