@@ -23,7 +23,7 @@ from ._exact_memory import ExactArray, ExactView
 from ._exact_numbers import FLOAT_BINARY, FLOAT_UNARY, RECTIFIERS, ExactArithmetic
 from ._expressions import ATOMIC
 from ._interpreter import Interpreter
-from ._numbers import FLOATS, TYPES, UNARY_RULES, Defaults, bits_of
+from ._numbers import FLOATS, INTEGER_RULES, TYPES, UNARY_RULES, Defaults, bits_of
 from ._observers import Recorder, Watch
 from ._rewrite import rewrite
 from ._values import Matrix
@@ -105,7 +105,7 @@ class ExactInterpreter(Interpreter):
         made |= {f"draw_{kind}": self._draw(kind) for kind in TYPES}
         made |= {f"atomic_{name}": self._atomic(name) for name in ATOMIC}
         made |= {name: self.operations.unary(name) for name in {*UNARY_RULES, *FLOAT_UNARY} if name.isidentifier()}
-        made |= {name: self.operations.binary(name) for name in FLOAT_BINARY if name.isidentifier()}
+        made |= {name: self.operations.binary(name) for name in {*INTEGER_RULES, *FLOAT_BINARY} if name.isidentifier()}
         made |= {f"{name}_{k}_and_0": self.exact.rectify(name, k) for name in RECTIFIERS for k in sorted(FLOATS)}
         made["shift_right_filling_zeros"] = self.operations.binary(">>>")
         return {f"__{name}__": function for name, function in made.items()}
