@@ -1,4 +1,4 @@
-"""Fixtures and options that every test has: the engines, devices, slow tests.
+"""Fixtures and options that every test has: the engines, devices, and which cases run.
 
 - `engine`: the name of each engine in turn, started on the CPU (on CUDA for tests marked `gpu`).
 - `lang`: that engine's module, to write kernels with.
@@ -22,8 +22,20 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import pytest
 import torch
 
+from support.commit import find_commit, find_turn
 from support.engine_keeper import ENGINES, Configuration, EngineKeeper
-from support.thinned import LONG_FOLDERS, TABLE_STEP, choose_cases, choose_engine, is_in_fast_run
+from support.thinned import (
+    FAST_STEP,
+    LONG_FOLDERS,
+    PYTHON,
+    PYTHON_FOLDERS,
+    RUNS_ON_PYTHON,
+    TABLE_STEP,
+    choose_cases,
+    choose_costly_cases,
+    choose_engine,
+    place,
+)
 from tinsmith._config import config as settings
 
 # Until all tests are collected, no object dies that the collector of cycles would find.
@@ -31,15 +43,17 @@ gc.disable()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slow", action="store_true", help="run the tests marked slow too")
+    parser.addoption("--all", action="store_true", help="run every case, on one of the engines")
     parser.addoption("--fast", action="store_true", help="a quarter of the cases on engines, no pages or commands")
+    parser.addoption("--commit", metavar="HASH", help="run the cases, on the engines, that this commit would run")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    _leave_out_slow(config, items)
-    _thin_out(config, items)
-    _hurry(config, items)
+    turn = find_turn(config.getoption("--commit") or find_commit().removesuffix("-dirty"))
+    _deselect(config, items, set(_find_left_out(config, items, turn)))
+    if config.getoption("--fast"):
+        _deselect(config, items, {item for item in items if not _is_fast(item, turn)})
     _skip_gpu_without_one(items)
     items.sort(key=wanted_configuration)  # stable: within a configuration the order stays
 
@@ -56,45 +70,49 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.enable()
 
 
-def _runs_everything(config: pytest.Config) -> bool:
-    return bool(config.getoption("--slow")) or "slow" in (config.getoption("markexpr") or "")
+def _find_left_out(config: pytest.Config, items: list[pytest.Item], turn: int) -> Iterator[pytest.Item]:
+    """Return what does not run, and note which cases run on the Python engine.
 
-
-def _leave_out_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if _runs_everything(config):
-        return
-    _deselect(config, items, [item for item in items if item.get_closest_marker("slow")])
-
-
-def _thin_out(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep of each function some cases, each on one engine.
-
-    A function that the command line names is kept whole.
+    A function that the command line names is kept whole, on the engines that it is written for.
     """
-    if _runs_everything(config):
-        return
     named = {argument.split("::")[-1].partition("[")[0] for argument in config.args if "::" in argument}
-    functions: dict[str, list[pytest.Item]] = {}
+    functions: dict[str, dict[str, list[pytest.Item]]] = {}
     for item in items:
         if getattr(item, "originalname", None) not in named:
-            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    _deselect(config, items, [item for name, group in functions.items() for item in _others(name, group)])
+            functions.setdefault(item.nodeid.partition("[")[0], {}).setdefault(_case(item), []).append(item)
+    for function, cases in functions.items():
+        everything = ((case, turn) for case in cases)
+        chosen = dict(everything if config.getoption("--all") else _choose_cases(function, cases, turn))
+        for case, group in cases.items():
+            yield from _find_others(case, group, chosen[case], len(cases)) if case in chosen else group
 
 
-def _others(name: str, group: list[pytest.Item]) -> Iterator[pytest.Item]:
-    """What of a function's tests is left out."""
-    mark = group[0].get_closest_marker("thinned")
-    is_on_engine = _engine(group[0]) is not None
-    default = TABLE_STEP if is_on_engine else 1
+def _choose_cases(function: str, cases: dict[str, list[pytest.Item]], turn: int) -> Iterator[tuple[str, int]]:
+    """Choose which cases of a function the ordinary run takes, and return with each how often it ran before."""
+    first = next(iter(cases.values()))[0]
+    costly = [case for case, group in cases.items() if group[0].get_closest_marker("costly")]
+    mark = first.get_closest_marker("thinned")
+    default = TABLE_STEP if _engine(first) else 1
     step = mark.args[0] if mark else default
-    cases = list(dict.fromkeys(map(_case, group)))
-    engines = dict[str, str | None]()
+    yield from choose_cases(function, [case for case in cases if case not in costly], step, turn)
+    yield from choose_costly_cases(costly, turn)
+
+
+def _find_others(case: str, group: list[pytest.Item], round_: int, cases: int) -> list[pytest.Item]:
+    """Return the engines that a case, which may run on each of a group, does not run on."""
+    first = group[0]
     # On a GPU, where tests run seldom, both engines do what is no table.
-    needs_both = group[0].get_closest_marker("each_engine") or (group[0].get_closest_marker("gpu") and len(cases) == 1)
-    if is_on_engine and not needs_both:
-        engines = {case: choose_engine(name, place) for place, case in enumerate(cases)}
-    chosen = {cases[place] for place in choose_cases(name, len(cases), step)}
-    return (one for one in group if _case(one) not in chosen or engines.get(_case(one), _engine(one)) != _engine(one))
+    needs_both = first.get_closest_marker("each_engine") or (first.get_closest_marker("gpu") and cases == 1)
+    if not _engine(first) or needs_both:
+        return []
+    chosen, is_on_python = choose_engine(case, len(group), round_, has_python=_can_run_on_python(first))
+    group[chosen].stash[RUNS_ON_PYTHON] = is_on_python
+    return [item for item in group if item is not group[chosen]]
+
+
+def _can_run_on_python(item: pytest.Item) -> bool:
+    needs_engine = any(map(item.get_closest_marker, ("compiled_engine", "gpu", "costly")))
+    return _folder(item) in PYTHON_FOLDERS and not needs_engine and not _starts_processes(item)
 
 
 def _engine(item: pytest.Item) -> str | None:
@@ -103,31 +121,29 @@ def _engine(item: pytest.Item) -> str | None:
 
 
 def _case(item: pytest.Item) -> str:
-    """The test's name without its engine."""
-    return item.nodeid.replace(str(_engine(item)), "")
+    """Return the test's name without its engine."""
+    function, bracket, parameters = item.nodeid.partition("[")
+    return function + bracket + parameters.replace(str(_engine(item)), "", 1)
 
 
-def _hurry(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --fast: leave out what takes long, and most of the cases on an engine."""
-    if config.getoption("--fast"):
-        _deselect(config, items, [item for item in items if not _is_fast(item)])
+def _folder(item: pytest.Item) -> str:
+    return item.nodeid.split("/")[1] if item.nodeid.count("/") > 1 else ""
 
 
-def _is_fast(item: pytest.Item) -> bool:
-    folder = item.nodeid.split("/")[1] if item.nodeid.count("/") > 1 else ""
-    if folder in LONG_FOLDERS or _starts_processes(item):
+def _is_fast(item: pytest.Item, turn: int) -> bool:
+    """Return False for what takes long, and for most of the cases on an engine."""
+    if _folder(item) in LONG_FOLDERS or _starts_processes(item):
         return False
-    return _engine(item) is None or is_in_fast_run(_case(item))
+    return _engine(item) is None or place(_case(item), turn, FAST_STEP) == 0
 
 
 def _starts_processes(item: pytest.Item) -> bool:
     return hasattr(getattr(item, "module", None), "subprocess") or "pytester" in getattr(item, "fixturenames", ())
 
 
-def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: list[pytest.Item]) -> None:
-    config.hook.pytest_deselected(items=left_out)
-    gone = set(left_out)
-    items[:] = [item for item in items if item not in gone]
+def _deselect(config: pytest.Config, items: list[pytest.Item], left_out: set[pytest.Item]) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+    items[:] = [item for item in items if item not in left_out]
 
 
 def _skip_gpu_without_one(items: list[pytest.Item]) -> None:
@@ -155,10 +171,24 @@ def engine_keeper(request: pytest.FixtureRequest) -> Iterator[EngineKeeper]:
 
 
 @pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest, engine_keeper: EngineKeeper) -> str:
-    """The name of an engine that runs as this test wants it."""
+def engine(
+    request: pytest.FixtureRequest, engine_keeper: EngineKeeper, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    """The name of an engine that runs as this test wants it.
+
+    Where the run chose Python for this case, Python runs the kernels that are written for the engine.
+    """
     engine_keeper.ensure(request.param, wanted_configuration(request.node))
-    return request.param
+    if not request.node.stash.get(RUNS_ON_PYTHON, False):
+        yield request.param
+        return
+    repeat = f"Python ran these kernels: TINSMITH_ENGINE=python ./scripts/test '{request.node.nodeid}' does so again."
+    request.node.add_report_section("setup", "engine", repeat)
+    monkeypatch.setenv("TINSMITH_ENGINE", PYTHON)
+    settings.cache_clear()
+    yield request.param
+    monkeypatch.undo()
+    settings.cache_clear()
 
 
 @pytest.fixture

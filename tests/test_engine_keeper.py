@@ -48,13 +48,10 @@ def test_no_banner_is_printed(engine, engine_keeper, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-SLOW_AND_QUICK = """
+ON_A_GPU = """
     import pytest
 
     def test_quick(): pass
-
-    @pytest.mark.slow
-    def test_slow(): pass
 
     @pytest.mark.gpu
     def test_gpu(): pass
@@ -66,16 +63,12 @@ SLOW_AND_QUICK = """
     [
         ([], False, 2, 1),
         ([], True, 2, 0),
-        (["--slow"], False, 3, 1),
-        (["-m", "slow"], False, 1, 0),
-        (["-m", "not slow and not gpu"], True, 1, 0),
+        (["-m", "not gpu"], True, 1, 0),
     ],
 )
-def test_slow_tests_are_asked_for_and_gpu_tests_skip_by_themselves(
-    pytester, monkeypatch, options, has_gpu, chosen, skipped
-):
+def test_gpu_tests_skip_by_themselves(pytester, monkeypatch, options, has_gpu, chosen, skipped):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: has_gpu)
     pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text())
-    pytester.makepyfile(SLOW_AND_QUICK)
+    pytester.makepyfile(ON_A_GPU)
     result = pytester.runpytest_inprocess(*options)
-    result.assert_outcomes(passed=chosen - skipped, skipped=skipped, deselected=3 - chosen)
+    result.assert_outcomes(passed=chosen - skipped, skipped=skipped, deselected=2 - chosen)

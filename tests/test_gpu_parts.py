@@ -61,7 +61,7 @@ def test_a_part_that_is_done_is_written_and_printed(run, capsys):
     assert (run.out / "one.log").read_text() == "3\n"
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_part_that_hangs_is_ended_with_what_it_started(run):
     child = "import subprocess, sys, time; print('begun', flush=True); subprocess.run([sys.executable, '-c', {!r}])"
     marker = run.out / "alive"

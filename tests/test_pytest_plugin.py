@@ -113,7 +113,7 @@ def test_without_its_flags_it_loads_nothing(pytester, run):
     run().assert_outcomes(passed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_check_above_can_fail(pytester, run):
     pytester.makepyfile(
         test_heavy="""
@@ -157,14 +157,14 @@ def test_files_and_examples_are_items(pytester, run, engine):
     assert "Traceback" not in result.stdout.str() and "runtest" not in result.stdout.str()
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_hints_of_what_passes_are_shown_where_asked(pytester, run):
     pytester.makepyfile(fine=WARNED.format(engine="taichi"))
     run("--tinsmith-check", "-rP").stdout.fnmatch_lines(["*warning TS202*"])
     run("--tinsmith-check").stdout.no_fnmatch_line("*TS202*")
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("engine", ENGINES)
 def test_strict_fails_on_warnings(pytester, run, engine):
     pytester.makepyfile(fine=WARNED.format(engine=engine))

@@ -1,59 +1,79 @@
-"""The ordinary run leaves out cases of what has very many, but no function whole."""
+"""The ordinary run leaves out cases of what has very many, and others at the next commit."""
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from support.commit import find_commit, find_turn
 from support.engine_keeper import ENGINES
-from support.thinned import choose_cases, choose_engine
+from support.thinned import COSTLY_STEP, RUNS_ON_PYTHON, choose_cases, choose_costly_cases, choose_engine
+
+CONFTEST = Path(__file__).with_name("conftest.py").read_text(encoding="utf-8")
+
+WEEK = 40
+"""Commits of a week."""
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 100])
 def test_every_function_keeps_a_case_and_no_more_than_its_part(count: int) -> None:
     for name in map(str, range(50)):
-        chosen = choose_cases(name, count, 4)
-        assert chosen == choose_cases(name, count, 4) and max(chosen) < count
-        assert count // 4 <= len(chosen) <= -(-count // 4)
+        chosen = [case for case, _ in choose_cases(name, range(count), 4, turn=7)]
+        assert len(chosen) == -(-count // 4) and max(chosen) < count
 
 
-def test_a_function_keeps_cases_of_each_engine_whichever_parameter_changes_fastest() -> None:
-    for name in map(str, range(20)):
-        assert {case % 2 for case in choose_cases(name, 40, 4)} == {0, 1}
-        assert {case < 20 for case in choose_cases(name, 40, 4)} == {True, False}
+def test_functions_differ_in_the_case_that_they_begin_with() -> None:
+    assert {next(choose_cases(name, "ab", 4, turn=0))[0] for name in map(str, range(50))} == {"a", "b"}
 
 
-def test_functions_with_one_case_an_engine_differ_in_the_engine_they_keep() -> None:
-    assert {choose_cases(name, 2, 4)[0] for name in map(str, range(50))} == {0, 1}
-    assert {choose_engine(name) for name in map(str, range(50))} == set(ENGINES)
+@pytest.mark.parametrize("step", [1, 3, 8, 13])
+def test_a_week_runs_each_case_on_each_engine(step: int) -> None:
+    cases = [str(number) for number in range(30)]
+    on = {
+        (case, *choose_engine(case, len(ENGINES), round_, has_python=True))
+        for turn in range(1000, 1000 + WEEK)
+        for case, round_ in choose_cases("function", cases, step, turn)
+    }
+    assert {(case, engine, False) for case in cases for engine in range(len(ENGINES))} <= on
+    assert {case for case, _, is_on_python in on if is_on_python} == set(cases)
 
 
-@pytest.mark.thinned(3)
-@pytest.mark.parametrize("case", range(30))
-def test_the_mark_thins_out(case: int, request: pytest.FixtureRequest) -> None:
-    everything = request.config.getoption("--slow") or "slow" in (request.config.getoption("markexpr") or "")
-    name = request.node.nodeid.partition("[")[0]
-    assert everything or case in choose_cases(name, 30, 3)
+def test_a_week_runs_each_costly_case_on_each_engine() -> None:
+    cases = [str(number) for number in range(30)]
+    on = [
+        (case, choose_engine(case, len(ENGINES), round_, has_python=False)[0])
+        for turn in range(WEEK)
+        for case, round_ in choose_costly_cases(cases, turn)
+    ]
+    assert len(set(on)) == 2 * len(cases) and len(on) == len(cases) * WEEK // COSTLY_STEP
 
 
-@pytest.mark.parametrize("case", range(4))
-def test_a_table_takes_turns_between_engines(case: int, engine: str, request: pytest.FixtureRequest) -> None:
-    everything = request.config.getoption("--slow") or "slow" in (request.config.getoption("markexpr") or "")
-    fast = request.config.getoption("--fast")
-    assert everything or fast or engine == choose_engine(request.node.nodeid.partition("[")[0], case)
+def test_turns_are_the_length_of_the_history(request: pytest.FixtureRequest) -> None:
+    commit = find_commit().removesuffix("-dirty")
+    if not commit or find_turn(commit) > 10**6:
+        pytest.skip("this checkout has no history")
+    assert find_turn(commit) == find_turn(f"{commit}~1") + 1
 
 
-@pytest.mark.each_engine
-def test_where_engines_differ_both_run(engine: str, request: pytest.FixtureRequest) -> None:
-    name = request.node.nodeid
-    both = {name.replace(engine, one) for one in ENGINES}
-    collected = {item.nodeid for item in request.session.items}
-    assert request.config.getoption("--fast") or both <= collected or len(collected) == 1
+def test_a_commit_without_history_has_a_turn_too() -> None:
+    assert find_turn("no such commit") != find_turn("") >= 0
 
 
-ON_ENGINES = """
+MANY = """
     import pytest
 
-    def test_any(engine): pass
+    @pytest.mark.parametrize("case", range(60))
+    def test_on_engines(engine, case): pass
+
+    @pytest.mark.parametrize("case", range(80))
+    def test_on_none(case): pass
+
+    @pytest.mark.costly
+    @pytest.mark.parametrize("case", range(16))
+    def test_costly(case): pass
+
+    def test_once(engine): pass
 
     @pytest.mark.each_engine
     def test_each(engine): pass
@@ -61,39 +81,35 @@ ON_ENGINES = """
     @pytest.mark.gpu
     def test_gpu(engine): pass
 
-    @pytest.mark.parametrize("case", range(4))
-    def test_table(engine, case): pass
-"""
-MANY = """
-    import pytest
-
-    @pytest.mark.parametrize("case", range(80))
-    def test_on_engines(engine, case): pass
-
-    @pytest.mark.parametrize("case", range(80))
-    def test_on_none(case): pass
+    @pytest.mark.thinned(5)
+    @pytest.mark.parametrize("case", range(20))
+    def test_thinned(case): pass
 """
 
 
 @pytest.mark.parametrize(
     ("options", "chosen"),
     [
-        ([], 1 + 2 + 2 + 2),
-        (["--slow"], 2 + 2 + 2 + 8),
-        (["{file}::test_any"], 2),
-        (["{file}::test_table[taichi-2]"], 1),
+        ([], {"on_engines": 20, "on_none": 80, "once": 1, "each": 2, "gpu": 2, "thinned": 4}),
+        (["--all"], {"on_engines": 60, "on_none": 80, "once": 1, "each": 2, "gpu": 2, "thinned": 20, "costly": 16}),
+        (["{file}::test_once"], {"once": 2}),
+        (["{file}::test_costly"], {"costly": 16}),
+        (["{file}::test_on_engines[taichi-2]"], {"on_engines": 1}),
     ],
 )
-def test_what_is_named_runs_whole(pytester: pytest.Pytester, options: list[str], chosen: int) -> None:
-    file = pytester.makepyfile(ON_ENGINES)
-    assert len(collect(pytester, *(one.format(file=file.name) for one in options))) == chosen
+def test_what_a_run_takes(pytester: pytest.Pytester, options: list[str], chosen: dict[str, int]) -> None:
+    file = pytester.makepyfile(MANY)
+    names = collect(pytester, *(one.format(file=file.name) for one in options))
+    counts = {name: sum(f"test_{name}[" in one or one.endswith(f"test_{name}") for one in names) for name in chosen}
+    assert counts == chosen
+    assert len(names) - sum(chosen.values()) in (range(1, 5) if not options else (0,))  # of 16 costly ones, some two
 
 
 def test_the_fast_run_takes_what_needs_no_engine_and_few_of_the_rest(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MANY)
     collected = collect(pytester, "--fast")
     assert sum("test_on_none" in line for line in collected) == 80
-    assert 3 <= sum("test_on_engines" in line for line in collected) <= 16
+    assert 1 <= sum("test_on_engines" in line for line in collected) <= 12
 
 
 def test_the_fast_run_starts_no_processes(pytester: pytest.Pytester) -> None:
@@ -101,8 +117,52 @@ def test_the_fast_run_starts_no_processes(pytester: pytest.Pytester) -> None:
     assert collect(pytester, "--fast") == ["test_other.py::test_that"]
 
 
+def test_two_commits_run_different_cases(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(MANY)
+    one, again, other = (set(collect(pytester, "--commit", commit)) for commit in ("one", "one", "other"))
+    assert one == again and one != other
+    assert find_cases(one) != find_cases(other)
+
+
+def test_two_commits_run_all_cases_on_different_engines(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(MANY)
+    one, other = (set(collect(pytester, "--all", "--commit", commit)) for commit in ("one", "another"))
+    assert one != other
+    assert find_cases(one) == find_cases(other)
+
+
+def find_cases(names: set[str]) -> set[str]:
+    """Return the names of tests without their engines."""
+    return {re.sub("|".join(ENGINES), "", name) for name in names}
+
+
+ON_PYTHON = """
+    import pytest
+
+    @pytest.mark.parametrize("case", range(30))
+    def test_any(engine, case): pass
+
+    @pytest.mark.compiled_engine
+    @pytest.mark.parametrize("case", range(30))
+    def test_compiled(engine, case): pass
+"""
+
+
+@pytest.mark.parametrize(("folder", "chosen"), [("bridge", range(5, 16)), ("render", (0,))])
+def test_python_runs_a_third_of_what_it_can_run(pytester: pytest.Pytester, folder: str, chosen: Sequence[int]) -> None:
+    path = pytester.mkdir("tests") / folder
+    path.mkdir()
+    pytester.makepyfile(ON_PYTHON).rename(path / "test_it.py")
+    pytester.makeconftest(CONFTEST)
+    run = pytester.inline_run("--all", "--collect-only")
+    items = run.getcall("pytest_collection_finish").session.items
+    on_python = [item for item in items if item.stash.get(RUNS_ON_PYTHON, False)]
+    assert len(items) == 60 and len(on_python) in chosen
+    assert not [item for item in on_python if "test_compiled" in item.name]
+
+
 def collect(pytester: pytest.Pytester, *options: str) -> list[str]:
-    """The tests that a run with these options would take."""
-    pytester.makeconftest(Path(__file__).with_name("conftest.py").read_text(encoding="utf-8"))
+    """Return the tests that a run with these options would take."""
+    pytester.makeconftest(CONFTEST)
     result = pytester.runpytest_inprocess("--collect-only", "-q", *options)
     return [line for line in result.outlines if "::" in line]

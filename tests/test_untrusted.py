@@ -358,7 +358,7 @@ def test_damaged_files(tmp_path, name):
     try_damaged(LOADERS[name], tmp_path, 200, find_commit())
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("name", LOADERS)
 def test_many_damaged_files(tmp_path, name):
     try_damaged(LOADERS[name], tmp_path, 5000, f"many {find_commit()}")

@@ -6,7 +6,7 @@ import pytest
 import words_check
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_no_name_and_no_phrase_is_ruled_out():
     breaches = words_check.check_all()
     assert not breaches, "\n" + "\n".join(f"{one.path}:{one.line}: {one.rule}: {one.words}" for one in breaches)

@@ -64,7 +64,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, fitting):
     assert any((out / "tensorboard").iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_numbers_are_those_of_the_pictures(fitting):
     options = fitting(steps=1)
     training = Training(read_dataset(options.dataset, options.size), options)
@@ -79,7 +79,7 @@ def test_the_numbers_are_those_of_the_pictures(fitting):
     assert psnrs["views/7.png"] == pytest.approx(psnr_of_pixels(ours, truth), abs=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_without_a_dataset_it_renders_one(fitting, monkeypatch, scene_folder):
     monkeypatch.setattr(_run, "own_scene", lambda size: read_dataset(scene_folder, size))
     reached = fit_scene(fitting(dataset=None, steps=2))
@@ -94,10 +94,10 @@ def _without_times(folder):
     return held | {"summary": {key: value for key, value in summary.items() if key != "seconds"}}
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize(
     "changes",
-    [{}, pytest.param({"background": "black", "distortion": 0.01, "engine": "quadrants"}, marks=pytest.mark.slow)],
+    [{}, pytest.param({"background": "black", "distortion": 0.01, "engine": "quadrants"}, marks=pytest.mark.costly)],
     ids=["plain", "other options"],
 )
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(fitting, changes, tmp_path):
@@ -113,7 +113,7 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(fitting, changes, tmp
     assert _without_times(halves.out) == _without_times(whole.out)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_finished_run_can_go_on(fitting):
     fit_scene(fitting(steps=4))
     again = fit_scene(fitting(steps=4, resume=True))
@@ -121,7 +121,7 @@ def test_a_finished_run_can_go_on(fitting):
     assert fit_scene(fitting(steps=6, resume=True)).step == 6
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_what_lies_on_a_ray_is_on_the_ground_that_it_is_asked_for(fitting):
     """An empty field shows the ground, a full one none of it."""
     options = fitting(background="black")
@@ -201,7 +201,7 @@ def test_tensorboard_that_is_not_there(fitting, monkeypatch):
         fit_scene(fitting(tensorboard=True))
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_checkpoints_of_other_runs(fitting, tmp_path):
     with pytest.raises(CheckpointError, match="there is no checkpoint to resume from"):
         fit_scene(fitting(resume=True))
@@ -226,7 +226,7 @@ def test_it_runs_on_cuda(engine, fitting):
     assert reached.psnr > 15 and names(fitting().out) == FILES
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_own_scene_is_fitted(tmp_path):
     reached = fit_scene(SceneOptions(tmp_path, steps=400))
     # The bar is 25 dB in five minutes on two cores; docs/how-to/fit-scene.md has what was measured.

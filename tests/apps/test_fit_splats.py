@@ -57,7 +57,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, splatting):
     assert len(splats["means"]) == summary["gaussians"] and splats["shN"].shape[1:] == (3, 3)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("changes", [{}, {"strategy": "mcmc", "background": "black"}], ids=["default", "mcmc"])
 def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(splatting, changes, tmp_path, monkeypatch):
     monkeypatch.setattr(_gaussians, "_REFINE_EVERY", 5)
@@ -89,7 +89,7 @@ def test_without_a_dataset_it_renders_one(splatting, monkeypatch, scene_folder):
     assert reached.step == 2 and names(splatting().out) == FILES | {"scene"}
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_there_are_no_more_gaussians_than_wanted(splatting, monkeypatch):
     monkeypatch.setattr(_gaussians, "_REFINE_EVERY", 5)
     for strategy in ("default", "mcmc"):
@@ -186,7 +186,7 @@ def test_other_refusals(splatting, tmp_path):
         fit_splats(splatting(resume=True))
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_own_scene_is_fitted(tmp_path):
     reached = fit_splats(SplatOptions(tmp_path, steps=600))
     # The bar is 30 dB in three minutes on two cores, in 1000 steps; docs/how-to/fit-splats.md has what was measured.

@@ -64,7 +64,7 @@ def test_it_gets_better_and_writes_what_it_says(engine, learning, kind, photo):
         assert film.n_frames > 10 and film.size == (48, 36)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_summary_tells_what_was_done(learning):
     reached = learn_image(learning(ARRAY))
     summary = json.loads((learning().out / "summary.json").read_text())
@@ -106,7 +106,7 @@ def test_a_finished_run_can_go_on(learning):
     assert learn_image(learning(steps=30, resume=True)).step == 30
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_seed_decides(learning, tmp_path):
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):
         learn_image(learning(ARRAY, out=tmp_path / name, seed=seed, steps=3))
@@ -321,7 +321,7 @@ def test_a_configuration_that_does_not_fit_is_refused_by_file_and_key(learning, 
     assert not options.out.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_hash_grid_learns_the_default_photograph(tmp_path):
     reached = learn_image(LearnOptions(tmp_path))
     # The bar is 30 dB in three minutes on two cores; 41.6 dB in 36 s measured, docs/learn-image.md.

@@ -86,7 +86,7 @@ def test_one_block_learns_and_the_others_stay(learning):
     visited(learning(ARRAY, steps=STEPS), visit)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_files_are_there_after_the_last_step_and_the_page_stays(learning):
     before = {}
 

@@ -35,7 +35,7 @@ ARRAY = ["learn-image", "default", "networks", "--blocks", "2x3", "--size", "24"
 SCENE = ["fit-scene", "--size", "16", "--steps", "6", "--rays", "64", "--samples", "16"]
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("command", [IMAGE, ARRAY, SCENE], ids=["image", "array", "scene"])
 def test_two_processes_reach_what_one_does(command, tmp_path):
     """Gradients are means over both shares, so steps differ by the order of sums alone."""
@@ -51,7 +51,7 @@ def test_two_processes_reach_what_one_does(command, tmp_path):
     assert abs(summaries[0]["psnr_db"] - summaries[1]["psnr_db"]) < 0.05
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_run_goes_on_with_another_number_of_processes(tmp_path):
     started([*IMAGE[:-4], "--steps", "6", *IMAGE[-2:]], 1, tmp_path / "straight")
     started([*IMAGE[:-4], "--steps", "3", *IMAGE[-2:]], 2, tmp_path / "resumed")

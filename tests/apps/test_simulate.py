@@ -87,7 +87,7 @@ def test_a_run_gets_better_and_writes_what_it_says(engine, options):
         assert film.n_frames > 10
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_seed_decides(options, tmp_path):
     given = {"name": "elastic-walker", "iterations": 1}
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):

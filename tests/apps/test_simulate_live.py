@@ -49,7 +49,7 @@ def test_the_page_gets_films_and_losses_and_stops_the_run(options):
     assert (options().out / "simulation.gif").is_file()
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_it_can_be_paused_and_knows_no_blocks(options):
     def visit(live):
         wait_for(live.url, lambda state: state.get("step", 0) > 0)
@@ -64,7 +64,7 @@ def test_it_can_be_paused_and_knows_no_blocks(options):
     assert visited(options(), visit).interrupted
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_being_watched_changes_nothing(options, tmp_path):
     def files(run):
         return {name: (run.out / name).read_bytes() for name in ("simulation.gif", "checkpoint.safetensors")}

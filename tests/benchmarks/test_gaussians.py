@@ -20,7 +20,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
 def test_a_quick_run_writes_a_page(tmp_path):
     done = run_benchmark("gaussians.py", "--quick", "--out", tmp_path)
@@ -79,7 +79,7 @@ def gradients(op, count, tensors, options):
     return torch.autograd.grad(outputs, leaves, cotangents)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
 def test_a_step_with_many_gaussians_keeps_to_its_memory(engine, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
@@ -90,7 +90,7 @@ def test_a_step_with_many_gaussians_keeps_to_its_memory(engine, monkeypatch):
     assert memory.inputs < memory.needed < memory.taken <= 1.5 * memory.needed
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_way_that_computes_something_else_ends_the_run(tmp_path):
     done = run_benchmark("-c", WITH_A_WRONG_WAY, "gaussians.py", "--quick", "--out", tmp_path)
     assert done.returncode == 1

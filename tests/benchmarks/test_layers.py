@@ -17,7 +17,7 @@ def run(*arguments):
     return run_benchmark("-c", WITHOUT_STANNUM, "layers.py", *arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_quick_run_without_stannum_writes_a_page_and_names_who_is_missing(tmp_path):
     done = run("--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -37,7 +37,7 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return run_benchmark("-c", WITHOUT_PEERS, "overhead.py", *arguments)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_quick_run_without_peers_writes_a_page_and_a_plot_and_names_who_is_missing(tmp_path):
     done = run("--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr

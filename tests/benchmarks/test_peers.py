@@ -13,7 +13,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_quick_run_without_peers_writes_a_page_and_names_who_is_missing(tmp_path):
     kernels = ["--only", "saxpy", "ragged", "blend"]
     done = run_benchmark("-c", WITHOUT_PEERS, "peers.py", "--quick", *kernels, "--out", tmp_path)

@@ -14,7 +14,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_quick_run_writes_a_page(tmp_path):
     done = run_benchmark("rendering.py", "--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -26,7 +26,7 @@ def test_a_quick_run_writes_a_page(tmp_path):
     assert "| fit-scene, 2 steps of 2,048 rays, 16 x 16 pixels | steps/s |" in page
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_way_that_computes_something_else_ends_the_run(tmp_path):
     done = run_benchmark("-c", WITH_A_WRONG_WAY, "rendering.py", "--quick", "--out", tmp_path)
     assert done.returncode == 1

@@ -5,7 +5,7 @@ import pytest
 from support.benchmarks import run_benchmark
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("program", ["springs", "mpm", "wave"])
 def test_a_quick_run_writes_a_page(tmp_path, program):
     done = run_benchmark("rollout.py", "--quick", "--rounds", "1", "--only", program, "--out", tmp_path)

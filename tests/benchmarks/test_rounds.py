@@ -14,7 +14,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_quick_run_writes_a_page(tmp_path):
     done = run_benchmark("rounds.py", "--quick", "--out", tmp_path)
     assert done.returncode == 0, done.stderr
@@ -31,7 +31,7 @@ def shares(lines, picture):
     return [int(line.split("|")[-2].strip(" %")) for line in lines if line.startswith(f"| {picture}") and "% |" in line]
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_way_that_sees_something_else_ends_the_run(tmp_path):
     done = run_benchmark("-c", WITH_A_WRONG_WAY, "rounds.py", "--quick", "--out", tmp_path)
     assert done.returncode == 1

@@ -259,6 +259,7 @@ def test_maximum_in_an_array_of_one_vector(lang64):
     assert torch.equal(moved, along.gather(0, x.argmax(0, keepdim=True))[0])
 
 
+@pytest.mark.compiled_engine
 def test_many_threads_share_no_local(lang64):
     """The loop of a maximum runs twice in the tangent; its locals were declared once, before both."""
 
@@ -392,6 +393,7 @@ DERIVATIVES = (
 )
 
 
+@pytest.mark.compiled_engine
 def test_candidates_that_are_calculated_have_every_derivative(lang64):
     """Forward mode keeps them too; how many follows from sizes and an argument, and changes from call to call."""
     op = greatest(lang64)

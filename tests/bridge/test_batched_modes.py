@@ -126,7 +126,7 @@ def test_second_derivatives(lang64, row, batch):
     assert_same(jacrev(jacrev(loss_of(op), places), places)(*one), wanted, "jacrev of jacrev")
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_compiled_gradients_of_a_batch(lang64, row, batch):
     torch._dynamo.reset()
     whole = op_of(row, lang64, is_batched=True)

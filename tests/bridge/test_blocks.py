@@ -726,6 +726,7 @@ REFUSED = (
 )
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("row", REFUSED, ids=lambda row: row.__name__)
 def test_refused_by_its_line(lang, engine, row):
     kernel, words = row(lang, lang.types.ndarray(dtype=lang.f32, ndim=1))
@@ -739,6 +740,7 @@ def test_refused_by_its_line(lang, engine, row):
         assert "Start the engine on a GPU" in str(caught.value).replace("Or start", "Start")
 
 
+@pytest.mark.compiled_engine
 def test_what_engines_would_run_themselves_is_refused(lang, engine):
     """An engine's own reverse mode, and a gradient written by hand in blocks: Taichi ends the process on some."""
     array = lang.types.ndarray(dtype=lang.f32, ndim=1)

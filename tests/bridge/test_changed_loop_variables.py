@@ -102,6 +102,7 @@ def test_the_variable_of_a_loop_over_an_array(lang64):
     cases.assert_close(x.grad, 1 + 2 * late * x.detach())
 
 
+@pytest.mark.compiled_engine
 def test_the_engine_s_own_gradient_is_refused(lang64):
     op = ts.op("x[n] -> y[n]", adjoint="engine")(added_in_place(lang64, lang64.types.ndarray()))
     x = torch.rand(3, dtype=torch.float64, requires_grad=True)
@@ -110,6 +111,7 @@ def test_the_engine_s_own_gradient_is_refused(lang64):
         op(x).sum().backward()
 
 
+@pytest.mark.compiled_engine
 def test_a_function_that_changes_it_is_refused(lang64):
     @lang64.func
     def up(n: lang64.template()):

@@ -7,6 +7,8 @@ from torch.func import grad, jvp, vmap
 import tinsmith as ts
 from tinsmith.doctor.sanitize import _dry_run, _sanitize
 
+pytestmark = pytest.mark.compiled_engine
+
 K = torch.tensor([3, 0, 1, 2], dtype=torch.int32)
 OUTSIDE = torch.tensor([3, 0, 9, 2], dtype=torch.int32)
 X = torch.linspace(0.5, 2.0, 4)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.costly
 
 PROGRAM = """
 import json, pathlib, setuptools, torch

@@ -41,6 +41,7 @@ def gradient(op, x):
     return torch.autograd.grad(op(leaf).sum(), leaf)[0]
 
 
+@pytest.mark.compiled_engine
 def test_two_ops_of_one_text_share_their_kernels(lang, compiled):
     x = torch.rand(5)
     first, second = cubes(lang), cubes(lang)
@@ -227,6 +228,7 @@ def make_by_hand(lang, number):
     return ts.op("x[n] -> y[n]", backward=back)(power), lambda x: x**number
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize(
     ("make", "dtype"),
     [
@@ -277,6 +279,7 @@ def test_numbers_of_every_kind_may_be_taken_out(lang):
         torch.testing.assert_close(op(x), expect(x), equal_nan=True, rtol=1e-6, atol=0)
 
 
+@pytest.mark.compiled_engine
 def test_a_number_that_changes_again_and_again_compiles_a_few_kernels(lang, compiled):
     class Settings:
         rate = 1.0
@@ -327,6 +330,7 @@ def test_a_kernel_of_a_dropped_op_works_after_a_restart(lang, engine):
     torch.testing.assert_close(ts.op("x[n] -> y[n]")(double)(x), 2 * x)
 
 
+@pytest.mark.compiled_engine
 def test_the_engine_s_options_count(lang, compiled, monkeypatch):
     x = torch.rand(5)
     first = cubes(lang)

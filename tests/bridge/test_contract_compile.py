@@ -55,6 +55,7 @@ def test_aot_eager(lang64, case):
     )
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("case", COMPILED, ids=str)
 def test_the_default_backend(lang64, case):
     cases.assert_same_values_and_gradients(

@@ -194,6 +194,7 @@ def test_nothing_is_kept_alive(ops):
     assert [reference() for reference in gone] == [None, None]
 
 
+@pytest.mark.compiled_engine
 def test_memory_does_not_grow(ops):
     def steps(count):
         for _ in range(count):

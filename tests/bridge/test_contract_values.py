@@ -65,6 +65,7 @@ def test_sizes(lang64, name, size):
     cases.assert_same_values_and_gradients(case.op(lang64, torch.float64), case.expected, inputs, **tolerance)
 
 
+@pytest.mark.compiled_engine
 def test_growing_and_shrinking_calls(lang64):
     """A plan cached for one size must not serve another."""
     case = cases.named("convolution")[0]

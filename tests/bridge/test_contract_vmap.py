@@ -103,6 +103,7 @@ def test_explain_says_how_a_mapped_call_is_launched(lang64):
     assert "one launch" in easy.explain().lower()
 
 
+@pytest.mark.compiled_engine
 def test_one_launch_is_much_faster_than_a_loop_of_calls(lang64):
     """With 200 samples one launch cannot take a tenth of 200; a hidden loop would."""
     import time

@@ -138,6 +138,7 @@ DIVISIONS = {
 }
 
 
+@pytest.mark.compiled_engine
 def test_check_bounds_finds_divisions(lang):
     spec = "x[n]: i32, z[n]: i32 -> y[n]: i32"
     x, z = torch.tensor([4, 5, 6], dtype=torch.int32), torch.tensor([1, 2, 0], dtype=torch.int32)
@@ -155,6 +156,7 @@ def test_check_bounds_finds_divisions(lang):
         assert "\n  at        <deadly " in one, f"{body}: {one}"
 
 
+@pytest.mark.compiled_engine
 def test_a_generated_gradient_checks_its_divisions(lang):
     @lang.kernel
     def pick(x: lang.types.ndarray(), k: lang.types.ndarray(), y: lang.types.ndarray()):

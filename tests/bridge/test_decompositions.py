@@ -171,7 +171,7 @@ def test_no_derivative_is_finite_where_there_is_none(side, lang):
         assert pulled(op, x, [torch.ones_like(x)] * count).isfinite().all()
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @SIDES
 def test_second_derivatives(side, lang):
     x = apart(random(side, count=2)).requires_grad_()
@@ -252,6 +252,7 @@ def test_printed_source(lang):
     assert ".polar_decompose(" in op.explain()
 
 
+@pytest.mark.compiled_engine
 def test_what_is_refused(lang):
     given = lang.types.ndarray(dtype=lang.types.matrix(2, 3, lang.f64), ndim=1)
 
@@ -266,6 +267,7 @@ def test_what_is_refused(lang):
         oblong(torch.randn(2, 2, 3, dtype=torch.float64).requires_grad_()).sum().backward()
 
 
+@pytest.mark.compiled_engine
 @SIDES
 def test_diagonal_matrices(side, lang):
     """Where the engines' own source takes a branch without derivatives."""

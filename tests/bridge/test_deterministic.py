@@ -7,6 +7,8 @@ import tinsmith as ts
 from support.written import written
 from tinsmith.engines import get as get_engine
 
+pytestmark = pytest.mark.compiled_engine
+
 SIZE = 200_000
 """Iterations: enough for threads to meet, and above what runs on one thread anyway."""
 SUMS = """

@@ -96,6 +96,7 @@ def test_a_step_that_is_known_in_a_loop(lang64, is_serial):
     torch.testing.assert_close(op(x), x * (-5 // 2 % 4) + (-3 // 2 + -1 // 2) * x**2)
 
 
+@pytest.mark.compiled_engine
 def test_layers_on_fields_divide_by_python_s_rule(lang64):
     """The generated gradient does. The engine's differentiates what the engine makes of the division: it is refused."""
 
@@ -127,6 +128,7 @@ def test_layers_on_fields_divide_by_python_s_rule(lang64):
         layer(x.requires_grad_()).sum().backward()
 
 
+@pytest.mark.compiled_engine
 def test_an_engine_s_own_gradient_of_such_a_kernel_is_refused(lang64):
     @ts.op("x[n] -> y[n]", adjoint="engine")
     @lang64.kernel

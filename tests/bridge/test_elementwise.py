@@ -75,6 +75,7 @@ def compare(op, twin, inputs):
         torch.testing.assert_close(one.double(), other, rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("make", [sigmoid, clipped, entropy, from_the_end])

@@ -121,6 +121,7 @@ def added_up(lang):
     return kernel
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", [kept_apart, added_up], ids=lambda make: make.__name__)
 def test_a_serial_loop_that_hands_nothing_on(lang64, make):
     kernel, x = make(lang64), torch.randn(3, 4, dtype=torch.float64)
@@ -128,6 +129,7 @@ def test_a_serial_loop_that_hands_nothing_on(lang64, make):
     cases.assert_same_values_and_gradients(*ops, (x,))
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.each_engine
 def test_sums_over_lists_that_are_longer_than_taichis_stack(lang64):
     """How long a list is the launch alone tells; past 32 elements Taichi's stack was written beyond its end."""

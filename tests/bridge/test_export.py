@@ -76,14 +76,14 @@ def save(folder, engine, strict=False, dynamic=False):
 
 @pytest.mark.parametrize("dynamic", [False, True], ids=["fixed sizes", "dynamic sizes"])
 @pytest.mark.parametrize("strict", [False, True], ids=["", "strict"])
-@pytest.mark.slow
+@pytest.mark.costly
 def test_saved_and_loaded_in_another_process(engine, tmp_path, strict, dynamic):
     save(tmp_path, engine, strict, dynamic)
     done = run(tmp_path, LOAD.format(imports="import model", dynamic=dynamic))
     assert done.stdout.endswith("the same\n"), done.stderr[-3000:]
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_program_of_an_op_that_is_missing_or_edited(engine, tmp_path):
     save(tmp_path, engine)
     missing = run(tmp_path, LOAD.format(imports="from tinsmith import op", dynamic=False)).stderr
@@ -141,7 +141,7 @@ def test_templates_that_cannot_be_written_down(lang64):
         torch.export.export(Called(lambda x: scaled(x, how)), (x,), strict=False)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_package_of_ahead_of_time_inductor(lang64, tmp_path):
     op, x = square(lang64), torch.randn(5).double()
     program = torch.export.export(Called(lambda x: op(x * 2) + 1), (x,), strict=False)

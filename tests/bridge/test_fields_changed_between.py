@@ -131,6 +131,7 @@ def test_fields_of_two_places_under_one_name_are_looped_over_as_they_lie(lang64)
             assert op(torch.ones(1, dtype=dtype)).item() == N * value
 
 
+@pytest.mark.compiled_engine
 def test_a_sparse_field_that_changed_is_refused(lang64):
     weight = lang64.field(lang64.f64)
     lang64.root.pointer(lang64.i, N).dense(lang64.i, 1).place(weight)

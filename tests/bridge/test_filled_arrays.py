@@ -6,6 +6,8 @@ import torch
 import tinsmith as ts
 from support.written import written
 
+pytestmark = pytest.mark.compiled_engine
+
 HEAD = "def kernel(x: lang.types.ndarray(), w: lang.types.ndarray(), y: lang.types.ndarray()):\n"
 SPEC = "x[n, m], w[n, m] -> y[n, m]"
 SQUARE = "x[n, n], w[n, n] -> y[n, n]"

@@ -104,6 +104,7 @@ def test_several_batch_dims(lang, half):
         torch.testing.assert_close(g, torch.ones_like(x))
 
 
+@pytest.mark.compiled_engine
 def test_the_dtypes_of_results(lang, half):
     x, w = (one.detach() for one in inputs(half))
     assert [one.dtype for one in weighed(lang)(x, w.float())] == [torch.float32] * 2

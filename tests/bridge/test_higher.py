@@ -284,6 +284,7 @@ def test_vjp_of_a_jvp_agrees_with_the_oracle(lang64):
     torch.testing.assert_close(pulled, (ends[0] - ends[1]) / (2 * step), rtol=1e-7, atol=1e-8)
 
 
+@pytest.mark.compiled_engine
 def test_maxima_of_parallel_iterations(lang64):
     """Forward mode goes to the winners; ties share."""
 

@@ -8,6 +8,8 @@ import torch
 
 import tinsmith as ts
 
+pytestmark = pytest.mark.compiled_engine
+
 SPEC = "density[r, s], step[r, s], colour[r, s, 3] -> light[r, 3]"
 
 

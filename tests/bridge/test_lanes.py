@@ -11,6 +11,8 @@ import torch
 import tinsmith as ts
 from tinsmith.transforms import _strips as strips
 
+pytestmark = pytest.mark.compiled_engine
+
 COUNTS = (0, 1, 15, 16, 33, 100)
 
 
@@ -363,7 +365,7 @@ def test_values_and_gradients(lang, make, ran):
             torch.testing.assert_close(slope.double(), gradient, rtol=5e-4, atol=2e-5, msg=f"{count}: {{}}".format)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.each_engine
 def test_powers_in_lanes(lang, engine, ran):
     """Taichi 1.7.4 does not know CPUs of today, and lanes of float64 lose there."""

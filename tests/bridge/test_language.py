@@ -8,6 +8,8 @@ import pytest
 import torch
 
 import tinsmith as ts
+from support.thinned import RUNS_ON_PYTHON
+from tinsmith._config import config
 from tinsmith.bridge import _language
 
 CPU = torch.device("cpu")
@@ -74,3 +76,16 @@ def test_it_starts_without_a_word(engine):
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout + said.stderr == ""
+
+
+@pytest.mark.parametrize("case", range(3))
+def test_python_runs_the_cases_that_are_chosen_for_it(lang, request, case):
+    @lang.kernel
+    def double(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    op = ts.op("x[n] -> y[n]")(double)
+    assert op(torch.ones(3)).tolist() == [2.0, 2.0, 2.0]
+    is_on_python = ", on python" in str(op.explain())
+    assert is_on_python == (request.node.stash.get(RUNS_ON_PYTHON, False) or config().engine == "python")

@@ -9,6 +9,8 @@ import torch
 import tinsmith as ts
 from tinsmith.bridge._large_memory import LARGE, in_huge_pages
 
+pytestmark = pytest.mark.compiled_engine
+
 COUNT = LARGE // 8
 F64 = torch.float64
 

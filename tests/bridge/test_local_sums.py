@@ -36,6 +36,7 @@ def compare(op, reference, inputs, rtol=1e-10):
             torch.testing.assert_close(gradient, other, rtol=rtol, atol=rtol)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("shape", [(5, 7, 6), (1, 0, 3), (0, 4, 2), (70, 66, 3)])
 def test_a_product_of_matrices(lang64, shape):
     """No atomic is left: an iteration owns its element, and adds to it once."""
@@ -53,6 +54,7 @@ def test_a_product_of_matrices(lang64, shape):
     assert "atomic" not in text_of(op) and "y_sum" in text_of(op)
 
 
+@pytest.mark.compiled_engine
 def test_an_element_that_iterations_share(lang64, is_serial):
     """One atomic for each loop, after it; subtractions, branches, and two elements that are sometimes the same."""
     array = lang64.types.ndarray()

@@ -75,6 +75,7 @@ def kept(op):
     return [words for plan in op._core.plans.values() for words, _ in plan.runners if "for a gradient" in words]
 
 
+@pytest.mark.compiled_engine
 def test_gradients(op, numbers):
     outputs, reference = op(*numbers), by_torch(*numbers)
     torch.testing.assert_close(tuple(outputs), reference)
@@ -84,12 +85,14 @@ def test_gradients(op, numbers):
     assert kept(op) == ["forward for a gradient in alpha, color"]
 
 
+@pytest.mark.compiled_engine
 def test_what_is_kept_is_said(op, numbers):
     op(*numbers).out.sum().backward()
     text = op.explain()
     assert "left_trips: 4 bytes\n" in text and "left_through: 8 bytes\n" in text
 
 
+@pytest.mark.compiled_engine
 def test_the_loop_runs_once(op, numbers):
     """The source of the backward pass has one loop over the list, and no condition that ends it."""
     (op(*numbers).out.sum() + 0).backward()
@@ -142,6 +145,7 @@ def test_transforms_agree(op, numbers):
     torch.testing.assert_close(torch.autograd.grad(again, (alpha, color)), eager)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("fp", ["f32", "f64"])
 def test_in_lanes_and_on_one_thread(lang, numbers, fp, monkeypatch):
     """Lists that sixteen iterations share run in lanes on several threads; both give what torch does."""

@@ -64,6 +64,7 @@ def test_a_store_in_each_row_and_one_that_memory_places(lang64):
     torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("count", [8, 200_000])
 def test_no_adjoint_is_taken_twice(lang64, count):
     """Many threads store the same value to an element: there is no race, and the gradient is that of one store."""
@@ -82,6 +83,7 @@ def test_the_adjoint_is_taken_in_one_step(lang64):
     assert "atomic_mul(grad_y[s_at], 0.0)" in op.explain()
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("place", ["before the inner loop", "inside it"])
 def test_what_one_iteration_restores_does_not_disturb_the_others(lang64, place):
     """Each iteration marks an element that others mark too, and inner loops read the mark."""

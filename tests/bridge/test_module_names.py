@@ -116,6 +116,7 @@ def test_what_an_atomic_returned(named):
     assert f"`slot[i] = {name}.atomic_add(...)`" in words
 
 
+@pytest.mark.compiled_engine
 def test_a_division_of_known_integers(named):
     module, name = named
     op = ts.op("x[n] -> y[n]", adjoint="engine")(module.known)

@@ -357,6 +357,7 @@ def test_a_loop_over_a_choice(lang64, flag):
         check(op, lambda x, inside=inside: inside * (((x * 0.9) * 0.9 + 1.0) * 0.9 + 2.0), rand(4))
 
 
+@pytest.mark.compiled_engine
 def test_a_loop_over_a_choice_of_the_run(lang64):
     """Neither engine compiles it."""
 
@@ -426,6 +427,7 @@ def make_printing(lang, limit):
     return ts.op("x[n] -> y[n]")(printing)
 
 
+@pytest.mark.compiled_engine
 def test_a_kernel_prints(lang, capfd):
     """Also the one that could share the compiled kernel of others, which differ in a number."""
     for number in range(6):

@@ -185,7 +185,7 @@ def test_ops_of_one_text_on_different_fields_are_told_apart(lang64, steady):
     torch.testing.assert_close(result if steady else result[0], 2 * x[0])
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_ops_made_in_a_loop_share_one(lang64):
     names = set()
     for _ in range(5):

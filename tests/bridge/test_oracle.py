@@ -361,7 +361,7 @@ def test_inside_a_transform_it_is_refused(lang):
 # Time -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_hundred_thousand_operations_take_seconds(lang64, capsys):
     @ts.op("x[n] -> y[n]")
     @lang64.kernel

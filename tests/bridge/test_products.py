@@ -61,7 +61,7 @@ check(op)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("engine", ["taichi", "quadrants"])
 def test_a_product_that_nobody_interferes_with(engine, tmp_path):
     """In a process of its own, which used to end without a word of Python's: the last line printed names the form."""

@@ -165,6 +165,7 @@ def test_under_compile(lang64):
     assert (run(x)[1] != factor).any()
 
 
+@pytest.mark.compiled_engine
 def test_a_walk_in_a_loop(lang64):
     """Draws in a loop whose length depends on them, with state that they carry."""
 

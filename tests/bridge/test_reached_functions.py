@@ -334,6 +334,7 @@ def filled_by_a_function(tools, vectors):
     return kernel
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", [filled_input, filled_by_a_function])
 def test_fill_is_a_store(lang64, make):
     tools = Tools(lang64)

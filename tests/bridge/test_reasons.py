@@ -10,7 +10,10 @@ import tinsmith as ts
 from support.written import written
 from tinsmith import GradientError
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*the engine's own, which is silently wrong:UserWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*the engine's own, which is silently wrong:UserWarning"),
+    pytest.mark.compiled_engine,
+]
 
 
 def line_of(mark):

@@ -65,6 +65,7 @@ def test_compaction_in_single_precision(lang):
     check_packing(packing(lang), torch.rand(1000))
 
 
+@pytest.mark.compiled_engine
 def test_threads_race(lang64):
     """Twenty times, in some of which threads get indices in turn."""
     op = packing(lang64)

@@ -8,7 +8,11 @@ import torch
 
 import tinsmith as ts
 
-pytestmark = [pytest.mark.each_engine, pytest.mark.filterwarnings("ignore:the gradient of op")]
+pytestmark = [
+    pytest.mark.compiled_engine,
+    pytest.mark.each_engine,
+    pytest.mark.filterwarnings("ignore:the gradient of op"),
+]
 X = torch.tensor([2.0, 3.0], dtype=torch.float64)
 
 

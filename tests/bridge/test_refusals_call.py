@@ -170,6 +170,7 @@ def test_a_dtype_that_a_listed_number_is_not_annotated_with(lang):
         scaled(x, s, v.double())
 
 
+@pytest.mark.compiled_engine
 def test_an_engine_that_was_not_started(lang64, engine_keeper):
     case = cases.named("square")[0]
     op = case.build(lang64, lang64.f64)

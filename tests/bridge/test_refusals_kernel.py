@@ -476,6 +476,7 @@ NOT_COMPILED = [
 ]
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("make", [tensor_from_outside, method_of_a_tensor_from_outside], ids=lambda make: make.__name__)
 def test_a_call_with_a_gradient_says_first_that_the_kernel_does_not_compile(lang, make):
@@ -485,6 +486,7 @@ def test_a_call_with_a_gradient_says_first_that_the_kernel_does_not_compile(lang
     assert all(one in str(refused.value) for one in words)
 
 
+@pytest.mark.compiled_engine
 def test_an_engine_s_message_is_quoted_without_its_colours(lang, monkeypatch):
     """In the three places that quote one: of the user's source, of what was printed of it, and of a gradient."""
     engine = of_kernel(plain(lang))
@@ -504,6 +506,7 @@ def test_an_engine_s_message_is_quoted_without_its_colours(lang, monkeypatch):
         assert "\x1b" not in str(caught.value)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", NOT_COMPILED)
 def test_what_does_not_compile_is_shown_with_its_lines(lang, make):
     kernel, spec, fragments = make(lang)
@@ -646,6 +649,7 @@ def test_starting_an_unknown_engine_or_arch():
         ts.init(arch="gpuu", engine="taichi")
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.filterwarnings("ignore:.*holds integers:UserWarning")
 def test_what_an_engine_is_given_is_named_after_the_file(lang, capfd):
     """Engines' own warnings name nothing else: a text's line, in no file that a user has."""
@@ -662,6 +666,7 @@ def test_what_an_engine_is_given_is_named_after_the_file(lang, capfd):
     assert named and all('File "<tinsmith cut of test_refusals_kernel.py' in line for line in named)
 
 
+@pytest.mark.compiled_engine
 def test_a_loop_that_names_more_indices_than_dims(lang):
     @ts.op("x[n] -> y[n]")
     @lang.kernel

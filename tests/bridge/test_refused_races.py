@@ -100,6 +100,7 @@ def test_a_race_in_two_dimensions_is_refused(lang64):
         kernel(torch.rand(4, 4, dtype=torch.float64).requires_grad_()).sum().backward()
 
 
+@pytest.mark.compiled_engine
 def test_the_engines_gradient_may_be_asked_for(lang64):
     op = ts.op("x[n] -> y[n]", adjoint="engine", races="allow")(make_kernel(lang64, RACES["guarded sum"][0]))
     x = torch.rand(8, dtype=torch.float64).requires_grad_()

@@ -104,6 +104,7 @@ def compare(op, twin, given):
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("case", CASES, ids=lambda one: one.__name__)
 def test_values_and_gradients(case, lang):
     spec, kernel, twin, make = case(lang)

@@ -35,6 +35,7 @@ def squares(lang):
     return squares
 
 
+@pytest.mark.compiled_engine
 def test_size_decides(lang, serial_below):
     serial_below(1000)
     op = ts.op("x[n] -> y[n]")(squares(lang))
@@ -56,6 +57,7 @@ def test_both_give_the_same(lang64, serial_below, name):
         torch.testing.assert_close(parallel, serial)
 
 
+@pytest.mark.compiled_engine
 def test_slow_serial_launches_go_parallel_for_every_size(lang, monkeypatch):
     monkeypatch.setattr(_pace, "SERIAL_LIMIT", 0.0)
     op = ts.op("x[n] -> y[n]")(squares(lang))
@@ -180,6 +182,7 @@ def chosen(op, words):
     return [(line.split("`")[1].split("_")[0], line.split(": ")[1].split(" (")[0]) for line in lines]
 
 
+@pytest.mark.compiled_engine
 def test_each_kernel_of_a_chain_is_chosen_for_by_itself(rows_then_sum, serial_below):
     x = torch.linspace(0.1, 2.0, 200, dtype=torch.float64, requires_grad=True)
     results = []
@@ -229,6 +232,7 @@ def test_a_kernel_that_is_not_understood_counts_its_elements(lang, serial_below,
     assert chosen(op, "forward") == [("squares", "one thread"), ("squares", "several threads")]
 
 
+@pytest.mark.compiled_engine
 def test_atomics_of_all_iterations_take_one_thread_however_many_there_are(lang, monkeypatch):
     """An atomic takes as long as some twenty operations, so two threads are slower than one that needs none."""
     monkeypatch.setattr(_pace, "SERIAL_LIMIT", 0.0)  # slow launches do not change it
@@ -252,6 +256,7 @@ def test_atomics_of_all_iterations_take_one_thread_however_many_there_are(lang, 
     ]
 
 
+@pytest.mark.compiled_engine
 def test_atomics_of_a_loop_inside_count_once(lang, monkeypatch):
     """What an inner loop adds to one element is summed in a local, and added once."""
     monkeypatch.setattr(_pace, "SERIAL_LIMIT", 0.0)

@@ -57,6 +57,7 @@ def call_until_it_raises(op, x, delay):
             op(x).sum().backward()
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize(("handler", "error"), [(raise_time_is_up, TimeIsUp), (interrupt, KeyboardInterrupt)])
 def test_an_exception_of_a_handler_is_unchanged(lang64, handler, error):
     before = signal.signal(signal.SIGALRM, handler)

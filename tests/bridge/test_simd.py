@@ -84,6 +84,7 @@ def test_a_batch(lang):
     torch.testing.assert_close(vmap(op)(*batch), of_torch(*batch))
 
 
+@pytest.mark.compiled_engine
 def test_vectors_are_whole_where_memory_begins_right_and_only_there(lang, monkeypatch):
     seen = []
     engine = type(of_kernel(kernels(lang, 8, "f32")[0]))

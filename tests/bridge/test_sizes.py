@@ -131,6 +131,7 @@ def test_any_size_is_right_after_any_other(lang64, program, serial_below, config
         torch.testing.assert_close(gradients(op, given, seed), gradients(twin, given, seed))
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("program", [batched, of_vectors])
 def test_any_size_is_right_with_an_engine_s_gradient(lang64, program):
     op, twin, inputs = program(lang64, adjoint="engine", trust_engine=True)

@@ -197,6 +197,7 @@ def shapes(name, length):
     return (length + (name == "another length"),), (length,)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", STENCILS)
 def test_values_and_gradients(lang, name):
@@ -218,6 +219,7 @@ def test_values_and_gradients(lang, name):
                 torch.testing.assert_close(one.double(), other, **close)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", STENCILS)
 def test_gradients_gather(lang, name):

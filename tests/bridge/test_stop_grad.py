@@ -85,6 +85,7 @@ def test_stopped_gradients(lang64, engine, name, run):
         torch.testing.assert_close(tangent, sum((one * two).sum() for one, two in zip(expected, tangents, strict=True)))
 
 
+@pytest.mark.compiled_engine
 def test_large_elementwise_kernels_and_second_derivatives(lang):
     array = lang.types.ndarray()
 
@@ -110,6 +111,7 @@ def test_large_elementwise_kernels_and_second_derivatives(lang):
     torch.testing.assert_close(*second, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.compiled_engine
 def test_an_engine_s_gradient_of_arrays_is_refused(lang64):
     parameters = "x: lang.types.ndarray(), y: lang.types.ndarray()"
     kernel = kernel_of(lang64, [LOOP, "    lang.stop_grad(x)", "    y[None] += x[i]"], parameters)

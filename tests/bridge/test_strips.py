@@ -208,6 +208,7 @@ def test_numbers_of_a_field_of_vectors_outside_of_loops(lang64):
     torch.testing.assert_close(layer(value), 2.0 * torch.exp(value[:, None] * w).sum(1))
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("function", ["exp", "abs"])
 def test_a_form_for_cpus_that_does_not_compile_is_to_be_reported(lang, engine, monkeypatch, function):
     """With functions to compute in advance, and with row-major indices alone; the kernel itself compiles."""

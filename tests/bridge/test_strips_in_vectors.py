@@ -8,6 +8,8 @@ import torch
 import tinsmith as ts
 from tinsmith.transforms import _elementwise
 
+pytestmark = pytest.mark.compiled_engine
+
 SIZES = (0, 1, 63, 64, 65, 200)
 
 

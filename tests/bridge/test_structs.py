@@ -109,6 +109,7 @@ def test_members_that_learn(lang, dtype):
     cases.assert_close(*both)
 
 
+@pytest.mark.compiled_engine
 def test_transforms_and_graphs(lang64):
     op = ts.op(SPEC)(looking(lang64, torch.float64)[0])
     points, camera, leaves = learned(torch.float64)

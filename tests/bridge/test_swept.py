@@ -51,6 +51,7 @@ def test_a_small_call_of_a_parallel_kernel_is_run_by_one_thread(lang64, name):
     assert_right(op_of(lang64, PAIRS[name], is_serial=False))
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize(
     "line", ["y[i] += lang.sin(x[j]) * x[i]", "y[j] += x[i] / (1.0 + x[j])", "y[i] += x[k[j]] * x[i]"]
 )

@@ -75,7 +75,7 @@ def _switching():
 
 
 @pytest.mark.usefixtures("_switching")
-@pytest.mark.parametrize("count", [10, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [10, pytest.param(60, marks=pytest.mark.costly)])
 def test_first_calls_of_many_ops(count, lang):
     """Ops are made, called, differentiated and linted by eight threads."""
     make(lang, count)  # an engine's memory is set up by the main thread

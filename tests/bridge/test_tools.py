@@ -199,7 +199,7 @@ reveal_type(several(torch.ones(2)))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_type_checkers_know_what_a_call_gives(tmp_path):
     program = tmp_path / "typed.py"
     program.write_text(TYPED)

@@ -7,6 +7,8 @@ import torch
 
 import tinsmith as ts
 
+pytestmark = pytest.mark.compiled_engine
+
 SPEC = "x[n] -> y[n]"
 
 

@@ -9,7 +9,7 @@ from tinsmith.linter import SEVERITIES
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", ENGINES)
 def test_what_comes_out_wrong_is_named(name, tmp_path):

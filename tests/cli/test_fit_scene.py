@@ -37,7 +37,7 @@ def run(*arguments):
     return CliRunner().invoke(app, ["fit-scene", *map(str, arguments)])
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
     out = ("--out", tmp_path / "out", *SMALL)
     done = run(folder, *out)
@@ -67,7 +67,7 @@ def test_it_refuses_in_words(folder, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.slow  # tests/cli/test_learn_image.py interrupts a command in every run
+@pytest.mark.costly  # tests/cli/test_learn_image.py interrupts a command in every run
 def test_ctrl_c_writes_and_the_viewer_s_address_is_told(folder, tmp_path):
     """The whole command in a process of its own, 80 columns wide."""
     pytest.importorskip("viser", reason="viser, of the extra `view`, serves the viewer")

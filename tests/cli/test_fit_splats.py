@@ -34,7 +34,7 @@ def run(*arguments):
     return CliRunner().invoke(app, ["fit-splats", *map(str, arguments)])
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_it_says_what_it_wrote_can_be_quiet_and_resume(folder, tmp_path):
     out = ("--out", tmp_path / "out", *SMALL)
     done = run(folder, *out)

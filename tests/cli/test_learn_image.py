@@ -57,7 +57,7 @@ def test_it_can_be_quiet_and_resume(photo, config, tmp_path):
     assert done.exit_code == 0 and "raise --steps" in done.output
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_blocks_and_shipped_configurations_by_name(photo, tmp_path):
     done = run(photo, "frequency", "--out", tmp_path / "out", *SMALL, "--blocks", "2x3", "-q")
     assert done.exit_code == 0, done.output

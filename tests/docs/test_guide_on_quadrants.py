@@ -21,7 +21,7 @@ def on_quadrants(name, folder):
     return page
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.timeout(900)
 def test_the_guide_runs_on_quadrants(tmp_path):
     pages = {name: on_quadrants(name, tmp_path) for name in SAME + RUN}

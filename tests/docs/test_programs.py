@@ -14,7 +14,7 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 # tests/layers/test_distributed.py, tests/bridge/test_distributed.py, tests/cli/test_check.py and test_pytest_plugin.py.
 LONG = {"docs/how-to/distributed.md", "docs/how-to/check-in-ci.md"}
 WITH_PROGRAMS = [
-    pytest.param(page, id=name, marks=pytest.mark.slow if name in LONG else ())
+    pytest.param(page, id=name, marks=pytest.mark.costly if name in LONG else ())
     for page in pages_with_programs()
     for name in [page.relative_to(ROOT).as_posix()]
 ]

@@ -211,7 +211,7 @@ def test_many_numbers_are_checked_along_directions(lang):
     assert f"op - differences {result.inputs[0].along:.1e} along directions" in result.summary
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_what_takes_the_interpreter_too_long_is_checked_without_it(lang64, monkeypatch):
     monkeypatch.setattr("tinsmith.doctor._gradcheck.SECONDS", 1e6)
     result = gradcheck(conv(lang64), torch.rand(1000), torch.rand(200))
@@ -247,7 +247,7 @@ def test_single_precision_without_the_interpreter(lang, monkeypatch):
     assert "central differences of the op, step 0.005, each element" in result.notes
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_jumps_do_not_make_a_gradient_wrong_in_single_precision(lang):
     """Each of these Gaussians ends at a pixel or at the next one: with long steps the picture jumps."""
     op = ts.op("pos[n, 2], scale[n, 2], angle[n], colour[n, 3], opacity[n] -> image[h, w, 3]")(splat(lang, serial=True))

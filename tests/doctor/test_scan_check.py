@@ -67,7 +67,7 @@ def test_a_wrong_gradient_by_hand_is_found(lang):
         check.raise_if_failed()
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_chaotic_simulation_explodes_and_is_not_called_wrong(lang):
     array = lang.types.ndarray()
 

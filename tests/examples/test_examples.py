@@ -103,7 +103,7 @@ def test_an_example_is_a_program_of_cells_with_words(example):
     assert text.startswith('"""') and text.count("\n# %% ") >= 4 and f"python examples/{example.name}" in text
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.timeout(900)
 def test_the_view_left_out_is_as_good_as_promised(tmp_path):
     printed = run(EXAMPLES[2], "--out", str(tmp_path))

@@ -46,7 +46,7 @@ def test_three_hundred_kernels(name, part):
     assert_all_agree(name, range(ENGINES.index(name) + 10 * part, 10 * (part + 1), 2))
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("name", ENGINES)
 def test_ten_thousand_kernels(name):

@@ -52,7 +52,7 @@ def test_a_seed_gives_one_program_in_every_process():
     assert len(written) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("seed", [1276, 1378])
 def test_winners_of_parallel_maxima_are_not_lost(lang64, seed):
     """A calculated candidate has other last bits in another loop: tangents were NaN, second derivatives wrong."""
@@ -60,7 +60,7 @@ def test_winners_of_parallel_maxima_are_not_lost(lang64, seed):
     assert verdict.modes == {"jvp": AGREE, "hessian": AGREE}, verdict.words
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.timeout(12 * 3600)
 @pytest.mark.parametrize("name", ENGINES)
 def test_ten_thousand_programs(name):

@@ -80,12 +80,12 @@ def assert_skipping_changes_nothing(lang, fp, seeds):
     assert total > 500 * len(seeds)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_skipping_changes_nothing(lang):
     assert_skipping_changes_nothing(lang, "f32", range(12))
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("fp", DTYPES)
 def test_skipping_changes_nothing_in_many_scenes(lang, fp):
     assert_skipping_changes_nothing(lang, fp, range(12, 150))
@@ -115,7 +115,7 @@ def test_rounds_of_a_few_samples_are_the_samples_of_one_pass(lang):
         assert torch.equal(torch.cat([part[2] for part in parts])[order], steps)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_pass_that_finds_other_samples_stays_in_its_place(lang):
     """Compilers may round differently in the two passes: fewer samples than were counted, or more."""
     given, numbers, most = a_scene(1, "f32")

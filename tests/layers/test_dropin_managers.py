@@ -58,6 +58,7 @@ def tube_of(layers, lang, manager, kernel=scaled, **managers):
     return tube.register_kernel(kernel(lang), ["x", "y"]).finish()
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("kind", ["pointer", "bitmasked"])
 def test_sparse_fields(layers, lang64, kind):
     def node(builder, shape):
@@ -88,6 +89,7 @@ def test_a_field_begins_each_call_at_zero(layers, lang64):
         torch.testing.assert_close(tube(x), 3 * x.relu() ** 2)
 
 
+@pytest.mark.compiled_engine
 def test_what_was_active_in_one_call_is_not_in_the_next(layers, lang64):
     class Active(placed_in(layers, lang64, lambda builder, shape: builder.pointer(lang64.i, shape))):
         def from_tensor(self, field, tensor):

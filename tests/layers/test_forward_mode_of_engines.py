@@ -95,6 +95,7 @@ MODES = {
 }
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.filterwarnings("ignore")  # the engine's gradient is used, and Taichi calls a Python function
 @pytest.mark.parametrize("make", [of_python, with_an_array, as_wished, tube])
 def test_refused(lang64, make):

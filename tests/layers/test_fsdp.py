@@ -15,7 +15,7 @@ WORKER = Path(__file__).with_name("fsdp_worker.py")
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.skipif(
     tuple(map(int, torch.__version__.split(".")[:2])) < (2, 7), reason="torch 2.6 shards parameters on GPUs alone"
 )

@@ -1,7 +1,7 @@
 """Every layout with every way to ask for a gradient does what docs/guide/layouts.md says, on both engines.
 
-The page is the table of what is expected: `python tests/layers/layouts_page.py` writes it anew. A cell that
-is quick stands for its kind in every run; the others run with --slow.
+The page is the table of what is expected: `python tests/layers/layouts_page.py` writes it anew. Of
+the cells each commit tries some.
 """
 
 import re
@@ -15,12 +15,12 @@ from layers.layouts import DECLARATIONS, ROWS
 from layers.layouts_outcome import outcome
 from layers.layouts_page import BEGIN, END, NONE, PAGE, Cell, read, written
 
-pytestmark = pytest.mark.thinned(4)
+pytestmark = [pytest.mark.thinned(4), pytest.mark.compiled_engine]
 
 OFTEN = ("`needs_grad=True`", "`.place(x, x.grad)`", "`lazy_grad()`")
 EXPECTED = read(PAGE.read_text())
 CELLS = [
-    pytest.param(row, column, id=f"{row.code}-{column}", marks=() if column in OFTEN else pytest.mark.slow)
+    pytest.param(row, column, id=f"{row.code}-{column}", marks=() if column in OFTEN else pytest.mark.costly)
     for row in ROWS
     for column in DECLARATIONS
 ]
@@ -43,7 +43,7 @@ def ground(lang64):
         lang64.reset()
 
 
-@pytest.mark.thinned(18)
+@pytest.mark.thinned(12)
 @pytest.mark.parametrize(("row", "column"), CELLS)
 def test_a_layout_with_a_way_to_ask_for_gradients(ground, engine, row, column):
     assert outcome(ground, row, DECLARATIONS[column]) == EXPECTED[Cell(row.code, column, engine)]
@@ -63,7 +63,7 @@ def test_nothing_is_silently_wrong():
     assert {text for text in EXPECTED.values() if ": " not in text} == {"right", "no gradient", NONE}
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_program_on_the_page_runs(tmp_path):
     program = tmp_path / "page.py"  # a file: the engines read a kernel's source
     (text,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)

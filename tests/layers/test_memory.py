@@ -15,7 +15,7 @@ from support.scenes import model
 BOUND = 2**20
 """Bytes, over however many steps. A step that keeps its graph keeps some thousand."""
 
-steps = pytest.mark.parametrize("steps", [1000, pytest.param(10_000, marks=pytest.mark.slow)])
+steps = pytest.mark.parametrize("steps", [1000, pytest.param(10_000, marks=pytest.mark.costly)])
 pytestmark = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
 
 
@@ -57,6 +57,7 @@ def tube(lang):
     return made.register_kernel(scale, ["w", "x", "y"]).finish()
 
 
+@pytest.mark.compiled_engine
 @steps
 def test_a_tube_does_not_grow_while_shapes_change(lang, steps):
     layer = tube(lang)
@@ -69,7 +70,7 @@ def test_a_tube_does_not_grow_while_shapes_change(lang, steps):
     assert grown(step, steps) < BOUND
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @steps
 def test_a_tin_does_not_grow_while_it_trains(lang64, steps):
     made = model(lang64)

@@ -48,13 +48,13 @@ def test_one_setting(engine):
     assert compare(engine, "full") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_setting(engine):
     assert compare(engine) == len(settings().SETTINGS)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("engine", ENGINES)
 def test_three_processes(engine):
     """Some of which have no part of a weight."""

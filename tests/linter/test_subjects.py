@@ -428,7 +428,7 @@ def test_functions_and_specs_of_what_lives(lang):
     assert "`n` holds integers" in errors[0].message
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ENGINES)
 def test_random_kernels_have_no_errors(name):
     """They are right: the fuzz compares what they compute with what the interpreter says."""

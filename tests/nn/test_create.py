@@ -145,7 +145,7 @@ def test_no_file(tmp_path):
         create_from_config(2, 3, tmp_path / "none.json")
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_room_is_light():
     """Neither an engine nor what only some configurations or the trainer need."""
     guests = {"taichi", "quadrants", "pytorch_optimizer", "tensorboard", "matplotlib", "safetensors", "rich"}

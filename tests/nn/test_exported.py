@@ -76,7 +76,7 @@ WAYS = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["grid", "array with grids"])
 def test_in_another_process(engine, name, tmp_path):
     module, program, x = exported(name, engine)

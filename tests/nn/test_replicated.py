@@ -14,7 +14,7 @@ WORKER = Path(__file__).with_name("replicated_worker.py")
 TESTS = Path(__file__).parents[1]
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="this torch is built without gloo")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_values_gradients_and_refusals(engine):

@@ -28,10 +28,10 @@ def start(processes, *arguments):
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.skipif(not HAS_GLOO, reason="this torch is built without gloo")
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("first", "then"), [(2, (1,)), pytest.param(3, (1, 2), marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("first", "then"), [(2, (1,)), pytest.param(3, (1, 2), marks=pytest.mark.costly)])
 def test_processes_train_their_own_networks_and_go_on_in_other_numbers(engine, first, then, tmp_path):
     assert start(first, "train", tmp_path, engine).count("the same") == first
     for processes in then:

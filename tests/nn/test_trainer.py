@@ -129,7 +129,7 @@ def test_networks_named_learn_as_they_would_among_all(engine):
 TABLE = {"otype": "HashGrid", "n_levels": 2, "log2_hashmap_size": 6, "base_resolution": 4}
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("names", [["params"], ["encoding.params"], ["encoding.params", "params"]])
 def test_a_few_learn_with_an_optimizer_of_some_parameters_in_any_order(names):
     x, target = batch(0, 2, 3)
@@ -146,7 +146,7 @@ def test_a_few_learn_with_an_optimizer_of_some_parameters_in_any_order(names):
     torch.testing.assert_close(*trained)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_few_learn_after_a_part_was_frozen():
     model = NetworkArray((2, 3), 2, 3, NETWORK, TABLE)
     trainer = Trainer(model, ADAM, "L2")

@@ -99,7 +99,7 @@ def test_a_nest_of_long_loops(lang64, draw):
     assert_right(nest, twin, (draw(2, 50, low=-0.5, high=0.5),))
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["taichi", "quadrants"])
 def test_a_long_product_by_the_engine_is_right_or_refused(name, tmp_path):
     script = tmp_path / "long_product.py"  # a file: the engines read a kernel's source
@@ -143,7 +143,7 @@ print("alive")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["taichi", "quadrants"])
 def test_a_long_sum_by_the_engine_is_right(name, tmp_path):
     """It keeps nothing of the sum, but what each iteration works out by the way."""

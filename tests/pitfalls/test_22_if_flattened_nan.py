@@ -31,7 +31,7 @@ print("right")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("name", ["taichi", "quadrants"])
 def test_a_guarded_division_with_flattened_branches(name, tmp_path):
     script = tmp_path / "flattened.py"  # a file: the engines read a kernel's source

@@ -27,7 +27,7 @@ def test_many_sizes_of_a_step(engine):
             torch.testing.assert_close(slope, plain, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_many_numbers_of_channels(engine):
     """torch.compile takes a number that changes for a symbol; kernels are built for each."""
     rays = rays_of([3, 0, 4])

@@ -45,7 +45,7 @@ def test_dense_samples_agree_with_the_twin(engine, shape):
     assert ours.colour.shape == (n, 3) and ours.weights.shape == (n, k)
 
 
-@pytest.mark.parametrize("channels", [1, 17, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("channels", [1, 17, pytest.param(5, marks=pytest.mark.costly)])
 def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
     rays = rays_of([3, 0, 6])
     assert_agrees(engine, (*samples_on(rays, channels=channels), torch.rand(channels, dtype=torch.float64)), rays)
@@ -202,7 +202,7 @@ def test_under_func_grad_and_vmap(engine):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
-@pytest.mark.parametrize("derivative", ["jvp", pytest.param("hessian", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("derivative", ["jvp", pytest.param("hessian", marks=pytest.mark.costly)])
 def test_forward_mode_and_hessians(engine, derivative):
     rays = rays_of([3, 0, 4])
     densities, *others = samples_on(rays)

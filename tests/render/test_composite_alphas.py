@@ -101,7 +101,7 @@ def test_it_compiles_in_one_graph(engine):
         torch.testing.assert_close(compiled, plain, **CLOSE)
 
 
-@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=pytest.mark.costly)])
 def test_under_func_grad_and_vmap(engine, is_compiled):
     rays = rays_of([3, 0, 6])
     batch = [torch.stack(pair) for pair in zip(*(given_on(rays)[:3] for _ in range(2)), strict=True)]

@@ -203,7 +203,7 @@ def test_jitter_moves_samples_within_their_intervals(engine):
     assert apart.min() < -0.4 and apart.max() > 0.4 and apart.abs().max() <= 0.5
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_jittered_sums_are_integrals_on_average(engine):
     """Of t^2 along a ray through the box, whose length is no multiple of the step."""
     count = 4000
@@ -243,7 +243,7 @@ def test_t_of_samples_may_want_a_gradient(engine):
     torch.testing.assert_close(slope, (weight * directions[samples.ray_index.long()]).sum(-1))
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_one_and_two_threads_give_the_same_bits(engine, lang):
     grid = a_grid(16, 1, 0.4)
     inputs, results = rays(3000, dtype=torch.float32), []

@@ -44,8 +44,8 @@ def peak(samples):
     return float(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("samples", [2_000_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+@pytest.mark.costly
+@pytest.mark.parametrize("samples", [2_000_000, pytest.param(10_000_000, marks=pytest.mark.costly)])
 def test_forward_and_backward_take_less_than_three_times_the_inputs(samples):
     """Inputs are 6 numbers a sample, weights 1, gradients 6: 2.17 times."""
     assert 2.1 < peak(samples) < 3

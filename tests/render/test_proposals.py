@@ -90,7 +90,7 @@ def slope_in_torch(scale, near, far, offsets):
     return torch.autograd.grad(losses_in_torch(rays, weights).sum(), scale)[0]
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_compiled_it_stays_one_graph_for_any_number_of_rays(engine):
     compiled = torch.compile(step_of_training(engine), fullgraph=True, backend="aot_eager")
     for count in (3, 2, 5):
@@ -101,7 +101,7 @@ def test_compiled_it_stays_one_graph_for_any_number_of_rays(engine):
         torch.testing.assert_close(scale.grad, slope_in_torch(scale.detach(), *rays), **CLOSE)
 
 
-@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("is_compiled", [False, pytest.param(True, marks=pytest.mark.costly)])
 def test_under_func_grad_and_vmap(engine, is_compiled):
     near = 0.5 + torch.rand(2, 3, dtype=torch.float64)
     batch = torch.tensor([0.7, 2.0], dtype=torch.float64), near, 4 * near, torch.rand(2, 3, dtype=torch.float64)

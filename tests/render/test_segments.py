@@ -37,7 +37,7 @@ def test_they_agree_with_the_twin(engine, name, counts):
     assert_agrees(name, [values_with_zeros(rays)], rays, engine)
 
 
-@pytest.mark.parametrize("columns", [3, pytest.param(34, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("columns", [3, pytest.param(34, marks=pytest.mark.costly)])
 @pytest.mark.parametrize("name", [*SCANS, "segment_sum"])
 def test_columns_agree_with_the_twin(engine, name, columns):
     rays = rays_of([3, 0, 5])
@@ -68,7 +68,7 @@ def test_first_and_second_derivatives(engine, name):
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
-@pytest.mark.parametrize("name", ["inclusive_prod", pytest.param("exclusive_sum", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["inclusive_prod", pytest.param("exclusive_sum", marks=pytest.mark.costly)])
 def test_compiled_transformed_and_forwards(engine, name):
     rays = rays_of([3, 0, 4])
     values = values_with_zeros(rays)

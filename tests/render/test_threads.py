@@ -31,7 +31,7 @@ ORDINARY = ("composite", "distortion_loss")
 
 
 @pytest.mark.parametrize(
-    "name", [name if name in ORDINARY else pytest.param(name, marks=pytest.mark.slow) for name in CALLS]
+    "name", [name if name in ORDINARY else pytest.param(name, marks=pytest.mark.costly) for name in CALLS]
 )
 def test_one_and_two_threads_give_the_same_bits(engine, lang, name):
     given = samples_on(RAYS, dtype=torch.float32)

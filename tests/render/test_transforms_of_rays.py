@@ -41,7 +41,7 @@ def test_a_batch_is_each_of_its_samples(function):
     assert torch.equal(vmap(function)(*batch), each)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize(("function", "draw"), [(seen, lambda: (torch.eye(4),)), (crossed, rays), (sampled, rays)])
 def test_it_compiles_in_one_graph(function, draw):
     given = draw() if function is seen else draw(5)

@@ -111,7 +111,7 @@ def close(ours, twins, what, rtol=1e-9):
     torch.testing.assert_close(ours, twins, rtol=rtol, atol=rtol * scale + 1e-14, msg=lambda words: f"{what}: {words}")
 
 
-@pytest.mark.parametrize("shading", [None, pytest.param(SHADED, marks=pytest.mark.slow)], ids=["plain", "shaded"])
+@pytest.mark.parametrize("shading", [None, pytest.param(SHADED, marks=pytest.mark.costly)], ids=["plain", "shaded"])
 def test_float32_agrees_with_the_twin(engine, shading):
     given = scene()
     single = {name: tensor.float() for name, tensor in given.items()}
@@ -124,7 +124,7 @@ def test_float32_agrees_with_the_twin(engine, shading):
         close(ours[name].double(), expected, name, rtol=2e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_whole_gradient_is_that_of_finite_differences(engine):
     given = scene(n=4, size=(3, 2, 3), rows=3)
     leaves = [given[name].requires_grad_() for name in NAMES[:4]]
@@ -132,7 +132,7 @@ def test_the_whole_gradient_is_that_of_finite_differences(engine):
     assert torch.autograd.gradcheck(render, leaves)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("shading", [None, SHADED], ids=["plain", "shaded"])
 def test_some_gradients_are_as_all_are(engine, shading):
     given = scene()
@@ -166,7 +166,7 @@ def together(monkeypatch, way):
         monkeypatch.setattr("tinsmith.render._volume._MOST_BYTES", 0)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("way", ["large", "on a GPU"])
 @pytest.mark.parametrize("shading", [None, SHADED], ids=["plain", "shaded"])
 def test_all_rays_may_add_to_one_volume(engine, way, shading, monkeypatch):
@@ -197,7 +197,7 @@ def test_under_autocast_in_float32(engine):
     torch.testing.assert_close(seen.colour, expected.colour, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_one_and_two_threads_give_the_same_bits(engine, lang):
     given = scene(n=10_000, dtype=torch.float32)  # so many that it does not begin on one thread anyway
     seen = []
@@ -228,7 +228,7 @@ def test_what_is_hidden_has_as_small_a_gradient_as_it_should(engine):
     torch.testing.assert_close(ours.double(), twin, rtol=1e-4, atol=0.0)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_box_and_offsets_have_gradients_too(engine):
     given = scene()
     *inputs, _ = given.values()
@@ -245,7 +245,7 @@ def test_box_and_offsets_have_gradients_too(engine):
         close(mine, twin, what)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("shading", [None, SHADED], ids=["plain", "shaded"])
 def test_second_derivatives_agree_with_the_twin(engine, shading):
     given = scene(n=12)
@@ -262,7 +262,7 @@ def test_second_derivatives_agree_with_the_twin(engine, shading):
         close(mine, twin, f"second derivative in {name}", rtol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # torch's own forward mode uses it
 def test_transforms_and_compilation_agree_with_plain_calls(engine):
     given = scene(n=20)
@@ -380,10 +380,10 @@ def test_what_does_not_fit_is_refused_in_words(engine, case):
     ("shading", "way"),
     [
         (None, None),
-        pytest.param(None, "large", marks=pytest.mark.slow),
-        pytest.param(None, "on a GPU", marks=pytest.mark.slow),
-        pytest.param(SHADED, None, marks=pytest.mark.slow),
-        pytest.param(SHADED, "on a GPU", marks=pytest.mark.slow),
+        pytest.param(None, "large", marks=pytest.mark.costly),
+        pytest.param(None, "on a GPU", marks=pytest.mark.costly),
+        pytest.param(SHADED, None, marks=pytest.mark.costly),
+        pytest.param(SHADED, "on a GPU", marks=pytest.mark.costly),
     ],
 )
 def test_no_two_rays_race(engine, shading, way, monkeypatch):

@@ -189,7 +189,7 @@ def sized(spec, shapes, values, batch):
     return {item.name: solver.evaluate(item.name, numbers) for item in spec.allocations}
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @settings(max_examples=500, deadline=None)
 @given(calls())
 def test_straight_code_finds_the_same_and_gives_up_where_something_does_not_fit(call):

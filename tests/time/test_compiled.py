@@ -111,7 +111,7 @@ def test_transforms_in_a_graph(springs, numbers, name, transform):
 
 
 # After a break inside a transform torch compiles whatever runs next, and warns of what it meets there.
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.filterwarnings("ignore:Dynamo ")
 def test_forward_mode_breaks_the_graph(springs, numbers):
     x, v, force, stiffness = (one.detach() for one in numbers)
@@ -214,7 +214,7 @@ def test_an_op_that_is_gone_is_named(lang64):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.slow
+@pytest.mark.costly
 def test_by_inductor(springs, numbers):
     x, v, force, stiffness = numbers
 

@@ -142,6 +142,7 @@ def test_gradients_are_those_of_a_loop_over_the_op(lang64, runners, configure, m
     assert all((one is Launched) == (make is not with_a_ragged_tape) for one in runners)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize(("make", "is_cleared"), [(with_a_tape, False), (that_adds, True)])
 def test_a_state_that_a_step_fills_is_not_zeroed_before(lang64, monkeypatch, make, is_cleared):
     cleared, clear = [], Record.clear

@@ -29,7 +29,7 @@ class Watched:
 @pytest.mark.parametrize(
     ("length", "states", "passes"),
     # of all steps, how many are run at most, in forward passes; besides, each is recorded once
-    [(1000, 30, 2.6), (500, 3, 11), pytest.param(10_000, 100, 2.5, marks=pytest.mark.slow)],
+    [(1000, 30, 2.6), (500, 3, 11), pytest.param(10_000, 100, 2.5, marks=pytest.mark.costly)],
 )
 def test_states_and_steps_are_bounded(length, states, passes):
     x = torch.ones(250, requires_grad=True)  # 1 kB
@@ -90,7 +90,7 @@ print(calls, resident("VmHWM") - before)
 """
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.skipif(sys.platform != "linux", reason="reads what the process has resident from /proc")
 def test_ten_thousand_steps_of_a_megabyte_stay_within_their_memory():
     done = subprocess.run([sys.executable, "-c", FULL], capture_output=True, text=True, check=True)

@@ -262,6 +262,7 @@ def test_one_field_cannot_be_two(lang64, register):
 
 
 # Sparse fields ----------------------------------------------------------------------------------
+@pytest.mark.compiled_engine
 def test_a_backward_pass_activates_nothing(lang64):
     """What a loop over a sparse field visits is part of the value: in reverse, and in the next call."""
     x, y, w = graded(lang64), graded(lang64, ()), graded(lang64, ())

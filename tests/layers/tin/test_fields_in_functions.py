@@ -273,6 +273,7 @@ def test_a_loop_that_no_engine_reverses(lang64):
     cases.assert_close(torch.autograd.grad(make("auto")(given), given, c), (1.5 ** (N - 1) * c,))
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.each_engine
 def test_what_lint_knows_of_the_engine_is_not_hidden(lang, engine):
     """TS404: Taichi keeps the last iteration's value of `exp`."""

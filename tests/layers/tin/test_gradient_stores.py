@@ -135,6 +135,7 @@ def clear_entries_of_members(lang, p):
     return clear
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("clears", [clear_members, clear_members_by_methods, clear_entries_of_members])
 def test_gradients_of_a_field_of_structs(lang64, clears):
     p = lang64.Struct.field({"a": lang64.f64, "v": lang64.types.vector(2, lang64.f64)}, shape=N, needs_grad=True)

@@ -42,6 +42,7 @@ def layer_of(start, end, launches, on_tensors):
     return layer.finish()
 
 
+@pytest.mark.compiled_engine
 def test_axes_in_another_order(lang64):
     words = r"(?s)kernel `step` of EmptyTin uses an index of `v` that is outside.*test_indices_outside.*index 1, of 1"
     with pytest.raises(ts.KernelError, match=words):

@@ -234,7 +234,7 @@ def test_a_batch(lang64):
     cases.assert_close(torch.autograd.grad(result.sum(), x), torch.autograd.grad(expected.sum(), x))
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("program", [InPlace, TimeAgain, Loops], ids=lambda one: one.__name__)
 def test_batches_and_further_derivatives(lang64, program):
     x = torch.rand(3, N, dtype=torch.float64) * 0.5 + 0.3

@@ -162,6 +162,7 @@ def test_other_arguments_are_looked_at_anew(lang64):
         layer(rand(N).requires_grad_())
 
 
+@pytest.mark.compiled_engine
 def test_a_kernel_that_is_registered_again_is_compiled_once(lang64, monkeypatch):
     layer = stepping(lang64, from_row_to_row)
     engine = type(layer._inputs[0].engine)

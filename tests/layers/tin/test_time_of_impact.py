@@ -151,6 +151,7 @@ def test_in_double_precision(lang64, way, loops):
     check(lang64, lang64.f64, way, loops)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.thinned(6)
 @pytest.mark.filterwarnings("ignore:.*was not checked")
 @pytest.mark.parametrize("loops", KERNELS)

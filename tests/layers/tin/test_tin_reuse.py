@@ -103,6 +103,7 @@ def test_a_graph_kept_gives_the_same_again(lang64):
     cases.assert_close(torch.autograd.grad(y, x, c), once)
 
 
+@pytest.mark.compiled_engine
 def test_a_layer_told_not_to_save_says_what_went_wrong(lang64):
     layer = layer_of(lang64, save=False, adjoint="engine")
     x, c = rand(5).requires_grad_(), rand(5)
@@ -194,6 +195,7 @@ def test_forward_mode_and_second_derivatives(lang64):
     cases.assert_close(torch.autograd.grad(first.sum(), x), ((12 * w**2 * x**2).detach(),))
 
 
+@pytest.mark.compiled_engine
 def test_forward_mode_and_second_derivatives_of_the_engines_own_are_refused(lang64):
     layer = layer_of(lang64, adjoint="engine")
     x = rand(5).requires_grad_()

@@ -116,6 +116,7 @@ def test_both_ways_agree(lang64, on_tensors):
     assert ("on tensors" in layer.explain()) == on_tensors
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled_without_a_break(lang64, backend):
     layer = layer_of(lang64)

@@ -194,7 +194,7 @@ def test_two_calls_before_one_backward_pass(lang64, make, is_out):
     cases.assert_same_values_and_gradients(twice(tube), twice(twin), (*inputs(), inputs()[0]))
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("is_managed", [True, False])
 def test_a_backward_pass_may_outlive_the_layer(lang64, is_managed):
     """A Tube's fields are freed with it. A graph keeps them, and others are made in the meantime."""
@@ -214,7 +214,7 @@ def test_a_backward_pass_may_outlive_the_layer(lang64, is_managed):
         cases.assert_close(torch.autograd.grad(one.sum(), (x, w)), wanted)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_fields_are_given_up_quietly_where_another_thread_has_compiled(lang64):
     """The engines cannot free them then, and nobody can handle an error that a finalizer raises."""
     manager, enter, _ = flipped(lang64)
@@ -331,6 +331,7 @@ def test_a_sparse_field_keeps_the_engine_s_and_says_so_first(lang64):
         tube_of(lang64, Sparse(), adjoint="source")(*cases.leaves(inputs()))
 
 
+@pytest.mark.compiled_engine
 def test_a_gradient_of_another_field_stays_where_its_manager_finds_it(lang64):
     """A manager that fills two fields from one tensor, and adds their gradients."""
     second = lang64.field(lang64.f64, shape=4, needs_grad=True)

@@ -234,6 +234,7 @@ def test_calls_before_new_extra_arguments_keep_theirs(lang64):
     agree(before + tube(w, x), (*blended(w, x), (w * x) ** 2, 4.0 * w * x), [w, x])
 
 
+@pytest.mark.compiled_engine
 def test_new_sizes_compile_nothing(lang64):
     tube = convolution(lang64)
     tube(leaf(5), leaf(2)).sum().backward()

@@ -167,7 +167,7 @@ def test_a_loss_of_the_slope_has_the_twin_s_gradients(smooth):
     torch.testing.assert_close(gradients(ours), gradients(twin), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize(("dims", "n_features"), [(4, 2), (5, 1)])
 def test_a_loss_of_the_slope_in_many_dims(engine, dims, n_features):
     """The kernels have hundreds of branches, one for each corner."""

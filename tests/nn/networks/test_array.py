@@ -119,7 +119,7 @@ def test_narrow_batches_of_any_size(engine, batch):
     assert_same(array(engine, width=4), batch)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_hidden_layers_keep_their_activations_apart(engine):
     """The Taichi project tinn has one buffer for all hidden layers: with more than one its gradients are wrong."""
     net = array(engine, hidden=4, act="Tanh")
@@ -131,7 +131,7 @@ def test_hidden_layers_keep_their_activations_apart(engine):
     assert torch.autograd.gradcheck(lambda p: torch.func.functional_call(net, {"params": p}, (x,)), net.params)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("width", [4, 16])
 def test_what_is_no_number_shows(engine, width):
     """As in torch: a maximum of NaN and zero would be zero, and a training that went wrong look as if it had not."""
@@ -151,7 +151,7 @@ def test_what_is_no_number_shows(engine, width):
     assert losses.isnan().nonzero().tolist() == [[0, 1]]
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_single_precision(engine):
     net = array(engine, width=16, hidden=3, act="SiLU", dtype=torch.float32)
     x = normal(2, 3, 9, 3, dtype=torch.float32).requires_grad_()
@@ -179,7 +179,7 @@ def test_losses(engine, otype, width, batch):
     torch.testing.assert_close(torch.autograd.grad(ours, net.params, weights)[0], wanted, **CLOSE)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_loss_that_is_not_finite_where_no_output_is(engine):
     """Kernels fill a vector up with outputs that are 0: log 0 must not come to the others."""
     config = {"otype": "CutlassMLP", "n_neurons": 8, "n_hidden_layers": 2}
@@ -219,7 +219,7 @@ AT = {
 }
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("at", AT.values(), ids=AT.keys())
 def test_a_few(engine, at):
     net = array(engine)
@@ -299,7 +299,7 @@ def test_cells_outside_are_refused(engine):
 
 
 # By matrices -----------------------------------------------------------------------------------
-@pytest.mark.slow
+@pytest.mark.costly
 def test_by_matrices_everything_is_the_same_and_can_be_differentiated_twice(engine):
     net, twin = array(engine, act="Tanh"), array(engine, act="Tanh", way="matrices")
     x, target = normal(2, 3, 6, 3), normal(2, 3, 6, 3, seed=7)
@@ -331,7 +331,7 @@ def test_compiled(engine):
     torch.testing.assert_close(torch.compile(net, fullgraph=True, backend="aot_eager")(x), net(x))
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_gradients_of_one_thread_and_two_are_the_same_bits(engine):
     net, x = array(engine, width=16), normal(2, 3, 64, 3)
     before = torch.get_num_threads()

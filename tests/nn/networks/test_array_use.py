@@ -36,7 +36,7 @@ def by_matrices(net):
 
 
 # Dtypes ------------------------------------------------------------------------------------------
-@pytest.mark.slow
+@pytest.mark.costly
 def test_double_of_a_single_one(engine):
     net = array(dtype=torch.float32, engine=engine).double()
     x = normal(2, 3, 5, 3)
@@ -59,7 +59,7 @@ def double_by_default():
     torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_single_networks_where_torch_makes_doubles(double_by_default):
     net = array(TABLE, dtype=torch.float32)
     assert net(torch.rand(2, 3, 5, 3, dtype=torch.float32)).dtype == torch.float32
@@ -72,7 +72,7 @@ def test_a_seed_means_the_same_where_torch_makes_doubles(double_by_default):
 
 
 # Modes and transforms ----------------------------------------------------------------------------
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("encoding", [None, TABLE])
 def test_training_after_inference_mode(encoding):
     net, x = array(encoding), normal(2, 3, 17, 3).sigmoid()
@@ -84,7 +84,7 @@ def test_training_after_inference_mode(encoding):
     torch.autograd.grad(results[0].sum() + results[1].sum(), list(net.parameters()))
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("way", ["auto", "fused"])
 def test_plain_calls_after_a_transform(way):
     net, x = array(way=way), normal(2, 3, 23, 3)
@@ -172,7 +172,7 @@ def test_places_as_nonzero_gives_them():
     assert array().rows(torch.where(torch.from_numpy(mask))).tolist() == [1, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_what_is_frozen_stays_where_a_few_learn():
     for frozen in ("params", "encoding.params"):
         net, x = array(TABLE), normal(2, 5, 3).sigmoid()
@@ -251,7 +251,7 @@ def test_numbers_of_dims_of_numpy():
 
 
 # Gradients of several at once, modes, other defaults ----------------------------------------------
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("width", [4, 8])
 def test_many_gradients_of_a_loss_at_once(engine, width):
     net = NetworkArray((2, 3), 3, 2, SMALL | {"n_neurons": width}, dtype=F64, engine=engine)
@@ -279,7 +279,7 @@ def test_plain_calls_after_fake_tensors(engine):
     torch.testing.assert_close(y, by_matrices(net)(x), **CLOSE)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_scattered_points_under_transforms_whatever_the_way(engine):
     net, points, cells = array(engine=engine, way="fused"), normal(4, 9, 3), torch.randint(0, 6, (9,))
     each = torch.stack([net.route_points(one, cells) for one in points])
@@ -309,7 +309,7 @@ def test_the_old_name_of_route_points_warns():
         array().routed(normal(4, 3), [0, 1, 2, 3])
 
 
-@pytest.mark.parametrize("call", ["forward", "inputs", pytest.param("loss", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("call", ["forward", "inputs", pytest.param("loss", marks=pytest.mark.costly)])
 def test_operations_are_counted_like_those_of_matrix_products(engine, call, monkeypatch):
     monkeypatch.setattr(_fused, "_OPS", {})  # a first call, which makes the op while torch counts
     counts = []

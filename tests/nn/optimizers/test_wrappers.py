@@ -251,7 +251,7 @@ def test_without_the_library_the_way_to_it_is_named(otype, monkeypatch):
     assert f"Run {install_command('nn')}." in str(caught.value)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_the_library_is_loaded_only_when_it_is_named():
     code = (
         "import sys, torch\n"

@@ -142,7 +142,7 @@ def test_projection(engine, camera_model):
             torch.testing.assert_close(row[camera_ids == c], expected[seen], **CLOSE)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_a_fisheye_camera_sees_what_is_on_its_axis(engine):
     given = [tensor.requires_grad_() for tensor in one_gaussian()]
     images, *_ = rasterization(*given, 64, 48, camera_model="fisheye", engine=engine)

@@ -227,7 +227,7 @@ def test_on_each_device(engine, device):
         torch.testing.assert_close(slope.cpu() / size, expected[name] / size, **CLOSE)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("packed", [True, False], ids=["packed", "dense"])
 def test_compiled_it_stays_one_graph_for_any_number_of_gaussians(engine, packed):
     def light(means, *others):

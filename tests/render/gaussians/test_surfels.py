@@ -95,7 +95,7 @@ def test_modes_agree_with_the_twin(engine, render_mode):
     assert_agrees(engine, scene(cameras=1), render_mode=render_mode)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("channels", [1, 11])
 def test_any_number_of_channels_agrees_with_the_twin(engine, channels):
     assert_agrees(engine, scene(cameras=1, channels=channels), distloss=True)

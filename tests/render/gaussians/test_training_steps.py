@@ -59,7 +59,7 @@ def counted(engine, strategy, **options):
     return state
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 @pytest.mark.parametrize("absgrad", [False, True], ids=["gradients", "absolute"])
 def test_packed_counts_are_the_dense_ones(engine, absgrad):
     strategy = DefaultStrategy(absgrad=absgrad, refine_scale2d_stop_iter=5)

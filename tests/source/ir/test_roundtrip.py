@@ -10,7 +10,7 @@ from support.roundtrip import assert_same, text, twin
 pytestmark = pytest.mark.thinned(4)
 
 # Quadrants compiles that one for ten seconds; tests/bridge/test_decompositions.py compiles its functions one by one.
-ROWS = [pytest.param(row, marks=pytest.mark.slow if row.name == "decompositions" else ()) for row in rows.ALL]
+ROWS = [pytest.param(row, marks=pytest.mark.costly if row.name == "decompositions" else ()) for row in rows.ALL]
 
 
 @pytest.mark.thinned(9)

@@ -9,7 +9,7 @@ from support.tangents import given, nest, nest_arguments
 from tinsmith.source.ir import nodes
 from tinsmith.transforms.adjoint import _checkpoints, adjoint, evaluate
 
-ORDINARY, ALL = 60, 600
+SEEDS = range(100)
 OUTPUTS = ["s", "y", "z"]
 
 
@@ -20,10 +20,8 @@ def short_blocks(monkeypatch):
     monkeypatch.setattr(_checkpoints, "OF_WHILE", 2)
 
 
-@pytest.mark.thinned(8)
-@pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= ORDINARY else []) for n in range(ALL)]
-)
+@pytest.mark.thinned(10)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_a_nest(lang64, short_blocks, seed):
     kernel, arrays, _ = given(nest(lang64, seed), nest_arguments(seed))
     generator = torch.Generator().manual_seed(seed)
@@ -37,11 +35,11 @@ def test_a_nest(lang64, short_blocks, seed):
         torch.testing.assert_close(mine, wanted.gradients[name], rtol=1e-9, atol=1e-10, equal_nan=True)
 
 
-@pytest.mark.slow
+@pytest.mark.costly
 def test_many_nests_have_tapes_that_checkpoints_shorten(lang64):
-    kernels = [given(nest(lang64, seed), nest_arguments(seed))[0] for seed in range(ORDINARY)]
+    kernels = [given(nest(lang64, seed), nest_arguments(seed))[0] for seed in SEEDS[:60]]
     long = [adjoint([kernel], ["x", "w"], OUTPUTS, OUTPUTS).has_long_tapes for kernel in kernels]
-    assert sum(long) > ORDINARY / 6
+    assert sum(long) > 10
 
 
 @pytest.mark.thinned(1)

@@ -23,7 +23,6 @@ from tinsmith import kernels
 pytestmark = [pytest.mark.thinned(4), pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")]
 BITS = {"casts"}  # makes a float of another one's bits
 ROWS = [row for row in rows.ALL if row.name not in BITS]
-SEEDS = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= 20 else []) for seed in range(300)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
@@ -34,7 +33,8 @@ def test_a_row(row, lang64):
     assert_tangents_agree(*lowered_row, still=floating[1:])
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.thinned(20)
+@pytest.mark.parametrize("seed", range(100))
 def test_a_random_nest(lang64, seed):
     kernel = nest(lang64, seed)
     assert_tangents_agree(*given(kernel, nest_arguments(seed)))
@@ -55,7 +55,8 @@ def test_a_row_compiled(row, lang64):
     assert_compiled_agrees(kernel_ir, arrays, numbers, lang64, DOUBLE)
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 5 else []) for n in range(100)])
+@pytest.mark.thinned(20)
+@pytest.mark.parametrize("seed", range(40))
 def test_a_random_nest_compiled(lang64, seed):
     kernel = nest(lang64, seed)
     assert_compiled_agrees(*given(kernel, nest_arguments(seed)), lang64, DOUBLE)
@@ -64,7 +65,8 @@ def test_a_random_nest_compiled(lang64, seed):
 # Twice ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=[pytest.mark.slow] if n >= 10 else []) for n in range(100)])
+@pytest.mark.thinned(20)
+@pytest.mark.parametrize("seed", range(100))
 def test_second_derivatives_of_a_random_nest(lang64, seed):
     kernel = nest(lang64, seed)
     kernel_ir, arrays, numbers = given(kernel, nest_arguments(seed))
