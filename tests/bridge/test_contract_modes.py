@@ -163,6 +163,7 @@ def test_an_output_that_the_backward_does_not_read_may_be_modified(square):
     cases.assert_close(x.grad, 6 * x.detach())
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("adjoint", ["engine", "source"])
 def test_an_output_that_the_backward_reads_is_watched(lang64, adjoint):
     """Both read the path that the forward pass left."""

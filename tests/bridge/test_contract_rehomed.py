@@ -152,6 +152,7 @@ def test_code_as_libraries_have_it(ti):
         cases.assert_same_values_and_gradients(lambda *given, op=op: op(*given, 0.3), expected, inputs)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("case", cases.named("square", "functions", "rotated", "gather", "softmax"), ids=str)
 def test_the_other_engine_s_own_gradient(ti, monkeypatch, case):
     move_all(monkeypatch, adjoint="engine")

@@ -26,6 +26,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.thinned(6)
 @pytest.mark.parametrize(("case", "adjoint"), PAIRS, ids=str)
 def test_gradients_by_either_adjoint(lang64, case, adjoint):
@@ -90,6 +91,7 @@ TWINS = {
 }
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", TWINS, ids=lambda make: make.__name__)
 def test_an_outermost_serial_loop_that_hands_something_on(lang64, make):
     """No engine runs its iterations backwards: refused there, right by the generated adjoint."""

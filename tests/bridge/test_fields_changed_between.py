@@ -36,6 +36,7 @@ def tracking(lang, adjoint):
     return ts.op("x[n] -> y[n]", adjoint=adjoint)(kernel), goal, table, hidden
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_a_change_is_refused(lang64, adjoint, place):
@@ -53,6 +54,7 @@ def test_a_change_is_refused(lang64, adjoint, place):
         pull_back(torch.ones((), dtype=torch.float64))
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
 def test_the_same_values_again_are_not(lang64, adjoint):
     op, goal, table, hidden = tracking(lang64, adjoint)

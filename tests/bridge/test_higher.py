@@ -69,6 +69,7 @@ def test_forward_mode_and_second_derivatives(lang64, adjoint):
     assert gradgradcheck(op, inputs, check_batched_grad=True, check_fwd_over_rev=True)
 
 
+@pytest.mark.compiled_engine
 def test_forward_mode_of_an_op_on_the_engines_reverse_mode(lang64):
     op, x, w, v = decays(lang64, adjoint="engine"), floats(4), floats(3), floats(4, seed=5)
     torch.testing.assert_close(jvp(lambda x: op(x, w), (x,), (v,)), jvp(lambda x: decays_in_torch(x, w), (x,), (v,)))
@@ -257,6 +258,7 @@ def test_a_hand_written_backward_has_no_other_derivative(lang64):
         hessian(lambda x: square(x).sum())(floats(3))
 
 
+@pytest.mark.compiled_engine
 def test_what_has_no_tangent_is_refused_with_its_line(lang64):
     @ts.op("x[n], k[n]: i32 -> y[m], p[n]", adjoint="engine")
     @lang64.kernel

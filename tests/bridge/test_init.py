@@ -134,6 +134,7 @@ def test_a_gradient_that_the_kernel_by_hand_has_not_is_refused(lang64):
         ts.op("x[n], k[n] -> y[n]", init={"grad_x": "empty"}, backward=back)(total)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
 def test_another_gradient_than_the_one_by_hand_finds_zeros(lang64, adjoint):
     init = {"grad_x": "empty", "h": "empty"}

@@ -109,6 +109,7 @@ def test_a_race_of_a_layer(named, lang):
     assert f"Put `{name}.loop_config(serialize=True)` above" in words_of(ts.GradientError, call)
 
 
+@pytest.mark.compiled_engine
 def test_what_an_atomic_returned(named):
     module, name = named
     op = ts.op("x[n] -> count[1]: i32, y[n]", adjoint="engine")(module.slots)

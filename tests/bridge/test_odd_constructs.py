@@ -66,6 +66,7 @@ def in_a_graph(qd):
     return kernel
 
 
+@pytest.mark.compiled_engine
 @on_quadrants
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
 @pytest.mark.parametrize("make", [in_streams, in_a_graph])
@@ -74,6 +75,7 @@ def test_concurrent_blocks(lang64, make, adjoint):
     check(op, squares_and_cubes, rand(5))
 
 
+@pytest.mark.compiled_engine
 @on_quadrants
 @pytest.mark.parametrize("adjoint", ["auto", "engine", "rollout"])
 def test_concurrent_blocks_of_a_layer(lang64, adjoint):
@@ -237,6 +239,7 @@ def test_members_that_are_arguments_at_run_time(lang64):
     torch.testing.assert_close(y, reference(x))
 
 
+@pytest.mark.compiled_engine
 @on_quadrants
 @pytest.mark.parametrize("adjoint", ["auto", "engine"])
 def test_members_that_are_arguments_at_run_time_of_a_layer(lang64, adjoint):
@@ -387,6 +390,7 @@ def test_tuples_as_indices(lang64):
 
 
 # Arrays whose indices are clamped -----------------------------------------------------------------------------------
+@pytest.mark.compiled_engine
 @pytest.mark.each_engine
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
 def test_clamped_indices(lang64, adjoint):

@@ -72,6 +72,7 @@ def test_one_whose_op_is_gone_says_so(lang64):
         operator(rand(3))
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("other", ["factor", "name", "adjoint", "init", "check_bounds"])
 def test_another_content_is_another_operator(lang64, other):
     options = {

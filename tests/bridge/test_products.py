@@ -61,6 +61,7 @@ check(op)
 """
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.costly
 @pytest.mark.parametrize("engine", ["taichi", "quadrants"])
 def test_a_product_that_nobody_interferes_with(engine, tmp_path):

@@ -194,6 +194,7 @@ def test_a_walk_in_a_loop(lang64):
     assert (walked.total >= 2).all() and walked.steps.unique().numel() > 2
 
 
+@pytest.mark.compiled_engine
 def test_the_engines_own_numbers_have_no_gradient(lang64):
     op, x = dropouts(lang64, adjoint="engine"), torch.rand(8, dtype=torch.float64)
     assert op(x).y.shape == (8,)

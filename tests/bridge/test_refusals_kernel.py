@@ -604,6 +604,7 @@ def moving_average(lang):
     return kernel, "h[1]", "h[0] = 0.9", "h"
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", [overwritten_output, overwritten_scratch, moving_average], ids=lambda f: f.__name__)
 def test_a_value_that_was_read_and_then_overwritten_by_the_engine_s_reverse_mode(lang, make):
     """The generated adjoint is right here: tests/source/test_roles.py, tests/pitfalls."""

@@ -202,6 +202,7 @@ def test_what_is_said_of_the_gradient_names_the_race(lang64, adjoint):
     assert "engine" not in str(result).partition("\n")[0]
 
 
+@pytest.mark.compiled_engine
 def test_another_refusal_still_names_the_engine(lang64):
     op = ts.op("x[n] -> y[n]", adjoint="engine", races="allow")(make_kernel(lang64, RACES["guarded sum"][0]))
     assert ts.gradcheck(op, torch.rand(8, dtype=torch.float64), 1).origin == "by the engine's own reverse mode"

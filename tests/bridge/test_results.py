@@ -266,6 +266,7 @@ def test_a_number_of_each_sample(lang64):
     torch.testing.assert_close(torch.func.hessian(single)(x[0, 0], w), torch.diag(w))
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
 def test_several_values_one_of_them_a_vector(lang64, adjoint):
     vec2 = lang64.types.vector(2, lang64.f64)

@@ -220,6 +220,7 @@ def test_an_argument_tells_how_long_a_loop_is(lang, serial_below):
     assert [threads for _, threads in chosen(again, "forward")] == ["one thread", "several threads"]
 
 
+@pytest.mark.compiled_engine
 def test_a_kernel_that_is_not_understood_counts_its_elements(lang, serial_below, monkeypatch):
     def refuse(*_, **__):
         raise NotCovered("what the front end does not know", 1, "a.py")

@@ -66,6 +66,7 @@ def on_fields(lang, body, run):
     )
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.thinned(4)
 @pytest.mark.parametrize("run", ["op", "rollout", "layer", "on tensors", "engine"])
 @pytest.mark.parametrize("name", BODIES)

@@ -188,6 +188,7 @@ def test_float64_keeps_the_library(lang64):
     torch.testing.assert_close(ts.op("x[r, s], w[r, s] -> y[r]")(kernel)(x, w), twin(x, w), rtol=1e-14, atol=0)
 
 
+@pytest.mark.compiled_engine
 def test_numbers_of_a_field_of_vectors_outside_of_loops(lang64):
     """A kernel that uses them cannot be compiled from its IR: the engine gets it as it is."""
     x, y = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(2))

@@ -53,6 +53,7 @@ def test_of_batches_too(lang64):
     assert counter.get_total_flops() == 7 * 2 * 3 * 4 * 5
 
 
+@pytest.mark.compiled_engine
 def test_a_loop_of_unknown_length_counts_once_and_other_gradients_nothing(lang64):
     @ts.op("start[n], x[m] -> y[k]", adjoint="engine")
     @lang64.kernel

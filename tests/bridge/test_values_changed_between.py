@@ -623,6 +623,7 @@ def test_an_attribute_of_a_template_argument(lang64):
     check(lambda x: op(options, x), change, "`options.c`", "3.0", "4.0", modes=modes)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("adjoint", ["source", "engine"])
 def test_either_adjoint(lang64, adjoint):
     @lang64.kernel
@@ -666,6 +667,7 @@ def in_a_layer(lang, kind):
             yield layer.finish(), put, name
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("kind", ["fields", "engine", "tensors", "rollout"])
 def test_a_layer(lang64, kind):
     modes = [plain, kept_graph, create_graph, batched, hooks, checkpoint, vjp, mapped_vjp, linearize, second]

@@ -136,6 +136,7 @@ assert torch.vmap(adds)(torch.stack([x, 2 * x]))[:, 0, 0].tolist() == [2.5, 5.0]
 """
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.costly
 @pytest.mark.parametrize("engine", ["taichi", "quadrants"])
 def test_numbers_of_vectors_outside_of_loops(engine, tmp_path):

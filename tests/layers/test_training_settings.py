@@ -42,18 +42,21 @@ def compare(engine, *names, processes=2):
     return done.stdout.count("is the same") / processes
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("engine", ENGINES)
 def test_one_setting(engine):
     """The one that ended the process when a field was filled from a DTensor."""
     assert compare(engine, "full") == 1
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.costly
 @pytest.mark.parametrize("engine", ENGINES)
 def test_every_setting(engine):
     assert compare(engine) == len(settings().SETTINGS)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.costly
 @pytest.mark.parametrize("engine", ENGINES)
 def test_three_processes(engine):

@@ -66,6 +66,7 @@ def test_a_numpy_array_that_changes_before_the_backward_pass(lang, way):
     torch.testing.assert_close(x.grad, used)
 
 
+@pytest.mark.compiled_engine
 def test_a_numpy_array_that_changes_before_the_engines_own_backward_pass(lang):
     array, x = rand(N).numpy(), rand(N).requires_grad_()
     layer, _ = layer_of(lang, [array], adjoint="engine")

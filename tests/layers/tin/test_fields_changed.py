@@ -64,6 +64,7 @@ def overwritten_by_a_later_kernel(lang):
     return x, y, [square, overwrite], lambda x: x * x
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize(
     "make", [squared_in_place, squared_in_an_input_that_is_the_output, overwritten_by_a_later_kernel]
 )
@@ -157,6 +158,7 @@ def counted_by_a_plain_store(lang, x, y, c):
     return kernel
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("dtype", ["i32", "f64"])
 @pytest.mark.parametrize("make", [counted, counted_by_a_plain_store])
 def test_a_count_that_its_own_loop_uses(lang64, make, dtype):

@@ -187,6 +187,7 @@ def squaring(lang, way, folder, times=1, **how):
     return layer.register_kernel(store).finish()
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_a_state_that_a_function_changes_in_place_is_refused_by_the_engine(lang64, way, tmp_path):
     layer = squaring(lang64, way, tmp_path, adjoint="engine")
@@ -209,6 +210,7 @@ def test_its_generated_gradient_is_right(lang64, way, tmp_path, on_tensors):
     cases.assert_close(torch.autograd.grad(y, x, c), (4 * x**3 * c,))
 
 
+@pytest.mark.compiled_engine
 def test_a_tin_is_refused_likewise(lang64):
     @lang64.data_oriented
     class Sim:
@@ -462,6 +464,7 @@ def in_a_real_function(lang: Any, s, y):
     return run, "`squared` of EmptyTin uses the field `s`"
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("reach", [in_a_list, in_a_real_function])
 def test_what_cannot_be_seen_through_is_said(lang64, reach):
     s, y = graded(lang64), graded(lang64)

@@ -104,6 +104,7 @@ def test_steps_of_their_own_time_are_told_apart(lang64, how):
     cases.assert_close(torch.autograd.grad(result, x, c), torch.autograd.grad(expected, x, c))
 
 
+@pytest.mark.compiled_engine
 def test_a_time_that_is_written_again_is_refused(lang64):
     layer = Splatting(lang64).layer([0, 1, 0], adjoint="engine")
     with pytest.raises(ts.GradientError, match="changes a value of `mass` that its gradient needs, after `square`"):

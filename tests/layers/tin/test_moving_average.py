@@ -80,6 +80,7 @@ def test_it_trains_as_in_torch(lang64, make):
         cases.assert_close(average.y.to_torch(), ours.detach())  # fields show what a call left
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", [in_rows, in_one_field])
 def test_the_engines_own_is_refused(lang64, make):
     average, _ = make(lang64)

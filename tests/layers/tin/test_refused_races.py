@@ -6,6 +6,7 @@ import torch
 import tinsmith as ts
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("is_sum", [True, False])
 def test_a_race_on_fields(lang64, is_sum):
     @lang64.data_oriented

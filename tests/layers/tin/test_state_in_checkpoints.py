@@ -56,6 +56,7 @@ def squares(lang, **options):
     return layer.register_kernel(copy, x, between).register_kernel(square, between, y).finish()
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("use_reentrant", [False, True])
 @pytest.mark.parametrize("way", WAYS)
 def test_it_warns(lang64, way, use_reentrant):

@@ -125,6 +125,7 @@ def into_the_row_before(lang, x):
     return step
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", [in_turns, in_place, into_the_row_before])
 def test_steps_that_overwrite_what_the_engine_reads_are_refused(lang64, make):
     layer = stepping(lang64, make, adjoint="engine")
@@ -132,6 +133,7 @@ def test_steps_that_overwrite_what_the_engine_reads_are_refused(lang64, make):
         layer(rand(N).requires_grad_())
 
 
+@pytest.mark.compiled_engine
 def test_the_words_of_such_a_refusal(lang64):
     with pytest.raises(ts.GradientError) as refused:
         stepping(lang64, into_the_row_before, adjoint="engine")(rand(N).requires_grad_())
@@ -153,6 +155,7 @@ def test_steps_may_overwrite(lang64, make, last, on_tensors):
     cases.assert_close(torch.autograd.grad(y, x, c), (16 * x**15 * c,))
 
 
+@pytest.mark.compiled_engine
 def test_other_arguments_are_looked_at_anew(lang64):
     """A step that is told to write another row may spoil what was right."""
     layer = stepping(lang64, from_row_to_row, adjoint="engine")

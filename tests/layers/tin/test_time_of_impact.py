@@ -143,6 +143,7 @@ def as_tube(lang, fp, make):
 WAYS = [as_op, as_tin, as_tin_of_object, as_tube]
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.thinned(6)
 @pytest.mark.filterwarnings("ignore:.*was not checked")
 @pytest.mark.parametrize("loops", KERNELS)

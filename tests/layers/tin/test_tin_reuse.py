@@ -250,6 +250,7 @@ def test_two_layers_on_the_same_fields(lang64):
     cases.assert_close(ours, torch.autograd.grad((a**2 * b**3).sum(), (a, b)))
 
 
+@pytest.mark.compiled_engine
 def test_a_kernel_that_overwrites_what_its_gradient_needs(lang64):
     x, y, t = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(3))
 
@@ -272,6 +273,7 @@ def test_a_kernel_that_overwrites_what_its_gradient_needs(lang64):
         layer(given.requires_grad_())
 
 
+@pytest.mark.compiled_engine
 def test_a_deep_loop_does_not_kill_the_process(lang64, engine):
     """Taichi's gradient stack holds 32 values unless it is told; see also tests/pitfalls/test_17_adstack.py."""
     x, y = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(2))
@@ -320,6 +322,7 @@ def through_a_field(lang, has_gradient, needs_grad=None, **how):
     return layer.register_internal_field(t, needs_grad, name="t").finish()
 
 
+@pytest.mark.compiled_engine
 def test_a_field_between_kernels_without_a_gradient_is_no_silent_zero(lang64):
     x = rand(4).requires_grad_()
     cases.assert_close(through_a_field(lang64, False)(x.detach()), (x * x + x).detach())
@@ -333,6 +336,7 @@ def test_a_field_between_kernels_without_a_gradient_is_no_silent_zero(lang64):
     cases.assert_close(torch.autograd.grad(stopped(x).sum(), x)[0], torch.ones_like(x))
 
 
+@pytest.mark.compiled_engine
 def test_an_input_field_without_a_gradient_is_no_silent_zero(lang64):
     x, y = lang64.field(lang64.f64, shape=4), lang64.field(lang64.f64, shape=4, needs_grad=True)
     w = lang64.field(lang64.f64, shape=(), needs_grad=True)
@@ -389,6 +393,7 @@ def test_an_internal_field_that_is_set_before_the_backward_pass(lang64):
     cases.assert_close(torch.autograd.grad(layer(given).sum(), given), (after,))
 
 
+@pytest.mark.compiled_engine
 def test_nothing_is_set_before_the_backward_pass_where_nothing_is_saved(lang64):
     x, y, w = (lang64.field(lang64.f64, shape=4, needs_grad=True) for _ in range(3))
 
