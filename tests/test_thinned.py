@@ -3,12 +3,20 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from support.commit import find_commit, find_turn
 from support.engine_keeper import ENGINES
-from support.thinned import COSTLY_STEP, RUNS_ON_PYTHON, choose_cases, choose_costly_cases, choose_engine
+from support.thinned import (
+    COSTLY_STEP,
+    PYTHON_FOLDERS,
+    RUNS_ON_PYTHON,
+    choose_cases,
+    choose_costly_cases,
+    choose_engine,
+)
 
 CONFTEST = Path(__file__).with_name("conftest.py").read_text(encoding="utf-8")
 
@@ -47,6 +55,12 @@ def test_a_week_runs_each_costly_case_on_each_engine() -> None:
         for case, round_ in choose_costly_cases(cases, turn)
     ]
     assert len(set(on)) == 2 * len(cases) and len(on) == len(cases) * WEEK // COSTLY_STEP
+
+
+def test_no_table_is_so_thin_that_a_week_leaves_something_out(request: pytest.FixtureRequest) -> None:
+    steps = {item.nodeid: item.get_closest_marker("thinned") for item in request.session.items}
+    engines = {name: len(ENGINES) + any(f"tests/{folder}/" in name for folder in PYTHON_FOLDERS) for name in steps}
+    assert [name for name, mark in steps.items() if mark and mark.args[0] * engines[name] > WEEK] == []
 
 
 def test_turns_are_the_length_of_the_history(request: pytest.FixtureRequest) -> None:
@@ -154,8 +168,8 @@ def test_python_runs_a_third_of_what_it_can_run(pytester: pytest.Pytester, folde
     path.mkdir()
     pytester.makepyfile(ON_PYTHON).rename(path / "test_it.py")
     pytester.makeconftest(CONFTEST)
-    run = pytester.inline_run("--all", "--collect-only")
-    items = run.getcall("pytest_collection_finish").session.items
+    finished: Any = pytester.inline_run("--all", "--collect-only").getcall("pytest_collection_finish")
+    items = finished.session.items
     on_python = [item for item in items if item.stash.get(RUNS_ON_PYTHON, False)]
     assert len(items) == 60 and len(on_python) in chosen
     assert not [item for item in on_python if "test_compiled" in item.name]
