@@ -32,7 +32,7 @@ def test_literals_next_to_float64(lang):
             a: lang.f64 = 0.1
             y[i, 3] = a + typed(0.1) + converted()
             y[i, 4] = lang.atomic_add(y[i, 4], 0.1) + min(x[i], 0.1) + lang.max(x[i], 0.1, 0.05)
-            y[i, 5] = abs(-0.1) * x[i] + CAPTURED * x[i] + lang.static(0.1) * x[i] + float(0.1) * x[i]
+            y[i, 5] = abs(-0.1) * x[i] + CAPTURED * x[i] + lang.static(0.1) * x[i] + float(0.1) * x[i]  # noqa: UP018
             y[i, 6] = lang.sqrt(0.1) * x[i] + x[i] % 0.1 + x[i] // 0.1
             y[i, 7] = 0.1 if x[i] > 0.0 else x[i]
             v = pair(x[i], x[i])
