@@ -24,13 +24,14 @@ def test_settings_are_read(environ, wanted):
 
 
 KNOWN = [
-    "  TINSMITH_SERIAL_BELOW  operations; 0 for never (default 262144)",
-    "  TINSMITH_TAPE_LIMIT    bytes; 0 for checkpoints always (default 134217728)",
-    "  TINSMITH_POISON        0 or 1 (default 0)",
-    "  TINSMITH_CHECK_BOUNDS  0 or 1 (default 0)",
-    "  TINSMITH_ENGINE        python, for debugging (default unset)",
-    "  TINSMITH_RAISE_ON_NAN  0 or 1, on the Python engine (default 0)",
-    "  TINSMITH_PLAN_CACHE    plans kept by an op (default 1024)",
+    "  TINSMITH_SERIAL_BELOW        operations; 0 for never (default 262144)",
+    "  TINSMITH_TAPE_LIMIT          bytes; 0 for checkpoints always (default 134217728)",
+    "  TINSMITH_POISON              0 or 1 (default 0)",
+    "  TINSMITH_CHECK_BOUNDS        0 or 1 (default 0)",
+    "  TINSMITH_ENGINE              python, for debugging (default unset)",
+    "  TINSMITH_RAISE_ON_NAN        0 or 1, on the Python engine (default 0)",
+    "  TINSMITH_RAISE_ON_UNWRITTEN  0 or 1, on the Python engine (default 0)",
+    "  TINSMITH_PLAN_CACHE          plans kept by an op (default 1024)",
 ]
 REFUSED = {
     "near a setting": (

@@ -35,6 +35,8 @@ class Config:
         engine: "python" lets Python run the kernels of ops and layers that name no engine, for debuggers; "" leaves
             them to the engine that they were written for.
         raise_on_nan: the Python engine raises FloatingPointError at the first operation that makes NaN.
+        raise_on_unwritten: the Python engine raises ValueError where a kernel reads an element that starts
+            uninitialized and that no kernel has written.
         plan_cache: number of plans (one per combination of ranks and dtypes) that an op keeps.
     """
 
@@ -46,6 +48,7 @@ class Config:
     check_bounds: bool = dataclasses.field(default=False, metadata={"about": "0 or 1"})
     engine: str = dataclasses.field(default="", metadata={"choices": ("python",), "about": "python, for debugging"})
     raise_on_nan: bool = dataclasses.field(default=False, metadata={"about": "0 or 1, on the Python engine"})
+    raise_on_unwritten: bool = dataclasses.field(default=False, metadata={"about": "0 or 1, on the Python engine"})
     plan_cache: int = dataclasses.field(default=1024, metadata={"least": 1, "about": "plans kept by an op"})
 
     def is_serial(self, elements: int) -> bool:

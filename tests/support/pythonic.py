@@ -7,22 +7,22 @@ from contextlib import contextmanager
 from typing import Any
 
 from tinsmith.bridge._launcher import Launcher
-from tinsmith.engines import run_on
+from tinsmith.engines import Checks, run_on
 
 
 @contextmanager
-def on_python(*, raise_on_nan: bool = False) -> Iterator[None]:
+def on_python(**checks: bool) -> Iterator[None]:
     """Within, Python runs the kernels of what is made."""
-    run_on("python", raise_on_nan=raise_on_nan)
+    run_on("python", Checks(**checks))
     try:
         yield
     finally:
         run_on(None)
 
 
-def run_by_python(kernel: Any, *arguments: Any, raise_on_nan: bool = False) -> None:
+def run_by_python(kernel: Any, *arguments: Any, **checks: bool) -> None:
     """Launch a kernel as its engine would, by Python."""
-    with on_python(raise_on_nan=raise_on_nan):
+    with on_python(**checks):
         launcher = Launcher(kernel, "a test", allows_races=True)
         bound = launcher.bind_arguments(arguments)
         launcher.fields(bound)

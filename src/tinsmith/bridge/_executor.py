@@ -12,8 +12,10 @@ from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
+import torch
+
 from .._config import config
-from ..engines import DTYPES, MOST_ELEMENTS, hold
+from ..engines import DTYPES, MOST_ELEMENTS, Python, hold, track_writes
 from ..source.ir import nodes
 from ..spec import Size, Symbol
 from ..transforms.adjoint import Copy, formula_text
@@ -58,6 +60,10 @@ def executor(layout: Layout, kind: Kind, watches: Mapping[ProgramLaunch, Watch])
         watches: measure launches on one thread.
     """
     return PassWriter(layout, kind, watches, may_vectorize=True).function()
+
+
+def _note_unwritten(engine: Python, memory: torch.Tensor) -> torch.Tensor:
+    return track_writes(memory) if engine.checks_unwritten else memory
 
 
 class PassWriter(PassText):
@@ -172,7 +178,11 @@ class PassWriter(PassText):
             shape = (str(self.kind.sizing.batch), *shape)
         elif self.is_inside and not known and one.like in self.kind.batched_arrays:
             shape = shape[1:]
-        self.put(one.name, self.create(shape, dtype, is_zero=one.is_zero), shape, dtype)
+        value = self.create(shape, dtype, is_zero=one.is_zero)
+        engine = self.kind.signature.stages[0].engine
+        if not one.is_zero and isinstance(engine, Python) and one.name in self.kind.signature.items:
+            value = f"{self.bind(partial(_note_unwritten, engine), 'note_unwritten')}({value})"
+        self.put(one.name, value, shape, dtype)
 
     # What it does -----------------------------------------------------------------------------
     def run_actions(self) -> None:

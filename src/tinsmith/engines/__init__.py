@@ -41,11 +41,25 @@ from ._registry import (
     runner_of,
 )
 from ._start import init, init_quietly
-from .python import EXACT_OPERATIONS, ExactArray, ExactKernel, How, NoRule, Number, Python, Recorder, Watch, hide_frames
+from .python import (
+    EXACT_OPERATIONS,
+    Checks,
+    ExactArray,
+    ExactKernel,
+    How,
+    NoRule,
+    Number,
+    Python,
+    Recorder,
+    Watch,
+    hide_frames,
+    track_writes,
+)
 
 __all__ = [
     "ArrayArgument",
     "COMPILING",
+    "Checks",
     "Compiled",
     "DTYPES",
     "EXACT_OPERATIONS",
@@ -106,4 +120,5 @@ __all__ = [
     "runner_of",
     "source_lines",
     "survive_forks",
+    "track_writes",
 ]

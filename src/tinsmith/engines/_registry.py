@@ -19,7 +19,7 @@ from ._custom_gradients import Replaced, unwrap_replaced
 from ._forks import watch_forks
 from ._quadrants import Quadrants
 from ._taichi import Taichi
-from .python import Python
+from .python import Checks, Python
 
 _ENGINES: dict[str, Engine] = {"taichi": Taichi(), "quadrants": Quadrants()}
 _PYTHON: dict[str, Python] = {name: Python(home) for name, home in _ENGINES.items()}
@@ -62,14 +62,14 @@ class _Choice:
     engine: str | None = None
 
 
-def run_on(engine: str | None, *, raise_on_nan: bool = False) -> None:
+def run_on(engine: str | None, checks: Checks = Checks()) -> None:  # noqa: B008  # a tuple, which nothing changes
     """Let kernels of ops that name no engine run on this one from now on: "python", or None for their own.
 
-    With `raise_on_nan`, the Python engine raises FloatingPointError at the first operation that makes NaN.
+    `checks` are those of the Python engine.
     """
     _Choice.engine = engine
     for one in _PYTHON.values():
-        one.raises_on_nan = raise_on_nan
+        one.checks = checks
 
 
 def runner_of(home: Engine, name: str | None = None) -> Engine:

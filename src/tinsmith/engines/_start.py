@@ -16,9 +16,17 @@ from ._common import belongs_to
 from ._contract import Engine
 from ._module_name import module_name
 from ._registry import choose_default, get, list_loaded, public_name, run_on
+from .python import Checks
 
 
-def init(arch: str = "auto", engine: str = "auto", *, raise_on_nan: bool = False, **options: Any) -> tuple[str, ...]:
+def init(
+    arch: str = "auto",
+    engine: str = "auto",
+    *,
+    raise_on_nan: bool = False,
+    raise_on_unwritten: bool = False,
+    **options: Any,
+) -> tuple[str, ...]:
     """Start an engine with settings that match torch, and return the names of those started.
 
     Args:
@@ -28,13 +36,15 @@ def init(arch: str = "auto", engine: str = "auto", *, raise_on_nan: bool = False
             types, and lets Python run the kernels of ops and layers.
         raise_on_nan: let the Python engine raise FloatingPointError at the first operation whose result is NaN although
             no operand is.
+        raise_on_unwritten: let the Python engine raise ValueError where a kernel reads an element of an output or
+            scratch that starts uninitialized (`init={"y": "empty"}`), and that no kernel has written.
         options: options of the engine's own `init`. A dtype of one engine is converted to the dtype of that name in the
             other. By default, floats have torch's default dtype, the CPU uses as many threads as torch, and Quadrants
             gets its gradient stack.
 
     Raises:
-        ArgumentError: an option that the engine does not have, `raise_on_nan` without the Python engine, or a default
-            dtype that is not the engine's.
+        ArgumentError: an option that the engine does not have, `raise_on_nan` or `raise_on_unwritten` without the
+            Python engine, or a default dtype that is not the engine's.
         EngineError: the engine is not installed, torch does not have the arch, or an engine lacks the value of an
             option that was passed as a value of the other engine.
 
@@ -42,8 +52,9 @@ def init(arch: str = "auto", engine: str = "auto", *, raise_on_nan: bool = False
         >>> ts.init("cpu", engine="taichi")
         ('taichi',)
     """
-    if raise_on_nan and "python" not in (engine, config().engine):
-        words = "ts.init has `raise_on_nan` for the Python engine alone: compiled engines do not check results"
+    asked = [name for name, one in (("nan", raise_on_nan), ("unwritten", raise_on_unwritten)) if one]
+    if asked and "python" not in (engine, config().engine):
+        words = f"ts.init has `raise_on_{asked[0]}` for the Python engine alone: compiled engines do not check that"
         raise ArgumentError(refusal(words, remedy='Add engine="python", or set TINSMITH_ENGINE=python.'))
     device = "cpu" if engine == "python" else _device(arch)
     names = (engine,) if engine not in ("auto", "python") else list_loaded() or (choose_default(),)
@@ -57,7 +68,7 @@ def init(arch: str = "auto", engine: str = "auto", *, raise_on_nan: bool = False
             if odd is None:
                 raise
             raise ArgumentError(_unknown_option(one, odd)) from cause
-    run_on("python" if engine == "python" else None, raise_on_nan=raise_on_nan)
+    run_on("python" if engine == "python" else None, Checks(raise_on_nan, raise_on_unwritten))
     return ("python",) if engine == "python" else names
 
 

@@ -285,7 +285,7 @@ def test_the_first_nan_is_an_error_with_its_operands(lang, name, a, b, words, dt
     kernel = compute_by_name(lang, name, getattr(lang, dtype))
     a, b = (torch.tensor([2.0 if name != "asin" else 0.5, one], dtype=kind) for one in (a, b))
     with pytest.raises(FloatingPointError) as caught:
-        run_by_python(kernel, a, b, torch.zeros(2, dtype=kind), raise_on_nan=True)
+        run_by_python(kernel, a, b, torch.zeros(2, dtype=kind), nan=True)
     assert str(caught.value) == words
 
 
@@ -299,7 +299,7 @@ def take_root(lang):
 
 
 def test_nan_in_values_and_in_the_generated_gradient(lang):
-    with on_python(raise_on_nan=True):
+    with on_python(nan=True):
         op = ts.op("x[n] -> y[n]")(take_root(lang))
         with pytest.raises(FloatingPointError, match=re.escape("sqrt(-1.0) is NaN")) as caught:
             op(torch.tensor([1.0, -1.0]))
@@ -316,7 +316,7 @@ def test_nan_in_values_and_in_the_generated_gradient(lang):
 
 
 def test_nan_that_was_an_operand_is_no_error(lang):
-    with on_python(raise_on_nan=True):
+    with on_python(nan=True):
         op = ts.op("x[n] -> y[n]")(take_root(lang))
         assert op(torch.tensor([float("nan")])).isnan().all()
 
@@ -324,3 +324,46 @@ def test_nan_that_was_an_operand_is_no_error(lang):
 def test_only_the_python_engine_takes_raise_on_nan(engine):
     with pytest.raises(ts.ArgumentError, match=r'raise_on_nan.*compiled engines do not check.*\n.*engine="python"'):
         ts.init("cpu", engine=engine, raise_on_nan=True)
+
+
+def run_twice(lang):
+    @lang.kernel
+    def first(x: lang.types.ndarray(), t: lang.types.ndarray()):
+        for i in x:
+            if x[i] > 0:
+                t[i] = x[i] * 2.0
+
+    @lang.kernel
+    def second(t: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in y:
+            y[i] = t[i]
+
+    return [first, second]
+
+
+def test_a_read_of_what_nothing_has_written(lang):
+    x = torch.tensor([1.0, -1.0], requires_grad=True)
+    with on_python(unwritten=True):
+        op = ts.chain("x[n] -> y[n]", run_twice(lang), scratch="t[n]", init={"t": "empty", "y": "empty"})
+        op(x.abs()).sum().backward()
+        assert x.grad.tolist() == [2.0, -2.0]
+        with pytest.raises(ValueError, match=re.escape("t[1] is read before it is written, and starts")) as caught:
+            op(x)
+        assert traceback.extract_tb(caught.value.__traceback__)[-1].line == "y[i] = t[i]"
+    ts.chain("x[n] -> y[n]", run_twice(lang), scratch="t[n]", init={"t": "empty"}, engine="python")(x)
+
+
+def test_entries_of_vectors_that_nothing_has_written(lang):
+    @lang.kernel
+    def fill(x: lang.types.ndarray(), y: lang.types.ndarray(dtype=lang.math.vec2, ndim=1)):
+        for i in x:
+            y[i].x = x[i]
+            if x[i] > 0:
+                y[i][1] = x[i]
+            y[i] = y[i] + 1.0
+
+    with on_python(unwritten=True):
+        op = ts.op("x[*b, n] -> y[*b, n, 2]", init={"y": "empty"})(fill)
+        assert op(torch.ones(2, 3)).eq(2.0).all()
+        with pytest.raises(ValueError, match=re.escape("y[1] is read before it is written")):
+            op(torch.tensor([[1.0, 1.0], [1.0, -1.0]]))

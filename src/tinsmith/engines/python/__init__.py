@@ -1,12 +1,14 @@
 """The Python engine: kernels run as Python, for debuggers and tests."""
 
-from ._engine import MANY_ELEMENTS, Python, hide_frames
+from ._engine import MANY_ELEMENTS, Checks, Python, hide_frames
 from ._exact import ExactKernel
 from ._exact_memory import ExactArray
 from ._exact_numbers import EXACT_OPERATIONS, NoRule
 from ._observers import How, Number, Recorder, Watch
+from ._unwritten import track_writes
 
 __all__ = [
+    "Checks",
     "EXACT_OPERATIONS",
     "ExactArray",
     "ExactKernel",
@@ -18,4 +20,5 @@ __all__ = [
     "Recorder",
     "Watch",
     "hide_frames",
+    "track_writes",
 ]

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,11 +26,24 @@ from ._definitions import read_definition
 from ._interpreter import Interpreter
 from ._numbers import TYPES, Arithmetic, Defaults, NanArithmetic
 from ._rewrite import rewrite
+from ._unwritten import find_written
 from ._values import ArrayView, Matrix
 
 MANY_ELEMENTS = 100_000
 """Elements of an array above which the engine warns that it is slow."""
 _PACKAGE = __name__.partition(".")[0]
+
+
+class Checks(NamedTuple):
+    """What is an error on the Python engine although no compiled engine says so.
+
+    Attributes:
+        nan: an operation that makes NaN, of operands that are not.
+        unwritten: a read of an element that no kernel has written, in memory that starts uninitialized.
+    """
+
+    nan: bool = False
+    unwritten: bool = False
 
 
 class _Runtime:
@@ -55,7 +68,7 @@ class Python(Engine):
         self._options: dict[str, Any] = {}
         self._interpreters: dict[tuple[Defaults, bool], Interpreter] = {}
         self._has_warned = False
-        self.raises_on_nan = False
+        self.checks = Checks()
         self.lock = threading.RLock()
         """Held while a kernel runs: the interpreter keeps the contents of fields for one launch."""
 
@@ -237,7 +250,12 @@ class Python(Engine):
 
     @property
     def _checks_nan(self) -> bool:
-        return self.raises_on_nan or config().raise_on_nan
+        return self.checks.nan or config().raise_on_nan
+
+    @property
+    def checks_unwritten(self) -> bool:
+        """Whether a read of memory that no kernel has written is an error."""
+        return self.checks.unwritten or config().raise_on_unwritten
 
     def warn_of_size(self, name: str, count: int) -> None:
         """Warn once that an array is large for an engine that runs Python."""
@@ -302,19 +320,23 @@ class _Launch:
 
     def _launch(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> None:
         memory = {slot: self._memory(slot, address, size, shape) for slot, address, size, shape, _ in arrays}
+        written = {slot: find_written(address, memory[slot].size) for slot, address, *_ in arrays}
         given = dict(self._templates) | {slot: self._scalar(slot, value) for _, slot, value in scalars}
         count = min((len(memory[name]) for name in self._batched), default=1)
         with self._engine.lock:
-            self._run_samples(memory, given, count)
+            self._run_samples(memory, written, given, count)
 
-    def _run_samples(self, memory: Mapping[str, np.ndarray], given: Mapping[str, Any], count: int) -> None:
+    def _run_samples(
+        self,
+        memory: Mapping[str, np.ndarray],
+        written: Mapping[str, np.ndarray | None],
+        given: Mapping[str, Any],
+        count: int,
+    ) -> None:
         try:
             with np.errstate(all="ignore"):
                 for sample in range(count):
-                    views = {
-                        name: self._view(name, data[sample, ...] if name in self._batched else data)
-                        for name, data in memory.items()
-                    }
+                    views = {name: self._view(name, data, written[name], sample) for name, data in memory.items()}
                     self._function(**given, **views)
         except BaseException:
             self._run.forget_fields()
@@ -335,12 +357,15 @@ class _Launch:
         memory: Any = (ctypes.c_byte * size).from_address(address)
         return np.frombuffer(memory, dtype, count).reshape(dims)
 
-    def _view(self, name: str, data: np.ndarray) -> ArrayView:
+    def _view(self, name: str, data: np.ndarray, written: np.ndarray | None, sample: int) -> ArrayView:
+        written = None if written is None else written.reshape(data.shape)
+        if name in self._batched:
+            data, written = data[sample, ...], None if written is None else written[sample, ...]
         parameter = self._parameters[name]
         operations = self._run.operations
         is_clamped = parameter.boundary == "clamp"
         label = self._labels.get(name, "")
-        return ArrayView(name, data, parameter.element, operations, label, is_clamped=is_clamped)
+        return ArrayView(name, data, parameter.element, operations, label, is_clamped=is_clamped, written=written)
 
     def _scalar(self, name: str, value: Any) -> Any:
         parameter = self._parameters[name]

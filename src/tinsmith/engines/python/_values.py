@@ -154,15 +154,18 @@ class Matrix:
 class Element(Matrix):
     """A vector or matrix in an array: what is stored here is stored there."""
 
-    __slots__ = ("memory",)
+    __slots__ = ("memory", "written")
 
-    def __init__(self, memory: np.ndarray, operations: Operations) -> None:
+    def __init__(self, memory: np.ndarray, operations: Operations, written: np.ndarray | None = None) -> None:
         super().__init__(memory.shape, list(memory.ravel()), operations)
-        self.memory = memory
+        self.memory, self.written = memory, written
 
     def _put(self, place: int, value: Any) -> None:
         self.entries[place] = value
-        self.memory[np.unravel_index(place, self.shape)] = value
+        at = np.unravel_index(place, self.shape)
+        self.memory[at] = value
+        if self.written is not None:
+            self.written[at] = True
 
 
 class Struct:
@@ -222,7 +225,7 @@ class ArrayView:
         label: the array with its dims' names, for messages: "x[n, m]".
         first: the first index of each dim.
         is_clamped: whether an index outside stands for the nearest one inside.
-        kind: the type of its numbers, where the memory does not tell it.
+        written: whether each of its numbers was written, in the shape of the memory; None where that is not tracked.
     """
 
     def __init__(
@@ -234,7 +237,7 @@ class ArrayView:
         label: str = "",
         first: tuple[int, ...] = (),
         is_clamped: bool = False,
-        kind: str = "",
+        written: np.ndarray | None = None,
     ) -> None:
         self._name, self._data, self._element, self._operations = name, data, element, operations
         rank = data.ndim - len(element)
@@ -243,7 +246,8 @@ class ArrayView:
         self._first = first if any(first) else ()
         self._is_clamped = is_clamped
         self.is_changed = False
-        self._kind = kind or KINDS[data.dtype.type]
+        self._kind = KINDS[data.dtype.type]
+        self._written = written
         self._cast = operations.casts[self._kind]
         self.shape: tuple[Any, ...] = tuple(np.int32(size) for size in self._sizes)
 
@@ -282,12 +286,17 @@ class ArrayView:
         return self._sizes[0]
 
     def __getitem__(self, index: Any) -> Any:
-        element = self._data[self._locate(index)]
+        at = self._locate(index)
+        if self._written is not None and not self._written[at].all():
+            raise ValueError(f"{self._name}[{self._show(at)}] is read before it is written, and starts uninitialized")
+        element = self._data[at]
         return Matrix(self._element, list(element.ravel()), self._operations) if self._element else element
 
     def __setitem__(self, index: Any, value: Any) -> None:
         at = self._locate(index)
         self.is_changed = True
+        if self._written is not None:
+            self._written[at] = True
         if not self._element:
             self._data[at] = value if KINDS.get(type(value)) == self._kind else self._cast(value)
             return
@@ -302,7 +311,8 @@ class ArrayView:
         """Return the element to store parts of: a vector or matrix that stands for its memory."""
         at = self._locate(index)
         self.is_changed = True
-        return Element(self._data[at], self._operations) if self._element else self._data[at]
+        written = None if self._written is None else self._written[at]
+        return Element(self._data[at], self._operations, written) if self._element else self._data[at]
 
     def _locate(self, index: Any) -> tuple[Any, ...]:
         """Return the place of an element in the memory. Raises IndexError if it is outside."""
@@ -322,9 +332,13 @@ class ArrayView:
     def _locate_outside(self, parts: tuple[Any, ...]) -> tuple[int, ...]:
         if self._is_clamped:
             return tuple(min(max(int(part), 0), size - 1) for part, size in zip(parts, self._sizes, strict=True))
-        shown = ", ".join(str(int(part) + start) for part, start in zip(parts, self.first, strict=True))
+        shown = self._show(parts)
         sizes = str(self._sizes) if len(self._sizes) != 1 else f"{self._sizes[0]}"
         raise IndexError(f"{self._name}[{shown}] is out of range for {self._label} = {sizes}")
+
+    def _show(self, parts: tuple[Any, ...]) -> str:
+        """The place of an element, as the kernel writes it."""
+        return ", ".join(str(int(part) + start) for part, start in zip(parts, self.first, strict=True))
 
     def indices(self) -> Iterator[tuple[int, ...]]:
         """Run over the indices of all elements, the last dim fastest."""
