@@ -1,9 +1,10 @@
 """The Python engine: kernels run as Python, for debuggers and tests."""
 
-from ._engine import MANY_ELEMENTS, Checks, Python, hide_frames
+from ._engine import MANY_ELEMENTS, Checks, Python
 from ._exact import ExactKernel
 from ._exact_memory import ExactArray
 from ._exact_numbers import EXACT_OPERATIONS, NoRule
+from ._frames import hide_frames
 from ._observers import How, Number, Recorder, Watch
 from ._unwritten import track_writes
 

@@ -6,9 +6,9 @@ import ctypes
 import math
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,14 +24,14 @@ from .._language import Language
 from .._listening import Listener
 from ._definitions import read_definition
 from ._interpreter import Interpreter
-from ._numbers import TYPES, Arithmetic, Defaults, NanArithmetic
+from ._nan_numbers import NanArithmetic
+from ._numbers import TYPES, Arithmetic, Defaults
 from ._rewrite import rewrite
 from ._unwritten import find_written
 from ._values import ArrayView, Matrix
 
 MANY_ELEMENTS = 100_000
 """Elements of an array above which the engine warns that it is slow."""
-_PACKAGE = __name__.partition(".")[0]
 
 
 class Checks(NamedTuple):
@@ -237,7 +237,7 @@ class Python(Engine):
         arrays = frozenset(name for name, one in parameters.items() if one.kind == "array")
         run = self._interpreter().for_kernel()
         made = rewrite(read_definition(function), run, arrays=arrays, names=names, objects=templates, is_kernel=True)
-        launch = _Launch(self, made, run, parameters, templates, batched, labels or {})
+        launch = Launch(self, made, run, parameters, templates, batched, labels or {})
         make_holdable(launch, launch.hold)
         return Compiled(launch, {name: name for name in parameters}, self.runtime())
 
@@ -274,7 +274,7 @@ def _translate(
     return rewrite(definition, run, objects=objects, is_method=is_method)
 
 
-class _Launch:
+class Launch:
     """Runs a rewritten kernel on memory."""
 
     def __init__(
@@ -376,26 +376,3 @@ class _Launch:
         if not parameter.element:
             return cast(value)
         return Matrix(parameter.element, [cast(one) for one in value], self._run.operations)
-
-
-def hide_frames(error: BaseException) -> None:
-    """Drop this library's frames from the traceback of what a kernel raised, but for the caller's own.
-
-    What was raised elsewhere is left as it is.
-    """
-    first = error.__traceback__
-    frames = [] if first is None else list(_frames(first.tb_next))
-    launches = [place for place, one in enumerate(frames) if one.tb_frame.f_code is _Launch.__call__.__code__]
-    if first is None or not launches:
-        return
-    traceback: TracebackType | None = None
-    for one in reversed(frames[launches[-1] :]):
-        if not str(one.tb_frame.f_globals.get("__name__", "")).startswith(_PACKAGE + "."):
-            traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    first.tb_next = traceback
-
-
-def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
-    while traceback is not None:
-        yield traceback
-        traceback = traceback.tb_next
