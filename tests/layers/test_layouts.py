@@ -17,13 +17,8 @@ from layers.layouts_page import BEGIN, END, NONE, PAGE, Cell, read, written
 
 pytestmark = [pytest.mark.thinned(4), pytest.mark.compiled_engine]
 
-OFTEN = ("`needs_grad=True`", "`.place(x, x.grad)`", "`lazy_grad()`")
 EXPECTED = read(PAGE.read_text())
-CELLS = [
-    pytest.param(row, column, id=f"{row.code}-{column}", marks=() if column in OFTEN else pytest.mark.costly)
-    for row in ROWS
-    for column in DECLARATIONS
-]
+CELLS = [pytest.param(row, column, id=f"{row.code}-{column}") for row in ROWS for column in DECLARATIONS]
 
 
 MANY_NODES = 300
