@@ -25,14 +25,16 @@ import torch
 from support.commit import find_commit, find_turn
 from support.engine_keeper import ENGINES, Configuration, EngineKeeper
 from support.thinned import (
+    COSTLY_STEP,
+    ENGINE_STEP,
     FAST_STEP,
     LONG_FOLDERS,
+    PROGRAM_FOLDERS,
+    PROGRAM_STEP,
     PYTHON,
     PYTHON_FOLDERS,
     RUNS_ON_PYTHON,
-    TABLE_STEP,
     choose_cases,
-    choose_costly_cases,
     choose_engine,
     place,
 )
@@ -81,21 +83,30 @@ def _find_left_out(config: pytest.Config, items: list[pytest.Item], turn: int) -
         if getattr(item, "originalname", None) not in named:
             functions.setdefault(item.nodeid.partition("[")[0], {}).setdefault(_case(item), []).append(item)
     for function, cases in functions.items():
-        everything = ((case, turn) for case in cases)
-        chosen = dict(everything if config.getoption("--all") else _choose_cases(function, cases, turn))
-        for case, group in cases.items():
-            yield from _find_others(case, group, chosen[case], len(cases)) if case in chosen else group
+        for step, part in _group_by_step(cases).items():
+            step = 1 if config.getoption("--all") else step
+            chosen = set(choose_cases(f"{function} {step}", list(part), step, turn))
+            for case, group in part.items():
+                yield from _find_others(case, group, turn // step, len(cases)) if case in chosen else group
 
 
-def _choose_cases(function: str, cases: dict[str, list[pytest.Item]], turn: int) -> Iterator[tuple[str, int]]:
-    """Choose which cases of a function the ordinary run takes, and return with each how often it ran before."""
-    first = next(iter(cases.values()))[0]
-    costly = [case for case, group in cases.items() if group[0].get_closest_marker("costly")]
-    mark = first.get_closest_marker("thinned")
-    default = TABLE_STEP if _engine(first) else 1
-    step = mark.args[0] if mark else default
-    yield from choose_cases(function, [case for case in cases if case not in costly], step, turn)
-    yield from choose_costly_cases(costly, turn)
+def _group_by_step(cases: dict[str, list[pytest.Item]]) -> dict[int, dict[str, list[pytest.Item]]]:
+    """Group the cases of a function by how many of them there are for one that the ordinary run takes."""
+    groups: dict[int, dict[str, list[pytest.Item]]] = {}
+    for case, group in cases.items():
+        groups.setdefault(_find_step(group[0]), {})[case] = group
+    return groups
+
+
+def _find_step(item: pytest.Item) -> int:
+    mark = item.get_closest_marker("thinned")
+    if item.get_closest_marker("costly"):
+        return COSTLY_STEP
+    if mark:
+        return mark.args[0]
+    if _engine(item):
+        return ENGINE_STEP
+    return PROGRAM_STEP if _folder(item) in PROGRAM_FOLDERS else 1
 
 
 def _find_others(case: str, group: list[pytest.Item], round_: int, cases: int) -> list[pytest.Item]:

@@ -14,7 +14,6 @@ from support.thinned import (
     PYTHON_FOLDERS,
     RUNS_ON_PYTHON,
     choose_cases,
-    choose_costly_cases,
     choose_engine,
 )
 
@@ -24,37 +23,28 @@ WEEK = 40
 """Commits of a week."""
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 100])
-def test_every_function_keeps_a_case_and_no_more_than_its_part(count: int) -> None:
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 98])
+def test_each_case_has_its_turn(count: int) -> None:
     for name in map(str, range(50)):
-        chosen = [case for case, _ in choose_cases(name, range(count), 4, turn=7)]
-        assert len(chosen) == -(-count // 4) and max(chosen) < count
+        chosen = [choose_cases(name, range(count), 4, turn) for turn in range(7, 11)]
+        assert sorted(case for cases in chosen for case in cases) == list(range(count))
+        assert all(count // 4 <= len(cases) <= -(-count // 4) for cases in chosen)
 
 
 def test_functions_differ_in_the_case_that_they_begin_with() -> None:
-    assert {next(choose_cases(name, "ab", 4, turn=0))[0] for name in map(str, range(50))} == {"a", "b"}
+    assert {case for name in map(str, range(50)) for case in choose_cases(name, "abcd", 4, turn=0)} == set("abcd")
 
 
-@pytest.mark.parametrize("step", [1, 3, 8, 13])
+@pytest.mark.parametrize("step", [1, 3, COSTLY_STEP, 13])
 def test_a_week_runs_each_case_on_each_engine(step: int) -> None:
     cases = [str(number) for number in range(30)]
     on = {
-        (case, *choose_engine(case, len(ENGINES), round_, has_python=True))
+        (case, *choose_engine(case, len(ENGINES), turn // step, has_python=True))
         for turn in range(1000, 1000 + WEEK)
-        for case, round_ in choose_cases("function", cases, step, turn)
+        for case in choose_cases("function", cases, step, turn)
     }
     assert {(case, engine, False) for case in cases for engine in range(len(ENGINES))} <= on
     assert {case for case, _, is_on_python in on if is_on_python} == set(cases)
-
-
-def test_a_week_runs_each_costly_case_on_each_engine() -> None:
-    cases = [str(number) for number in range(30)]
-    on = [
-        (case, choose_engine(case, len(ENGINES), round_, has_python=False)[0])
-        for turn in range(WEEK)
-        for case, round_ in choose_costly_cases(cases, turn)
-    ]
-    assert len(set(on)) == 2 * len(cases) and len(on) == len(cases) * WEEK // COSTLY_STEP
 
 
 def test_no_table_is_so_thin_that_a_week_leaves_something_out(request: pytest.FixtureRequest) -> None:
@@ -104,7 +94,7 @@ MANY = """
 @pytest.mark.parametrize(
     ("options", "chosen"),
     [
-        ([], {"on_engines": 20, "on_none": 80, "once": 1, "each": 2, "gpu": 2, "thinned": 4}),
+        ([], {"on_engines": 20, "on_none": 80, "thinned": 4, "costly": 2}),
         (["--all"], {"on_engines": 60, "on_none": 80, "once": 1, "each": 2, "gpu": 2, "thinned": 20, "costly": 16}),
         (["{file}::test_once"], {"once": 2}),
         (["{file}::test_costly"], {"costly": 16}),
@@ -116,7 +106,8 @@ def test_what_a_run_takes(pytester: pytest.Pytester, options: list[str], chosen:
     names = collect(pytester, *(one.format(file=file.name) for one in options))
     counts = {name: sum(f"test_{name}[" in one or one.endswith(f"test_{name}") for one in names) for name in chosen}
     assert counts == chosen
-    assert len(names) - sum(chosen.values()) in (range(1, 5) if not options else (0,))  # of 16 costly ones, some two
+    single = {"test_once", "test_each", "test_gpu"} if not options else set()
+    assert {name.split("::")[1].partition("[")[0] for name in names} <= {f"test_{name}" for name in chosen} | single
 
 
 def test_the_fast_run_takes_what_needs_no_engine_and_few_of_the_rest(pytester: pytest.Pytester) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import pytest
@@ -19,14 +19,20 @@ PYTHON = "python"
 PYTHON_FOLDERS = frozenset({"bridge", "layers", "time"})
 """Folders whose programs are so small that Python runs them in less time than an engine needs to compile them."""
 
-LONG_FOLDERS = frozenset({"apps", "benchmarks", "census", "cli", "docs", "examples", "fuzz"})
-"""What the fast run leaves out: folders whose tests start processes or train, and not much else."""
+PROGRAM_FOLDERS = frozenset({"apps", "benchmarks", "census", "cli", "examples"})
+"""Folders whose tests run whole programs, which train or start processes."""
 
-TABLE_STEP = 3
-"""Of so many cases of a function that runs on an engine the ordinary run takes one, where no mark says how many."""
+LONG_FOLDERS = PROGRAM_FOLDERS | {"docs", "fuzz"}
+"""What the fast run leaves out."""
+
+ENGINE_STEP = 3
+"""Of so many cases that run on an engine the ordinary run takes one, where no mark says how many."""
+
+PROGRAM_STEP = 3
+"""Of so many cases in `PROGRAM_FOLDERS` the ordinary run takes one, where no mark says how many."""
 
 COSTLY_STEP = 8
-"""The ordinary run takes a case that is marked `costly` at one of so many commits."""
+"""Of so many cases that are marked `costly` the ordinary run takes one."""
 
 FAST_STEP = 4
 """Of so many cases on an engine the fast run takes one."""
@@ -37,16 +43,11 @@ def place(name: str, turn: int, count: int) -> int:
     return (zlib.crc32(name.encode()) + turn) % count
 
 
-def choose_cases(function: str, cases: Sequence[_T], step: int, turn: int) -> Iterator[tuple[_T, int]]:
-    """Choose one of each `step` cases in a row, and return with it how often the row was through before."""
-    for start in range(0, len(cases), step):
-        row = cases[start : start + step]
-        yield row[place(f"{function} {start}", turn, len(row))], turn // len(row)
-
-
-def choose_costly_cases(cases: Iterable[str], turn: int) -> Iterator[tuple[str, int]]:
-    """Choose the costly cases that run now, and return with each how often it ran before."""
-    return ((case, turn // COSTLY_STEP) for case in cases if place(case, turn, COSTLY_STEP) == 0)
+def choose_cases(function: str, cases: Sequence[_T], step: int, turn: int) -> list[_T]:
+    """Choose one of each `step` cases in a row: each has its turn, and the missing ones of a short row have theirs."""
+    rows = range(0, len(cases), step)
+    chosen = (start + place(f"{function} {start}", turn, step) for start in rows)
+    return [cases[number] for number in chosen if number < len(cases)]
 
 
 def choose_engine(case: str, engines: int, round_: int, *, has_python: bool) -> tuple[int, bool]:
