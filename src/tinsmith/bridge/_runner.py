@@ -21,8 +21,6 @@ class Runner:
     """What runs a program: made in parts, when calls first ask for them.
 
     Attributes:
-        choices: by each choice of threads, how many operations the launches of the first such call had, and whether
-            several threads would lose more by atomics than they gain.
         longest_tape: bytes of tape that were too many, the most of any call; 0 if there were none.
 
     Args:
@@ -36,8 +34,19 @@ class Runner:
         self._threads: Threads | None = None
         self._layouts: dict[Serial, Layout] = {}
         self._passes: dict[Serial, Pass] = {}
-        self.choices: dict[Serial, tuple[tuple[int, bool], ...]] = {}
+        self._first_calls: dict[Serial, tuple[Numbers, Scalars]] = {}
         self.longest_tape = 0
+
+    @property
+    def choices(self) -> dict[Serial, tuple[tuple[int, bool], ...]]:
+        """By each choice of threads, how many operations the launches of the first such call had, and whether several
+        threads would lose more by atomics than they gain.
+        """
+        threads = self.threads
+        return {
+            serial: tuple(zip(threads.count(*call), threads.has_dear_atomics(*call), strict=True))
+            for serial, call in self._first_calls.items()
+        }
 
     @property
     def threads(self) -> Threads:
@@ -69,7 +78,6 @@ class Runner:
         """The program with these choices, which were made for a call."""
         with COMPILING:
             if serial not in self._layouts:
-                counts = self.threads.count(numbers, scalars)
-                self.choices[serial] = tuple(zip(counts, self.threads.has_dear_atomics(numbers, scalars), strict=True))
+                self._first_calls[serial] = numbers, dict(scalars)
                 self._layouts[serial] = self.threads.layout(serial)
             return self._layouts[serial]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._lazy import lazy
 from ..spec import Numbers, Symbol
 from ._kind import Kind
 from ._layout import Layout, ProgramLaunch
@@ -49,22 +50,25 @@ class Threads:
     Attributes:
         groups: launches that may use one thread; none where there is nothing to choose.
         choose: which of them do, for the numbers of a call's sizes and its scalars.
-        count: how many operations each of them has.
-        has_dear_atomics: of which of them several threads would lose more by atomics than they gain.
     """
 
     def __init__(self, layout: Layout, kind: Kind, paces: Paces) -> None:
         self._parallel = layout
         self.groups = _group_launches(layout, kind, paces) if kind.device.type == "cpu" else ()
-        names = {f"pace{place}": group.pace for place, group in enumerate(self.groups)}
         choices = (_choice(one, f"pace{place}") for place, one in enumerate(self.groups))
-        self.choose: Callable[[Numbers, Scalars], Serial] = _write_function(kind, choices, names)
-        self.count: Callable[[Numbers, Scalars], tuple[int, ...]] = _write_function(
-            kind, (one.formula for one in self.groups), names
-        )
-        self.has_dear_atomics: Callable[[Numbers, Scalars], Serial] = _write_function(
-            kind, (f"{one.loss} > 0" for one in self.groups), names
-        )
+        paces_by_name = {f"pace{place}": group.pace for place, group in enumerate(self.groups)}
+        self.choose: Callable[[Numbers, Scalars], Serial] = _write_function(kind, choices, paces_by_name)
+        self._kind = kind
+
+    @lazy
+    def count(self) -> Callable[[Numbers, Scalars], tuple[int, ...]]:
+        """The function that counts the operations of each group."""
+        return _write_function(self._kind, (one.formula for one in self.groups), {})
+
+    @lazy
+    def has_dear_atomics(self) -> Callable[[Numbers, Scalars], Serial]:
+        """The function that says of each group whether several threads would lose more by atomics than they gain."""
+        return _write_function(self._kind, (f"{one.loss} > 0" for one in self.groups), {})
 
     def layout(self, serial: Serial) -> Layout:
         """The program whose chosen launches use one thread."""

@@ -18,6 +18,7 @@ from ._parsing import (
     compile_expression,
     count_column,
     file_lines,
+    keep_lines,
     parse_expression,
     parse_indented,
     parse_lines,
@@ -41,6 +42,7 @@ from ._registry import (
     runner_of,
 )
 from ._start import init, init_quietly
+from ._trees import complete_places, copy_node, walk
 from .python import (
     EXACT_OPERATIONS,
     Checks,
@@ -91,6 +93,8 @@ __all__ = [
     "choose_default",
     "column_of",
     "compile_expression",
+    "complete_places",
+    "copy_node",
     "count_column",
     "file_lines",
     "find_replaced",
@@ -100,6 +104,7 @@ __all__ = [
     "init",
     "init_quietly",
     "is_kernel",
+    "keep_lines",
     "list_installed",
     "list_loaded",
     "list_running",
@@ -121,4 +126,5 @@ __all__ = [
     "source_lines",
     "survive_forks",
     "track_writes",
+    "walk",
 ]

@@ -77,6 +77,12 @@ def source_lines(function: Callable[..., Any]) -> tuple[list[str], int]:
         return known
 
 
+def keep_lines(function: Callable[..., Any], lines: list[str]) -> None:
+    """Note the lines of a function that is all that its file has, so that nobody needs to find them."""
+    with COMPILING:
+        _LINES[function] = lines, 1
+
+
 def file_lines(path: str) -> list[str]:
     """Return a file's lines, also those of a notebook's cell; none where it cannot be read."""
     if os.path.exists(path) and not os.path.isfile(path):
@@ -113,7 +119,7 @@ def parse_indented(lines: list[str], first: int) -> ast.stmt:
     """The statement that stands in `lines`, at its own indentation: texts and comments may stick out to the left."""
     if not lines[0][:1].isspace():
         tree = parse_statement("".join(lines))
-        return ast.increment_lineno(tree, first - 1)
+        return tree if first == 1 else ast.increment_lineno(tree, first - 1)
     block = parse_statement("if True:\n" + "".join(lines))
     assert isinstance(block, ast.If)
     return ast.increment_lineno(block.body[0], first - 2)

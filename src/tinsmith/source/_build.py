@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import CellType, CodeType, FunctionType
 from typing import Any
 
-from ..engines import parse_statement
+from ..engines import keep_lines, parse_statement
 from ._read import Source
 
 _BUILT: weakref.WeakValueDictionary[str, FunctionType] = weakref.WeakValueDictionary()
@@ -30,6 +30,7 @@ def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple
     exec(compile(text, path, "exec", dont_inherit=True), scope)
     function = scope[tree.name]
     _keep_lines_for(function, path)
+    keep_lines(function, text.splitlines(keepends=True))
     return function, text
 
 
@@ -76,7 +77,7 @@ def _code(outer: CodeType, name: str) -> CodeType:
 
 def _register_source(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
     """A tree's text, and the path that it is found under from now on."""
-    text = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+    text = ast.unparse(tree) + "\n"
     # Not by OpenSSL, which may hang in a forked process (bridge/_digest.py).
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     path = f"<tinsmith {label} {digest}>"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, TypeVar
 
-from ._walk import N, walk
+from ._walk import walk
+
+N = TypeVar("N", bound=ast.AST)
 
 _NAME = "tinsmith_name"
 

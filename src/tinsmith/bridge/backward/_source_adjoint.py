@@ -203,6 +203,7 @@ class SourceAt(ReverseAt):
             # Where iterations run at once in any case, there is a gradient only if they certainly do not race.
             refuses_possible_races=signature.firsts[0].engine.device_type() != "cpu"
             and not any(stage.allows_races for stage in signature.firsts),
+            keeps_results=self._may_keep_results,
             keeps_functions=signature.firsts[0].engine.device_type() == "cpu",
         )
 
@@ -294,12 +295,16 @@ class SourceAt(ReverseAt):
 
     def results(self, active: frozenset[str]) -> WithResults | None:
         """The passes that keep what loops leave; None where that would save nothing, or is not done."""
+        if not self._may_keep_results or self.refusal(active):
+            return None
+        return self.program(active).results
+
+    @property
+    def _may_keep_results(self) -> bool:
         # A checked kernel says where an index was out of bounds by its own lines; samples that run one by one have no
         # memory apart; and Python runs the user's own lines.
         stage = self.case.signature.stages[0]
-        if self.case.is_looped or stage.is_checked or stage.engine.runs_source or self.refusal(active):
-            return None
-        return self.program(active).results
+        return not (self.case.is_looped or stage.is_checked or stage.engine.runs_source)
 
     def forward_with_results(
         self, kind: Kind, active: frozenset[str], makes: Sequence[Make]

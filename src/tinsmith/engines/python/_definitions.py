@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from .._parsing import parse_definition
+from .._trees import complete_places, list_children
 
 ENGINE = "__engine__"
 """What a rewritten function calls its interpreter."""
@@ -68,12 +69,9 @@ def build_function(definition: Definition, run: Any, body: list[ast.stmt], names
     for one in (made, around):
         if "type_params" in ast.FunctionDef._fields:
             one.type_params = []  # type: ignore[attr-defined]
-    module = ast.fix_missing_locations(ast.Module([around], []))
-    for node in ast.walk(module):
-        # Statements that were written into the kernel have lines of their own.
-        line, end = getattr(node, "lineno", 0), getattr(node, "end_lineno", None)
-        if end is not None and end < line:
-            node.end_lineno, node.end_col_offset = line, node.col_offset  # type: ignore[attr-defined]
+    module = ast.Module([around], [])
+    # Statements that were written into the kernel have lines of their own.
+    complete_places(module)
     outer = _code(compile(module, definition.path, "exec", dont_inherit=True), "around")
     inner = _code(outer, tree.name)
     if hasattr(inner, "co_qualname"):
@@ -115,5 +113,5 @@ def give_place(node: ast.AST, around: ast.AST) -> None:
         ast.copy_location(node, around)
         if getattr(node, "end_lineno", None) != node.lineno:  # type: ignore[attr-defined]
             node.end_lineno, node.end_col_offset = node.lineno, node.col_offset  # type: ignore[attr-defined]
-    for child in ast.iter_child_nodes(node):
+    for child in list_children(node):
         give_place(child, node if hasattr(node, "lineno") else around)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from .._trees import walk
 from ._definitions import ENGINE, MISSING, Definition, read_definition
 from ._interpreter import Interpreter
 from ._names import Names, find_references, find_returned_name, find_root
@@ -161,7 +162,7 @@ class ExpressionWriter(Names):
         return ast.copy_location(made, node)
 
     def _comprehension(self, node: Any) -> ast.expr:
-        names = {one.id for part in node.generators for one in ast.walk(part.target) if isinstance(one, ast.Name)}
+        names = {one.id for part in node.generators for one in walk(part.target) if isinstance(one, ast.Name)}
         self._scopes.append(names)
         # Nothing can be put before what is evaluated many times.
         outer, self._before = self._before, None
@@ -204,7 +205,7 @@ class ExpressionWriter(Names):
         """A value of an expression's type, computed without reading memory; `unset` where that takes a user's call."""
         if isinstance(node, ast.Constant | ast.Name):
             return node
-        if any(isinstance(one, ast.NamedExpr) or self._may_change(one) for one in ast.walk(node)):
+        if any(isinstance(one, ast.NamedExpr) or self._may_change(one) for one in walk(node)):
             return self._ask_value("unset")
         outer, self._is_sample = self._is_sample, True
         try:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from .._trees import walk
 from ._definitions import MISSING, Definition, look_up, read_definition
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def find_references(definition: Definition, run: Interpreter) -> tuple[str, ...]
     known = _REFERENCES.get(definition.tree)
     if known is None:
         annotations = getattr(definition.function, "__annotations__", {})
-        calls = [one for one in ast.walk(definition.tree) if isinstance(one, ast.Call)]
+        calls = [one for one in walk(definition.tree) if isinstance(one, ast.Call)]
         passed = {one.id for call in calls for one in call.args if isinstance(one, ast.Name)}
         passed |= {one.value.id for call in calls for one in call.keywords if isinstance(one.value, ast.Name)}
         given = _find_assigned(definition.tree) | passed
@@ -113,7 +114,7 @@ def _changes_anything(function: Callable[..., Any], run: Interpreter) -> bool:
     copies = {name for name in parameters if not run.is_template(annotations.get(name))}
     own = (_find_stored(definition.tree) - set(parameters)) | copies
     looking = Names(definition, run, {}, {})
-    nodes = list(ast.walk(definition.tree))
+    nodes = list(walk(definition.tree))
     stored = [one for one in nodes if isinstance(one, ast.Name | ast.Subscript | ast.Attribute)]
     _CHANGING[function] = any(isinstance(one.ctx, ast.Store) and find_root(one) not in own for one in stored) or any(
         isinstance(one, ast.Call) and looking.changes(one) for one in nodes
@@ -129,14 +130,14 @@ def find_root(node: ast.expr) -> str:
 
 
 def _find_stored(tree: ast.FunctionDef) -> frozenset[str]:
-    return frozenset(one.id for one in ast.walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+    return frozenset(one.id for one in walk(tree) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
 
 
 def _find_assigned(tree: ast.FunctionDef) -> frozenset[str]:
     """Names that are given values themselves, not parts of what they hold; by an atomic function too."""
     atomics = (
         one.args[0]
-        for one in ast.walk(tree)
+        for one in walk(tree)
         if isinstance(one, ast.Call)
         and isinstance(one.func, ast.Name | ast.Attribute)
         and (one.func.id if isinstance(one.func, ast.Name) else one.func.attr).startswith("atomic_")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .._compiling import COMPILING
+from .._trees import list_children, walk
 from ._definitions import MISSING, Definition, build_function, give_place
 from ._expressions import BINARY, ExpressionWriter
 from ._interpreter import Interpreter
@@ -121,8 +122,8 @@ class _Writer(ExpressionWriter):
 
     def _has_effects(self, node: ast.stmt) -> bool:
         """Whether an expression of a statement itself changes a local or memory: engines do so before anything else."""
-        expressions = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
-        inner = [one for expression in expressions for one in ast.walk(expression)]
+        expressions = [one for one in list_children(node) if isinstance(one, ast.expr)]
+        inner = [one for expression in expressions for one in walk(expression)]
         return any(
             isinstance(one, ast.NamedExpr)
             or (isinstance(one, ast.Call) and one is not getattr(node, "value", None) and self.changes(one))
@@ -184,7 +185,7 @@ class _Writer(ExpressionWriter):
             self._aliases[target.id] = function if is_only_one else MISSING
 
     def _declare(self, target: ast.expr) -> None:
-        names = (one for one in ast.walk(target) if isinstance(one, ast.Name))
+        names = (one for one in walk(target) if isinstance(one, ast.Name))
         self._scopes[-1] |= {one.id for one in names if isinstance(one.ctx, ast.Store)}
 
     def _assign_one(self, target: ast.expr, value: ast.expr) -> ast.stmt:
@@ -262,7 +263,7 @@ class _Writer(ExpressionWriter):
         return [*unset, self._put_at(node, ast.If(test, body, orelse))]
 
     def _loop(self, node: ast.For) -> ast.stmt:
-        names = {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
+        names = {one.id for one in walk(node.target) if isinstance(one, ast.Name)}
         if self._is_static_call(node.iter):
             over = self._expr(node.iter)
         elif self._is_range(node.iter):
@@ -278,6 +279,6 @@ class _Writer(ExpressionWriter):
     def _put_at(self, node: ast.AST, made: ast.stmt) -> ast.stmt:
         """A statement at the place of the one that it stands for."""
         ast.copy_location(made, node)
-        for child in ast.iter_child_nodes(made):
+        for child in list_children(made):
             give_place(child, made)
         return made

@@ -146,14 +146,17 @@ NUMBER: Any = field(default=0, compare=False, repr=False)
 """The field that tells a statement from others of its kernel: copies keep it, and `walk.number_statements` gives it."""
 
 
-class _Reader:
-    """A statement that computes something; `names_read` caches `walk.locals_read`, which passes ask again and again."""
+class _Statement:
+    """A statement. Its slots cache what `walk` finds in it, which passes ask again and again.
 
-    __slots__ = ("names_read",)
+    `names_read` are the locals that it reads itself, without the statements inside it; the others are of both.
+    """
+
+    __slots__ = ("arrays_changed", "arrays_loaded", "names_defined", "names_mentioned", "names_read")
 
 
 @dataclass(frozen=True, slots=True)
-class Assign(_Reader):
+class Assign(_Statement):
     """Give a local a value, cast to the local's type. The first one in a run declares it."""
 
     name: str
@@ -163,7 +166,7 @@ class Assign(_Reader):
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class Draw(_Statement):
     """A random number, uniform in [0, 1) or of all integers, into a local."""
 
     name: str
@@ -173,7 +176,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Decompose(_Reader):
+class Decompose(_Statement):
     """The parts of a square matrix, by the engine's own function, each entry into a local of its own.
 
     `matrix` are the entries row by row, of one type; `results` those of the parts, in the order and of the shapes
@@ -191,7 +194,7 @@ class Decompose(_Reader):
 
 
 @dataclass(frozen=True, slots=True)
-class LocalArray:
+class LocalArray(_Statement):
     """Declare an array that an iteration has to itself, of rank 1, zero at first. Stands inside a loop."""
 
     name: str
@@ -202,7 +205,7 @@ class LocalArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Store(_Reader):
+class Store(_Statement):
     """Give an element of an array a value, cast to the array's type.
 
     `takes` says that an iteration takes the element's value with it, which others may want too: the load of it before
@@ -219,7 +222,7 @@ class Store(_Reader):
 
 
 @dataclass(frozen=True, slots=True)
-class Atomic(_Reader):
+class Atomic(_Statement):
     """Change an element by "add", "sub", "min", "max", "and", "or", "xor" or "mul".
 
     The element's old value goes into the local `result`, where there is one; `value` has the array's type.
@@ -236,7 +239,7 @@ class Atomic(_Reader):
 
 
 @dataclass(frozen=True, slots=True)
-class If(_Reader):
+class If(_Statement):
     """Run one of two bodies."""
 
     condition: Expr
@@ -247,7 +250,7 @@ class If(_Reader):
 
 
 @dataclass(frozen=True, slots=True)
-class For(_Reader):
+class For(_Statement):
     """Run a body for each combination of integers, the last name fastest.
 
     `bounds` are first value and end of each name; there is at least one. `is_parallel` at the top level, unless the
@@ -270,7 +273,7 @@ class For(_Reader):
 
 
 @dataclass(frozen=True, slots=True)
-class While:
+class While(_Statement):
     """Run a body until it breaks: `while c:` begins with `if not c: break`."""
 
     body: tuple[Stmt, ...]
@@ -298,7 +301,7 @@ class CarriedLocal:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop(_Reader):
+class Loop(_Statement):
     """A loop in SSA form (`transforms.adjoint`), over `bounds` if it has names, else until `exit`.
 
     Attributes:
@@ -320,7 +323,7 @@ class Loop(_Reader):
 
 
 @dataclass(frozen=True, slots=True)
-class Break:
+class Break(_Statement):
     """Leave the innermost loop."""
 
     line: int = 0
@@ -328,7 +331,7 @@ class Break:
 
 
 @dataclass(frozen=True, slots=True)
-class Continue:
+class Continue(_Statement):
     """Go on with the innermost loop's next iteration."""
 
     line: int = 0
@@ -336,7 +339,7 @@ class Continue:
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(_Statement):
     """Wait until all iterations of a block are here. `transforms.run_blocks_in_order` leaves none.
 
     With a `vote`, "all", "any" or "count", the local `result` becomes what the local `value`, which is not 0 in some

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from ...engines import COMPILING, parse_expression
+from ...engines import COMPILING, complete_places, parse_expression
 from .._calls import ARITHMETIC_FUNCTIONS
 from . import _decompositions as decompositions
 from . import _nodes as nodes
@@ -19,7 +19,7 @@ from . import _types as types
 from . import _walk as walk
 from ._deep_expressions import split_deep_expressions
 from ._print_vectors import VectorLoop, plan_lane_arrays, zeros
-from ._printed_nodes import SIGNS, assign, call, call_operation, lang, operation
+from ._printed_nodes import SIGNS, assign, call, call_operation, lang, number, operation
 from ._types import Defaults
 
 ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in (*ARITHMETIC_FUNCTIONS, "pow")}
@@ -47,7 +47,8 @@ def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults:
     parameters = [ast.arg(name, parse_expression(text)) for name, text in annotations.items()]
     arguments = ast.arguments([], parameters, None, [], [], None, [])
     tree = ast.FunctionDef(kernel.name, arguments, body, [], None)
-    return ast.fix_missing_locations(tree)
+    complete_places(tree)
+    return tree
 
 
 class Writer:
@@ -256,8 +257,8 @@ class Writer:
         return self.constant(one, is_typed=True) if isinstance(one, nodes.Const) else self.expression(one)
 
     def constant(self, one: nodes.Const, *, is_typed: bool) -> ast.expr:
-        number: ast.expr = parse_expression(repr(one.value)) if _is_plain(one.value) else _special(float(one.value))
-        return ast.Call(lang(one.type), [number], []) if is_typed else number
+        written = number(one.value) if _is_plain(one.value) else _special(float(one.value))
+        return ast.Call(lang(one.type), [written], []) if is_typed else written
 
     def cast(self, value: nodes.Expr, kind: str) -> ast.expr:
         """A value as a local of this type gets it."""
@@ -281,7 +282,7 @@ class Writer:
 
     def numbers(self, entry: tuple[int, ...]) -> ast.expr:
         """The index of an entry."""
-        numbers: list[ast.expr] = [ast.Constant(number) for number in entry]
+        numbers: list[ast.expr] = [ast.Constant(place) for place in entry]
         return numbers[0] if len(numbers) == 1 else _tuple(numbers)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
+import math
 
-from ...engines import parse_expression
 from ._operators import BINARY, COMPARE, UNARY
 
 SIGNS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
@@ -35,7 +35,17 @@ def call_operation(operator: str, *operands: ast.expr) -> ast.Call:
 
 def lang(name: str) -> ast.expr:
     """A name of the engine's module."""
-    return parse_expression(f"_lang.{name}")
+    made: ast.expr = ast.Name("_lang", ast.Load())
+    for part in name.split("."):
+        made = ast.Attribute(made, part, ast.Load())
+    return made
+
+
+def number(value: bool | float) -> ast.expr:
+    """A number as Python writes it: a negative one is the opposite of another."""
+    if isinstance(value, bool) or math.copysign(1.0, value) > 0:
+        return ast.Constant(value)
+    return ast.UnaryOp(ast.USub(), ast.Constant(-value))
 
 
 def call(name: str, *arguments: ast.expr) -> ast.Call:

@@ -66,14 +66,16 @@ def rebuild(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nod
     if all(map(is_, old, new)):
         return expr
     match expr:
-        case nodes.Load():
-            return replace(expr, index=new)
         case nodes.Binary():
             return nodes.Binary(expr.operator, new[0], new[1], expr.type)
+        case nodes.Load():
+            return nodes.Load(expr.array, new, expr.entry, expr.type)
+        case nodes.Unary():
+            return nodes.Unary(expr.operator, new[0], expr.type)
         case nodes.Select():
             return nodes.Select(new[0], new[1], new[2], expr.type)
-        case nodes.Unary() | nodes.Cast():
-            return replace(expr, value=new[0])
+        case nodes.Cast():
+            return nodes.Cast(new[0], expr.type, expr.keeps_bits)
         case _:
             raise AssertionError(f"{expr} has no operands")
 
@@ -141,12 +143,14 @@ def locals_read(statement: nodes.Stmt) -> frozenset[str]:
     """Locals that a statement reads itself, without the statements inside it."""
     # Kept in the statement: passes over one kernel ask the same statements, most of which they leave as they are.
     try:
-        return statement.names_read  # type: ignore[union-attr]
+        return statement.names_read
     except AttributeError:
-        names = frozenset(locals_in(expressions(statement)))
-        if type(statement) in _EXPRESSIONS:
-            object.__setattr__(statement, "names_read", names)
-        return names
+        return _keep(statement, "names_read", frozenset(locals_in(expressions(statement))))
+
+
+def _keep(statement: nodes.Stmt, slot: str, names: frozenset[str]) -> frozenset[str]:
+    object.__setattr__(statement, slot, names)
+    return names
 
 
 def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Stmt:
@@ -159,7 +163,9 @@ def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes
             return nodes.Assign(statement.name, value, statement.line, statement.number)
         case nodes.If():
             condition = change(statement.condition)
-            return statement if condition is statement.condition else replace(statement, condition=condition)
+            if condition is statement.condition:
+                return statement
+            return nodes.If(condition, statement.body, statement.orelse, statement.line, statement.number)
     old = expressions(statement)
     new = tuple([change(one) for one in old])
     if all(map(is_, old, new)):
@@ -181,13 +187,21 @@ def bodies(statement: nodes.Stmt) -> tuple[nodes.Block, ...]:
     return () if of_type is None else of_type(statement)
 
 
+def keep_block(old: Sequence[nodes.Stmt], new: Sequence[nodes.Stmt]) -> nodes.Block:
+    """Return the new block, or the old one if it has the very same statements: what is around need not be rebuilt."""
+    is_same = type(old) is tuple and len(old) == len(new) and all(map(is_, old, new))
+    return old if is_same else tuple(new)  # type: ignore[return-value]
+
+
 def with_bodies(statement: nodes.Stmt, change: Callable[[nodes.Block], nodes.Block]) -> nodes.Stmt:
     """A statement with each block inside it changed, a branch's `else` last."""
     match statement:
         case nodes.If():
             body, orelse = change(statement.body), change(statement.orelse)
             is_same = body is statement.body and orelse is statement.orelse
-            return statement if is_same else replace(statement, body=body, orelse=orelse)
+            return (
+                statement if is_same else nodes.If(statement.condition, body, orelse, statement.line, statement.number)
+            )
         case nodes.For() | nodes.While() | nodes.Loop():
             body = change(statement.body)
             return statement if body is statement.body else replace(statement, body=body)
@@ -200,7 +214,7 @@ def rewrite(body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[
     statements: list[nodes.Stmt] = []
     for one in body:
         statements += change(with_bodies(one, lambda inner: rewrite(inner, change)))
-    return tuple(statements)
+    return keep_block(body, statements)
 
 
 def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
@@ -209,8 +223,10 @@ def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
     while waiting:
         one = waiting.pop()
         yield one
-        for inner in reversed(bodies(one)):
-            waiting.extend(reversed(inner))
+        of_type = _BODIES.get(type(one))
+        if of_type is not None:
+            for inner in reversed(of_type(one)):
+                waiting.extend(reversed(inner))
 
 
 def has_jumps(body: Sequence[nodes.Stmt]) -> bool:
@@ -233,16 +249,52 @@ def find_assigned(statement: nodes.Stmt) -> tuple[str, ...]:
     return () if of_type is None else of_type(statement)
 
 
+def defined_in(statement: nodes.Stmt) -> frozenset[str]:
+    """Locals that a statement and those inside it give a value."""
+    try:
+        return statement.names_defined
+    except AttributeError:
+        inner = [defined_in(one) for body in bodies(statement) for one in body]
+        return _keep(statement, "names_defined", frozenset(find_assigned(statement)).union(*inner))
+
+
+def mentioned_in(statement: nodes.Stmt) -> frozenset[str]:
+    """Locals that a statement and those inside it give a value or read."""
+    try:
+        return statement.names_mentioned
+    except AttributeError:
+        inner = [mentioned_in(one) for body in bodies(statement) for one in body]
+        own = locals_read(statement).union(find_assigned(statement))
+        return _keep(statement, "names_mentioned", own.union(*inner))
+
+
+def loaded_in(statement: nodes.Stmt) -> frozenset[str]:
+    """Arrays of which a statement and those inside it load elements."""
+    try:
+        return statement.arrays_loaded
+    except AttributeError:
+        inner = [loaded_in(one) for body in bodies(statement) for one in body]
+        return _keep(statement, "arrays_loaded", frozenset(arrays_in(expressions(statement))).union(*inner))
+
+
+def changed_in(statement: nodes.Stmt) -> frozenset[str]:
+    """Arrays that a statement and those inside it change."""
+    try:
+        return statement.arrays_changed
+    except AttributeError:
+        inner = [changed_in(one) for body in bodies(statement) for one in body]
+        own = {statement.array} if isinstance(statement, nodes.Store | nodes.Atomic) else ()
+        return _keep(statement, "arrays_changed", frozenset(own).union(*inner))
+
+
 def find_defined(body: Sequence[nodes.Stmt]) -> set[str]:
     """Locals that statements give a value."""
-    return {name for one in statements(body) for name in find_assigned(one)}
+    return set[str]().union(*map(defined_in, body))
 
 
 def find_mentioned(body: Sequence[nodes.Stmt]) -> set[str]:
     """Locals that statements give a value or read."""
-    inside = [*statements(body)]
-    assigned = {name for one in inside for name in find_assigned(one)}
-    return assigned | locals_in([expr for one in inside for expr in expressions(one)])
+    return set[str]().union(*map(mentioned_in, body))
 
 
 def names_of(kernel: nodes.Kernel) -> set[str]:
@@ -255,13 +307,20 @@ def rename_results(statement: nodes.Stmt, name: Callable[[str], str]) -> nodes.S
     match statement:
         case nodes.Assign() | nodes.Draw():
             new = name(statement.name)
-            return statement if new == statement.name else replace(statement, name=new)
+            if new == statement.name:
+                return statement
+            if type(statement) is nodes.Assign:
+                return nodes.Assign(new, statement.value, statement.line, statement.number)
+            return replace(statement, name=new)
         case nodes.Atomic() if statement.result is not None:
-            return replace(statement, result=name(statement.result))
+            new = name(statement.result)
+            return statement if new == statement.result else replace(statement, result=new)
         case nodes.Decompose():
-            return replace(statement, results=tuple([name(one) for one in statement.results]))
+            results = tuple([name(one) for one in statement.results])
+            return statement if results == statement.results else replace(statement, results=results)
         case nodes.For():
-            return replace(statement, names=tuple([name(one) for one in statement.names]))
+            names = tuple([name(one) for one in statement.names])
+            return statement if names == statement.names else replace(statement, names=names)
         case _:
             return statement
 
@@ -289,7 +348,7 @@ def parts_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Expr]:
 
 def find_read(body: Sequence[nodes.Stmt]) -> set[str]:
     """Locals that statements read."""
-    return locals_in([expr for one in statements(body) for expr in expressions(one)])
+    return set[str]().union(*map(locals_read, statements(body)))
 
 
 def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:
@@ -305,12 +364,12 @@ def reads(body: Sequence[nodes.Stmt]) -> set[str]:
 
 def find_loaded(body: Sequence[nodes.Stmt]) -> set[str]:
     """Arrays of which statements load elements."""
-    return arrays_in([expr for one in statements(body) for expr in expressions(one)])
+    return set[str]().union(*map(loaded_in, body))
 
 
 def find_changed(body: Sequence[nodes.Stmt]) -> set[str]:
     """Arrays that statements change."""
-    return {store.array for store in stores(body)}
+    return set[str]().union(*map(changed_in, body))
 
 
 def find_touched(body: Sequence[nodes.Stmt]) -> set[str]:
@@ -335,7 +394,9 @@ def transform(
 ) -> nodes.Stmt:
     """A statement with every expression in it changed, and then every statement."""
     rewritten = with_expressions(statement, expression)
-    return after(with_bodies(rewritten, lambda body: tuple([transform(one, expression, after) for one in body])))
+    return after(
+        with_bodies(rewritten, lambda body: keep_block(body, [transform(one, expression, after) for one in body]))
+    )
 
 
 def change_parts(body: Sequence[nodes.Stmt], change: Callable[[Any], Any]) -> nodes.Block:
@@ -344,4 +405,4 @@ def change_parts(body: Sequence[nodes.Stmt], change: Callable[[Any], Any]) -> no
     def expression(expr: nodes.Expr) -> nodes.Expr:
         return change(rebuild(expr, expression))
 
-    return tuple([transform(one, expression, change) for one in body])
+    return keep_block(body, [transform(one, expression, change) for one in body])

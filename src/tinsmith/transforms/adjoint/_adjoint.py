@@ -38,6 +38,7 @@ def adjoint(
     promises: Mapping[str, Promise] = NO_PROMISES,
     has_checkpoints: bool = False,
     refuses_possible_races: bool = False,
+    keeps_results: bool = True,
     keeps_functions: bool = False,
 ) -> Program:
     """What a backward pass does. A kernel is reversed once, however often it is launched.
@@ -55,6 +56,7 @@ def adjoint(
         has_checkpoints: whether loops run in blocks, so that their tapes are short.
         refuses_possible_races: whether a parallel loop has no gradient if its iterations may race; in any case it has
             none if they certainly do.
+        keeps_results: whether to look for what a forward pass may keep of loops (`Program.results`).
         keeps_functions: whether a forward pass that keeps something of loops keeps values of functions too, where
             memory costs less than they do.
 
@@ -85,7 +87,7 @@ def adjoint(
     repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
     once = find_written_once([task.steps for task in tasks], [task.own for task in tasks], active, repeated)
     reverses = []
-    is_alone = len(tasks) == len(order) == 1 and not cells and tasks[0].is_as_written
+    is_alone = keeps_results and len(tasks) == len(order) == 1 and not cells and tasks[0].is_as_written
     for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
         own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
         known = Task(task.kernel, number, task.steps, task.own, activity, task.names, own, once)

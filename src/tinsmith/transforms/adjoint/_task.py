@@ -92,14 +92,16 @@ class _Writing:
         body = self.reversal.frame(self.task.body, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
         taped = {name for tape in self.reversal.tapes.by_key.values() for name in (tape.array, tape.where)}
-        read = walk.reads(eliminate_dead_code([self.around(body)], private=self.state | taped))
+        whole = eliminate_dead_code([self.around(body)], private=self.state | taped)
+        read = walk.reads(whole)
         tapes = [tape for tape in self.reversal.tapes.by_key.values() if tape.array in read]
         reserve = self.reserve(tapes, read) if tapes else None
         sizes = reserve.tapes if reserve else ()
         starts = [
             nodes.Assign(tape.top, size.first_entry(self.place())) for tape, size in zip(tapes, sizes, strict=True)
         ]
-        whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state | taped)
+        if starts:
+            whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state | taped)
         kernel = self.kernel("adjoint", whole, reserve)
         used = {tape.key for tape in tapes}
         notes = (*self.describe_order(body), *self.notes(used))

@@ -35,19 +35,19 @@ class Liveness:
         """
         kept: list[nodes.Stmt] = []
         for one in reversed(body):
-            left, live = self.statement(one, live, is_last and not kept)
+            if type(one) is nodes.Assign:
+                # Most statements are assignments.
+                left, live = self.plain(one, live)
+            else:
+                left, live = self.statement(one, live, is_last and not kept)
             if left is not None:
                 kept.append(left)
-        statements = tuple(reversed(kept))
-        # The very body where nothing changed, so that what is around it need not be rebuilt.
-        return body if statements == body else statements, live
+        kept.reverse()
+        return walk.keep_block(body, kept), live
 
     def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> tuple[nodes.Stmt | None, Live]:
         """One of them: what is left of it, and the locals that are live before it."""
         match one:
-            # First, since most statements are assignments.
-            case nodes.Assign():
-                return self.plain(one, live)
             case nodes.If():
                 body, before = self.block(one.body, live, is_last=is_last)
                 orelse, otherwise = self.block(one.orelse, live, is_last=is_last)

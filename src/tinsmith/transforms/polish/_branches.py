@@ -26,14 +26,15 @@ def _sink(body: nodes.Block, everywhere: Mapping[str, int]) -> nodes.Block:
         held = None if branch is None else _holding(branch, one, everywhere[one.name] - 1)
         if target is not None and held is not None:
             statements[target], statements[place] = held, None
-    return tuple(walk.with_bodies(one, lambda inner: _sink(inner, everywhere)) for one in statements if one is not None)
+    sunk = [walk.with_bodies(one, lambda inner: _sink(inner, everywhere)) for one in statements if one is not None]
+    return walk.keep_block(body, sunk)
 
 
 def _users(body: nodes.Block, first: int) -> dict[str, list[int]]:
     """The places of the statements that mention each local, from the `first` one on."""
     users: dict[str, list[int]] = {}
     for place in range(first, len(body)):
-        for name in walk.find_mentioned([body[place]]):
+        for name in walk.mentioned_in(body[place]):
             users.setdefault(name, []).append(place)
     return users
 
@@ -74,7 +75,7 @@ def merge_branches(body: Sequence[nodes.Stmt]) -> nodes.Block:
         both = replace(pair.branches[0], **dict(zip(("body", "orelse"), arms, strict=True)))
         whole = walk.with_bodies(both, merge_branches)
         statements[place : pair.end] = [*pair.before, whole, *pair.after]
-    return tuple(statements)
+    return walk.keep_block(body, statements)
 
 
 def _normalize_condition(one: nodes.Stmt) -> nodes.Stmt:
@@ -151,7 +152,7 @@ class _Uses:
 
     @classmethod
     def of(cls, one: nodes.Stmt) -> _Uses:
-        return cls(frozenset(walk.find_defined([one])), frozenset(walk.find_mentioned([one])))
+        return cls(walk.defined_in(one), walk.mentioned_in(one))
 
     def __or__(self, other: _Uses) -> _Uses:
         return _Uses(self.defined | other.defined, self.mentioned | other.mentioned)
@@ -166,14 +167,14 @@ def start_sums(body: Sequence[nodes.Stmt]) -> nodes.Block:
     statements: list[nodes.Stmt | None] = [walk.with_bodies(one, start_sums) for one in body]
     waiting: dict[str, int] = {}
     for place, one in enumerate(statements):
-        for name in walk.find_mentioned([body[place]]) & waiting.keys() if waiting else ():
+        for name in walk.mentioned_in(body[place]) & waiting.keys() if waiting else ():
             started = _start_sum(name, one)
             if started is not None:
                 statements[place], statements[waiting[name]] = started, None
             del waiting[name]
         if isinstance(one, nodes.Assign) and is_constant(one.value, 0):
             waiting[one.name] = place
-    return tuple(one for one in statements if one is not None)
+    return walk.keep_block(body, [one for one in statements if one is not None])
 
 
 def _start_sum(name: str, one: nodes.Stmt | None) -> nodes.Stmt | None:

@@ -6,7 +6,7 @@ asked for (Chaitin's coalescing, on live ranges).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...source.ir import nodes, walk
@@ -28,7 +28,7 @@ def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nod
         outside = {
             *one.names,
             *walk.locals_read(one),
-            *walk.find_mentioned([*body[:place], *body[place + 1 :]]),
+            *walk.find_mentioned((*body[:place], *body[place + 1 :])),
         }
         statements.append(replace(one, body=_within(one.body, kinds, outside)))
     return tuple(statements)
@@ -44,7 +44,7 @@ def _within(body: nodes.Block, kinds: Mapping[str, str], fixed: set[str]) -> nod
     merged = _MergedLocals(conflicts.of, places)
     for one, other in pairs:
         merged.join(one, other)
-    return tuple(_rename(body, merged.name))
+    return _rename(body, merged)
 
 
 def _in_order(body: Sequence[nodes.Stmt]) -> Iterator[str]:
@@ -108,14 +108,18 @@ class _Interference(Liveness):
             self.of.setdefault(other, set()).add(name)
 
 
-def _rename(body: Sequence[nodes.Stmt], name: Callable[[str], str]) -> Iterator[nodes.Stmt]:
+def _rename(body: nodes.Block, merged: _MergedLocals) -> nodes.Block:
     def expression(expr: nodes.Expr) -> nodes.Expr:
         if isinstance(expr, nodes.Local):
-            new = name(expr.name)
+            new = merged.name(expr.name)
             return expr if new == expr.name else nodes.Local(new, expr.type)
         return walk.rebuild(expr, expression)
 
-    for one in body:
-        one = walk.rename_results(walk.with_expressions(one, expression), name)
+    renamed: list[nodes.Stmt] = []
+    for old in body:
+        one = old
+        if not merged.into.keys().isdisjoint(walk.mentioned_in(old)):
+            one = walk.rename_results(walk.with_expressions(old, expression), merged.name)
         if not (isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) and one.value.name == one.name):
-            yield walk.with_bodies(one, lambda inner: tuple(_rename(inner, name)))
+            renamed.append(walk.with_bodies(one, lambda inner: _rename(inner, merged)))
+    return walk.keep_block(body, renamed)

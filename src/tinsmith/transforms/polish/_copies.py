@@ -30,9 +30,14 @@ def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> no
         if kinds[one.name] == source.type and table.is_copy(one.name, source.name):
             values[one.name] = source
 
+    if not values:
+        return tuple(body)
+
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
         if isinstance(one, nodes.Assign) and one.name in values:
             return ()
+        if walk.locals_read(one).isdisjoint(values):
+            return (one,)
         return (walk.with_expressions(one, lambda expr: walk.substitute(expr, values)),)
 
     return walk.rewrite(body, change)
@@ -68,6 +73,6 @@ def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, str])
                 elif holds(one.name, load):
                     known[load] = nodes.Local(one.name, load.type)
             rewritten.append(walk.with_bodies(one, lambda inner: block(inner, known)))
-        return tuple(rewritten)
+        return walk.keep_block(statements, rewritten)
 
     return block(tuple(body), {})

@@ -43,9 +43,12 @@ class _Elimination(Liveness):
         self.unread = unread
 
     def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> tuple[nodes.Stmt | None, Live]:
-        if not isinstance(one, nodes.For) or not one.is_parallel or not self.private:
+        if not isinstance(one, nodes.For) or not one.is_parallel:
             return super().statement(one, live, is_last)
-        own = _as_memory(find_owned(one))
+        shared = self.private & (walk.loaded_in(one) | walk.changed_in(one))
+        if not shared:
+            return super().statement(one, live, is_last)
+        own = _as_memory(find_owned(one, shared))
 
         def carry(body: nodes.Block, before: Live) -> Live:
             # Iterations follow each other in no order: another one may read what they share wherever this one is.
@@ -57,17 +60,20 @@ class _Elimination(Liveness):
     def reads(self, one: nodes.Stmt) -> frozenset[str]:
         names = walk.locals_read(one)
         if self.private:
-            arrays = walk.arrays_in(walk.expressions(one))
+            arrays = frozenset(walk.arrays_in(walk.expressions(one))) if walk.bodies(one) else walk.loaded_in(one)
             if isinstance(one, nodes.Atomic) and one.result is not None:
-                arrays.add(one.array)
-            names |= _as_memory(self.private & arrays)
+                arrays |= {one.array}
+            if not self.private.isdisjoint(arrays):
+                names |= _as_memory(self.private & arrays)
         return names
 
     def changes(self, one: nodes.Stmt, live: Live) -> bool:
         """Whether a statement changes memory that somebody reads."""
-        if not isinstance(one, nodes.Store | nodes.Atomic) or one.array in self.unread:
-            return False
-        return one.array not in self.private or f"@{one.array}" in live
+        return isinstance(one, nodes.Store | nodes.Atomic) and self.is_read(one.array, live)
+
+    def is_read(self, array: str, live: Live) -> bool:
+        """Whether somebody reads what is stored to an array."""
+        return array not in self.unread and (array not in self.private or f"@{array}" in live)
 
     def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
         if type(one) is nodes.Assign:  # as below, for most statements
@@ -99,8 +105,11 @@ class _Elimination(Liveness):
 
         That it never ends is not an effect, nor is what it asks only for itself.
         """
-        inside = walk.statements(body)
-        return any(self.changes(one, live) or not live.isdisjoint(walk.find_assigned(one)) for one in inside)
+        return any(
+            not live.isdisjoint(walk.defined_in(one))
+            or any(self.is_read(array, live) for array in walk.changed_in(one))
+            for one in body
+        )
 
 
 def _as_memory(arrays: Iterable[str]) -> Live:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...source.ir import nodes, types, walk
 
@@ -22,7 +21,7 @@ def declare_locals(
         kinds: types of locals.
         visible: those that are declared around the statements.
     """
-    shared = frozenset(name for one in body if not _is_parallel(one) for name in walk.find_defined([one]))
+    shared = frozenset(walk.find_defined([one for one in body if not _is_parallel(one)]))
     return _Scoping(kinds, shared).block(tuple(body), visible)
 
 
@@ -61,7 +60,7 @@ class _Scoping:
                     declared.append(nodes.Assign(name, nodes.Const(types.zero(self.kinds[name]), self.kinds[name])))
             inside = seen.union(walk.find_assigned(one))
             declared.append(walk.with_bodies(one, lambda inner, inside=inside: self.block(inner, inside)))
-        return tuple(declared)
+        return walk.keep_block(body, declared)
 
     def mentions(self, one: nodes.Stmt) -> dict[str, int]:
         """Locals that a statement mentions: 1 where a single body inside it does, 2 where that cannot declare it."""
@@ -99,12 +98,22 @@ def name_locals(
                 new[name] = _free(root(name), used, known)
                 used.add(new[name])
 
-    def rename(one: Any) -> Any:
-        if isinstance(one, nodes.Local):
-            return one if new[one.name] == one.name else nodes.Local(new[one.name], one.type)
-        return walk.rename_results(one, new.__getitem__)
+    renamed = {old for old, name in new.items() if old != name}
 
-    return walk.change_parts(body, rename), new
+    def expression(expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Local):
+            return nodes.Local(new[expr.name], expr.type) if expr.name in renamed else expr
+        return walk.rebuild(expr, expression)
+
+    def statement(one: nodes.Stmt) -> nodes.Stmt:
+        if renamed.isdisjoint(walk.mentioned_in(one)):
+            return one
+        return walk.rename_results(walk.with_bodies(walk.with_expressions(one, expression), block), new.__getitem__)
+
+    def block(body: nodes.Block) -> nodes.Block:
+        return walk.keep_block(body, [statement(one) for one in body])
+
+    return block(tuple(body)), new
 
 
 def _free(wish: str, used: Collection[str], known: Collection[str]) -> str:
