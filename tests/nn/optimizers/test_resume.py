@@ -53,11 +53,10 @@ def _written_and_read(state: dict) -> dict:
 
 
 @pytest.mark.thinned(4)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("at", [0, 4, 11])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_a_resumed_run_goes_on_bit_for_bit(name, at, dtype):
-    given = parameters((6, 4), (5,), dtype=dtype)
+def test_a_resumed_run_goes_on_bit_for_bit(name, at):
+    given = parameters((6, 4), (5,), dtype=torch.float32)
     drawn = gradients(given, 16, zeros=0.3)
     straight = make_optimizer(given, CONFIGS[name])
     train(straight, given, drawn[:at])
