@@ -93,7 +93,6 @@ def test_stopped_before_the_first_step(options):
     assert fit_image(options(resume=True)).step == 40
 
 
-@pytest.mark.costly
 def test_a_finished_fit_can_go_on(options):
     fit_image(options(steps=20))
     before = {path: path.stat().st_mtime_ns for path in options().out.iterdir()}
@@ -142,7 +141,6 @@ def test_more_gaussians_than_pixels(options, size):
     assert reached.step == 5 and names(options().out) == FILES
 
 
-@pytest.mark.costly
 def test_the_seed_decides(options, tmp_path):
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):
         fit_image(options(out=tmp_path / name, seed=seed, steps=3))
@@ -189,7 +187,6 @@ def test_the_fit_runs_on_cuda(engine, options):
     assert names(options().out) == FILES
 
 
-@pytest.mark.costly
 def test_torchs_default_dtype_does_not_matter(options, tmp_path):
     fit_image(options(out=tmp_path / "single", steps=3))
     torch.set_default_dtype(torch.float64)

@@ -79,7 +79,6 @@ def test_the_numbers_are_those_of_the_pictures(fitting):
     assert psnrs["views/7.png"] == pytest.approx(psnr_of_pixels(ours, truth), abs=1e-9)
 
 
-@pytest.mark.costly
 def test_without_a_dataset_it_renders_one(fitting, monkeypatch, scene_folder):
     monkeypatch.setattr(_run, "own_scene", lambda size: read_dataset(scene_folder, size))
     reached = fit_scene(fitting(dataset=None, steps=2))
@@ -113,7 +112,6 @@ def test_a_resumed_run_is_the_uninterrupted_one_to_the_bit(fitting, changes, tmp
     assert _without_times(halves.out) == _without_times(whole.out)
 
 
-@pytest.mark.costly
 def test_a_finished_run_can_go_on(fitting):
     fit_scene(fitting(steps=4))
     again = fit_scene(fitting(steps=4, resume=True))
@@ -121,7 +119,6 @@ def test_a_finished_run_can_go_on(fitting):
     assert fit_scene(fitting(steps=6, resume=True)).step == 6
 
 
-@pytest.mark.costly
 def test_what_lies_on_a_ray_is_on_the_ground_that_it_is_asked_for(fitting):
     """An empty field shows the ground, a full one none of it."""
     options = fitting(background="black")
@@ -201,7 +198,6 @@ def test_tensorboard_that_is_not_there(fitting, monkeypatch):
         fit_scene(fitting(tensorboard=True))
 
 
-@pytest.mark.costly
 def test_checkpoints_of_other_runs(fitting, tmp_path):
     with pytest.raises(CheckpointError, match="there is no checkpoint to resume from"):
         fit_scene(fitting(resume=True))

@@ -127,7 +127,6 @@ def test_the_edges_are_smooth_and_colours_straight():
     assert picture[edge][:, :3].amax(-1).min() > 0.1  # not darkened by what is see-through
 
 
-@pytest.mark.costly
 def test_the_own_scene():
     dataset = own_scene(32)
     assert (len(dataset.train), len(dataset.test), dataset.width, dataset.height) == (60, 10, 32, 32)

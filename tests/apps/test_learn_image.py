@@ -106,7 +106,6 @@ def test_a_finished_run_can_go_on(learning):
     assert learn_image(learning(steps=30, resume=True)).step == 30
 
 
-@pytest.mark.costly
 def test_the_seed_decides(learning, tmp_path):
     for name, seed in (("one", 1), ("same", 1), ("two", 2)):
         learn_image(learning(ARRAY, out=tmp_path / name, seed=seed, steps=3))
