@@ -56,7 +56,10 @@ def test_a_size_that_is_not_known_counts_once(lang):
 
 MANY = {  # statements of a loop's body, 300 times, and what they cost with six numbers in `x` and `n` of 5
     "branches": (["    if x[i] > 0:", "        y[i] = x[i]"], 6 * 300 * (2 + 2)),
-    "loops of unequal lengths": (["    for j in range(n + {0}):", "        y[j] = x[i]"], 6 * 2 * (300 * 5 + 44850)),
+    "loops of unequal lengths": (
+        ["    for j in range(n + {0}):", "        y[j] = x[i]"],
+        6 * (300 + 2 * (300 * 5 + 44850)),  # the end of each loop is a sum
+    ),
 }
 
 
