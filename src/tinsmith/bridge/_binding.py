@@ -16,7 +16,7 @@ from .._errors import ArgumentError, DeviceError, DtypeError, refusal
 from ..engines import FLOATS, HALVES, INTEGERS, NAMES, Parameter
 from ..spec import unexpected_keyword
 from ._buffers import check_before_copy
-from ._signature import Signature, default_integer, fitting_dtypes, takes_half
+from ._signature import Signature, default_integer, fitting_dtypes, takes_half, takes_half_alone
 from ._tracing import is_jit_traced
 
 _INTEGERS = (torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.uint16, torch.uint32, torch.uint64)
@@ -184,14 +184,17 @@ def _flat(value: Any) -> list[Any]:
     return [entry for part in value for entry in _flat(part)]
 
 
-def check_tensors(signature: Signature, tensors: Sequence[Any]) -> None:
-    """Refuse arguments that a kernel cannot take: non-tensors, layouts, dtypes and devices that do not fit."""
+def check_tensors(signature: Signature, tensors: Sequence[Any], *, is_cast: bool = False) -> None:
+    """Refuse arguments that a kernel cannot take: non-tensors, layouts, dtypes and devices that do not fit.
+
+    With `is_cast`, half precision may have become single already, in which it is computed.
+    """
     _refuse_nested(signature, tensors)
     given: list[torch.Tensor] = []
     for name, tensor in zip(signature.arrays, tensors, strict=True):
         if isinstance(tensor, torch.Tensor):
             _check_layout(signature, name, tensor)
-            _check_dtype(signature, name, tensor)
+            _check_dtype(signature, name, tensor, is_cast=is_cast)
             given.append(tensor)
         elif not is_symbolic(tensor):
             raise ArgumentError(_no_tensor(signature, name, tensor))
@@ -199,10 +202,10 @@ def check_tensors(signature: Signature, tensors: Sequence[Any]) -> None:
         check_devices(signature, tensors)
 
 
-def check_dtypes(signature: Signature, tensors: Sequence[torch.Tensor]) -> None:
-    """Refuse dtypes that do not fit."""
+def check_dtypes(signature: Signature, tensors: Sequence[torch.Tensor], *, is_cast: bool = False) -> None:
+    """Refuse dtypes that do not fit. With `is_cast`, half precision may have become single already."""
     for name, tensor in zip(signature.arrays, tensors, strict=True):
-        _check_dtype(signature, name, tensor)
+        _check_dtype(signature, name, tensor, is_cast=is_cast)
 
 
 def check_devices(signature: Signature, tensors: Sequence[torch.Tensor]) -> None:
@@ -265,12 +268,14 @@ def _check_layout(signature: Signature, name: str, tensor: torch.Tensor) -> None
         )
 
 
-def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor) -> None:
+def _check_dtype(signature: Signature, name: str, tensor: torch.Tensor, *, is_cast: bool) -> None:
     fitting, dtype = fitting_dtypes(signature, name), tensor.dtype
     wanted = " or ".join(_short(d) for d in fitting) if fitting else "any real dtype of at most 64 bits"
     if dtype in _SUPPORTED and (fitting is None or dtype in fitting):
         return
     if dtype in HALVES and takes_half(signature, name):
+        return
+    if is_cast and dtype == torch.float32 and takes_half_alone(signature, name):
         return
     why = _why(signature, name) if fitting else ""
     if dtype.is_complex:
@@ -363,9 +368,7 @@ def autocast(signature: Signature, bound: BoundArguments) -> BoundArguments:
         if not torch.is_autocast_enabled(tensor.device.type):
             return tensor
         is_cast = tensor.is_floating_point() and tensor.dtype != torch.float64
-        fitting = fitting_dtypes(signature, name)
-        is_half = fitting is not None and len(fitting) == 1 and fitting[0] in HALVES
-        if not is_cast or is_half or tensor.dtype == torch.float32:
+        if not is_cast or takes_half_alone(signature, name) or tensor.dtype == torch.float32:
             return tensor
         check_before_copy(f"array `{name}` of op `{signature.op}`", tensor)
         return tensor.float()

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from .._errors import KernelError, TinsmithError, refusal
-from ..engines import SPEC_DTYPES, of_kernel
+from ..engines import HALVES, SPEC_DTYPES, of_kernel
 from ..linter import OUTSIDE, RACES, Finding, drop_suppressed, find_certain_mistakes
 from ..source.ir import NotCovered
 from ._races import as_finding, check_races
@@ -98,8 +98,8 @@ def _assume_variant(signature: Signature, stage: Stage) -> Variant | None:
 
 def _assume_dtype(signature: Signature, stage: Stage, name: str) -> torch.dtype:
     item, dtypes = signature.items[name], stage.parameters[name].dtypes
-    if item.dtype:
-        return SPEC_DTYPES[item.dtype]
-    if dtypes is not None and len(dtypes) == 1:
-        return dtypes[0]
+    only = SPEC_DTYPES[item.dtype] if item.dtype else dtypes[0] if dtypes is not None and len(dtypes) == 1 else None
+    if only is not None:
+        # Half precision is computed in single.
+        return torch.float32 if only in HALVES else only
     return torch.int32 if item.promise else default_float(signature)

@@ -301,9 +301,12 @@ def route(core: Core, bound: BoundArguments) -> Route:
     )
 
 
-def make_checked_form(core: Core, bound: BoundArguments) -> Form:
-    """The form of a call, with everything checked that can be said without the engine's state."""
-    check_tensors(core.signature, bound.tensors)
+def make_checked_form(core: Core, bound: BoundArguments, *, is_cast: bool = False) -> Form:
+    """The form of a call, with everything checked that can be said without the engine's state.
+
+    With `is_cast`, half precision may have become single already.
+    """
+    check_tensors(core.signature, bound.tensors, is_cast=is_cast)
     for stage in core.signature.stages:
         stage.check_object(core.signature.op)
     return form_of(core, bound, [tuple(one.shape) for one in bound.tensors], [one.dtype for one in bound.tensors])

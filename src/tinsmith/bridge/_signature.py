@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from .._lazy import lazy
-from ..engines import DTYPES, SPEC_DTYPES, Language, Parameter
+from ..engines import DTYPES, HALVES, SPEC_DTYPES, Language, Parameter
 from ..spec import Item, Spec
 from ._stage import Stage
 
@@ -205,6 +205,12 @@ def takes_half(signature: Signature, name: str) -> bool:
     """Whether an array that is computed in float32, as its kernel annotates it, may be of half precision outside."""
     item = signature.items[name]
     return item.dtype is None and not signature.refuses_half and fitting_dtypes(signature, name) == (torch.float32,)
+
+
+def takes_half_alone(signature: Signature, name: str) -> bool:
+    """Whether an array takes half precision and nothing else, by its annotation or the spec."""
+    fitting = fitting_dtypes(signature, name)
+    return fitting is not None and len(fitting) == 1 and fitting[0] in HALVES
 
 
 def is_steady(signature: Signature, name: str) -> bool:

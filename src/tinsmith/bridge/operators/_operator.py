@@ -187,7 +187,8 @@ class Operator:
     def _form(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> Form:
         """How a call becomes the form in which it is run, where it is not in that form already."""
         if keywords.get("_batch") is None:
-            return make_checked_form(core, bound)
+            # A call comes here again in the form in which it is run; the op has checked the one of the caller.
+            return make_checked_form(core, bound, is_cast=True)
         shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
         return as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
 
@@ -261,7 +262,7 @@ class Operator:
         if keywords.get("_batch") is not None:
             form = as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
         else:
-            check_dtypes(core.signature, bound.tensors)
+            check_dtypes(core.signature, bound.tensors, is_cast=True)
             form = form_of(core, bound, shapes, dtypes)
         moved = [one if dim is None else one.movedim(dim, 0) for one, dim in zip(bound.tensors, dims, strict=True)]
         ready = form.prepare(moved, [() if dim is None else (size,) for dim in dims])
