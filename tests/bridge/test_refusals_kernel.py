@@ -381,23 +381,6 @@ def index_of_floats(lang):
     return picked, "place[n], x[m] -> y[n]", ["y[i] = x[place[i]]", "integers"]
 
 
-def negative_index(lang):
-    @lang.kernel
-    def last(x: lang.types.ndarray(), y: lang.types.ndarray()):
-        for i in y:
-            s = 0.0
-            for j in range(x.shape[0]):
-                s += lang.exp(x[j])
-            y[i] = s * x[-1]
-
-    words = "the kernel of op `last` does not compile\n"
-    return (
-        last,
-        "x[n] -> y[n]",
-        ["y[i] = s * x[-1]", words, "Negative indices are not supported", "`x[x.shape[0] - 1]`"],
-    )
-
-
 def slice_of_an_array(lang):
     @lang.kernel
     def tails(x: lang.types.ndarray(), y: lang.types.ndarray()):
@@ -466,7 +449,6 @@ NOT_COMPILED = [
     misspelt,
     array_for_a_number,
     index_of_floats,
-    negative_index,
     slice_of_an_array,
     slice_in_a_function,
     function_of_torch,
