@@ -102,8 +102,8 @@ def test_activations(engine, act):
     assert_same(array(engine, act=act, out=ACTIVATIONS[ACTIVATIONS.index(act) - 1]))
 
 
-@pytest.mark.thinned(9)
-@pytest.mark.parametrize("act", ACTIVATIONS)
+@pytest.mark.thinned(3)
+@pytest.mark.parametrize("act", ["ReLU", "SiLU", "Sine"])
 def test_narrow_activations(engine, act):
     out = ACTIVATIONS[ACTIVATIONS.index(act) - 1]
     assert_same(array(engine, width=4, hidden=1, act=act, out=out), batch=9)
@@ -164,9 +164,9 @@ def test_single_precision(engine):
         torch.testing.assert_close(one.double(), other.double(), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.thinned(18)
+@pytest.mark.thinned(16)
 @pytest.mark.parametrize("otype", ["L1", "L2", "RelativeL1", "RelativeL2", "MAPE", "SMAPE", "CrossEntropy", "Variance"])
-@pytest.mark.parametrize(("width", "batch"), [(4, 6), (8, 6), (8, 18)])
+@pytest.mark.parametrize(("width", "batch"), [(4, 6), (8, 18)])
 def test_losses(engine, otype, width, batch):
     net = array(engine, width, out="Sigmoid")
     x, target = normal(2, 3, batch, 3), normal(2, 3, batch, 3, seed=7).abs()
@@ -278,7 +278,7 @@ def test_scattered_points(engine):
 
 
 @pytest.mark.thinned(9)
-@pytest.mark.parametrize(("width", "hidden", "n_out", "biases"), [*SHAPES, *NARROW])
+@pytest.mark.parametrize(("width", "hidden", "n_out", "biases"), [SHAPES[0], SHAPES[6], NARROW[0]])
 def test_networks_without_points_have_gradients_of_zero(engine, width, hidden, n_out, biases):
     net = array(engine, width, hidden, n_out, biases)
     cells = torch.tensor([0, 3, 3])
