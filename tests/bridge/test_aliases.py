@@ -41,6 +41,7 @@ def test_values(lang64, form, size):
     torch.testing.assert_close(z, wanted(x, form) * x)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("size", [5, 100_000])
 def test_gradients(lang64, size):
     x, k = torch.rand(size, dtype=torch.float64, requires_grad=True), every_one_its_own(size)

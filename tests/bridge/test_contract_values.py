@@ -56,6 +56,7 @@ LARGE = {
 }
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("size", [64, 3_000, 200_000])
 @pytest.mark.parametrize("name", LARGE)
 def test_sizes(lang64, name, size):

@@ -41,6 +41,7 @@ OUT_OF_REACH = {
 }
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("way", WAYS)
 def test_made_on_the_meta_device(lang, way):
     with torch.device("meta"):
@@ -129,6 +130,7 @@ def test_fake_tensors_fill_no_field(lang):
         layer.set_internal_field("w", fake)
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_in_half_precision_results_are_rounded_once(lang, way, dtype):
