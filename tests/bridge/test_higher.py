@@ -92,7 +92,9 @@ TRANSFORMS = {
 }
 
 
-@pytest.mark.parametrize("name", TRANSFORMS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.compiled_engine if name == "third" else ()) for name in TRANSFORMS]
+)
 def test_functional_transforms(lang64, name):
     op, w, x = decays(lang64), floats(3), floats(4, seed=3)
     transform = TRANSFORMS[name]
