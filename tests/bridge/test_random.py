@@ -41,6 +41,7 @@ def test_torchs_seed_is_the_seed(lang64):
     assert abs(one.factor[one.factor > 0].mean() - 1.5) < 0.05
 
 
+@pytest.mark.compiled_engine
 @pytest.mark.parametrize("size", [7, 50_000])
 def test_the_backward_pass_draws_the_same(lang64, size):
     op, x = dropouts(lang64), torch.rand(size, dtype=torch.float64, requires_grad=True)
