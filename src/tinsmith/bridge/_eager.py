@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..engines import hide_frames
 from ..spec import Numbers
 from ._binding import BoundArguments
 from ._call import BackwardCall, Call
@@ -78,7 +79,11 @@ class EagerFunction(torch.autograd.Function):
                 state = captured.as_state()
             return (None, None, None, *_differentiable(route.call(numbers, others), active, saved, cotangents, state))
         has_results = passes.has_results and active == route.active
-        return (None, None, None, *plan.backward(saved, cotangents, active, numbers, others.scalars, has_results))
+        try:
+            return (None, None, None, *plan.backward(saved, cotangents, active, numbers, others.scalars, has_results))
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     @staticmethod
     def jvp(ctx: Any, *_: Any) -> Any:

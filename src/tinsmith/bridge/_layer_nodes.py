@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from .._errors import ArgumentError, refusal
+from ..engines import hide_frames
 
 Forward = TypeVar("Forward", bound=Callable[..., Any])
 
@@ -42,7 +43,13 @@ def one_node(forward: Forward) -> Forward:
     def record_or_run(module: torch.nn.Module, *inputs: Any, **named: Any) -> Any:
         # A list, since torch 2.6's compiler cannot read a generator here.
         proxies = [one for one in (*inputs, *named.values()) if isinstance(one, torch.fx.Proxy)]
-        return _record(module, proxies[0], inputs, named) if proxies else forward(module, *inputs, **named)
+        if proxies:
+            return _record(module, proxies[0], inputs, named)
+        try:
+            return forward(module, *inputs, **named)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return record_or_run  # type: ignore[return-value]
 

@@ -44,6 +44,7 @@ class LinkedKernel:
         arrays: the names of those that are arrays.
         results: what it returns, by name, as far as it is an output.
         begins: arrays that it fills with copies before anything else, with the names of what is copied.
+        names: those of the op by the kernel's own, where they differ.
     """
 
     kernel: Any
@@ -55,6 +56,7 @@ class LinkedKernel:
     arrays: tuple[str, ...]
     results: tuple[tuple[str, Parameter], ...]
     begins: dict[str, str]
+    names: Mapping[str, str]
 
     @lazy
     def open_templates(self) -> tuple[str, ...]:
@@ -111,7 +113,9 @@ def link_kernel(
     source = replace(source, tree=lift_scalars(plain, scalars))
     if drops_results:
         source = replace(source, tree=drop_results(source.tree))
-    return LinkedKernel(kernel, home, source, owner, is_method, by_name, names, returned, copies)
+    linked = {**links.names, **{name: array.name for name, array in links.fields.items()}}
+    own = {**updated, **{name: updated.get(new, new) for name, new in linked.items()}}
+    return LinkedKernel(kernel, home, source, owner, is_method, by_name, names, returned, copies, own)
 
 
 def _store_results(source: Source, names: Sequence[str]) -> Source:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..engines import Language
-from ..source import Source, build
+from ..source import Source, Written, build
 from ..source.ir import nodes, print_kernel, types, walk
 from ._binding import BoundArguments
 from ._launcher import Launcher
@@ -50,7 +50,9 @@ def name_fields(launcher: Launcher, bound: BoundArguments, gradients: frozenset[
     lang: Any = stage.home.lang
     function, _ = build(tree, {"_lang": lang, **lowered.fields}, kernel.name)
     tree.lineno = stage.source.tree.lineno
-    source = Source(function, tree, stage.source.path, source_names=kernel.source_names)
+    labels = {name: kernel.arrays[name].label for name in lowered.fields}
+    written = Written(stage.source, stage.templates(bound.templates), lowered.fields, labels)
+    source = Source(function, tree, stage.source.path, source_names=kernel.source_names, written=written)
     vars(function)["tinsmith_source"] = source
     return Launcher(lang.kernel(function), launcher.signature.op, allows_races=stage.allows_races)
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Mapping
+from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..engines import Compiled, Python
+from ..source import Source, Written
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -20,7 +23,8 @@ def compile_for_python(stage: Stage, variant: Variant, values: Mapping[str, Any]
         GradientError: the variant is an engine's own reverse.
     """
     lang = stage.home.lang
-    source = stage.source
+    written = stage.source.written
+    source = stage.source if written is None else _put_fields_back(stage, written)
     old: Any = source.function
     function = FunctionType(old.__code__, old.__globals__, old.__name__, old.__defaults__, old.__closure__)
     annotations = stage.annotations(dict(variant.single.arrays))
@@ -30,13 +34,40 @@ def compile_for_python(stage: Stage, variant: Variant, values: Mapping[str, Any]
     if variant.adjoint:
         return stage.engine.compile(function, stage.templates(values), adjoint=True)
     assert isinstance(stage.engine, Python)
+    labels = {name: _label(stage, name) for name in stage.arrays}
+    fields: dict[str, Any] = {}
+    if written is not None:
+        fields = {stage.find_name(name): field for name, field in written.fields.items()}
+        labels |= {stage.find_name(name): label for name, label in written.labels.items()}
     return stage.engine.run_source(
         function,
-        stage.templates(values),
+        dict(stage.templates(values) if written is None else written.objects),
+        fields=fields,
+        copies={} if written is None else stage.begins,
         batched=variant.batched_arrays,
-        labels={name: _label(stage, name) for name in stage.arrays},
+        labels=labels,
         names={**names, "_lang": lang},
     )
+
+
+def _put_fields_back(stage: Stage, written: Written) -> Source:
+    """A kernel on fields as its author wrote it, with the other arguments of the one that has arrays in their places.
+
+    These get their own names in it.
+    """
+    own = written.source.tree
+    arrays = {stage.find_name(name) for name in written.fields}
+    arguments = [ast.arg(name) for name in written.objects]
+    arguments += [one for one in stage.source.tree.args.args if one.arg not in arrays | written.objects.keys()]
+    pairs = [(name, stage.find_name(name)) for name in written.source.parameters if name not in written.objects]
+    body: list[ast.stmt] = [
+        ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], ast.Name(given, ast.Load())), own)
+        for name, given in pairs
+        if name != given
+    ]
+    body += own.body
+    made = ast.FunctionDef(own.name, ast.arguments([], arguments, None, [], [], None, []), body, [])
+    return replace(written.source, tree=ast.fix_missing_locations(ast.copy_location(made, own)))
 
 
 def _label(stage: Stage, name: str) -> str:

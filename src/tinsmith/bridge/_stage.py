@@ -178,6 +178,10 @@ class Stage:
         """Template arguments by name, `self` among them."""
         return self._linked.templates(values)
 
+    def find_name(self, own: str) -> str:
+        """The op's name of a parameter that the kernel has a name of its own for."""
+        return self._linked.names.get(own, own)
+
     def dims_of(self, array: str) -> tuple[str, ...]:
         """Names and sizes of an array's dims, as its spec has them; () where it has none."""
         return tuple("_" if one is None else str(one) for one in self._dims.get(array, ()))

@@ -48,7 +48,7 @@ from ._loops import (
     tasks,
 )
 from ._nodes import index_parts, is_size, names_in, replace_nodes, resolve_callee, root, sub_expressions
-from ._read import Source, Unrun, find_called_function, read, resolve_calls
+from ._read import Source, Unrun, Written, find_called_function, read, resolve_calls
 from ._references import changed_loop_variables, find_changed_loop_variable, find_lent_names
 from ._role_walk import roles_of
 from ._roles import Access, Roles
@@ -80,6 +80,7 @@ __all__ = [
     "Source",
     "Spot",
     "Unrun",
+    "Written",
     "affine_of",
     "assignments",
     "bind_index",

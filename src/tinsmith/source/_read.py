@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from .._errors import KernelError, refusal
 from .._lazy import lazy
@@ -17,6 +17,22 @@ from ._nodes import note_name, resolve_callee, root
 from ._walk import copy_node, walk
 
 
+class Written(NamedTuple):
+    """A kernel on fields as its author wrote it, of which another one was made that has arrays in their places.
+
+    Attributes:
+        source: the kernel.
+        objects: values of its template parameters, `self` among them.
+        fields: the fields by the names of the arrays.
+        labels: what the kernel calls the fields, by the same names.
+    """
+
+    source: Source
+    objects: Mapping[str, Any]
+    fields: Mapping[str, Any]
+    labels: Mapping[str, str]
+
+
 @dataclass(frozen=True, eq=False)
 class Source:
     """A kernel's (or an engine function's) source: the tree of its `def`, and where it stands.
@@ -24,6 +40,7 @@ class Source:
     `given` are values of names that rewriting has brought into the tree, `_lang` for the engine's module, and of
     parameters that stand for Python objects: `self` of a method.
     `source_names` are the author's names for those of the tree that have a number, where it was printed from the IR.
+    `written` is then the kernel as its author wrote it, for the engine that runs source.
     """
 
     function: Callable[..., Any]
@@ -31,6 +48,7 @@ class Source:
     path: str
     given: Mapping[str, Any] = field(default_factory=dict)
     source_names: Mapping[str, str] = field(default_factory=dict)
+    written: Written | None = None
 
     @property
     def name(self) -> str:

@@ -196,6 +196,40 @@ def test_an_error_is_at_the_user_s_line_without_frames_of_tinsmith(lang, build, 
     assert not [one for one in frames if "tinsmith/engines" in one.filename]
 
 
+def list_frames_of_tinsmith(error):
+    frames = traceback.extract_tb(error.__traceback__)
+    assert not [one for one in frames if "tinsmith/engines" in one.filename]
+    return [one.name for one in frames if "/tinsmith/" in one.filename]
+
+
+def test_an_error_in_a_gradient_is_in_its_source_without_frames_of_tinsmith(lang):
+    x = torch.tensor([0.0], requires_grad=True)
+    with on_python(nan=True):
+        y = ts.op("x[n] -> y[n]")(take_root(lang))(x)
+        with pytest.raises(FloatingPointError, match="is NaN") as caught:
+            y.backward(torch.zeros(1))
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].filename.startswith("<tinsmith takes_root_adjoint")
+    assert list_frames_of_tinsmith(caught.value) == ["backward"]
+
+
+def test_an_error_in_a_layer_is_at_the_user_s_line_without_frames_of_tinsmith(lang):
+    x, y = lang.field(lang.f32, shape=3, needs_grad=True), lang.field(lang.f32, shape=3, needs_grad=True)
+
+    @lang.kernel
+    def insists(limit: lang.f32):
+        for i in x:
+            assert x[i] < limit, "too large"
+            y[i] = x[i]
+
+    with on_python():
+        layer = ts.EmptyTin().register_input_field(x).register_output_field(y).register_kernel(insists, 2.0).finish()
+        layer(torch.ones(3))
+        with pytest.raises(AssertionError, match="too large") as caught:
+            layer(torch.arange(3.0))
+    assert traceback.extract_tb(caught.value.__traceback__)[-1].line == 'assert x[i] < limit, "too large"'
+    assert list_frames_of_tinsmith(caught.value) == ["record_or_run"]
+
+
 def test_large_arrays_warn_once(lang):
     @lang.kernel
     def first(x: lang.types.ndarray(), y: lang.types.ndarray()):

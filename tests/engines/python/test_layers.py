@@ -165,3 +165,64 @@ def test_a_local_that_stands_for_one_of_two_functions(lang64, is_first):
 
     op = ts.op("x[n] -> y[n]", engine="python")(sums)
     assert op(torch.ones(2, dtype=D)).tolist() == [4.5 if is_first else 1.5] * 2
+
+
+def test_a_layer_runs_its_author_s_source(lang, capsys):
+    """Prints, breakpoints and names are there, of fields in any place; what is recorded for a gradient is the same."""
+    ray = lang.types.struct(at=lang.f32, towards=lang.math.vec2)
+
+    @lang.data_oriented
+    class World:
+        def __init__(self):
+            self.gain = 2.0
+            self.x = lang.field(lang.f32, shape=3, needs_grad=True)
+            self.v = lang.Vector.field(2, lang.f32, shape=3, offset=-1, needs_grad=True)
+            self.rays = ray.field(shape=3, needs_grad=True)
+
+        @lang.kernel
+        def move(self, step: lang.f32, scaled: lang.template()):
+            for i in self.x:
+                reach = self.gain * step
+                print("at", i, self.x[i], reach)  # noqa: T201  # what is tested
+                self.x[i] += reach * self.v[i - 1].y
+                scaled[i] = self.x[i] * self.rays[i].at + self.rays[i].towards.x
+
+    world, scaled = World(), lang.field(lang.f32, shape=3, needs_grad=True)
+    world.rays.at.fill(3.0)
+    world.rays.towards.fill(0.5)
+
+    def build():
+        layer = ts.Tin(world).register_input_field(world.x).register_input_field(world.v)
+        return layer.register_output_field(scaled).register_kernel(world.move, 0.25, scaled).finish()
+
+    x, v = torch.rand(3, requires_grad=True), torch.rand(3, 2, requires_grad=True)
+    wanted = build()(x, v)
+    with on_python():
+        found = build()(x, v)
+    assert capsys.readouterr().out.splitlines()[-3:] == [
+        f"at {i} {one!s} 0.5" for i, one in enumerate(x.detach().numpy())
+    ]
+    torch.testing.assert_close(found, wanted)
+    for one, other in zip(
+        torch.autograd.grad(found.sum(), (x, v)), torch.autograd.grad(wanted.sum(), (x, v)), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.each_engine
+def test_aliases_of_fields_and_fields_in_lists(lang64):
+    x, y, parts = lang64.field(lang64.f64, 3), lang64.field(lang64.f64, 3), [lang64.field(lang64.f64, 3)]
+    x.from_torch(torch.arange(3, dtype=D))
+
+    @lang64.kernel
+    def copy(z: lang64.types.ndarray()):
+        a, b = lang64.static(x, y)
+        for i in a:
+            b[i] = a[i] * 2.0
+            parts[0][i] += b[i] + 1.0
+            z[i] = parts[0][i]
+
+    wanted = ts.op("-> z[3]: f64")(copy)()
+    parts[0].fill(0.0)
+    assert torch.equal(ts.op("-> z[3]: f64", engine="python")(copy)(), wanted)
+    assert y.to_torch().tolist() == [0.0, 2.0, 4.0]

@@ -85,6 +85,11 @@ class StructField:
             raise AttributeError(name)
         return self.views[name]
 
+    @property
+    def grad(self) -> StructField:
+        """The gradients of its members."""
+        return StructField({name: view.grad for name, view in self.views.items()}, {})
+
     def __getitem__(self, index: Any) -> Struct:
         return Struct({name: view[index] for name, view in self.views.items()}, dict(self._methods))
 

@@ -219,6 +219,8 @@ class Python(Engine):
         function: Callable[..., Any],
         templates: dict[str, Any],
         *,
+        fields: Mapping[str, Any] | None = None,
+        copies: Mapping[str, str] | None = None,
         batched: frozenset[str] = frozenset(),
         labels: Mapping[str, str] | None = None,
         names: Mapping[str, Any] | None = None,
@@ -228,16 +230,20 @@ class Python(Engine):
         Args:
             function: the kernel's function, with an annotation for each parameter.
             templates: values of template parameters.
+            fields: fields that the kernel names, in whose places it is given arrays, by the arrays' names.
+            copies: of these arrays, those that are copied into them first.
             batched: arrays whose first dim is a batch: the kernel runs once for each sample.
             labels: arrays with their dims' names, for messages.
             names: values of names that the function does not see by itself.
         """
         described = {name: self._home.describe(name, one) for name, one in function.__annotations__.items()}
-        parameters = {name: one for name, one in described.items() if one is not None and name not in templates}
-        arrays = frozenset(name for name, one in parameters.items() if one.kind == "array")
+        fields = fields or {}
+        given = {name for name in described if name in fields or name not in templates}
+        parameters = {name: one for name, one in described.items() if one is not None and name in given}
+        arrays = frozenset(name for name, one in parameters.items() if one.kind == "array" and name not in fields)
         run = self._interpreter().for_kernel()
         made = rewrite(read_definition(function), run, arrays=arrays, names=names, objects=templates, is_kernel=True)
-        launch = Launch(self, made, run, parameters, templates, batched, labels or {})
+        launch = Launch(self, made, run, parameters, templates, fields, copies or {}, batched, labels or {})
         make_holdable(launch, launch.hold)
         return Compiled(launch, {name: name for name in parameters}, self.runtime())
 
@@ -284,12 +290,14 @@ class Launch:
         run: Interpreter,
         parameters: Mapping[str, Parameter],
         templates: Mapping[str, Any],
+        fields: Mapping[str, Any],
+        copies: Mapping[str, str],
         batched: frozenset[str],
         labels: Mapping[str, str],
     ) -> None:
         self._engine, self._function, self._run = engine, function, run
         self._parameters, self._templates = parameters, templates
-        self._batched, self._labels = batched, labels
+        self._fields, self._copies, self._batched, self._labels = fields, copies, batched, labels
 
     def __call__(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument] = ()) -> None:
         if torch.compiler.is_compiling():
@@ -337,6 +345,11 @@ class Launch:
             with np.errstate(all="ignore"):
                 for sample in range(count):
                     views = {name: self._view(name, data, written[name], sample) for name, data in memory.items()}
+                    for made, of in self._copies.items():
+                        np.copyto(views[made].data, views[of].data)
+                    self._run.replace_fields(
+                        [(field, self._labels[name], views.pop(name, None)) for name, field in self._fields.items()]
+                    )
                     self._function(**given, **views)
         except BaseException:
             self._run.forget_fields()

@@ -164,12 +164,14 @@ class ExpressionWriter(Names):
     def _comprehension(self, node: Any) -> ast.expr:
         names = {one.id for part in node.generators for one in walk(part.target) if isinstance(one, ast.Name)}
         self._scopes.append(names)
+        first = self._expr(node.generators[0].iter)
         # Nothing can be put before what is evaluated many times.
         outer, self._before = self._before, None
         try:
+            iterables = [first, *(self._expr(one.iter) for one in node.generators[1:])]
             generators = [
-                ast.comprehension(one.target, self._expr(one.iter), [self._expr(test) for test in one.ifs], 0)
-                for one in node.generators
+                ast.comprehension(one.target, iterable, [self._expr(test) for test in one.ifs], 0)
+                for one, iterable in zip(node.generators, iterables, strict=True)
             ]
             if isinstance(node, ast.DictComp):
                 return ast.DictComp(self._expr(node.key), self._expr(node.value), generators)

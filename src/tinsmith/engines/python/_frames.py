@@ -24,7 +24,9 @@ def hide_frames(error: BaseException) -> None:
     for one in reversed(frames[launches[-1] :]):
         if not str(one.tb_frame.f_globals.get("__name__", "")).startswith(_PACKAGE + "."):
             traceback = TracebackType(traceback, one.tb_frame, one.tb_lasti, one.tb_lineno)
-    first.tb_next = traceback
+    # Without a frame of the kernel's, the fault is this library's own.
+    if traceback is not None:
+        first.tb_next = traceback
 
 
 def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:

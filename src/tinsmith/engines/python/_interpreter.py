@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import copy
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -85,6 +86,7 @@ class Interpreter(Assignments):
         names = {*_OPERATORS.values(), "min", "max"}
         self._by_operator = {name: self.operations.binary(name) for name in names}
         self._fields: dict[int, tuple[Any, ArrayView]] = {}
+        self._replaced: dict[int, tuple[Any, ArrayView]] = {}
         for name, operator in _OPERATORS.items():
             setattr(self, name, self._by_operator[operator])
         self.negate = self._on_known("neg", lambda value: -value)
@@ -123,9 +125,15 @@ class Interpreter(Assignments):
             return Struct({name: self.let(one) for name, one in facts.members.items()}, dict(facts.methods))
         return value
 
+    def alias(self, value: Any) -> Any:
+        """Return what a local stands for that is assigned in `static`: of a field its view, else the very value."""
+        if isinstance(value, list | tuple):
+            return type(value)([self.alias(one) for one in value])
+        return self.view(value, "a field") if self.engine.is_field(value) else value
+
     def view(self, field: Any, name: str) -> Any:
         """Return the view of a field, whose content is copied from the engine once a launch."""
-        known = self._fields.get(id(field))
+        known = self._replaced.get(id(field)) or self._fields.get(id(field))
         if known is not None:
             return known[1]
         facts = self.language.struct_of(field)
@@ -144,6 +152,24 @@ class Interpreter(Assignments):
         self._fields[id(field)] = (field, view)
         return view
 
+    def replace_fields(self, pairs: Iterable[tuple[Any, str, ArrayView | None]]) -> None:
+        """Let arrays stand for fields in the next run, whose own content is left alone.
+
+        Each comes with what the kernel calls it. Of one without an array, the kernel uses the shape alone.
+        """
+        self._replaced = {}
+        for field, name, array in pairs:
+            about = self.engine.field_facts(field, name)
+            data = np.array(field.to_numpy()) if array is None else array.data
+            view = FieldView(name, data, about.element, self.operations, first=about.offset)
+            view.find_gradient = partial(self._forget_gradient, view)
+            self._replaced[id(field)] = (field, view)
+
+    def _forget_gradient(self, view: ArrayView) -> ArrayView:
+        """An array for the gradient of a field in whose place an array is. What is stored there is left out."""
+        element = view.data.shape[len(view.shape) :]
+        return FieldView("a gradient", np.zeros_like(view.data), element, self.operations, first=view.first)
+
     def write_fields(self) -> None:
         """Give the engine's fields what a launch stored, and forget them."""
         for field, view in self._fields.values():
@@ -159,7 +185,7 @@ class Interpreter(Assignments):
         """Return an element for an assignment to one of its entries or members, as in `x[i][0] = 1.0`."""
         if isinstance(owner, ArrayView | StructField):
             return owner.element_at(index)
-        return owner[index]
+        return owner[index] if isinstance(owner, Matrix) else self.capture(owner[index])
 
     def sample(self, owner: Any, index: Any) -> Any:
         """Return some value with the type of an element; the index may be out of range."""

@@ -124,6 +124,10 @@ class _Writer(ExpressionWriter):
         """Whether an expression of a statement itself changes a local or memory: engines do so before anything else."""
         expressions = [one for one in list_children(node) if isinstance(one, ast.expr)]
         inner = [one for expression in expressions for one in walk(expression)]
+        # Python allows no assignment in what a comprehension runs over.
+        iterables = [one.iter for one in inner if isinstance(one, ast.comprehension)]
+        if any(isinstance(one, ast.Call) for iterable in iterables for one in ast.walk(iterable)):
+            return True
         return any(
             isinstance(one, ast.NamedExpr)
             or (isinstance(one, ast.Call) and one is not getattr(node, "value", None) and self.changes(one))
@@ -173,7 +177,7 @@ class _Writer(ExpressionWriter):
             if is_static:
                 self._declare(target)
                 self._note_alias(target, node.value)
-                yield ast.Assign([target], value)
+                yield ast.Assign([target], self._ask("alias", value))
             else:
                 yield self._assign_one(target, value)
 

@@ -17,7 +17,7 @@ import torch
 
 from ..._errors import ArgumentError, RegistrationError, refusal
 from ...bridge import OpOptions, Races, is_transformed
-from ...engines import Engine
+from ...engines import Engine, hide_frames
 from ...source.ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED, make_field
 from ..fields import (
@@ -151,7 +151,13 @@ class Rollout:
             rows = [("expected", ", ".join(names)), ("got", f"{len(tensors)}, {', '.join(named)}".strip(", "))]
             raise ArgumentError(refusal(f"{self.name} takes one tensor an input", rows, "Pass each input once."))
         ordered = [given[name] for name in names]
-        return break_graph(self._run)(*ordered) if torch.compiler.is_compiling() else self._run(*ordered)
+        if torch.compiler.is_compiling():
+            return break_graph(self._run)(*ordered)
+        try:
+            return self._run(*ordered)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def _run(self, *tensors: torch.Tensor) -> Any:
         with FIELDS_LOCK:
