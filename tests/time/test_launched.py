@@ -119,7 +119,15 @@ def of_vectors(ti, _):
     return turn
 
 
-OPS = [with_scratch_read, of_the_engine, with_a_tape, with_a_ragged_tape, that_adds, that_fills, of_vectors]
+OPS = [
+    with_scratch_read,
+    pytest.param(of_the_engine, marks=pytest.mark.compiled_engine),
+    with_a_tape,
+    with_a_ragged_tape,
+    that_adds,
+    that_fills,
+    of_vectors,
+]
 
 
 @pytest.mark.thinned(4)

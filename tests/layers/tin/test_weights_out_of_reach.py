@@ -10,6 +10,7 @@ import tinsmith as ts
 
 N = 4
 WAYS = {"generated": {}, "the engine's": {"adjoint": "engine"}, "on tensors": {"on_tensors": True}}
+NAMES = [pytest.param(way, marks=pytest.mark.compiled_engine if way == "the engine's" else ()) for way in WAYS]
 
 
 def scaled(lang, value=None, way="generated"):
@@ -41,8 +42,7 @@ OUT_OF_REACH = {
 }
 
 
-@pytest.mark.compiled_engine
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", NAMES)
 def test_made_on_the_meta_device(lang, way):
     with torch.device("meta"):
         layer, field = scaled(lang, way=way)
@@ -130,8 +130,7 @@ def test_fake_tensors_fill_no_field(lang):
         layer.set_internal_field("w", fake)
 
 
-@pytest.mark.compiled_engine
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", NAMES)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_in_half_precision_results_are_rounded_once(lang, way, dtype):
     """If all tensors of a call are, as in a model in half precision; otherwise they have the fields' dtype."""
