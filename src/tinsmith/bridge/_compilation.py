@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal
-from ..engines import Compiled
+from ..engines import Compiled, CompileOptions
 from ..source import build, multiplies_atomically, reports, runs_in_blocks
 from ..source.ir import NotCovered
 from ._bounds_guard import compile_guarded
@@ -139,16 +139,11 @@ def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     path = function.__code__.co_filename
     try:
         with place_warnings(stage.source, stage.tree(variant), stage.texts[variant], path, stage.given_warnings):
-            return stage.engine.compile(
-                function,
-                stage.templates(values),
-                adjoint=variant.adjoint,
-                stack=variant.stack,
-                is_careful=stage.is_careful(variant),
-                is_aliased=stage.is_aliased(variant),
-                is_simd=variant.is_simd,
-                content=_find_content(stage, variant, values),
+            options = CompileOptions(
+                variant.adjoint, variant.stack, stage.is_careful(variant), stage.is_aliased(variant), variant.is_simd
             )
+            content = _find_content(stage, variant, values)
+            return stage.engine.compile(function, stage.templates(values), options, content)
     except TinsmithError:
         raise
     except Exception as cause:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
-from ..engines import Compiled, Engine, Language
+from ..engines import Compiled, CompileOptions, Engine, Language
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
 from ..source import build
 from ..source.ir import NotCovered, nodes, print_kernel, types
@@ -82,14 +82,13 @@ def compile_ir(
     is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
     if is_aliased and stage.engine.ends_on_nested_powers:
         kernel = separate_powers(kernel)
-    options = {"adjoint": variant.adjoint, "stack": variant.stack, "is_careful": is_careful, "is_aliased": is_aliased}
-    options["is_simd"] = has_vector_loops(kernel)
+    options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, has_vector_loops(kernel))
 
     def compile_printed(kernel: nodes.Kernel) -> Compiled:
         tree = print_kernel(kernel, annotate_numbers(kernel, texts), defaults)
         function, stage.texts[variant] = build(tree, namespace_of(stage.engine), f"{kernel.name}, rewritten")
         # Printed kernels of one text are one kernel, unless they name fields: two texts may name different ones alike.
-        return stage.engine.compile(function, dict(fields), **options, content=None if fields else "")
+        return stage.engine.compile(function, dict(fields), options, content=None if fields else "")
 
     try:
         if fields or variant.adjoint:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
-from ..engines import Compiled, Python
+from ..engines import Compiled, CompileOptions, Python
 from ..source import Source, Written
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def compile_for_python(stage: Stage, variant: Variant, values: Mapping[str, Any]
     vars(function)["tinsmith_source"] = source
     names = {name: value for name, value in source.given.items() if name not in source.parameters}
     if variant.adjoint:
-        return stage.engine.compile(function, stage.templates(values), adjoint=True)
+        return stage.engine.compile(function, stage.templates(values), CompileOptions(adjoint=True))
     assert isinstance(stage.engine, Python)
     labels = {name: _label(stage, name) for name in stage.arrays}
     fields: dict[str, Any] = {}

@@ -122,7 +122,7 @@ class Transfer:
         assert isinstance(tree, ast.FunctionDef)
         function, _ = build(tree, {"_lang": self._engine.lang}, "transfer")
         fields = {f"f{place}": copy.field for place, copy in enumerate(self._copies)}
-        return self._engine.compile(function, fields, adjoint=False)
+        return self._engine.compile(function, fields)
 
 
 def _text(copies: Sequence[Copy], *, is_serial: bool) -> str:

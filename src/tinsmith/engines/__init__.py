@@ -8,7 +8,18 @@ user of one engine does not need the other.
 from ._annotations import DTYPES, FLOATS, HALVES, INTEGERS, NAMES, SPEC_DTYPES, array_text
 from ._common import bind_scalars, hold
 from ._compiling import COMPILING, one_at_a_time
-from ._contract import MOST_ELEMENTS, ArrayArgument, Compiled, Engine, FieldFacts, HeldLaunch, Launch, Parameter, Probe
+from ._contract import (
+    MOST_ELEMENTS,
+    ArrayArgument,
+    Compiled,
+    CompileOptions,
+    Engine,
+    FieldFacts,
+    HeldLaunch,
+    Launch,
+    Parameter,
+    Probe,
+)
 from ._forks import remedy_for_lost_field, survive_forks
 from ._language import Language, StructFacts
 from ._listening import Listener
@@ -62,6 +73,7 @@ __all__ = [
     "ArrayArgument",
     "COMPILING",
     "Checks",
+    "CompileOptions",
     "Compiled",
     "DTYPES",
     "EXACT_OPERATIONS",

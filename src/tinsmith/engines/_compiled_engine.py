@@ -9,7 +9,7 @@ from typing import Any
 
 from . import _common, _fields, _parameters, _readiness
 from ._compiling import one_at_a_time
-from ._contract import Compiled, Engine, FieldFacts, Parameter
+from ._contract import Compiled, CompileOptions, Engine, FieldFacts, Parameter
 
 
 class CompiledEngine(Engine):
@@ -26,14 +26,7 @@ class CompiledEngine(Engine):
 
     @abstractmethod
     def _compile_alone(
-        self,
-        function: Callable[..., Any],
-        templates: dict[str, Any],
-        adjoint: bool,
-        stack: int,
-        is_careful: bool,
-        is_aliased: bool,
-        is_simd: bool,
+        self, function: Callable[..., Any], templates: dict[str, Any], options: CompileOptions
     ) -> Compiled:
         """Compile a function of which no other has the text: see `compile`."""
 
@@ -82,18 +75,12 @@ class CompiledEngine(Engine):
         self,
         function: Callable[..., Any],
         templates: dict[str, Any],
-        *,
-        adjoint: bool,
-        stack: int = 0,
-        is_careful: bool = False,
-        is_aliased: bool = False,
-        is_simd: bool = False,
+        options: CompileOptions = CompileOptions(),  # noqa: B008  # a tuple, which nothing changes
         content: Hashable | None = None,
     ) -> Compiled:
         _readiness.require_placed(self)
-        flags = (adjoint, stack, is_careful, is_aliased, is_simd)
-        key = None if content is None else (function.__code__.co_filename, content, flags, self.options())
-        return _common.share(self.runtime(), key, functools.partial(self._compile_alone, function, templates, *flags))
+        key = None if content is None else (function.__code__.co_filename, content, options, self.options())
+        return _common.share(self.runtime(), key, functools.partial(self._compile_alone, function, templates, options))
 
     def owns(self, value: object) -> bool:
         return _common.belongs_to(value, self.name)

@@ -156,6 +156,26 @@ class Facts:
     paths: tuple[str, ...]
 
 
+class CompileOptions(NamedTuple):
+    """What a compiler must know of a kernel beside its text.
+
+    Attributes:
+        adjoint: whether the engine's own reverse of the kernel is compiled.
+        stack: the depth that the gradient stack needs; 0 leaves it to the engine.
+        is_careful: whether an element may be read and written under two names, which engines' optimizers do not look
+            for.
+        is_aliased: whether it may be changed under two names, of which an inner loop moves only one.
+        is_simd: whether vectors are kept whole: machine vectors on the CPU, which count on memory that begins at a
+            multiple of an element's size.
+    """
+
+    adjoint: bool = False
+    stack: int = 0
+    is_careful: bool = False
+    is_aliased: bool = False
+    is_simd: bool = False
+
+
 class Engine(ABC):
     """One engine. Stateless: everything that changes lives in the engine itself."""
 
@@ -308,23 +328,13 @@ class Engine(ABC):
         self,
         function: Callable[..., Any],
         templates: dict[str, Any],
-        *,
-        adjoint: bool,
-        stack: int = 0,
-        is_careful: bool = False,
-        is_aliased: bool = False,
-        is_simd: bool = False,
+        options: CompileOptions = CompileOptions(),  # noqa: B008  # a tuple, which nothing changes
         content: Hashable | None = None,
     ) -> Compiled:
         """Compile a function whose annotations fix everything but its template values.
 
         Functions of the same file name, which depends on their text (`source.build`), and of equal `content` share a
         compiled kernel: `content` is everything else that the function depends on. None is not shared.
-
-        `stack` is the depth that the gradient stack needs; 0 leaves it to the engine. `is_careful` says that an
-        element may be read and written under two names, which engines' optimisers do not look for; `is_aliased` that
-        it may be changed under two, of which an inner loop moves only one. `is_simd` keeps vectors whole: machine
-        vectors on the CPU, which count on memory that begins at a multiple of an element's size.
         """
 
     @property

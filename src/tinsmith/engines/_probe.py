@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ._contract import Engine, Facts, Probe
+from ._contract import CompileOptions, Engine, Facts, Probe
 from ._probe_kernel import doubling
 from ._registry import get, list_installed
 
@@ -48,7 +48,7 @@ def _has(engine: Engine, facts: Facts, kernel: Any, path: str) -> Probe:
 
 def _behaviour(engine: Engine) -> list[Probe]:
     """What a reverse kernel does to its memory."""
-    compiled = engine.compile(doubling(engine.lang), {}, adjoint=True)
+    compiled = engine.compile(doubling(engine.lang), {}, CompileOptions(adjoint=True))
     x, y, gradient, adjoint = torch.ones(4), torch.full((4,), 7.0), torch.ones(4), torch.full((4,), 3.0)
     slots = compiled.slots
     pairs = {"x": (x, gradient), "y": (y, adjoint)}

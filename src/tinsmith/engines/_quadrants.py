@@ -17,7 +17,7 @@ from typing import Any
 
 from . import _annotations, _common, _fields, _forks, _readiness
 from ._compiled_engine import CompiledEngine
-from ._contract import Compiled, Facts, Parameter
+from ._contract import Compiled, CompileOptions, Facts, Parameter
 from ._custom_gradients import find_gradient
 from ._listening import Listener, redirect_to_listener
 
@@ -118,18 +118,11 @@ class Quadrants(CompiledEngine):
         return "" if is_on else "ad_stack_experimental_enabled=True"
 
     def _compile_alone(
-        self,
-        function: Callable[..., Any],
-        templates: dict[str, Any],
-        adjoint: bool,
-        stack: int,
-        is_careful: bool,
-        is_aliased: bool,
-        is_simd: bool,
+        self, function: Callable[..., Any], templates: dict[str, Any], options: CompileOptions
     ) -> Compiled:
         decorated = self.lang.kernel(function)
         self.hold_weakly(decorated)
-        kernel = decorated._adjoint if adjoint else decorated._primal
+        kernel = decorated._adjoint if options.adjoint else decorated._primal
         kernel.raise_on_templated_floats = False  # set by a call of the kernel, which we never make
         with _members_as_constants():
             key = kernel.ensure_compiled(*_annotations.stand_ins(function, templates, self.lang, self._matrix_type))
@@ -138,8 +131,8 @@ class Quadrants(CompiledEngine):
         program = runtime.prog
         # `is_aliased` means nothing here: the loops that it is about are right, and wrong without that optimisation.
         config = program.config()
-        in_numbers = adjoint or not is_simd
-        off = _common.without(config, cfg_optimization=is_careful, real_matrix_scalarize=is_simd)
+        in_numbers = options.adjoint or not options.is_simd
+        off = _common.without(config, cfg_optimization=options.is_careful, real_matrix_scalarize=options.is_simd)
         with _common.scalarize_matrices(config, is_wanted=in_numbers), off:
             result = program.compile_kernel(config, program.get_device_caps(), cpp)
         slots = _annotations.places(kernel.arg_metas, self.lang, self._matrix_type, lambda place: place)

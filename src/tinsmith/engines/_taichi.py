@@ -18,7 +18,7 @@ from typing import Any
 from .._errors import KernelError, refusal
 from . import _annotations, _common, _fields, _forks, _readiness
 from ._compiled_engine import CompiledEngine
-from ._contract import Compiled, Facts, Parameter
+from ._contract import Compiled, CompileOptions, Facts, Parameter
 from ._custom_gradients import find_gradient
 from ._listening import Listener, redirect_to_listener
 from ._module_name import module_name
@@ -105,30 +105,26 @@ class Taichi(CompiledEngine):
         return True
 
     def _compile_alone(
-        self,
-        function: Callable[..., Any],
-        templates: dict[str, Any],
-        adjoint: bool,
-        stack: int,
-        is_careful: bool,
-        is_aliased: bool,
-        is_simd: bool,
+        self, function: Callable[..., Any], templates: dict[str, Any], options: CompileOptions
     ) -> Compiled:
         decorated = self.lang.kernel(function)
         self.hold_weakly(decorated)
-        kernel = decorated._adjoint if adjoint else decorated._primal
+        kernel = decorated._adjoint if options.adjoint else decorated._primal
         key = kernel.ensure_compiled(*_annotations.stand_ins(function, templates, self.lang, self._matrix_type))
         cpp = kernel.compiled_kernels[key]
         runtime = self.runtime()
         program = runtime.prog
         config = program.config()
-        in_numbers = adjoint or not is_simd
+        in_numbers = options.adjoint or not options.is_simd
         # Taichi 1.7.4 holds `y[i]` in a register through a loop over j that does `y[i] += a; y[j] += b`: one is lost.
         off = _common.without(
-            config, cfg_optimization=is_careful, advanced_optimization=is_aliased, real_matrix_scalarize=is_simd
+            config,
+            cfg_optimization=options.is_careful,
+            advanced_optimization=options.is_aliased,
+            real_matrix_scalarize=options.is_simd,
         )
         with (
-            _stack_depth(config, stack),
+            _stack_depth(config, options.stack),
             _common.scalarize_matrices(config, is_wanted=in_numbers),
             off,
         ):

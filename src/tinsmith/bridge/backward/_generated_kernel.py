@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._errors import EngineError, TinsmithError, internal_error
-from ...engines import COMPILING, DTYPES, Compiled, Language, Parameter, array_text
+from ...engines import COMPILING, DTYPES, Compiled, CompileOptions, Language, Parameter, array_text
 from ...source import build
 from ...source.ir import add_comments, nodes, print_kernel, types, walk
 from ...transforms import (
@@ -118,12 +118,12 @@ class GeneratedKernel:
         if is_aliased and engine.ends_on_nested_powers:
             kernel = separate_powers(kernel)
         # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
-        options = {"is_careful": True, "is_aliased": is_aliased, "is_simd": has_vector_loops(kernel)}
+        options = CompileOptions(is_careful=True, is_aliased=is_aliased, is_simd=has_vector_loops(kernel))
 
         def compile_printed(kernel: nodes.Kernel) -> Compiled:
             function, _ = build(self._tree(kernel), namespace_of(engine), kernel.name)
             # Equal text is an equal kernel, unless it names fields, which two texts may call alike.
-            return engine.compile(function, fields, adjoint=False, **options, content=None if fields else "")
+            return engine.compile(function, fields, options, content=None if fields else "")
 
         try:
             if fields:

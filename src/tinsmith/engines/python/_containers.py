@@ -85,10 +85,14 @@ class StructField:
             raise AttributeError(name)
         return self.views[name]
 
+    def find_gradient(self) -> StructField:
+        """Return the field of its members' gradients."""
+        return StructField({name: view.find_gradient() for name, view in self.views.items()}, {})
+
     @property
     def grad(self) -> StructField:
         """The gradients of its members."""
-        return StructField({name: view.grad for name, view in self.views.items()}, {})
+        return self.find_gradient()
 
     def __getitem__(self, index: Any) -> Struct:
         return Struct({name: view[index] for name, view in self.views.items()}, dict(self._methods))

@@ -19,7 +19,17 @@ from ..._errors import GradientError, refusal
 from ..._user_warnings import SlowEngineWarning
 from .._annotations import NAMES
 from .._common import make_holdable
-from .._contract import ArrayArgument, Compiled, Engine, Facts, FieldFacts, HeldLaunch, Parameter, ScalarArgument
+from .._contract import (
+    ArrayArgument,
+    Compiled,
+    CompileOptions,
+    Engine,
+    Facts,
+    FieldFacts,
+    HeldLaunch,
+    Parameter,
+    ScalarArgument,
+)
 from .._language import Language
 from .._listening import Listener
 from ._definitions import read_definition
@@ -199,17 +209,12 @@ class Python(Engine):
         self,
         function: Callable[..., Any],
         templates: dict[str, Any],
-        *,
-        adjoint: bool,
-        stack: int = 0,
-        is_careful: bool = False,
-        is_aliased: bool = False,
-        is_simd: bool = False,
+        options: CompileOptions = CompileOptions(),  # noqa: B008  # a tuple, which nothing changes
         content: Hashable | None = None,
     ) -> Compiled:
-        # The options are for compilers that optimize, and change nothing here.
-        del stack, is_careful, is_aliased, is_simd, content
-        if adjoint:
+        # The other options are for compilers that optimize, and change nothing here.
+        del content
+        if options.adjoint:
             words = "the Python engine has no reverse mode of its own"
             raise GradientError(refusal(words, remedy='Leave out `adjoint="engine"`: a gradient is generated then.'))
         return self.run_source(function, templates)
