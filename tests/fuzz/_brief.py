@@ -7,19 +7,22 @@ returns, nested `while` loops, quaternions, decompositions of matrices, half pre
 from __future__ import annotations
 
 import ast
+import functools
 import math
 import random
 from dataclasses import replace
 
 from fuzz._expressions import FUNCTIONS
 from fuzz._grammar import Program
-from fuzz._parts import Scope
-from fuzz._wide import SCRATCH, WideExpressions, WideStatements, WideTasks, wide_program
+from fuzz._parts import TREES, Scope
+from fuzz._wide import OUTPUTS, RANKS, SCRATCH, WideExpressions, WideStatements, WideTasks, chain_program
 
-MOST_NODES = 650
-"""The size of most programs: a program takes as long as it is large, and small ones find as much."""
-LARGE = 0.05
-"""The share of programs of any size."""
+SIZES = ((0.7, 260), (0.95, 650), (1.0, math.inf))
+"""The largest program of so many of all: a program takes as long as it is large, and small ones find as much."""
+TRIES = 6
+"""Kernels that are written for one that is small enough."""
+LENGTHS = ("m + 1", "2 * m - 2", "n + m - 3", "(n + 8) // 3", "2 * (n - m) + 2")
+"""Sums that are as large as `n`."""
 _NUMBERS = (
     "settled(<F>, <leaf>)",
     "settled(<leaf>, <F>)",
@@ -35,38 +38,65 @@ _NUMBERS = (
     "(model.gain * <F>)",
     "(lang.floor(lang.cast(<F>, lang.f16) * 2.0) * 0.1)",
     "((o[<row>] @ shear(<F>, <leaf>)) @ <V>)[1]",
+    "(table[<row>] * <F>)",
+    "(table[<row>] * <leaf> + <F>)",
+    "(u[<row>] * <F>)",
+    "(u[<row>] * <leaf> - <F>)",
+    "(lang.cast(u[<row>], lang.f64) * u[<row>])",
 )
 
 
 def write_brief(seed: int) -> Program:
     """The kernel of a seed; the same seed gives the same kernel."""
     dice = random.Random(f"brief {seed}")
-    most = math.inf if dice.random() < LARGE else MOST_NODES
-    while True:
+    size = dice.random()
+    most = next(most for share, most in SIZES if size < share)
+    is_chain = dice.random() < 0.15
+    updated = [name for name in OUTPUTS if name != "c" and dice.random() < 0.15]
+    lengths = {name: dice.choice(LENGTHS) for name in OUTPUTS if RANKS[name] and dice.random() < 0.15}
+    bodies, written = [], list[str]()
+    for _ in range(2 if is_chain else 1):
+        tasks = _write_tasks(dice, most, written)
+        bodies.append("\n".join(tasks.words.lines))
+        written = tasks.written
+    return chain_program(seed, bodies, updated, lengths)
+
+
+def _write_tasks(dice: random.Random, most: float, written: list[str]) -> _BriefTasks:
+    """A kernel that reads what others have `written`: the first of a few that is small enough, or the smallest."""
+    smallest, size = None, math.inf
+    for _ in range(TRIES):
         tasks = _BriefTasks(dice)
+        tasks.written = list(written)
         tasks.write()
-        program = wide_program(seed, "\n".join(tasks.words.lines))
-        if _count_nodes(program.source) <= most:
-            return program
+        nodes = _count_nodes("\n".join(tasks.words.lines))
+        if smallest is None or nodes < size:
+            smallest, size = tasks, nodes
+        if size <= most:
+            break
+    assert smallest is not None
+    return smallest
 
 
-def _count_nodes(source: str) -> int:
+def _count_nodes(body: str) -> int:
     """Return about how many nodes a kernel's tree has once functions stand in place of their calls.
 
     Loops count several times: a gradient runs them forward and backward, and a Hessian does so with each of these.
     """
-    module = ast.parse(source)
-    functions = {one.name: one for one in module.body if isinstance(one, ast.FunctionDef)}
+    return _count(ast.parse(f"def kernel():\n{body}"))
 
-    def count(node: ast.AST) -> int:
-        total = 1 + sum(map(count, ast.iter_child_nodes(node)))
-        if isinstance(node, ast.For | ast.While):
-            return 2 * total
-        if isinstance(node, ast.Name) and node.id in functions:
-            return total + count(functions[node.id])
-        return total
 
-    return sum(map(count, functions["kernel"].body))
+def _count(node: ast.AST) -> int:
+    total = 1 + sum(map(_count, ast.iter_child_nodes(node)))
+    if isinstance(node, ast.For | ast.While):
+        return 2 * total
+    return total + _count_function(node.id) if isinstance(node, ast.Name) else total
+
+
+@functools.cache
+def _count_function(name: str) -> int:
+    tree = TREES.get(name)
+    return _count(tree) if isinstance(tree, ast.FunctionDef) else 0
 
 
 class _BriefExpressions(WideExpressions):

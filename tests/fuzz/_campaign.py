@@ -60,6 +60,7 @@ class Campaign:
     _begun: float = field(default_factory=time.monotonic)
     _shown: float = field(default_factory=time.monotonic)
     _tried: int = 0
+    _same_code: dict[str, bool] = field(default_factory=dict)
 
     def load(self) -> Campaign:
         """Read the outcomes that the record and the log have. Of a seed that was tried again the last line counts."""
@@ -67,7 +68,18 @@ class Campaign:
             self.outcomes = read_record(self.record, self.engine)
         if self.log is not None and self.log.exists():
             self.outcomes |= {one["seed"]: one for one in map(json.loads, self.log.read_text().splitlines())}
+        if self.engine == "python":
+            # These programs are tried again sooner than those that are compiled.
+            self.outcomes = {
+                seed: one for seed, one in self.outcomes.items() if self._is_current(one.get("commit", ""))
+            }
         return self
+
+    def _is_current(self, commit: str) -> bool:
+        """Whether a commit has the same library and the same fuzz as this one."""
+        if commit not in self._same_code:
+            self._same_code[commit] = commit == self._commit or has_same_code(commit, self._commit)
+        return self._same_code[commit]
 
     def run(self) -> Campaign:
         """Try all seeds that the log does not have yet, and with `is_again` those that fail there."""
@@ -179,6 +191,14 @@ class Campaign:
         rate = self._tried / (now - self._begun)
         words = f"{self.engine}: {done:,} of {len(self.seeds):,} programs, {rate:.1f} a second"
         sys.stderr.write(f"{words}, {len(self.failures)} failed\n")
+
+
+def has_same_code(one: str, other: str) -> bool:
+    """Whether two commits differ in nothing that programs are tried with; False where one is not committed or known."""
+    if not one or not other or "-dirty" in one + other:
+        return False
+    command = ["git", "diff", "--quiet", one, other, "--", "src/tinsmith", "tests/fuzz"]
+    return subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, check=False).returncode == 0
 
 
 def _crash(seed: int, last: dict[str, Any], words: str) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from fuzz._parts import RANKS, Scope, used_functions
 from fuzz._statements import Statements
@@ -20,12 +21,15 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Program:
-    """A random kernel.
+    """A random kernel, or a chain of them.
 
     Attributes:
         source: what an engine reads, its `lang` and `kernel` to be given a value by `build`.
         spec, scratch: for `ts.op`.
         is_single: whether some locals are of single precision, so that only as much can be compared.
+        kernels: names of the functions that are kernels, in the order of their launches.
+        updated: inputs that are changed in place.
+        lengths: dims of outputs that the spec has as sums, by name: the first of each.
     """
 
     seed: int
@@ -33,6 +37,9 @@ class Program:
     spec: str
     scratch: str | None
     is_single: bool
+    kernels: tuple[str, ...] = ("kernel",)
+    updated: tuple[str, ...] = ()
+    lengths: Mapping[str, str] = field(default_factory=dict)
 
 
 def write(seed: int) -> Program:

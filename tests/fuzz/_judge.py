@@ -13,7 +13,7 @@ import torch
 import tinsmith as ts
 from fuzz._grammar import Program
 from fuzz._modes import MODES, Trial
-from fuzz._reference import Reference
+from fuzz._reference import HALVES, Reference
 from fuzz._shrink import shrunk
 from fuzz._single import no_vectors, small_vectors
 from fuzz._verdict import (
@@ -32,6 +32,7 @@ from fuzz._verdict import (
 )
 
 TOLERANCES = {torch.float64: 1e-8, torch.float32: 1e-3}
+OF_HALF = 4e-3
 LARGEST = 1e6
 SEVERITY = (CRASH, INVALID, DISAGREE, ERROR, REFUSED, MISCOMPILED, UNCOMPILED, ROUNDED, UNSTEADY, AGREE)
 """Outcomes, the worst first."""
@@ -140,7 +141,7 @@ def _quantities(reference: Reference) -> list[torch.Tensor]:
 def _try(trial: Trial, mode: str) -> tuple[str, str]:
     """The outcome of a mode, and words where it does not agree."""
     try:
-        wrong = [_differ(*pair, TOLERANCES[trial.dtype]) for pair in MODES[mode](trial)]
+        wrong = [_differ(*pair, _tolerance(pair[0], trial.dtype)) for pair in MODES[mode](trial)]
     except ts.TinsmithError as reason:
         return _refused(reason, mode)
     except Exception as reason:  # noqa: BLE001  # whatever an engine raises is an outcome
@@ -166,6 +167,12 @@ def _first_cause(reason: BaseException) -> BaseException:
 
 def _said(reason: BaseException) -> str:
     return f"{type(reason).__name__}: {reason}"[:2000]
+
+
+def _tolerance(name: str, dtype: torch.dtype) -> float:
+    """How far what is compared under a name may be off; derivatives by arrays of half precision are rounded to it."""
+    is_rounded = name.rpartition(" ")[2] in HALVES
+    return OF_HALF if is_rounded else TOLERANCES[dtype]
 
 
 def _differ(name: str, mine: torch.Tensor, right: torch.Tensor, tolerance: float) -> str:

@@ -17,16 +17,20 @@ from typing import Any
 
 import torch
 
+from fuzz._parts import KERNELS
+
 Scalar = Any
 """A 0-d float64 tensor, or a number of Python's."""
 
 
 def run_mirror(source: str, arguments: Mapping[str, Any], constants: Mapping[str, Any]) -> None:
-    """Run `kernel` of a source on arguments by name. Arrays are changed in place."""
+    """Run the kernels of a source on arguments by name, each on those that it names. Arrays are changed in place."""
     tree = ast.fix_missing_locations(_Rewrite().visit(ast.parse(source)))
     scope: dict[str, Any] = {"lang": LANG, "_copy": _copy, **constants}
     exec(compile(tree, "<mirror>", "exec"), scope)
-    scope["kernel"](**arguments)
+    for kernel in [scope[name] for name in KERNELS if name in scope]:
+        names = kernel.__code__.co_varnames[: kernel.__code__.co_argcount]
+        kernel(**{name: arguments[name] for name in names})
 
 
 class Array:
@@ -394,7 +398,7 @@ class _Rewrite(ast.NodeTransformer):
         outer, self.references = self.references, references
         body = [part for statement in node.body for part in _listed(self.visit(statement))]
         self.references = outer
-        if node.name != "kernel":
+        if node.name not in KERNELS:
             copied = [one.arg for one in parameters if one.arg not in references]
             body = [*(_parsed(f"{name} = _copy({name})") for name in copied), *body]
         node.body, node.decorator_list = body, []

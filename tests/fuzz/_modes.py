@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -12,9 +13,9 @@ import torch
 
 import tinsmith as ts
 from fuzz._grammar import Program
-from fuzz._reference import Reference, Sample, Tensors, Weights, draw_sample, draw_weights
-from fuzz._verdict import kernel_of
-from fuzz._wide import FLOATS, INTEGERS, spec_of
+from fuzz._reference import Reference, Sample, Tensors, Weights, draw_sample, draw_weights, dtype_of
+from fuzz._verdict import kernels_of
+from fuzz._wide import INTEGERS, spec_of
 
 SAMPLES = 2
 """In a batch."""
@@ -33,14 +34,11 @@ class Trial:
         if dtype == torch.float32:
             program = replace(program, source=program.source.replace("lang.f64", "lang.f32"))
         self.program = program
-        given, returned = (
-            [item.partition("[")[0].strip() for item in side.replace(": i32", "").split("],")]
-            for side in program.spec.split("->")
-        )
-        self.floats = tuple(name for name in given if name in FLOATS)
+        given, returned = (re.findall(r"(\w+)\[", side) for side in program.spec.split("->"))
         self.integers = tuple(name for name in given if name in INTEGERS)
+        self.floats = tuple(name for name in given if name not in INTEGERS)
         self.outputs = tuple(returned)
-        self.returned = tuple(name for name in returned if name != "c")
+        self.returned = tuple(name for name in (*returned, *program.updated) if name != "c")
         self.weights: Weights = draw_weights(program.seed, self.returned, self.floats).rounded(dtype)
         self.batched = self._batched()
         self.samples = [self._sample(number) for number in range(SAMPLES)]
@@ -54,7 +52,8 @@ class Trial:
         generator = torch.Generator().manual_seed(self.program.seed + 2_000_003)
         names = (*self.floats, *self.integers)
         kept = (torch.rand(len(names), generator=generator) < 0.7).tolist()
-        return tuple(name for name, keep in zip(names, kept, strict=True) if keep or name == "x")
+        always = ("x", *self.program.updated)
+        return tuple(name for name, keep in zip(names, kept, strict=True) if keep or name in always)
 
     def _sample(self, number: int) -> Sample:
         first, one = (draw_sample(self.program.seed + 7_000_003 * at, self.floats, self.integers) for at in (0, number))
@@ -65,8 +64,8 @@ class Trial:
     # Ops ----------------------------------------------------------------------------------------
 
     @cached_property
-    def _kernel(self) -> Any:
-        return kernel_of(self.program, self.lang)
+    def _kernels(self) -> list[Any]:
+        return kernels_of(self.program, self.lang)
 
     @cached_property
     def op(self) -> Any:
@@ -80,16 +79,24 @@ class Trial:
 
     @cached_property
     def _batched_op(self) -> Any:
-        spec = spec_of([*self.floats, *self.integers], list(self.outputs), (*self.batched, *self.outputs))
+        batched = (*self.batched, *self.outputs)
+        spec = spec_of(self.program, [*self.floats, *self.integers], list(self.outputs), batched)
         scratch = None if self.program.scratch is None else self.program.scratch.replace("[", "[*b, ")
         return self._make_op(spec, scratch)
 
     def _make_op(self, spec: str, scratch: str | None) -> Any:
-        return ts.op(spec, scratch=scratch, adjoint="source", engine=self.engine)(self._kernel)
+        options: dict[str, Any] = {"scratch": scratch, "adjoint": "source", "engine": self.engine, "order": "kernel"}
+        if len(self._kernels) > 1:
+            return ts.chain(spec, self._kernels, **options)
+        return ts.op(spec, **options)(self._kernels[0])
 
     def _call(self, op: Any, floats: tuple[torch.Tensor, ...], integers: tuple[torch.Tensor, ...]) -> Tensors:
-        result = op(*floats, self.samples[0].a, *integers)
-        return dict(zip(self.outputs, result if isinstance(result, tuple) else (result,), strict=True))
+        arrays = {**dict(zip(self.floats, floats, strict=True)), **dict(zip(self.integers, integers, strict=True))}
+        updated = {name: arrays[name].clone() for name in self.program.updated}
+        result = op(**(arrays | updated), a=self.samples[0].a)
+        # An op that only changes arguments in place returns these.
+        results = () if not self.outputs else result if isinstance(result, tuple) else (result,)
+        return {**dict(zip(self.outputs, results, strict=True)), **updated}
 
     def _function(self, floats: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         """Floating outputs of floating inputs, at the first sample's integers."""
@@ -113,7 +120,8 @@ class Trial:
     # Modes --------------------------------------------------------------------------------------
 
     def _first(self) -> tuple[torch.Tensor, ...]:
-        return tuple(one.to(self.dtype, copy=True) for one in self.samples[0].floats.values())
+        floats = self.samples[0].floats
+        return tuple(one.to(dtype_of(name, self.dtype), copy=True) for name, one in floats.items())
 
     def _stacked(self) -> tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]:
         """Floats and integers of the batch."""
@@ -122,7 +130,7 @@ class Trial:
             ones = [getattr(sample, kind)[name] for sample in self.samples]
             return torch.stack(ones) if name in self.batched else ones[0].clone()
 
-        return tuple(together(name, "floats").to(self.dtype) for name in self.floats), tuple(
+        return tuple(together(name, "floats").to(dtype_of(name, self.dtype)) for name in self.floats), tuple(
             together(name, "integers") for name in self.integers
         )
 
@@ -190,7 +198,7 @@ class Trial:
 
     def jvp(self) -> Pairs:
         """Tangents, contracted with weights of outputs."""
-        direction = tuple(self.weights.direction[name].to(self.dtype) for name in self.floats)
+        direction = tuple(self.weights.direction[name].to(dtype_of(name, self.dtype)) for name in self.floats)
         values, tangents = torch.func.jvp(lambda *floats: self._function(floats), self._first(), direction)
         yield from self._values(dict(zip(self.returned, values, strict=True)), self.references[:1])
         pairs = zip(self.returned, tangents, strict=True)

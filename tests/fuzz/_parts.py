@@ -196,10 +196,18 @@ class Model:
 
 model = Model()
 """
-_TREES = {
+TREES: dict[str, ast.stmt] = {
     node.targets[0].id if isinstance(node, ast.Assign) else node.name: node  # type: ignore[attr-defined]
     for node in ast.parse(FUNCTIONS).body
 }
+"""Functions and classes by name."""
+
+
+TABLE = (0.3, 0.5, -0.2, 0.1)
+"""What is in the field `table`, which kernels name without a parameter."""
+
+KERNELS = ("kernel", "second")
+"""What the functions that are kernels may be called."""
 
 
 def used_functions(text: str) -> str:
@@ -207,15 +215,16 @@ def used_functions(text: str) -> str:
     names = {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
     while True:
         more = {
-            node.id for name in names & _TREES.keys() for node in ast.walk(_TREES[name]) if isinstance(node, ast.Name)
+            node.id for name in names & TREES.keys() for node in ast.walk(TREES[name]) if isinstance(node, ast.Name)
         }
         if more <= names:
-            return "\n\n\n".join(ast.unparse(_TREES[name]) for name in _TREES if name in names)
+            return "\n\n\n".join(ast.unparse(TREES[name]) for name in TREES if name in names)
         names |= more
 
 
 RANKS = {"x": "n", "w": "nm", "p": "nv", "k": "n", "y": "n", "z": "n", "s": "nm", "h": "nm", "v": "nv", "t": ""}
 RANKS |= {"r": "nc", "o": "n22", "b": "", "e": "ni", "d": "nc", "c": "ni", "g": "n"}
+RANKS |= {"u": "n"}
 """Dims of every array that a kernel may have: `n` and `m` are index dims, `v` is a vector's, `c` that of a vector of
 three, `22` those of a matrix. An `i` marks rows of integers."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +11,14 @@ from typing import Any
 import torch
 
 from fuzz._mirror import Array, run_mirror
-from fuzz._parts import COUNT, FACTOR, RANKS
+from fuzz._parts import COUNT, FACTOR, RANKS, TABLE
 
 ROWS, COLUMNS = 4, 3
 _SIZES = {"n": (ROWS,), "ni": (ROWS,), "nm": (ROWS, COLUMNS), "nv": (ROWS, 2), "nc": (ROWS, 3), "n22": (ROWS, 2, 2)}
 SHAPES = {name: _SIZES.get(rank, ()) for name, rank in RANKS.items()}
 _ELEMENT_DIMS = {"nv": 1, "nc": 1, "n22": 2}
 INTEGERS = ("k", "e", "c")
+HALVES = ("u",)
 
 Tensors = dict[str, torch.Tensor]
 
@@ -30,7 +32,7 @@ class Sample:
     a: float
 
     def rounded(self, dtype: torch.dtype) -> Sample:
-        """The same, in numbers that `dtype` has."""
+        """The same, in numbers that `dtype` has, or half precision where an array is of that."""
         a = float(torch.tensor(self.a, dtype=dtype))
         return Sample(_rounded(self.floats, dtype), self.integers, a)
 
@@ -77,11 +79,15 @@ class Reference:
     def __init__(self, program: Any, sample: Sample, weights: Weights) -> None:
         self._weights = weights
         self._leaves = {name: one.clone().requires_grad_() for name, one in sample.floats.items()}
-        outputs = [*weights.linear, *(["c"] if "c[n]: i32" in program.spec.partition("->")[2] else [])]
+        outputs = [*weights.linear, *(["c"] if re.search(r"\bc\[", program.spec.partition("->")[2]) else [])]
         scratch = [item.partition("[")[0].strip() for item in (program.scratch or "").split("],") if item]
-        written = {name: _array(name, torch.zeros(SHAPES[name], dtype=_dtype(name))) for name in (*outputs, *scratch)}
+        written = {
+            name: _array(name, self._leaves.get(name, torch.zeros(SHAPES[name], dtype=_dtype(name))))
+            for name in (*outputs, *scratch)
+        }
         given = {name: _array(name, one) for name, one in (self._leaves | sample.integers).items()}
-        run_mirror(program.source, {**given, "a": sample.a, **written}, {"FACTOR": FACTOR, "COUNT": COUNT})
+        constants = {"FACTOR": FACTOR, "COUNT": COUNT, "table": Array(torch.tensor(TABLE, dtype=torch.float64))}
+        run_mirror(program.source, {**given, "a": sample.a, **written}, constants)
         self._outputs = {name: written[name].stacked().reshape(SHAPES[name]) for name in outputs}
 
     @property
@@ -129,7 +135,12 @@ class Reference:
 
 
 def _rounded(tensors: Tensors, dtype: torch.dtype) -> Tensors:
-    return {name: one.to(dtype).double() for name, one in tensors.items()}
+    return {name: one.to(dtype_of(name, dtype)).double() for name, one in tensors.items()}
+
+
+def dtype_of(name: str, dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype of a floating array in a program whose others are of `dtype`."""
+    return torch.float16 if name in HALVES else dtype
 
 
 def _array(name: str, tensor: torch.Tensor) -> Array:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from fuzz._grammar import Program
+from fuzz._parts import KERNELS
 
 Fails = Callable[[Program], bool]
 
@@ -48,7 +49,7 @@ def _text(tree: ast.Module) -> str:
     kept = tree.body
     while True:
         names = {node.id for part in kept for node in ast.walk(part) if isinstance(node, ast.Name)}
-        fewer = [part for part in kept if getattr(part, "name", "") in names | {"kernel"}]
+        fewer = [part for part in kept if getattr(part, "name", "") in names | {*KERNELS}]
         if fewer == kept:
             return ast.unparse(ast.Module(kept, [])) + "\n"
         kept = fewer

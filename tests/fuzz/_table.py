@@ -41,7 +41,10 @@ torch, and torch's autograd differentiates it, once and twice. The modes are
 `--engine python` runs programs on the Python engine, which compiles nothing, half of them written for Taichi and half
 for Quadrants. The grammar `brief` generates them: one loop, with constructs that the grammar `wide` lacks: structs,
 members of `data_oriented` classes, early returns, functions as template parameters, nested `while` loops, quaternions,
-decompositions of matrices, half precision. Each run of the tests tries new ones, whose seeds come from the commit.
+decompositions of matrices, arrays and casts in half precision, chains of two kernels, arguments that are changed in
+place (`inout`), sums as dims of outputs, a field beside the arrays. Each run of the tests tries new ones, whose seeds
+come from the commit. The outcomes of a commit count for later ones, as long as `src/tinsmith` and `tests/fuzz` stay
+the same.
 
 A quarter of the programs run on several threads, the others on one. Buffers whose contents must not be read are filled
 with NaN.

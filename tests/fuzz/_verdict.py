@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 from unittest import mock
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 
 import tinsmith as ts
 from fuzz._grammar import Program
-from fuzz._parts import COUNT, FACTOR, RANKS
+from fuzz._parts import COUNT, FACTOR, RANKS, TABLE
 from tinsmith._config import config
 from tinsmith.bridge._oracle import bind_call, interpret_call
 from tinsmith.transforms.adjoint import _checkpoints
@@ -133,11 +135,30 @@ def _try(program: Program, lang: ModuleType, checks: tuple[str, ...], adjoint: s
 
 def kernel_of(program: Program, lang: ModuleType) -> Any:
     """The kernel of a program, as an engine takes it."""
+    return kernels_of(program, lang)[0]
+
+
+def kernels_of(program: Program, lang: ModuleType) -> list[Any]:
+    """The kernels of a program, in the order of their launches."""
     path = f"<fuzz {program.seed} {zlib.crc32(program.source.encode()):08x}>"
     linecache.cache[path] = (len(program.source), None, program.source.splitlines(keepends=True), path)
     scope = {"lang": lang, "__name__": "fuzzed", "FACTOR": FACTOR, "COUNT": COUNT}
+    if "table[" in program.source:
+        scope["table"] = _find_table(lang)
     exec(compile(program.source, path, "exec", dont_inherit=True), scope)
-    return lang.kernel(scope["kernel"])
+    return [lang.kernel(scope[name]) for name in program.kernels]
+
+
+_TABLES: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""The field `table` of each start of an engine: to fill one takes as long as some programs."""
+
+
+def _find_table(lang: Any) -> Any:
+    runtime = lang.lang.impl.get_runtime()
+    if runtime not in _TABLES:
+        _TABLES[runtime] = lang.field(lang.f64, shape=len(TABLE))
+        _TABLES[runtime].from_numpy(np.array(TABLE))
+    return _TABLES[runtime]
 
 
 def inputs_of(seed: int) -> tuple[Any, ...]:

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import ast
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from fuzz._expressions import Expressions
 from fuzz._grammar import Program, Tasks
-from fuzz._parts import RANKS, Scope, used_functions
+from fuzz._parts import KERNELS, RANKS, Scope, used_functions
 from fuzz._statements import Statements
 
 FLOATS = ("x", "w", "p", "r", "o", "b")
 """Inputs that take a gradient."""
 
+HALVES = ("u",)
+"""Inputs in half precision."""
 INTEGERS = ("k", "e")
 OUTPUTS = ("y", "z", "s", "v", "t", "d", "c")
 SCRATCH = ("h", "g")
@@ -33,6 +36,7 @@ _TYPES = {
     "n22": "lang.types.ndarray(dtype=lang.types.matrix(2, 2, lang.f64), ndim=1)",
     "": "lang.types.ndarray(ndim=0)",
 }
+NO_LENGTHS: Mapping[str, str] = MappingProxyType({})
 _NUMBERS = (
     "r[<row>].dot(r[<row>]) * 0.4",
     "r[<row>].cross(r[<row>])[1]",
@@ -71,32 +75,60 @@ def write_wide(seed: int) -> Program:
 
 def wide_program(seed: int, body: str) -> Program:
     """A kernel with this body. It has the arrays that its body names."""
-    named = {node.id for node in ast.walk(ast.parse(f"def kernel():\n{body}")) if isinstance(node, ast.Name)} | {
-        "x",
-        "w",
-    }
-    inputs, outputs, scratch = ([name for name in group if name in named] for group in (FLOATS, OUTPUTS, SCRATCH))
-    integers = [name for name in INTEGERS if name in named]
-    arrays = [*inputs, *integers, *outputs, *scratch]
-    declared = [f"{name}: {_TYPES[RANKS[name]]}" for name in arrays]
-    declared.insert(len(inputs), "a: float")
-    kernel = f"def kernel({', '.join(declared)}):\n{body}\n"
-    functions = used_functions(kernel)
-    text = f"{functions}\n\n\n{kernel}" if functions else kernel
-    return Program(seed, text, spec_of(inputs + integers, outputs), ", ".join(map(_item, scratch)) or None, False)
+    return chain_program(seed, (body,))
 
 
-def spec_of(inputs: list[str], outputs: list[str], batched: tuple[str, ...] = ()) -> str:
-    """The spec of a kernel with these arrays, of which some have batch dims."""
-    left, right = (", ".join(_item(name, name in batched) for name in names) for names in (inputs, outputs))
+def chain_program(
+    seed: int, bodies: Sequence[str], updated: Collection[str] = (), lengths: Mapping[str, str] = NO_LENGTHS
+) -> Program:
+    """Kernels with these bodies, which run one after the other. Each has the arrays that its body names.
+
+    `updated` and `lengths` are those of `Program`, as far as there are such arrays.
+    """
+    texts, every = [], set[str]()
+    for called, body in zip(KERNELS, bodies, strict=False):
+        tree = ast.parse(f"def kernel():\n{body}")
+        named = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | {"x", "w"}
+        inputs, others = (
+            [n for n in group if n in named] for group in ((*FLOATS, *HALVES), INTEGERS + OUTPUTS + SCRATCH)
+        )
+        declared = [f"{n}: {_type_of(n)}" for n in inputs] + ["a: float"] + [f"{n}: {_type_of(n)}" for n in others]
+        texts.append(f"def {called}({', '.join(declared)}):\n{body}\n")
+        every |= named
+    text = "\n\n".join(texts)
+    functions = used_functions(text)
+    text = f"{functions}\n\n\n{text}" if functions else text
+    inputs, outputs, scratch = ([n for n in group if n in every] for group in (FLOATS + HALVES, OUTPUTS, SCRATCH))
+    changed = tuple(name for name in outputs if name in updated)
+    outputs = [name for name in outputs if name not in changed]
+    given = [*inputs, *(name for name in INTEGERS if name in every), *changed]
+    made = Program(seed, text, "", ", ".join(map(_item, scratch)) or None, False, KERNELS[: len(bodies)], changed)
+    made = replace(made, lengths={name: lengths[name] for name in outputs if name in lengths})
+    return replace(made, spec=spec_of(made, given, outputs))
+
+
+def _type_of(name: str) -> str:
+    return "lang.types.ndarray(dtype=lang.f16, ndim=1)" if name in HALVES else _TYPES[RANKS[name]]
+
+
+def spec_of(program: Program, inputs: list[str], outputs: list[str], batched: tuple[str, ...] = ()) -> str:
+    """The spec of a program with these arrays, of which some have batch dims."""
+
+    def item(name: str) -> str:
+        how = "inout " if name in program.updated else ""
+        return how + _item(name, name in batched, program.lengths.get(name, ""))
+
+    left, right = (", ".join(map(item, names)) for names in (inputs, outputs))
     return f"{left} -> {right}"
 
 
-def _item(name: str, is_batched: bool = False) -> str:
+def _item(name: str, is_batched: bool = False, length: str = "") -> str:
     dims = DIMS[RANKS[name]][1:-1]
+    if length:
+        dims = ", ".join([length, *dims.split(", ")[1:]])
     if is_batched:
         dims = f"*b, {dims}" if dims else "*b"
-    return f"{name}[{dims}]" + (": i32" if name in (*INTEGERS, "c") else "")
+    return f"{name}[{dims}]" + (": i32" if name in (*INTEGERS, "c") else ": f16" if name in HALVES else "")
 
 
 class WideExpressions(Expressions):

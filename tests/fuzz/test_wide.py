@@ -3,6 +3,7 @@
 `./scripts/fuzz` tries thousands; docs/about/fuzz.md has the table of a run.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from fuzz import _mirror
+from fuzz import _campaign, _mirror
 from fuzz._brief import write_brief
 from fuzz._campaign import Campaign
 from fuzz._judge import judge_modes
@@ -110,13 +111,19 @@ BRIEF_CONSTRUCTS = {
     "nested whiles": r"while u\d+ > 0\.25:\n +u\d+ = .*\n +while u\d+ > 0\.2:",
     "half precision": r"lang\.f16\)",
     "matrices multiplied": r" @ ",
+    "a chain": r"def second\(",
+    "an argument that is changed in place": r"# .*inout \w",
+    "a sum as a dim": r"# .* -> .*\[.*m [-+]",
+    "a field": r"table\[",
+    "an array in half precision": r"# .*: f16",
 }
 
 
 @pytest.fixture(scope="module")
 def brief_sources():
     """Of 300 programs."""
-    return [write_brief(seed).source for seed in range(300)]
+    programs = map(write_brief, range(300))
+    return [f"# {one.spec}\n{one.source}" for one in programs]
 
 
 @pytest.mark.parametrize("construct", BRIEF_CONSTRUCTS)
@@ -277,6 +284,27 @@ def test_a_campaign_that_is_stopped_goes_on_later(monkeypatch, tmp_path):
     again = Campaign("python", range(6), jobs=1, log=log).load()
     assert again.counts == {AGREE: 2}
     assert not again.failures
+
+
+def test_outcomes_on_the_python_engine_count_as_long_as_the_code_is_the_same(monkeypatch, tmp_path):
+    """A commit that changes pages alone does not make thousands of programs to be tried again."""
+    log = tmp_path / "log.jsonl"
+    line = {"outcome": AGREE, "modes": {"backward": AGREE}, "words": {}}
+    commits = ["here", "pages before", "other code", ""]
+    log.write_text("".join(json.dumps({"seed": s, "commit": one, **line}) + "\n" for s, one in enumerate(commits)))
+    monkeypatch.setattr(_campaign, "has_same_code", lambda one, other: (one, other) == ("pages before", "here"))
+    campaign = Campaign("python", range(4), log=log)
+    campaign._commit = "here"
+    assert set(campaign.load().outcomes) == {0, 1}
+    compiled = Campaign("taichi", range(4), log=log)
+    assert set(compiled.load().outcomes) == {0, 1, 2, 3}
+
+
+def test_code_that_is_not_committed_is_like_no_other():
+    head = "1" * 40
+    assert not _campaign.has_same_code(f"{head}-dirty", head)
+    assert not _campaign.has_same_code("", head)
+    assert not _campaign.has_same_code(head, "2" * 40)
 
 
 def test_a_record_stands_for_a_log(tmp_path):
