@@ -365,7 +365,6 @@ def test_values_and_gradients(lang, make, ran):
             torch.testing.assert_close(slope.double(), gradient, rtol=5e-4, atol=2e-5, msg=f"{count}: {{}}".format)
 
 
-@pytest.mark.costly
 @pytest.mark.each_engine
 def test_powers_in_lanes(lang, engine, ran):
     """Taichi 1.7.4 does not know CPUs of today, and lanes of float64 lose there."""

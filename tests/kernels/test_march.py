@@ -115,7 +115,6 @@ def test_rounds_of_a_few_samples_are_the_samples_of_one_pass(lang):
         assert torch.equal(torch.cat([part[2] for part in parts])[order], steps)
 
 
-@pytest.mark.costly
 def test_a_pass_that_finds_other_samples_stays_in_its_place(lang):
     """Compilers may round differently in the two passes: fewer samples than were counted, or more."""
     given, numbers, most = a_scene(1, "f32")

@@ -100,7 +100,6 @@ def test_a_sparse_gradient_divided_by_no_power_of_two(fresh):
         ts.EmptyTin().register_input_field(x, name="x")
 
 
-@pytest.mark.costly
 def test_the_engines_still_visit_wrong_elements(engine):
     """Why that is refused. Once this fails, the refusal may go for engines from that version on."""
     command = [sys.executable, Path(__file__).with_name("sparse_visits.py"), engine]
