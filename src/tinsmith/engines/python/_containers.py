@@ -60,9 +60,10 @@ def walk_ranges(ranges: list[range]) -> Iterator[tuple[int, ...]]:
 
 
 class FieldView(ArrayView):
-    """A field's content. `find_gradient` gives the view of its gradient field."""
+    """A field's content. `find_gradient` gives the view of its gradient field, `dtype` is the engine's."""
 
     find_gradient: Callable[[], ArrayView]
+    dtype: Any = None
 
     @property
     def grad(self) -> ArrayView:

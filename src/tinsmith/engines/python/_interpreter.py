@@ -149,6 +149,7 @@ class Interpreter(Assignments):
             gradient = find_gradient(field)
             view = FieldView(name, data, about.element, self.operations, first=about.offset)
             view.find_gradient = lambda: self.view(gradient, f"the gradient of {name}")
+            view.dtype = field.dtype
         self._fields[id(field)] = (field, view)
         return view
 
@@ -163,6 +164,7 @@ class Interpreter(Assignments):
             data = np.array(field.to_numpy()) if array is None else array.data
             view = FieldView(name, data, about.element, self.operations, first=about.offset)
             view.find_gradient = partial(self._forget_gradient, view)
+            view.dtype = field.dtype
             self._replaced[id(field)] = (field, view)
 
     def _forget_gradient(self, view: ArrayView) -> ArrayView:
