@@ -12,12 +12,12 @@ import math
 import random
 from dataclasses import replace
 
-from fuzz._expressions import FUNCTIONS
+from fuzz._expressions import CHOICES, FUNCTIONS, PARTS
 from fuzz._grammar import Program
 from fuzz._parts import TREES, Scope
-from fuzz._wide import OUTPUTS, RANKS, SCRATCH, WideExpressions, WideStatements, WideTasks, chain_program
+from fuzz._wide import NUMBERS, OUTPUTS, RANKS, SCRATCH, WideExpressions, WideStatements, WideTasks, chain_program
 
-SIZES = ((0.7, 260), (0.95, 650), (1.0, math.inf))
+SIZES = ((0.6, 300), (0.93, 650), (1.0, math.inf))
 """The largest program of so many of all: a program takes as long as it is large, and small ones find as much."""
 TRIES = 6
 """Kernels that are written for one that is small enough."""
@@ -46,6 +46,10 @@ _NUMBERS = (
 )
 
 
+THEMES = (*_NUMBERS, *FUNCTIONS, *NUMBERS, *CHOICES, *PARTS)
+"""Forms of numbers, of which each program has the next one: a hundred programs in a row have all of them."""
+
+
 def write_brief(seed: int) -> Program:
     """The kernel of a seed; the same seed gives the same kernel."""
     dice = random.Random(f"brief {seed}")
@@ -55,19 +59,20 @@ def write_brief(seed: int) -> Program:
     updated = [name for name in OUTPUTS if name != "c" and dice.random() < 0.15]
     lengths = {name: dice.choice(LENGTHS) for name in OUTPUTS if RANKS[name] and dice.random() < 0.15}
     bodies, written = [], list[str]()
-    for _ in range(2 if is_chain else 1):
-        tasks = _write_tasks(dice, most, written)
+    for place in range(2 if is_chain else 1):
+        tasks = _write_tasks(dice, most, written, seed + place)
         bodies.append("\n".join(tasks.words.lines))
         written = tasks.written
     return chain_program(seed, bodies, updated, lengths)
 
 
-def _write_tasks(dice: random.Random, most: float, written: list[str]) -> _BriefTasks:
+def _write_tasks(dice: random.Random, most: float, written: list[str], theme: int) -> _BriefTasks:
     """A kernel that reads what others have `written`: the first of a few that is small enough, or the smallest."""
     smallest, size = None, math.inf
     for _ in range(TRIES):
         tasks = _BriefTasks(dice)
         tasks.written = list(written)
+        tasks.words.theme, tasks.words.say.theme = theme, THEMES[theme % len(THEMES)]
         tasks.write()
         nodes = _count_nodes("\n".join(tasks.words.lines))
         if smallest is None or nodes < size:
@@ -100,9 +105,14 @@ def _count_function(name: str) -> int:
 
 
 class _BriefExpressions(WideExpressions):
-    """Expressions that call more kinds of functions."""
+    """Expressions that call more kinds of functions. The first number has the form `theme`."""
+
+    theme = ""
 
     def number(self, scope: Scope, depth: int = 2) -> str:
+        if self.theme and depth > 0:
+            form, self.theme = self.theme, ""
+            return self._out_of((form,), scope, 1)
         chance = self.dice.random()
         if depth > 0 and chance < 0.45:
             # Functions are frequent, so that a wrong derivative of one is found by few programs.
@@ -115,16 +125,32 @@ class _BriefExpressions(WideExpressions):
 
 
 class _BriefStatements(WideStatements):
-    """One statement or two a block."""
+    """One statement or two a block. The first block begins as `theme` says."""
+
+    theme: int | None = None
 
     def __init__(self, dice: random.Random) -> None:
         super().__init__(dice)
-        self.say = _BriefExpressions(dice)
+        self.say: _BriefExpressions = _BriefExpressions(dice)
 
     def body(self, scope: Scope) -> Scope:
+        if self.theme is not None:
+            forms = (None, None, self._struct, self._nested_whiles, self._until, self._for)
+            form, self.theme = forms[self.theme % len(forms)], None
+            scope = self._store_number(scope)
+            scope = scope if form is None else form(scope)
         for _ in range(self.dice.choice([1, 1, 2] if scope.depth < 3 else [1])):
             scope = self.statement(scope)
         return scope
+
+    def _store_number(self, scope: Scope) -> Scope:
+        """A number, which is added to an element if the iteration has one to itself."""
+        name = self.name("v")
+        self.line(scope, f"{name} = {self.say.number(scope)}")
+        own = [self.say.own_element(one, scope) for one in scope.own if RANKS[one] in ("n", "nm")]
+        if any(own):
+            self.line(scope, f"{self.dice.choice([*filter(None, own)])} += {name}")
+        return replace(scope, floats=(*scope.floats, name))
 
     def statement(self, scope: Scope) -> Scope:
         chance = self.dice.random()
@@ -178,7 +204,7 @@ class _BriefTasks(WideTasks):
 
     def __init__(self, dice: random.Random) -> None:
         super().__init__(dice)
-        self.words = _BriefStatements(dice)
+        self.words: _BriefStatements = _BriefStatements(dice)
 
     def write(self) -> None:
         """One loop, with what stands before it."""

@@ -37,7 +37,7 @@ _TYPES = {
     "": "lang.types.ndarray(ndim=0)",
 }
 NO_LENGTHS: Mapping[str, str] = MappingProxyType({})
-_NUMBERS = (
+NUMBERS = (
     "r[<row>].dot(r[<row>]) * 0.4",
     "r[<row>].cross(r[<row>])[1]",
     "r[<row>].z",
@@ -137,7 +137,7 @@ class WideExpressions(Expressions):
     def number(self, scope: Scope, depth: int = 2) -> str:
         depth -= depth > 1 and self.dice.random() < 0.8  # most are short
         if depth > 0 and self.dice.random() < 0.25:
-            return self._out_of(_NUMBERS, scope, depth)
+            return self._out_of(NUMBERS, scope, depth)
         return super().number(scope, depth)
 
     def integer(self, scope: Scope, depth: int = 1) -> str:
