@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import CodeType
 from typing import Any, NamedTuple, cast
 
 from .._errors import KernelError, refusal
@@ -197,6 +198,35 @@ def read(function: Callable[..., Any] | Unrun) -> Source:
     ours: Source | None = getattr(function, "tinsmith_source", None)
     if ours is not None:  # made of a user's: its places are those of the user's file
         return ours
+    known: _Reading | None = vars(function).get(_KNOWN)
+    if known is not None and known.is_current(function):
+        return known.source
+    reading = _parse(function)
+    # With the function, and gone with it.
+    vars(function)[_KNOWN] = reading
+    return reading.source
+
+
+_KNOWN = "_tinsmith_reading"
+"""The attribute of a function that keeps its reading."""
+
+
+class _Reading(NamedTuple):
+    """A function as it was read: its source, and what its calls were found to call."""
+
+    source: Source
+    code: CodeType
+    called: Sequence[tuple[ast.expr, Any]]
+
+    def is_current(self, function: Callable[..., Any]) -> bool:
+        """Whether it would be read in the same way now. `functools.wraps` gives a wrapper the reading of another."""
+        source = self.source
+        if source.function is not function or function.__code__ is not self.code:
+            return False
+        return all(find_called_function(source, node) is value for node, value in self.called)
+
+
+def _parse(function: Callable[..., Any]) -> _Reading:
     try:
         lines, first = source_lines(function)
     except (OSError, TypeError) as cause:
@@ -215,9 +245,9 @@ def read(function: Callable[..., Any] | Unrun) -> Source:
         )
     tree.decorator_list = []
     source = Source(function, tree, function.__code__.co_filename)
-    resolve_calls(source, public_name)
+    called = resolve_calls(source, public_name)
     # Another one, which has not looked at the statements yet.
-    return Source(function, _Simplifier().visit(tree), source.path)
+    return _Reading(Source(function, _Simplifier().visit(tree), source.path), function.__code__, called)
 
 
 _CONCURRENT = ("stream_parallel", "graph_parallel_context", "graph_parallel")
@@ -246,19 +276,23 @@ class _Simplifier(ast.NodeTransformer):
         return ast.copy_location(ast.If(choice.test, [node], [other]), node)
 
 
-def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> None:
-    """Note at a kernel's calls what each calls, through modules, aliases, closures and namespaces.
+def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> list[tuple[ast.expr, Any]]:
+    """Note at a kernel's calls what each calls, through modules, aliases, closures and namespaces; return what it is.
 
     Args:
         source: the kernel.
         name_of: the public name of an engine's function, "" for a user's, None for any other value.
     """
     inside = {*source.parameters, *source.assigned_names}
+    called = []
     for node in source.calls:
-        if isinstance(node.func, ast.Name | ast.Attribute):
-            name = None if root(node.func) in inside else name_of(find_called_function(source, node.func))
+        if isinstance(node.func, ast.Name | ast.Attribute) and root(node.func) not in inside:
+            value = find_called_function(source, node.func)
+            called.append((node.func, value))
+            name = name_of(value)
             if name is not None:
                 note_name(node, name)
+    return called
 
 
 def find_called_function(source: Source, node: ast.expr) -> Any:
