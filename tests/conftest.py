@@ -47,12 +47,14 @@ gc.disable()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run every case, on one of the engines")
     parser.addoption("--fast", action="store_true", help="a quarter of the cases on engines, no pages or commands")
-    parser.addoption("--commit", metavar="HASH", help="run the cases, on the engines, that this commit would run")
+    parser.addoption("--turn", type=int, help="run the cases, on the engines, whose turn it is at this number")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    turn = find_turn(config.getoption("--commit") or find_commit().removesuffix("-dirty"))
+    turn = config.getoption("--turn")
+    if turn is None:
+        turn = find_turn(find_commit().removesuffix("-dirty"))
     _deselect(config, items, set(_find_left_out(config, items, turn)))
     if config.getoption("--fast"):
         _deselect(config, items, {item for item in items if not _is_fast(item, turn)})

@@ -122,16 +122,16 @@ def test_the_fast_run_starts_no_processes(pytester: pytest.Pytester) -> None:
     assert collect(pytester, "--fast") == ["test_other.py::test_that"]
 
 
-def test_two_commits_run_different_cases(pytester: pytest.Pytester) -> None:
+def test_two_turns_run_different_cases(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MANY)
-    one, again, other = (set(collect(pytester, "--commit", commit)) for commit in ("one", "one", "other"))
+    one, again, other = (set(collect(pytester, "--turn", turn)) for turn in ("7", "7", "8"))
     assert one == again and one != other
     assert find_cases(one) != find_cases(other)
 
 
-def test_two_commits_run_all_cases_on_different_engines(pytester: pytest.Pytester) -> None:
+def test_two_turns_run_all_cases_on_different_engines(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(MANY)
-    one, other = (set(collect(pytester, "--all", "--commit", commit)) for commit in ("one", "another"))
+    one, other = (set(collect(pytester, "--all", "--turn", turn)) for turn in ("7", "8"))
     assert one != other
     assert find_cases(one) == find_cases(other)
 

@@ -90,9 +90,9 @@ def test_vectors_are_whole_where_memory_begins_right_and_only_there(lang, monkey
     engine = type(of_kernel(kernels(lang, 8, "f32")[0]))
     compiled = engine.compile
 
-    def noting(self, *given, is_simd=False, **named):
-        seen.append(is_simd)
-        return compiled(self, *given, is_simd=is_simd, **named)
+    def noting(self, function, templates, options, *others):
+        seen.append(options.is_simd)
+        return compiled(self, function, templates, options, *others)
 
     monkeypatch.setattr(engine, "compile", noting)
     op = made(lang, 8, "f32")
