@@ -82,7 +82,7 @@ def named_in_an_expression(lang):
 
 
 def several_targets(lang):
-    @ts.op("x[n], order[n]: i32 -> y[n], z[n]")
+    @ts.op("x[n], unique order[n]: i32 -> y[n], z[n]")
     @lang.kernel
     def op(x: lang.types.ndarray(), order: lang.types.ndarray(), y: lang.types.ndarray(), z: lang.types.ndarray()):
         for i in x:
@@ -250,8 +250,6 @@ HIDDEN = [
 
 @pytest.mark.thinned(6)
 @pytest.mark.filterwarnings("ignore:the gradient of op `op` is the engine's own")
-# In one of them `order` has each number once, which only data tell.
-@pytest.mark.filterwarnings("ignore:op `op` may have a data race")
 @pytest.mark.parametrize("adjoint", ["auto", "engine"])
 @pytest.mark.parametrize("make", HIDDEN, ids=lambda make: make.__name__)
 def test_what_is_read_is_saved(lang64, poisoned, make, adjoint):
