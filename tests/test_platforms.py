@@ -83,8 +83,9 @@ assert_differentiable(square, torch.rand(3, dtype=torch.float64))
 
 from tinsmith.__main__ import main
 
+folder = sys.argv[-1]
 for command in ("doctor", "fit-image --steps 1 --size 32 --gaussians 20 --out OUT", f"check {__file__}"):
-    sys.argv = ["tinsmith", *command.replace("OUT", sys.argv[-1]).split()]
+    sys.argv = ["tinsmith", *command.replace("OUT", folder).split()]
     try:
         main()
     except SystemExit as ended:
