@@ -157,7 +157,7 @@ class Facts:
 
 
 class CompileOptions(NamedTuple):
-    """What a compiler must know of a kernel beside its text.
+    """Options of a compilation that do not follow from the kernel's text.
 
     Attributes:
         adjoint: whether the engine's own reverse of the kernel is compiled.

@@ -266,7 +266,10 @@ SPECIAL: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "types.compound_types.vector": lambda run: run.engine.lang.types.vector,
     "types.compound_types.matrix": lambda run: run.engine.lang.types.matrix,
 }
-"""Builders of functions that are not arithmetic, such as `static` and `ndrange`, by the engine's name for them."""
+"""Functions that are not arithmetic, such as `static` and `ndrange`.
+
+For each name in the engine's package, a function that builds it for an interpreter.
+"""
 
 
 def fill_matrix(run: Interpreter, name: str) -> Callable[..., Any]:

@@ -85,84 +85,84 @@ class ExactInterpreter(Interpreter):
     def names(self) -> dict[str, Callable[..., Any]]:
         """Return the functions that trees call, by name."""
         made: dict[str, Callable[..., Any]] = {
-            "at": self._at,
+            "at": self._begin_statement,
             "task": self._begin_task,
             "enter": self._enter,
-            "turn": self._turn,
+            "turn": self._begin_turn,
             "begin_while": self._begin_while,
             "goes_on": self._goes_on,
-            "product": self._product,
+            "product": self._join_ranges,
             "element": lambda owner, index: owner.element_at(index),
-            "svd": _decomposer("svd"),
-            "polar_decompose": _decomposer("polar_decompose"),
-            "make_spd": _decomposer("make_spd"),
-            "sym_eig": _decomposer("sym_eig"),
-            "sym_eig_descending": _decomposer("sym_eig", is_descending=True),
+            "svd": _build_decomposition("svd"),
+            "polar_decompose": _build_decomposition("polar_decompose"),
+            "make_spd": _build_decomposition("make_spd"),
+            "sym_eig": _build_decomposition("sym_eig"),
+            "sym_eig_descending": _build_decomposition("sym_eig", is_descending=True),
         }
         made |= {f"cast_{kind}": self.casts[kind] for kind in TYPES}
         made |= {f"number_{kind}": self.exact.plain_casts[kind] for kind in TYPES}
-        made |= {f"bits_{kind}": self._bits(kind) for kind in TYPES}
-        made |= {f"draw_{kind}": self._draw(kind) for kind in TYPES}
-        made |= {f"atomic_{name}": self._atomic(name) for name in ATOMIC}
+        made |= {f"bits_{kind}": self._build_bit_cast(kind) for kind in TYPES}
+        made |= {f"draw_{kind}": self._build_draw(kind) for kind in TYPES}
+        made |= {f"atomic_{name}": self._build_atomic(name) for name in ATOMIC}
         made |= {name: self.operations.unary(name) for name in {*UNARY_RULES, *FLOAT_UNARY} if name.isidentifier()}
         made |= {name: self.operations.binary(name) for name in {*INTEGER_RULES, *FLOAT_BINARY} if name.isidentifier()}
         made |= {f"{name}_{k}_and_0": self.exact.rectify(name, k) for name in RECTIFIERS for k in sorted(FLOATS)}
         made["shift_right_filling_zeros"] = self.operations.binary(">>>")
         return {f"__{name}__": function for name, function in made.items()}
 
-    def _at(self, operations: int, line: int) -> None:
-        """A statement on a line begins, which takes so many operations."""
+    def _begin_statement(self, operations: int, line: int) -> None:
+        """Note the line of the next statement, and tell the watch how many operations it takes."""
         self.exact.line = line
         if self.watch is not None:
             self.watch.on_statement(operations, line)
 
     def _begin_task(self, is_parallel: bool) -> None:
-        """A statement of the kernel's top level begins."""
+        """Begin a statement of the kernel's top level. Ties of atomics end with a parallel loop."""
         if is_parallel or self._was_parallel:
             for view in self._views.values():
                 view.forget_ties()
         self._was_parallel = is_parallel
 
     def _enter(self, task: int, *iteration: Any) -> None:
-        """An iteration of a task begins."""
+        """Tell the recorder which iteration of which task begins."""
         if self.record is not None:
             self.record.enter(task, tuple([int(one) for one in iteration]))
 
-    def _turn(self, names: str, *values: Any) -> None:
-        """An iteration of any loop begins: its variables, their names apart by spaces, have these values."""
+    def _begin_turn(self, names: str, *values: Any) -> None:
+        """Note the values of a loop's variables, whose names are separated by spaces."""
         self._held.update(zip(names.split(), map(int, values), strict=True))
 
     def _begin_while(self, line: int) -> None:
-        """A `while` is entered."""
+        """Count the turns of a `while` from 0."""
         self._turns[line] = 0
 
     def _goes_on(self, line: int) -> bool:
-        """Another turn of a `while` begins."""
+        """Tell the watch that another turn of a `while` begins, and return True."""
         if self.watch is not None:
             self.watch.on_while_turn(line, self._turns[line])
             self._turns[line] += 1
         return True
 
-    def _product(self, *bounds: Any) -> Ranges:
+    def _join_ranges(self, *bounds: Any) -> Ranges:
         """Return several ranges, given by their bounds, as one: the last runs fastest."""
         ends = iter(bounds)
         return Ranges(list(zip(ends, ends, strict=True)), (), self.operations)
 
-    def _bits(self, kind: str) -> Callable[[Any], Any]:
+    def _build_bit_cast(self, kind: str) -> Callable[[Any], Any]:
         return lambda value: self.exact.reinterpret(self.let(value), kind)
 
-    def _draw(self, kind: str) -> Callable[[], Any]:
+    def _build_draw(self, kind: str) -> Callable[[], Any]:
         # Through the interpreter, whose generator begins again with each run.
         if kind in FLOATS:
             return lambda: self.exact.plain_casts[kind](self._generator.random())
         return lambda: np.array(self._generator.getrandbits(bits_of(kind)), np.uint64).astype(TYPES[kind])[()]
 
-    def _atomic(self, name: str) -> Callable[..., Any]:
+    def _build_atomic(self, name: str) -> Callable[..., Any]:
         return lambda value, owner, index: owner.change(name, index, value)
 
 
-def _decomposer(function: str, *, is_descending: bool = False) -> Callable[..., tuple[Any, ...]]:
-    """A decomposition as a function from a matrix's entries to those of the parts, of a diagonal only these."""
+def _build_decomposition(function: str, *, is_descending: bool = False) -> Callable[..., tuple[Any, ...]]:
+    """Build the function from a matrix's entries to those of its factors, of a diagonal one to the diagonal alone."""
 
     def decompose(*entries: Any) -> tuple[Any, ...]:
         side = round(len(entries) ** 0.5)

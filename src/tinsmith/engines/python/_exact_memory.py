@@ -27,32 +27,32 @@ class ExactArray(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in the kernel."""
+        """Return the array's name in the kernel."""
         ...
 
     @property
     def type(self) -> str:
-        """The type of its numbers."""
+        """Return the type of its numbers."""
         ...
 
     @property
     def rank(self) -> int:
-        """How many indices an element has."""
+        """Return the number of indices that select an element."""
         ...
 
     @property
     def element(self) -> tuple[int, ...]:
-        """The dims of an element, () for numbers."""
+        """Return the dims of an element; () if elements are numbers."""
         ...
 
     @property
     def label(self) -> str:
-        """What messages call it, "" for its name."""
+        """Return its name in messages; "" if that is its name in the kernel."""
         ...
 
     @property
     def offset(self) -> tuple[int, ...]:
-        """The first index of each dim, () for 0."""
+        """Return the first index of each dim; () if all are 0."""
         ...
 
 
@@ -99,7 +99,7 @@ class ExactView:
         return torch.tensor(numbers, dtype=self._tensor.dtype).reshape(self._tensor.shape)
 
     def forget_ties(self) -> None:
-        """Let what stands in the array be one candidate for a maximum, as it is for torch between two loops."""
+        """Forget which values are tied for the maximum or minimum of an element: ties end with a parallel loop."""
         self._tied.clear()
 
     # Access --------------------------------------------------------------------------------------

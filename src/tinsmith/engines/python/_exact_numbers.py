@@ -162,13 +162,13 @@ FLOAT_BINARY: dict[str, Callable[..., torch.Tensor]] = {
 }
 
 SINGULAR = frozenset({"sqrt", "rsqrt", "exp", "log", "asin", "acos", "/", "pow"})
-"""Operations whose derivative may be infinite or not a number."""
+"""Operations whose derivative may be infinite or NaN."""
 
 RECTIFIERS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "max": torch.relu,
     "min": lambda value: 0.0 - torch.relu(-value),
 }
-"""Of a number and a 0 that is written out: derivative 0 where they are equal, not half."""
+"""`max(x, 0)` and `min(x, 0)` with a literal zero: the derivative at x = 0 is 0, not 1/2."""
 
 EXACT_OPERATIONS = frozenset({*UNARY_RULES, *INTEGER_RULES, *SHIFTS, *COMPARISONS, *FLOAT_UNARY, *FLOAT_BINARY})
 """Names of the operations that exact runs have a rule for, of integers or of floats."""

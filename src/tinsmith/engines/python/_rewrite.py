@@ -126,7 +126,7 @@ class _Writer(ExpressionWriter):
         inner = [one for expression in expressions for one in walk(expression)]
         # Python allows no assignment in what a comprehension runs over.
         iterables = [one.iter for one in inner if isinstance(one, ast.comprehension)]
-        if any(isinstance(one, ast.Call) for iterable in iterables for one in ast.walk(iterable)):
+        if any(isinstance(one, ast.Call) for iterable in iterables for one in walk(iterable)):
             return True
         return any(
             isinstance(one, ast.NamedExpr)

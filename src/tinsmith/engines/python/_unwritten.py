@@ -12,7 +12,7 @@ _MASKS: dict[int, tuple[weakref.ref[torch.Tensor], np.ndarray]] = {}
 
 
 def track_writes(memory: torch.Tensor) -> torch.Tensor:
-    """Return a tensor as it is, and remember that nothing has been written to it, as long as it exists."""
+    """Register a tensor as uninitialized, and return it: a read of an element is an error until a kernel writes it."""
     address = memory.data_ptr()
     # Another tensor may have its address as soon as it is gone.
     _MASKS[address] = (weakref.ref(memory, lambda gone: _forget(address, gone)), np.zeros(memory.numel(), np.bool_))
@@ -25,6 +25,6 @@ def _forget(address: int, gone: weakref.ref[torch.Tensor]) -> None:
 
 
 def find_written(address: int, count: int) -> np.ndarray | None:
-    """Return whether each number of an array was written; None if that is not tracked."""
+    """Return the mask of the elements that kernels have written, flat; None if writes to the array are not tracked."""
     known = _MASKS.get(address)
     return known[1] if known is not None and len(known[1]) == count else None

@@ -262,11 +262,6 @@ class ArrayView:
         return self._kind
 
     @property
-    def label(self) -> str:
-        """The array with its dims' names."""
-        return self._label
-
-    @property
     def data(self) -> np.ndarray:
         """The memory."""
         return self._data

@@ -20,7 +20,7 @@ from ._printed_nodes import SIGNS, assign, operation
 
 
 def build_exact_kernel(kernel: nodes.Kernel, *, is_faithful: bool = False, is_watched: bool = False) -> ExactKernel:
-    """Return a kernel that is run exactly on tensors, any number of times.
+    """Build a function that runs a kernel on tensors number by number, so that torch's autograd differentiates it.
 
     Of `select`, "and" and "or" only the side that is chosen is computed: expressions have no side effects, so nobody
     can tell, and the other side's derivative is 0 even where it is infinite or not a number.

@@ -72,7 +72,7 @@ class _Elimination(Liveness):
         return isinstance(one, nodes.Store | nodes.Atomic) and self.is_read(one.array, live)
 
     def is_read(self, array: str, live: Live) -> bool:
-        """Whether somebody reads what is stored to an array."""
+        """Return whether a value that is stored to an array is read later."""
         return array not in self.unread and (array not in self.private or f"@{array}" in live)
 
     def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
