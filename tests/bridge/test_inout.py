@@ -9,6 +9,7 @@ from torch.profiler import profile
 
 import cases
 import tinsmith as ts
+from tinsmith.engines import NAMES
 
 
 def stepping(lang):
@@ -339,6 +340,67 @@ def test_compiled(lang64):
     torch.compile(op, fullgraph=True, backend="aot_eager")(given[0], state)  # a graph's own argument
     stepped(given[0], wanted)
     cases.assert_close(state, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int64, torch.int32])
+def test_compiled_without_dims(lang64, dtype):
+    """Torch 2.13 drops each in-place method of a compiled graph's own float64 argument without dims."""
+
+    @ts.op(f"x[n], inout total[] -> y[n]: {NAMES[dtype]}")
+    @lang64.kernel
+    def add(x: lang64.types.ndarray(), total: lang64.types.ndarray(ndim=0), y: lang64.types.ndarray()):
+        for i in x:
+            total[None] += x[i]
+            y[i] = 2 * x[i]
+
+    def run(step):
+        def both(x, total):
+            y = step(x, total)
+            return y + step(x, total), total * 3
+
+        return both
+
+    needs_gradients = dtype.is_floating_point
+    results = []
+    for function in (run(add), torch.compile(run(add), fullgraph=True, backend="aot_eager")):
+        x = torch.arange(1, 6).to(dtype).requires_grad_(needs_gradients)
+        total = torch.tensor(7).to(dtype)
+        y, after = function(x, total)
+        grads = torch.autograd.grad(y.sum() + 5 * after + total, x) if needs_gradients else ()
+        results.append((y, after, total, *grads))
+    cases.assert_close(*results)
+    assert results[0][2] == 7 + 2 * 15
+
+
+@pytest.mark.parametrize("state_dtype", [torch.float16, torch.float32, torch.float64, torch.int32, torch.int64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+def test_each_way_to_call_gives_the_same_dtypes_and_values(lang, dtype, state_dtype):
+    """An integer state with a floating input was a float under `torch.compile` and `vmap`, so `y` was another."""
+
+    @ts.op("x[n], inout state[n] -> y[n]")
+    @lang.kernel
+    def step(x: lang.types.ndarray(), state: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            state[i] += lang.floor(2.5 * x[i], int) if lang.static(not state_dtype.is_floating_point) else 1.37 * x[i]
+            y[i] = state[i] * 0.3
+
+    def compiled(x, state):
+        return torch.compile(step, fullgraph=True, backend="aot_eager")(x, state), state
+
+    def mapped(x, state):
+        y, state = torch.func.vmap(lambda x, state: (step(x, state), state))(x[None], state[None])
+        return y[0], state[0]
+
+    def differentiated(x, state):
+        return step(x.requires_grad_(), state).detach(), state.detach()
+
+    ways = [lambda *given: step.functional(*given)[::-1], compiled, mapped, differentiated]
+    x, before = 1.1 * torch.arange(1, 4), 100.3 * torch.arange(1, 4)
+    state = before.to(state_dtype, copy=True)
+    expected = step(x.to(dtype), state), state
+    assert expected[0].dtype == torch.promote_types(dtype, state_dtype)
+    for way in ways:
+        cases.assert_close(way(x.to(dtype), before.to(state_dtype, copy=True)), expected, rtol=0, atol=0)
 
 
 def test_a_chain_updates_what_several_kernels_change(lang64):

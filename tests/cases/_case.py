@@ -1,5 +1,6 @@
 """What a row of the table is, and how rows are collected."""
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -51,12 +52,12 @@ class Case:
 
     def op(self, lang: ModuleType, dtype: torch.dtype) -> Callable[..., Any]:
         """The op for this engine and dtype, built once, its keyword dims filled in."""
-        op = _built(self.name, lang, dtype)
+        op = self.raw_op(lang, dtype)
         return (lambda *inputs: op(*inputs, **self.keywords)) if self.keywords else op
 
     def raw_op(self, lang: ModuleType, dtype: torch.dtype) -> Any:
         """The Op itself."""
-        return _built(self.name, lang, dtype)
+        return _built(self.name, lang, dtype, os.environ.get("TINSMITH_ENGINE"))
 
     def expected(self, *inputs: Any) -> Any:
         return self.reference(*inputs, **self.keywords)
@@ -66,7 +67,8 @@ class Case:
 
 
 @cache
-def _built(name: str, lang: ModuleType, dtype: torch.dtype) -> Any:
+def _built(name: str, lang: ModuleType, dtype: torch.dtype, engine: str | None) -> Any:
+    # An op keeps the engine that ran when it was made: `engine` is read by tinsmith itself.
     return REGISTRY[name].build(lang, lang.f64 if dtype is torch.float64 else lang.f32)
 
 

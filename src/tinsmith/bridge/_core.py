@@ -306,7 +306,10 @@ class Core:
             check_element(self.signature.op, parameter, dims, cores[parameter.name])
 
     def made_dtype(self, name: str, call: Call) -> torch.dtype:
-        """An output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half."""
+        """An output's dtype: the spec's, the annotation's, or the floating inputs' common one; never half.
+
+        A new value of an argument has the argument's dtype where its kernels take it.
+        """
         key = (name, call.dtypes)
         dtype = self._made_dtypes.get(key)
         if dtype is None:
@@ -315,6 +318,9 @@ class Core:
 
     def _find_made_dtype(self, name: str, call: Call) -> torch.dtype:
         fitting = fitting_dtypes(self.signature, name)
+        old = self._updated_dtype(name, call.dtypes)
+        if old is not None and (fitting is None or old in fitting):
+            return old
         common = common_float(call.dtypes)
         if common is not None and (fitting is None or common in fitting):
             return common
@@ -352,5 +358,10 @@ class Core:
         """The half dtype that a result is cast back to, None where it is computed in its own."""
         fitting = fitting_dtypes(self.signature, name)
         is_fixed = fitting is not None and len(fitting) == 1 and not takes_half(self.signature, name)
-        wanted = fitting[0] if fitting and is_fixed else common_float(inputs)
+        wanted = fitting[0] if fitting and is_fixed else self._updated_dtype(name, inputs) or common_float(inputs)
         return wanted if wanted in HALVES else None
+
+    def _updated_dtype(self, name: str, inputs: Sequence[torch.dtype]) -> torch.dtype | None:
+        """The dtype of the argument whose new value an output is, None for other outputs."""
+        argument = self.signature.updates.get(name)
+        return None if argument is None else inputs[self.signature.arrays.index(argument)]

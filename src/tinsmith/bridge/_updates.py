@@ -69,9 +69,7 @@ class Updates:
         if not is_tracing() and is_transformed():
             self._refuse_unbatched(targets, made)
         for target, new in zip(targets, made[: len(targets)], strict=True):
-            # A graph's passes know that an operator with a schema changes an argument, and not that a method does.
-            copy = torch.ops.aten.copy_.default if is_symbolic(target) else torch.Tensor.copy_
-            copy(target, new)
+            _copy(target, new)
         return made[len(targets) :]
 
     @lazy
@@ -114,6 +112,19 @@ class Updates:
                     words = f"`{name}` and `{self._names[place]}` of op `{self._core.signature.op}` share memory"
                     remedy = f"Both are updated in place: pass `{self._names[place]}.clone()`."
                     raise ArgumentError(refusal(words, remedy=remedy))
+
+
+def _copy(target: torch.Tensor, new: torch.Tensor) -> None:
+    """Copy a new value into an argument, also in what a tracer records."""
+    if is_symbolic(target):
+        # A graph's passes know that an operator with a schema changes an argument, and not that a method does.
+        torch.ops.aten.copy_.default(target, new)
+    elif is_tracing() and not target.dim():
+        # `torch.compile` drops every in-place method of a float64 argument without dims (seen in torch 2.13), but not a
+        # change of its view.
+        target.view(1).copy_(new.view(1))
+    else:
+        target.copy_(new)
 
 
 def _may_have_gradient(tensors: Sequence[torch.Tensor]) -> bool:
