@@ -181,3 +181,33 @@ def test_an_array_of_half_precision_alone_under_transforms(lang, half, spec):
         torch.testing.assert_close(one.float(), slope, rtol=4e-3, atol=4e-3, msg=way)
     with pytest.raises(ts.DtypeError, match="expected +float16"):
         grad(lambda u: scaled(x, u).sum())(u.float())
+
+
+@pytest.mark.parametrize("dims", ["n", "*b, n"])
+def test_an_output_of_half_precision_in_the_spec_under_transforms(lang, half, dims):
+    """The kernel gives float32, also where torch calls the operator again with the inputs as they are computed."""
+    name = {torch.float16: "f16", torch.bfloat16: "bf16"}[half]
+
+    @ts.op(f"x[{dims}] -> y[{dims}]: {name}")
+    @lang.kernel
+    def square(x: lang.types.ndarray(ndim=1), y: lang.types.ndarray(ndim=1)):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    for x in torch.rand(4), torch.rand(4).to(half):
+        value, slope = (x.float() ** 2).to(half), 2.0 * x
+        total = lambda x: square(x).float().sum()  # noqa: E731
+        ways = {
+            "vmap": (vmap(square)(x[None])[0], value),
+            "jvp": (jvp(square, (x,), (torch.ones_like(x),))[0], value),
+            "tangent": (jvp(square, (x,), (torch.ones_like(x),))[1], slope.to(half)),
+            "grad": (grad(total)(x), slope),
+            "twice": (grad(lambda x: (grad(total)(x) * x).sum())(x), 2.0 * slope),
+            "compiled": (torch.compile(square, backend="aot_eager", fullgraph=True)(x), value),
+            "compiled grad": (
+                torch.autograd.grad(torch.compile(total, backend="aot_eager")(y := x.clone().requires_grad_()), y)[0],
+                slope,
+            ),
+        }
+        for way, (one, wanted) in ways.items():
+            torch.testing.assert_close(one, wanted, rtol=2e-2, atol=2e-2, msg=way)

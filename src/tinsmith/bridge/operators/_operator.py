@@ -186,7 +186,7 @@ class Operator:
 
     def _form(self, core: Core, bound: BoundArguments, keywords: Mapping[str, Any]) -> Form:
         """How a call becomes the form in which it is run, where it is not in that form already."""
-        if keywords.get("_batch") is None:
+        if not self.schema.is_computed(keywords):
             # A call comes here again in the form in which it is run; the op has checked the one of the caller.
             return make_checked_form(core, bound, is_cast=True)
         shapes, dtypes = [one.shape for one in bound.tensors], [one.dtype for one in bound.tensors]
@@ -259,7 +259,7 @@ class Operator:
         size, dims = info.batch_size, self.schema.tensors_in(in_dims)
         shapes = [_without(tensor, dim) for tensor, dim in zip(bound.tensors, dims, strict=True)]
         dtypes = [tensor.dtype for tensor in bound.tensors]
-        if keywords.get("_batch") is not None:
+        if self.schema.is_computed(keywords):
             form = as_it_is(self.schema.call(core, bound, shapes, dtypes, keywords))
         else:
             check_dtypes(core.signature, bound.tensors, is_cast=True)

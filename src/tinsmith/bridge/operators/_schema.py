@@ -2,7 +2,8 @@
 
 The forward operator takes what a call of the op takes, in that order: tensors for arrays, numbers for the rest, dims
 without another source by keyword. A call over a batch that the op's spec does not know says so in `_batch` and
-`_batched`. The backward operator takes the values that it reads, None for others, and the outputs' cotangents.
+`_batched`; `_computed` tells a call that gives half precision as float32 from the caller's own. The backward operator
+takes the values that it reads, None for others, and the outputs' cotangents.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from ...engines import SPEC_DTYPES
 from .._binding import BoundArguments, is_symbolic
 from .._call import BackwardCall, Call
 from .._core import Core
-from .._signature import Signature
+from .._signature import Signature, takes_half_alone
 
 # Torch's schemas have no type for lists of dtypes, so a dtype is passed as its place in this tuple.
 _DTYPES = tuple(SPEC_DTYPES.values())
 _RESERVED = {*keyword.kwlist, "Tensor", "Scalar", "int", "float", "bool", "str", "Device", "Generator", "out", "self"}
-_HIDDEN = ("_batch", "_batched", "_apart", "_values")
-_BATCH = 'SymInt? {}=None, int[]? {}=None, bool {}=False, str {}=""'.format(*_HIDDEN)
+_HIDDEN = ("_batch", "_batched", "_apart", "_values", "_computed")
+_BATCH = 'SymInt? {}=None, int[]? {}=None, bool {}=False, str {}="", bool {}=False'.format(*_HIDDEN)
 
 _BACKWARD = "int[] _wanted, SymInt[] _shapes, int[] _ranks, int[] _dtypes"
 
@@ -187,7 +188,9 @@ class Schema:
 
     def _batch_of(self, call: Call) -> dict[str, Any]:
         if call.batch is None:
-            return {}
+            # Only the spec of an output names half precision here: the inputs are float32 already.
+            has_halves = any(takes_half_alone(self.signature, name) for name in self.signature.outputs)
+            return {"_computed": True} if has_halves else {}
         places = [place for place, name in enumerate(self.signature.arrays) if name in call.batched]
         return {"_batch": call.batch, "_batched": places} | ({"_apart": True} if call.is_apart else {})
 
@@ -214,6 +217,10 @@ class Schema:
             **self._pack_sizes(call.sizes),
         }
         return arguments, keywords | self._batch_of(call)
+
+    def is_computed(self, keywords: Mapping[str, Any]) -> bool:
+        """Return True if a call is in the form in which it is run."""
+        return keywords.get("_batch") is not None or keywords.get("_computed", False)
 
     def take_state(self, arguments: Sequence[Any]) -> tuple[Sequence[Any], Any]:
         """Return the forward operator's arguments without the state that it was given, and that one or None."""
