@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import rows
+import tinsmith as ts
 from rows import Draw
 from support.pythonic import run_by_python
 from support.roundtrip import lowered
@@ -49,3 +50,29 @@ def test_float32(row, lang):
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_float64(row, lang64):
     disagree(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)), rtol=1e-12, atol=1e-13)
+
+
+def define_power(lang):
+    global power  # As users write functions: at the top of a file, whose names are no closure.
+
+    @lang.func
+    def power(x, n: lang.template()):
+        y = 1.0
+        if lang.static(n > 0):
+            y = x * power(x, n - 1)
+        return y
+
+
+def test_a_function_at_module_level_that_calls_itself(lang):
+    define_power(lang)
+
+    @lang.kernel
+    def cubes(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = power(x[i], 3)
+
+    op = ts.op("x[n] -> y[n]", engine="python")(cubes)
+    x = torch.tensor([2.0, -3.0], requires_grad=True)
+    y = op(x)
+    torch.testing.assert_close(y, x**3)
+    torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], 3 * x**2)

@@ -14,6 +14,8 @@ from .._trees import complete_places, list_children
 
 ENGINE = "__engine__"
 """What a rewritten function calls its interpreter."""
+_INNER = "__rewritten__"
+"""The name that a rewritten function has while it is compiled."""
 MISSING = object()
 """The value of a name that has none before the run."""
 
@@ -63,7 +65,8 @@ def build_function(definition: Definition, run: Any, body: list[ast.stmt], names
         None if tree.args.kwarg is None else ast.copy_location(ast.arg(tree.args.kwarg.arg), tree.args.kwarg),
         [],
     )
-    made = ast.copy_location(ast.FunctionDef(tree.name, arguments, body, []), tree)
+    # Under another name: a function that calls itself finds itself where the old one does.
+    made = ast.copy_location(ast.FunctionDef(_INNER, arguments, body, []), tree)
     inputs = ast.arguments([], [ast.arg(name) for name in cells], None, [], [], None, [])
     around = ast.copy_location(ast.FunctionDef("around", inputs, [made], []), tree)
     for one in (made, around):
@@ -73,10 +76,10 @@ def build_function(definition: Definition, run: Any, body: list[ast.stmt], names
     # Statements that were written into the kernel have lines of their own.
     complete_places(module)
     outer = _code(compile(module, definition.path, "exec", dont_inherit=True), "around")
-    inner = _code(outer, tree.name)
-    if hasattr(inner, "co_qualname"):
-        qualified: Any = {"co_qualname": getattr(old, "__qualname__", tree.name)}
-        inner = inner.replace(**qualified)
+    names_shown: Any = {"co_name": tree.name}
+    if hasattr(outer, "co_qualname"):
+        names_shown["co_qualname"] = getattr(old, "__qualname__", tree.name)
+    inner = _code(outer, _INNER).replace(**names_shown)
     scope = getattr(old, "__globals__", {"__builtins__": builtins})
     closure = tuple(cells[name] for name in inner.co_freevars)
     function = FunctionType(inner, scope, tree.name, getattr(old, "__defaults__", None), closure)
