@@ -107,6 +107,29 @@ def test_steps_stay_on_the_user_s_lines_with_next(lang):
     assert [f"({first + step})pool()" in words for step in range(4)] == [True] * 4
 
 
+def test_expressions_at_the_prompt(lang):
+    """Vectors have the engine's operators and functions there, and a number that is assigned gets the local's type."""
+    op, (x, p) = make_pool(lang), inputs()
+    line = line_of("total += x[i, j] * weight(v.norm())")
+    words = debug(
+        lambda: op(x, p),
+        f"break {FILE}:{line}",
+        "continue",
+        "clear 1",
+        "p v + 1, 1 - v, x[i, j] * v, -v, v / 2, v @ v, (v > 0.25).all()",
+        "p v.norm(), v.dot(v), v.cross(v), p[i].max()",
+        "p p[7]",
+        "!total = 3.0",
+        "next",
+        "p total",
+    )
+    assert "([1.5, 1.5, 1.5], [0.5, 0.5, 0.5], [0.5, 0.5, 0.5], [-0.5, -0.5, -0.5], [0.25, 0.25, 0.25]," in words
+    assert "np.float32(0.75), np.True_)" in words
+    assert "(np.float32(0.8660254), np.float32(0.75), [0.0, 0.0, 0.0], np.float32(0.25))" in words
+    assert "p[7] is out of range for p[n, 3] = (2, 3)" in words
+    assert "np.float32(3.9" in words
+
+
 def stop_here(lang):
     @lang.kernel
     def stops(x: lang.types.ndarray(), y: lang.types.ndarray()):

@@ -97,6 +97,9 @@ class Assignments(ABC):
             value = self.operations.tensor(value)
             value = self.operations.each(self.casts[old.kind], value)
         else:
+            if type(old) not in KINDS:
+                # A debugger gave the local a number of Python's.
+                old = self.let(old)
             value = self.casts[KINDS[type(old)]](self._number(value))
         return self.keep(old, self._by_operator[name](old, value))
 

@@ -73,6 +73,7 @@ class Interpreter(Assignments):
         self.engine = language.engine
         self.language = language
         self.operations = Operations(arithmetic, self.language.rows_of, self.language.matrix_operation)
+        self.operations.call = self.call
         self.defaults = arithmetic.defaults
         self.casts = arithmetic.casts
         self.random = np.random.default_rng(0)

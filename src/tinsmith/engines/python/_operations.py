@@ -22,6 +22,9 @@ class Operations:
         method_of: the engine's function behind a method of vectors and matrices.
     """
 
+    call: Callable[..., Any]
+    """Calls such a function, with a vector or matrix first."""
+
     def __init__(
         self, arithmetic: Arithmetic, rows_of: Callable[[Any], list[Any] | None], method_of: Callable[[str], Any]
     ) -> None:

@@ -24,6 +24,12 @@ class BoundFunction(NamedTuple):
     function: Any
     owner: Any
 
+    def __call__(self, *positional: Any, **named: Any) -> Any:
+        # Kernels call an interpreter instead; this is what a debugger's prompt does.
+        if not isinstance(self.owner, Matrix):
+            raise TypeError("only kernels call functions of structs: assign the result to a local, and print that")
+        return self.owner.operations.call(self.function, self.owner, *positional, **named)
+
 
 class Matrix:
     """A vector or matrix: numbers of one type, row by row.
@@ -32,6 +38,8 @@ class Matrix:
     """
 
     __slots__ = ("entries", "operations", "shape")
+    # NumPy's numbers leave an operation with a matrix to the matrix.
+    __array_ufunc__ = None
 
     def __init__(self, shape: tuple[int, ...], entries: list[Any], operations: Operations) -> None:
         self.shape = shape
@@ -151,6 +159,22 @@ class Matrix:
         return f"[{', '.join(f'[{row}]' for row in rows)}]"
 
 
+def _add_operators() -> None:
+    """Let Python's operators work on vectors and matrices, as at a debugger's prompt. Kernels call an interpreter."""
+    names = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "pow"}
+    comparisons = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+    for word, name in (names | comparisons).items():
+        setattr(Matrix, f"__{word}__", lambda one, other, name=name: one.operations.binary(name)(one, other))
+    for word, name in names.items():
+        setattr(Matrix, f"__r{word}__", lambda one, other, name=name: one.operations.binary(name)(other, one))
+    for word, name in (("neg", "neg"), ("abs", "abs")):
+        setattr(Matrix, f"__{word}__", lambda one, name=name: one.operations.unary(name)(one))
+    setattr(Matrix, "__matmul__", lambda one, other: one.operations.matmul(one, other))  # noqa: B010  # as above
+
+
+_add_operators()
+
+
 class Element(Matrix):
     """A vector or matrix in an array: what is stored here is stored there."""
 
@@ -170,6 +194,8 @@ class Element(Matrix):
 
 class Struct:
     """A struct: its members by name, and the functions that may be called on it."""
+
+    __slots__ = ("members", "methods")
 
     def __init__(self, members: dict[str, Any], methods: Mapping[str, Any]) -> None:
         self.members = members
@@ -204,6 +230,8 @@ class Struct:
 
 class StructElement(Struct):
     """A struct in a field: what is stored here is stored there."""
+
+    __slots__ = ("_index", "_views")
 
     def __init__(self, views: Mapping[str, Any], index: Any, methods: Mapping[str, Any]) -> None:
         super().__init__({name: view.element_at(index) for name, view in views.items()}, methods)
@@ -333,7 +361,9 @@ class ArrayView:
         if self._is_clamped:
             return tuple(min(max(int(part), 0), size - 1) for part, size in zip(parts, self._sizes, strict=True))
         shown = self._show(parts)
-        sizes = str(self._sizes) if len(self._sizes) != 1 else f"{self._sizes[0]}"
+        # A label has the dims of an element, too.
+        whole = self._sizes if self._label == self._name else self._data.shape
+        sizes = str(whole) if len(whole) != 1 else f"{whole[0]}"
         raise IndexError(f"{self._name}[{shown}] is out of range for {self._label} = {sizes}")
 
     def _show(self, parts: tuple[Any, ...]) -> str:
