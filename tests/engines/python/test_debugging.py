@@ -100,6 +100,23 @@ def test_a_breakpoint_in_the_generated_gradient(lang):
     assert "grad_x" in names and "grad_y" in names
 
 
+def test_a_debugger_steps_into_the_generated_gradient(lang):
+    op, (x, p) = make_pool(lang), inputs()
+    y = op(x, p)
+    words = debug(
+        lambda: y.sum().backward(),
+        "break ts.engines.python.run_kernel, 'adjoint' in function.__name__",
+        "continue",
+        "clear 1",
+        *["step", "next", "next"],
+        "list",
+        "p grad_y",
+    )
+    assert re.search(r"> <tinsmith pool_adjoint_0 \w+>\(\d+\)pool_adjoint_0\(\)", words)
+    assert "def pool_adjoint_0(" in words
+    assert "grad_y = array([1., 1.], dtype=float32)" in words
+
+
 def test_steps_stay_on_the_user_s_lines_with_next(lang):
     op, (x, p) = make_pool(lang), inputs()
     first = line_of("total = 0.0")

@@ -1,6 +1,6 @@
 """The Python engine: kernels run as Python, for debuggers and tests."""
 
-from ._engine import MANY_ELEMENTS, Checks, Python
+from ._engine import MANY_ELEMENTS, Checks, Python, run_kernel
 from ._exact import ExactKernel
 from ._exact_memory import ExactArray
 from ._exact_numbers import EXACT_OPERATIONS, NoRule
@@ -21,5 +21,6 @@ __all__ = [
     "Recorder",
     "Watch",
     "hide_frames",
+    "run_kernel",
     "track_writes",
 ]
