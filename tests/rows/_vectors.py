@@ -103,6 +103,38 @@ def entries(lang, real):
     return kernel
 
 
+@ROWS.row(lambda d: (d(3, 4), d(3, 3, 3), d.zeros(3, 4), d.zeros(3, 3, 3)))
+def slices(lang, real):
+    vec4, mat3 = lang.types.vector(4, real), lang.types.matrix(3, 3, real)
+
+    @lang.kernel
+    def kernel(
+        x: lang.types.ndarray(dtype=vec4, ndim=1),
+        m: lang.types.ndarray(dtype=mat3, ndim=1),
+        y: lang.types.ndarray(dtype=vec4, ndim=1),
+        z: lang.types.ndarray(dtype=mat3, ndim=1),
+    ):
+        for i in x:
+            v = x[i]
+            v[1:3] = v[0:2]
+            v[0:2] += v[2:4]
+            v[::3] *= 2.0
+            y[i] = v
+            y[i][2:4] = v[0:2]
+            a = m[i]
+            a[1:3, 0] += a[0:2, 1]
+            a[0:2, 0:2] = a[1:3, 1:3]
+            # A number is stored to each.
+            v[1:3] = 0.5
+            v.xw = 1.5
+            a[2, :] = 2.0
+            z[i] = a
+            z[i][0, :] = v[1:4]
+            z[i][:, 1] += v.xyz
+
+    return kernel
+
+
 @ROWS.row(lambda d: (d(5), d.zeros(5, 4)))
 def constructors(lang, real):
     vec2, vec3, vec4 = (lang.types.vector(n, real) for n in (2, 3, 4))

@@ -103,10 +103,11 @@ class Matrix:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         cast = self.operations.casts[self.kind]
-        if isinstance(index, tuple) and any(isinstance(one, slice) for one in index):
-            ranges = self._ranges(index)
-            for at, one in zip(itertools.product(*ranges), flatten(value), strict=True):
-                self._put(self._place(at), cast(one))
+        parts = index if isinstance(index, tuple) else (index,)
+        if any(isinstance(one, slice) for one in parts):
+            places = [self._place(at) for at in itertools.product(*self._ranges(parts))]
+            for place, one in zip(places, spread(value, len(places)), strict=True):
+                self._put(place, cast(one))
             return
         self._put(self._place(index), cast(value))
 
@@ -400,6 +401,16 @@ def _flatten_index(index: Any, name: str) -> Iterator[Any]:
         yield int(index)
     else:
         raise TypeError(f"a {type(index).__name__} as index into `{name}`")
+
+
+def spread(value: Any, count: int) -> list[Any]:
+    """Return the numbers for so many entries: those of a vector or matrix, or one number for each."""
+    if not isinstance(value, Matrix | list | tuple):
+        return [value] * count
+    values = flatten(value)
+    if len(values) != count:
+        raise ValueError(f"an assignment of {len(values)} numbers to {count} entries")
+    return values
 
 
 def flatten(value: Any) -> list[Any]:
