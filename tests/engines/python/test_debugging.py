@@ -1,5 +1,6 @@
 """Debuggers, prints, errors and coverage tools see a kernel that Python runs on the user's own lines."""
 
+import bdb
 import io
 import pdb  # noqa: T100  # what is tested
 import re
@@ -58,6 +59,8 @@ def inputs():
 
 
 def debug(call, *commands):
+    # Breakpoints belong to the process, and are numbered there.
+    bdb.Breakpoint.clearBreakpoints()
     script = Script(*commands, "continue")
     script.runcall(call)
     return script.text

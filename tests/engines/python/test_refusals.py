@@ -47,3 +47,45 @@ def test_networks_run_where_everything_does(lang):
     with on_python():
         again = ts.nn.Encoding(2, {"otype": "Frequency", "n_frequencies": 2}, engine=lang.__name__)(points)
     torch.testing.assert_close(again, compiled)
+
+
+BODIES = {  # what compiled engines do not take, with what is said of it
+    "while j < 3:\n    j += 1\nelse:\n    y[i] = 1.0": "has a loop with `else`",
+    "for _ in range(3):\n    y[i] = 1.0\nelse:\n    y[i] = 2.0": "has a loop with `else`",
+    "def inner(a):\n    return a\ny[i] = inner(x[i])": "contains `def`, which no engine runs",
+    "match j:\n    case 0:\n        y[i] = 1.0": "contains `match`, which no engine runs",
+    "a, (b, c) = x[i], (1, 2)": r"assigns to `\(b, c\)`",
+    # Python would use the value of an earlier iteration.
+    "if x[i] > 0.0:\n    t = x[i]\ny[i] = t": "uses `t` where it is not defined",
+    "for a in range(2):\n    y[i] += a\ny[i] = a": "uses `a` where it is not defined",
+    "if x[i] > 0.0:\n    return": "returns inside an `if` or a loop",
+}
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_what_compiled_engines_refuse(lang, body, tmp_path):
+    lines = ["def build(lang):", "    @lang.kernel"]
+    lines += ["    def kernel(x: lang.types.ndarray(), y: lang.types.ndarray()):"]
+    lines += ["        for i in x:", "            j = 0"]
+    lines += [" " * 12 + line for line in [*body.split("\n"), "y[i] += j"]]
+    file = tmp_path / "kernels.py"
+    file.write_text("\n".join([*lines, "    return kernel", ""]))
+    names: dict = {}
+    exec(compile(file.read_text(), str(file), "exec"), names)
+    kernel = names["build"](lang)
+    x = torch.tensor([1.0, -1.0])
+    with pytest.raises(ts.KernelError, match=rf"(?s)`kernel` .*{BODIES[body]}\n  at  .*kernels.py:\d+\n"):
+        ts.op("x[n] -> y[n]", engine="python")(kernel)(x)
+    with pytest.raises(ts.KernelError):
+        ts.op("x[n] -> y[n]")(kernel)(x)
+
+
+def test_a_vector_is_no_condition(lang):
+    @lang.kernel
+    def signs(p: lang.types.ndarray(dtype=lang.math.vec2, ndim=1), y: lang.types.ndarray()):
+        for i in p:
+            if p[i] > 0.0:
+                y[i] = 1.0
+
+    with pytest.raises(TypeError, match=r"a vector or matrix where a condition is wanted; use `any\(\)` or `all\(\)`"):
+        ts.op("p[n, 2] -> y[n]", engine="python")(signs)(torch.ones(2, 2))

@@ -76,3 +76,21 @@ def test_a_function_at_module_level_that_calls_itself(lang):
     y = op(x)
     torch.testing.assert_close(y, x**3)
     torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], 3 * x**2)
+
+
+SHARED = 3.0
+
+
+def test_a_global_is_seen_where_a_local_of_its_name_is_not_defined(lang):
+    @lang.kernel
+    def reads(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = SHARED * x[i]  # noqa: F823  # the global
+        for i in x:
+            SHARED = SHARED + i  # a local, from the global
+            y[i] += SHARED
+
+    x = torch.tensor([1.0, 2.0])
+    for engine in (None, "python"):
+        op = ts.op("x[n] -> y[n]", **({"engine": engine} if engine else {}))(reads)
+        assert op(x).tolist() == [6.0, 10.0]

@@ -108,6 +108,7 @@ class ExpressionWriter(Names):
         return node
 
     def _name(self, node: ast.Name) -> ast.expr:
+        self._check_defined(node)
         return self._find_number(node) or node
 
     def _find_number(self, node: ast.expr) -> ast.expr | None:
@@ -292,7 +293,9 @@ class ExpressionWriter(Names):
             case ast.Attribute(value=owner, attr=attr):
                 parts = [self._owner(owner), ast.Constant(attr)]
                 return self._hoist(self._ask("change_member", *parts, ast.Constant(operator), self._expr(value)))
-        raise SyntaxError(f"an atomic operation on `{ast.unparse(place)}`")
+        raise self._refuse(
+            place, f"has an atomic operation on `{ast.unparse(place)}`", "Give it an element or a local."
+        )
 
     def _hoist_call(self, written: Callable[..., Any] | None, call: ast.Call, node: ast.Call) -> ast.expr:
         """A call of a function of the language, which may change numbers of the caller's: they get their new values.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from ..._errors import KernelError, refusal
 from .._trees import walk
 from ._definitions import MISSING, Definition, look_up, read_definition
 
@@ -32,6 +34,21 @@ class Names:
     def _is_local(self, name: str) -> bool:
         return any(name in scope for scope in self._scopes)
 
+    def _refuse(self, node: ast.AST, words: str, remedy: str = "Write it in other words.") -> KernelError:
+        """An error about a statement or expression that compiled engines do not take either."""
+        place = f"{self._definition.path}:{getattr(node, 'lineno', self._definition.tree.lineno)}"
+        return KernelError(refusal(f"`{self._definition.tree.name}` {words}", [("at", place)], remedy))
+
+    def _check_defined(self, node: ast.Name) -> None:
+        """Raise KernelError for a local whose block has ended: Python would use what another iteration left in it."""
+        name = node.id
+        if name not in self._stored or self._is_local(name) or name in self._names:
+            return
+        value = look_up(self._definition.function, name)
+        if value is MISSING or value is getattr(builtins, name, MISSING):
+            remedy = "A local ends with the block that assigns it first: assign it before the `if` or the loop."
+            raise self._refuse(node, f"uses `{name}` where it is not defined", remedy)
+
     def _find(self, node: ast.expr) -> Any:
         """The Python value of a name or attribute that is none of the function's own; `MISSING` for others."""
         if isinstance(node, ast.Name):
@@ -39,8 +56,11 @@ class Names:
                 return self._names[node.id]
             if node.id in self._objects and node.id not in self._stored:
                 return self._objects[node.id]
-            if node.id in self._stored or node.id in self._parameters:
-                return self._aliases.get(node.id, MISSING)
+            if node.id in self._aliases:
+                return self._aliases[node.id]
+            # Where a local of this name is not yet defined, the name is still that of a global.
+            if node.id in self._parameters or self._is_local(node.id):
+                return MISSING
             return look_up(self._definition.function, node.id)
         if isinstance(node, ast.Attribute):
             value = self._find(node.value)

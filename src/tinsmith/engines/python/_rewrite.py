@@ -27,6 +27,7 @@ _ATOMIC_AUGMENTED: dict[type[ast.operator], str] = {
     ast.BitXor: "^",
 }
 """Augmented assignments whose operand becomes the target's type first."""
+_PLAIN = (ast.Pass, ast.Break, ast.Continue, ast.Import, ast.ImportFrom, ast.Raise)
 _CONCURRENT = ("stream_parallel", "graph_parallel_context", "graph_parallel")
 
 
@@ -72,9 +73,13 @@ class _Writer(ExpressionWriter):
     """Rewrites the statements of one function."""
 
     references: tuple[str, ...] = ()
+    _is_kernel = False
+    _depth = 0
+    """How many blocks there are around a statement that are not static."""
 
     def body(self, statements: list[ast.stmt], *, is_kernel: bool, is_method: bool) -> list[ast.stmt]:
         """Rewrite a function's body; copies of its arguments come first."""
+        self._is_kernel = is_kernel
         first: list[ast.stmt] = []
         if not is_kernel:
             annotations = getattr(self._definition.function, "__annotations__", {})
@@ -102,13 +107,17 @@ class _Writer(ExpressionWriter):
         """Statements of one block."""
         return [new for one in statements for new in self._statement(one)]
 
-    def _inside(self, statements: list[ast.stmt], names: set[str] | None = None) -> list[ast.stmt]:
+    def _inside(
+        self, statements: list[ast.stmt], names: set[str] | None = None, *, is_static: bool = False
+    ) -> list[ast.stmt]:
         """Statements of an inner block, whose locals end with it."""
         self._scopes.append(names or set())
+        self._depth += not is_static
         try:
             return self._block(statements)
         finally:
             self._scopes.pop()
+            self._depth -= not is_static
 
     def _statement(self, node: ast.stmt) -> list[ast.stmt]:
         if isinstance(node, ast.For | ast.While) or not self._has_effects(node):
@@ -135,6 +144,7 @@ class _Writer(ExpressionWriter):
         )
 
     def _write(self, node: ast.stmt) -> list[ast.stmt]:
+        self._check_compound(node)
         match node:
             case ast.Assign():
                 return [self._put_at(node, one) for one in self._assign(node)]
@@ -160,7 +170,24 @@ class _Writer(ExpressionWriter):
                 return [self._put_at(node, ast.Assert(self._expr(node.test), message))]
             case ast.With() if all(self._is_concurrent(item.context_expr) for item in node.items):
                 return self._block(node.body)
-        return [node]
+        return [self._check_plain(node)]
+
+    def _check_compound(self, node: ast.stmt) -> None:
+        """Raise KernelError for a loop with `else`, and for a kernel that returns before its end."""
+        if isinstance(node, ast.For | ast.While) and node.orelse:
+            raise self._refuse(node, "has a loop with `else`")
+        if isinstance(node, ast.Return) and self._is_kernel and self._depth:
+            remedy = "Put the statements that follow in the other branch of an `if`."
+            raise self._refuse(node, "is a kernel that returns inside an `if` or a loop", remedy)
+
+    def _check_plain(self, node: ast.stmt) -> ast.stmt:
+        """Return a statement that stays as it is. Raises KernelError for one that compiled engines do not take.
+
+        Imports and `raise` stay for debugging: `import pdb; pdb.set_trace()`.
+        """
+        if not isinstance(node, _PLAIN):
+            raise self._refuse(node, f"contains `{ast.unparse(node).split(maxsplit=1)[0]}`, which no engine runs")
+        return node
 
     def _is_concurrent(self, node: ast.expr) -> bool:
         function = node.func if isinstance(node, ast.Call) else node
@@ -203,7 +230,7 @@ class _Writer(ExpressionWriter):
                 return ast.Expr(self._ask("set_member", self._owner(owner), ast.Constant(attr), value))
             case ast.Tuple(elts=targets) | ast.List(elts=targets):
                 return self._assign_several(targets, value)
-        raise SyntaxError(f"an assignment to `{ast.unparse(target)}`")
+        raise self._refuse(target, f"assigns to `{ast.unparse(target)}`")
 
     def _assign_several(self, targets: list[ast.expr], value: ast.expr) -> ast.stmt:
         olds: list[ast.expr] = []
@@ -221,7 +248,7 @@ class _Writer(ExpressionWriter):
                     owner = self._ask("members_of", self._owner(target.value))
                     places.append(ast.Subscript(owner, ast.Constant(target.attr), ast.Store()))
                 else:
-                    raise SyntaxError(f"an assignment to `{ast.unparse(target)}`")
+                    raise self._refuse(target, f"assigns to `{ast.unparse(target)}`")
         self._scopes[-1] |= {one.id for one in targets if isinstance(one, ast.Name) and not self._is_local(one.id)}
         items = self._ask("unpack", value, ast.Tuple(olds, ast.Load()))
         return ast.Assign([ast.Tuple(places, ast.Store())], items)
@@ -268,14 +295,15 @@ class _Writer(ExpressionWriter):
 
     def _loop(self, node: ast.For) -> ast.stmt:
         names = {one.id for one in walk(node.target) if isinstance(one, ast.Name)}
-        if self._is_static_call(node.iter):
+        is_static = self._is_static_call(node.iter)
+        if is_static:
             over = self._expr(node.iter)
         elif self._is_range(node.iter):
             assert isinstance(node.iter, ast.Call)
             over = self._ask("range", *map(self._expr, node.iter.args))
         else:
             over = self._ask("iterate", self._expr(node.iter))
-        return ast.For(node.target, over, self._inside(node.body, names), [])
+        return ast.For(node.target, over, self._inside(node.body, names, is_static=is_static), [])
 
     def _is_range(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Call) and self._find(node.func) is builtins.range

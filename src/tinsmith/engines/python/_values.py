@@ -132,6 +132,9 @@ class Matrix:
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __bool__(self) -> bool:
+        raise TypeError("a vector or matrix where a condition is wanted; use `any()` or `all()`")
+
     def places_of(self, name: str) -> tuple[int, ...] | None:
         """Return which entries a name such as `x` or `zyx` stands for; None if it is no such name."""
         if len(self.shape) != 1 or not 1 <= len(name) <= 4:
