@@ -9,7 +9,7 @@ from typing import Any
 from ._containers import UNSET, Members
 from ._numbers import KINDS, Rule
 from ._operations import Operations
-from ._values import Matrix, Struct, spread
+from ._values import Matrix, Struct, list_numbers
 
 
 class Assignments(ABC):
@@ -87,7 +87,7 @@ class Assignments(ABC):
         if len(places) == 1:
             owner[places[0]] = value
             return
-        for place, one in zip(places, spread(self.operations.tensor(value), len(places)), strict=True):
+        for place, one in zip(places, list_numbers(self.operations.tensor(value), len(places)), strict=True):
             owner[place] = one
 
     def change(self, name: str, old: Any, value: Any) -> Any:

@@ -106,7 +106,7 @@ class Matrix:
         parts = index if isinstance(index, tuple) else (index,)
         if any(isinstance(one, slice) for one in parts):
             places = [self._place(at) for at in itertools.product(*self._ranges(parts))]
-            for place, one in zip(places, spread(value, len(places)), strict=True):
+            for place, one in zip(places, list_numbers(value, len(places)), strict=True):
                 self._put(place, cast(one))
             return
         self._put(self._place(index), cast(value))
@@ -406,7 +406,7 @@ def _flatten_index(index: Any, name: str) -> Iterator[Any]:
         raise TypeError(f"a {type(index).__name__} as index into `{name}`")
 
 
-def spread(value: Any, count: int) -> list[Any]:
+def list_numbers(value: Any, count: int) -> list[Any]:
     """Return the numbers for so many entries: those of a vector or matrix, or one number for each."""
     if not isinstance(value, Matrix | list | tuple):
         return [value] * count
