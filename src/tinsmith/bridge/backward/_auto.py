@@ -49,8 +49,12 @@ class AutoAt(ReverseAt):
         """The source of the gradients by these inputs."""
         reason = self.source.refusal(active)
         # The engine's gradient of a race depends on the order of the iterations: the generated one's refusal says why.
-        is_only_one = self.engine.signature.stages[0].engine.runs_source
-        return self.source if reason is None or reason.race is not None or is_only_one else self.engine
+        return self.source if reason is None or reason.race is not None or self._has_source_alone else self.engine
+
+    @property
+    def _has_source_alone(self) -> bool:
+        """Whether the engine has no reverse mode of its own."""
+        return self.engine.signature.stages[0].engine.runs_source
 
     def check(self, active: frozenset[str]) -> None:
         with self._source_first(active):
@@ -66,7 +70,7 @@ class AutoAt(ReverseAt):
             yield
         except GradientError as engines:
             reason = self.source.refusal(active)
-            if reason is None or reason.race is not None:
+            if reason is None or reason.race is not None or self._has_source_alone:
                 raise
             check_compiles(self.source.case)
             op = self.engine.signature.op

@@ -282,7 +282,8 @@ class SourceAt(ReverseAt):
             check_compiles(self.case)
         words = f"op `{self.case.signature.op}` uses what its adjoint cannot be generated for"
         rows = [("construct", reason.construct), ("at", reason.place)]
-        raise GradientError(refusal(words, rows, f"{reason.remedy}, or give `backward=`, or try `adjoint='engine'`."))
+        own = "" if self.case.signature.stages[0].engine.runs_source else ", or try `adjoint='engine'`"
+        raise GradientError(refusal(words, rows, f"{reason.remedy}, or give `backward=`{own}."))
 
     def reads(self, active: frozenset[str]) -> frozenset[str]:
         signature = self.case.signature
