@@ -1,6 +1,8 @@
 """Generated kernels are compiled once for each text: by ops of one kernel, batches and derivatives."""
 
+import ast
 import gc
+import inspect
 import linecache
 import weakref
 
@@ -10,6 +12,7 @@ import torch
 import tinsmith as ts
 from tinsmith.engines import get
 from tinsmith.engines._common import _SHARED
+from tinsmith.source import build
 
 
 @pytest.fixture
@@ -133,6 +136,20 @@ def test_a_loop_that_makes_the_same_op_keeps_nothing(lang, engine, compiled, mak
     held = [run() for _ in range(3)]
     assert (compiled, count()) == (kernels, before)
     assert [one() for one in held] == [None] * 3
+
+
+def test_lines_stay_while_a_function_of_them_exists():
+    """They were dropped with the function that was made last, and Taichi read the module's lines in their place."""
+    tree = ast.parse("def double(x):\n    return 2 * x").body[0]
+    (first, text), (last, _) = build(tree, {}, "double"), build(tree, {}, "double")
+    path = first.__code__.co_filename
+    assert last.__code__.co_filename == path
+    del last
+    gc.collect()
+    assert "".join(linecache.getlines(path)) == inspect.getsource(first) == text
+    del first
+    gc.collect()
+    assert path not in linecache.cache
 
 
 def test_different_ops_do_not_keep_the_objects_in_their_closures(lang):

@@ -34,13 +34,13 @@ KERNELS = {
     ),
     "positions": (
         kernels.positions,
-        "origins[n, 3], directions[n, 3], t[s], rays[n, 2]: i32 -> x[s, 3]",
+        "origins[n, 3], directions[n, 3], t[s], segments rays[n, 2]: i32 -> x[s, 3]",
         lambda: (torch.randn(3, 3), torch.randn(3, 3), torch.rand(6), RAYS),
         {},
     ),
     "directions": (
         kernels.directions,
-        "directions[n, 3], rays[n, 2]: i32 -> y[s, 3]",
+        "directions[n, 3], segments rays[n, 2]: i32 -> y[s, 3]",
         lambda: (torch.randn(3, 3), RAYS),
         {"s": 6},
     ),

@@ -13,8 +13,15 @@ from typing import Any
 from ..engines import keep_lines, parse_statement
 from ._read import Source
 
-_BUILT: weakref.WeakValueDictionary[str, FunctionType] = weakref.WeakValueDictionary()
-"""The last function that was made of each synthetic file."""
+
+class _File:
+    """A synthetic file. Each function that was made of it holds it, so it ends with the last one."""
+
+    __slots__ = ("__weakref__",)
+
+
+_FILES: weakref.WeakValueDictionary[str, _File] = weakref.WeakValueDictionary()
+"""Synthetic files by their path."""
 
 
 def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple[Callable[..., Any], str]:
@@ -24,12 +31,12 @@ def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple
     `inspect` for the source of what they compile. The name depends on the text alone, so
     that an engine's offline cache, which may key on it, finds the kernel in the next process.
     """
-    text, path = _register_source(tree, label)
+    text, path = _write(tree, label)
     scope = dict(namespace)
     # Not this file's `from __future__ import annotations`: engines read annotations as values.
     exec(compile(text, path, "exec", dont_inherit=True), scope)
     function = scope[tree.name]
-    _keep_lines_for(function, path)
+    _keep_file(function, path, text)
     keep_lines(function, text.splitlines(keepends=True))
     return function, text
 
@@ -49,38 +56,48 @@ def rebuild_function(source: Source, tree: ast.FunctionDef, names: Mapping[str, 
     around = parse_statement(f"def around({', '.join(sorted(cells))}): pass")
     assert isinstance(around, ast.FunctionDef)
     around.body = [tree]
-    text, path = _register_source(around, source.name)
+    text, path = _write(around, source.name)
     module = compile(text, path, "exec", dont_inherit=True)
     code = _code(_code(module, "around"), source.name)
     made = FunctionType(code, old.__globals__, source.name, old.__defaults__, tuple(cells[n] for n in code.co_freevars))
     made.__kwdefaults__ = old.__kwdefaults__
     made.__annotations__ = dict(old.__annotations__)
-    _keep_lines_for(made, path)
+    _keep_file(made, path, text)
     vars(made)["tinsmith_source"] = Source(made, tree, source.path, source_names=source.source_names)
     return made
 
 
-def _keep_lines_for(function: FunctionType, path: str) -> None:
-    """Keep the lines of a synthetic file in `linecache` as long as the last function that was made of it exists."""
-    _BUILT[path] = function
-    weakref.finalize(function, _drop_lines, path).atexit = False
+def _keep_file(function: FunctionType, path: str, text: str) -> None:
+    """Keep the lines of a synthetic file in `linecache` as long as a function that was made of it exists.
+
+    Engines ask for them each time they compile the function: without them Taichi reads the lines of the function's
+    module instead.
+    """
+    file = _FILES.get(path)
+    if file is None:
+        file = _FILES[path] = _File()
+        weakref.finalize(file, _drop_lines, path).atexit = False
+    vars(function)["tinsmith_file"] = file
+    # Without a time of change (None), `linecache.checkcache` keeps the entry though there is no such file.
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
 
 
 def _drop_lines(path: str) -> None:
-    if path not in _BUILT:
-        linecache.cache.pop(path, None)
+    if path in _FILES:
+        return
+    entry = linecache.cache.pop(path, None)
+    if path in _FILES and entry is not None:
+        # Another thread made the file again meanwhile.
+        linecache.cache[path] = entry
 
 
 def _code(outer: CodeType, name: str) -> CodeType:
     return next(one for one in outer.co_consts if isinstance(one, CodeType) and one.co_name == name)
 
 
-def _register_source(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
-    """A tree's text, and the path that it is found under from now on."""
+def _write(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
+    """A tree's text, and the path of the synthetic file that has it."""
     text = ast.unparse(tree) + "\n"
     # Not by OpenSSL, which may hang in a forked process (bridge/_digest.py).
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
-    path = f"<tinsmith {label} {digest}>"
-    # Without a time of change (None), `linecache.checkcache` keeps the entry though there is no such file.
-    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-    return text, path
+    return text, f"<tinsmith {label} {digest}>"
