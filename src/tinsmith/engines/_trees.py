@@ -23,7 +23,6 @@ class _Parts(dict[type[ast.AST], tuple[str, ...]]):
 
 
 _PARTS = _Parts(_LEAVES)
-_CHILDREN = _Parts(frozenset())
 _CHANGEABLE = _Parts(_LEAVES - {"ops"})  # a list
 
 
@@ -59,9 +58,9 @@ def copy_node(node: N) -> N:
 
 
 def list_children(node: ast.AST) -> list[ast.AST]:
-    """Return the nodes that a node is directly made of, as `ast.iter_child_nodes` gives them."""
+    """Return the nodes that a node is directly made of, but for operators and moods of names."""
     children: list[ast.AST] = []
-    for name in _CHILDREN[type(node)]:
+    for name in _PARTS[type(node)]:
         part = getattr(node, name, None)
         if isinstance(part, ast.AST):
             children.append(part)

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from ...engines import COMPILING, EXACT_OPERATIONS, ExactKernel, NoRule
+from ...engines import COMPILING, EXACT_OPERATIONS, ExactKernel, NoRule, complete_places
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
@@ -62,7 +62,8 @@ class _ExactWriter(Writer):
         parameters = [ast.arg(name) for name in self._names]
         arguments = ast.arguments([], parameters, None, [], [], None, [])
         tree = ast.FunctionDef(self.kernel.name, arguments, body or [ast.Pass()], [], None)
-        return ast.fix_missing_locations(tree)
+        complete_places(tree)
+        return tree
 
     def _task(self, number: int, one: nodes.Stmt) -> list[ast.stmt]:
         """A statement of the top level."""
