@@ -54,6 +54,9 @@ class ExactInterpreter(Interpreter):
         watch: is told of what happens, if it is not None.
     """
 
+    # Those of the IR belong to an iteration: both branches of an `if` may give one its value.
+    ends_locals_with_blocks = False
+
     def __init__(self, exact: ExactArithmetic) -> None:
         super().__init__(_NoLanguage(), exact, lambda function, *_: function)
         self.exact = exact

@@ -63,6 +63,8 @@ class Interpreter(Assignments):
     add: Callable[[Any, Any], Any]
     multiply: Callable[[Any, Any], Any]
     bit_and: Callable[[Any, Any], Any]
+    ends_locals_with_blocks = True
+    """Whether a local ends with the block that assigns it first, as in the engines' languages."""
 
     def __init__(
         self,

@@ -42,7 +42,9 @@ class Names:
     def _check_defined(self, node: ast.Name) -> None:
         """Raise KernelError for a local whose block has ended: Python would use what another iteration left in it."""
         name = node.id
-        if name not in self._stored or self._is_local(name) or name in self._names:
+        if not self._run.ends_locals_with_blocks or name not in self._stored:
+            return
+        if self._is_local(name) or name in self._names:
             return
         value = look_up(self._definition.function, name)
         if value is MISSING or value is getattr(builtins, name, MISSING):
