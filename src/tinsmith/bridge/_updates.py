@@ -115,7 +115,7 @@ class Updates:
 
 
 def _copy(target: torch.Tensor, new: torch.Tensor) -> None:
-    """Copy a new value into an argument, also in what a tracer records."""
+    """Copy a new value into an argument in place, in an eager call or in a graph that torch traces."""
     if is_symbolic(target):
         # A graph's passes know that an operator with a schema changes an argument, and not that a method does.
         torch.ops.aten.copy_.default(target, new)

@@ -58,7 +58,7 @@ def copy_node(node: N) -> N:
 
 
 def list_children(node: ast.AST) -> list[ast.AST]:
-    """Return the nodes that a node is directly made of, but for operators and moods of names."""
+    """Return the child nodes of a syntax tree's node, without operators and contexts such as `ast.Load`."""
     children: list[ast.AST] = []
     for name in _PARTS[type(node)]:
         part = getattr(node, name, None)

@@ -15,7 +15,7 @@ from ._read import Source
 
 
 class _File:
-    """A synthetic file. Each function that was made of it holds it, so it ends with the last one."""
+    """Marks a synthetic source file as in use: each function compiled from it holds a reference to it."""
 
     __slots__ = ("__weakref__",)
 
@@ -68,7 +68,7 @@ def rebuild_function(source: Source, tree: ast.FunctionDef, names: Mapping[str, 
 
 
 def _keep_file(function: FunctionType, path: str, text: str) -> None:
-    """Keep the lines of a synthetic file in `linecache` as long as a function that was made of it exists.
+    """Keep the lines of a synthetic file in `linecache` as long as any function compiled from it exists.
 
     Engines ask for them each time they compile the function: without them Taichi reads the lines of the function's
     module instead.
@@ -96,7 +96,7 @@ def _code(outer: CodeType, name: str) -> CodeType:
 
 
 def _write(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
-    """A tree's text, and the path of the synthetic file that has it."""
+    """Return the text of a tree and the path of its synthetic file, which depends on the label and the text alone."""
     text = ast.unparse(tree) + "\n"
     # Not by OpenSSL, which may hang in a forked process (bridge/_digest.py).
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()

@@ -53,7 +53,7 @@ class AutoAt(ReverseAt):
 
     @property
     def _has_source_alone(self) -> bool:
-        """Whether the engine has no reverse mode of its own."""
+        """Return True if the engine has no reverse mode, so that only a generated gradient can be used."""
         return self.engine.signature.stages[0].engine.runs_source
 
     def check(self, active: frozenset[str]) -> None:

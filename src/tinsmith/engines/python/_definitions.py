@@ -15,7 +15,7 @@ from .._trees import complete_places, list_children
 ENGINE = "__engine__"
 """What a rewritten function calls its interpreter."""
 _INNER = "__rewritten__"
-"""The name that a rewritten function has while it is compiled."""
+"""A rewritten function's temporary name during compilation: a call of itself by name finds the original."""
 MISSING = object()
 """The value of a name that has none before the run."""
 

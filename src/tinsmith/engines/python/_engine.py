@@ -286,9 +286,9 @@ def _translate(
 
 
 def run_kernel(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Run a rewritten kernel.
+    """Call a rewritten kernel with its arguments by name.
 
-    From a breakpoint here, `step` enters it: also a generated gradient, which is in no file.
+    In a debugger, a breakpoint here and `step` enter any kernel, also a generated gradient, which is in no file.
     """
     function(**arguments)
 

@@ -120,14 +120,14 @@ class ExactInterpreter(Interpreter):
             self.watch.on_statement(operations, line)
 
     def _begin_task(self, is_parallel: bool) -> None:
-        """Begin a statement of the kernel's top level. Ties of atomics end with a parallel loop."""
+        """Start a top-level statement. Forget ties of atomic maxima and minima before and after a parallel loop."""
         if is_parallel or self._was_parallel:
             for view in self._views.values():
                 view.forget_ties()
         self._was_parallel = is_parallel
 
     def _enter(self, task: int, *iteration: Any) -> None:
-        """Tell the recorder which iteration of which task begins."""
+        """Report the start of an iteration to the recorder: the number of its top-level loop and its variables."""
         if self.record is not None:
             self.record.enter(task, tuple([int(one) for one in iteration]))
 

@@ -32,7 +32,7 @@ class ExactArray(Protocol):
 
     @property
     def type(self) -> str:
-        """Return the type of its numbers."""
+        """Return the scalar type of the array's numbers, such as "f32"."""
         ...
 
     @property
@@ -52,7 +52,7 @@ class ExactArray(Protocol):
 
     @property
     def offset(self) -> tuple[int, ...]:
-        """Return the first index of each dim; () if all are 0."""
+        """Return the smallest valid index along each axis, a field's offset; () if all are 0."""
         ...
 
 

@@ -23,7 +23,7 @@ class Operations:
     """
 
     call: Callable[..., Any]
-    """Calls such a function, with a vector or matrix first."""
+    """Calls a method of vectors and matrices, given the vector or matrix and the method's arguments."""
 
     def __init__(
         self, arithmetic: Arithmetic, rows_of: Callable[[Any], list[Any] | None], method_of: Callable[[str], Any]

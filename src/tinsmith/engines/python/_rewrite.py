@@ -173,7 +173,7 @@ class _Writer(ExpressionWriter):
         return [self._check_plain(node)]
 
     def _check_compound(self, node: ast.stmt) -> None:
-        """Raise KernelError for a loop with `else`, and for a kernel that returns before its end."""
+        """Raise KernelError for a loop with an `else` clause, and for `return` in an `if` or a loop of a kernel."""
         if isinstance(node, ast.For | ast.While) and node.orelse:
             raise self._refuse(node, "has a loop with `else`")
         if isinstance(node, ast.Return) and self._is_kernel and self._depth:
@@ -181,7 +181,7 @@ class _Writer(ExpressionWriter):
             raise self._refuse(node, "is a kernel that returns inside an `if` or a loop", remedy)
 
     def _check_plain(self, node: ast.stmt) -> ast.stmt:
-        """Return a statement that stays as it is. Raises KernelError for one that compiled engines do not take.
+        """Return a statement unchanged. Raises KernelError for a kind of statement that compiled engines refuse.
 
         Imports and `raise` stay for debugging: `import pdb; pdb.set_trace()`.
         """

@@ -407,7 +407,10 @@ def _flatten_index(index: Any, name: str) -> Iterator[Any]:
 
 
 def list_numbers(value: Any, count: int) -> list[Any]:
-    """Return the numbers for so many entries: those of a vector or matrix, or one number for each."""
+    """Return `count` numbers: the entries of a vector or matrix, or one number repeated.
+
+    Raises ValueError if a vector or matrix has another number of entries.
+    """
     if not isinstance(value, Matrix | list | tuple):
         return [value] * count
     values = flatten(value)
