@@ -1,12 +1,12 @@
 """The Python engine: kernels run as Python, for debuggers and tests."""
 
-from ._engine import MANY_ELEMENTS, Checks, Python, run_kernel
+from ._engine import Checks, Python
 from ._exact import ExactKernel
 from ._exact_memory import ExactArray
 from ._exact_numbers import EXACT_OPERATIONS, NoRule
-from ._frames import hide_frames
+from ._launch import MANY_ELEMENTS, hide_frames, run_kernel
+from ._memory import track_writes
 from ._observers import How, Number, Recorder, Watch
-from ._unwritten import track_writes
 
 __all__ = [
     "Checks",

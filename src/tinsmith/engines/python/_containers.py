@@ -1,4 +1,4 @@
-"""Containers of a run: `ndrange`, fields of structs, and places that an assignment to several targets stores to."""
+"""What a kernel loops over and unpacks into: `ndrange`, and the targets of an assignment to several places."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._values import ArrayView, Matrix, Struct, StructElement
+from ._values import Matrix
 
 if TYPE_CHECKING:
     from ._assignments import Assignments
@@ -57,55 +57,6 @@ def walk_ranges(ranges: list[range]) -> Iterator[tuple[int, ...]]:
     for first in ranges[0]:
         for rest in walk_ranges(ranges[1:]):
             yield (first, *rest)
-
-
-class FieldView(ArrayView):
-    """A field's content. `find_gradient` gives the view of its gradient field, `dtype` is the engine's."""
-
-    find_gradient: Callable[[], ArrayView]
-    dtype: Any = None
-
-    @property
-    def grad(self) -> ArrayView:
-        """Its gradient field."""
-        return self.find_gradient()
-
-
-class StructField:
-    """A field of structs."""
-
-    def __init__(self, views: dict[str, Any], methods: Any) -> None:
-        self.views, self._methods = views, methods
-
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        return next(iter(self.views.values())).shape
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "views" or name not in self.views:
-            raise AttributeError(name)
-        return self.views[name]
-
-    def find_gradient(self) -> StructField:
-        """Return the field of its members' gradients."""
-        return StructField({name: view.find_gradient() for name, view in self.views.items()}, {})
-
-    @property
-    def grad(self) -> StructField:
-        """The gradients of its members."""
-        return self.find_gradient()
-
-    def __getitem__(self, index: Any) -> Struct:
-        return Struct({name: view[index] for name, view in self.views.items()}, dict(self._methods))
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        members = value.members if isinstance(value, Struct) else value
-        for name, view in self.views.items():
-            view[index] = members[name]
-
-    def element_at(self, index: Any) -> StructElement:
-        """Return the struct to store parts of."""
-        return StructElement(self.views, index, dict(self._methods))
 
 
 class Members:

@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-import ctypes
-import math
 import threading
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from ..._config import config
 from ..._errors import GradientError, refusal
 from ..._user_warnings import SlowEngineWarning
-from .._annotations import NAMES
 from .._common import make_holdable
 from .._contract import (
-    ArrayArgument,
     Compiled,
     CompileOptions,
     Engine,
     Facts,
     FieldFacts,
-    HeldLaunch,
     Parameter,
-    ScalarArgument,
 )
 from .._language import Language
 from .._listening import Listener
+from ._arithmetic import Arithmetic, NanArithmetic
 from ._definitions import read_definition
 from ._interpreter import Interpreter
-from ._nan_numbers import NanArithmetic
-from ._numbers import TYPES, Arithmetic, Defaults
+from ._launch import Launch
+from ._numbers import Defaults
 from ._rewrite import rewrite
-from ._unwritten import find_written
-from ._values import ArrayView, Matrix
-
-MANY_ELEMENTS = 100_000
-"""Elements of an array above which the engine warns that it is slow."""
 
 
 class Checks(NamedTuple):
@@ -248,7 +237,18 @@ class Python(Engine):
         arrays = frozenset(name for name, one in parameters.items() if one.kind == "array" and name not in fields)
         run = self._interpreter().for_kernel()
         made = rewrite(read_definition(function), run, arrays=arrays, names=names, objects=templates, is_kernel=True)
-        launch = Launch(self, made, run, parameters, templates, fields, copies or {}, batched, labels or {})
+        launch = Launch(
+            made,
+            run,
+            parameters,
+            templates,
+            fields,
+            copies or {},
+            batched,
+            labels or {},
+            self.lock,
+            self.warn_of_size,
+        )
         make_holdable(launch, launch.hold)
         return Compiled(launch, {name: name for name in parameters}, self.runtime())
 
@@ -283,122 +283,3 @@ def _translate(
     definition = read_definition(function)
     objects = {} if owner is None else {definition.tree.args.args[0].arg: owner}
     return rewrite(definition, run, objects=objects, is_method=is_method)
-
-
-def run_kernel(function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Call a rewritten kernel with its arguments by name.
-
-    In a debugger, a breakpoint here and `step` enter any kernel, also a generated gradient, which is in no file.
-    """
-    function(**arguments)
-
-
-class Launch:
-    """Runs a rewritten kernel on memory."""
-
-    def __init__(
-        self,
-        engine: Python,
-        function: Callable[..., Any],
-        run: Interpreter,
-        parameters: Mapping[str, Parameter],
-        templates: Mapping[str, Any],
-        fields: Mapping[str, Any],
-        copies: Mapping[str, str],
-        batched: frozenset[str],
-        labels: Mapping[str, str],
-    ) -> None:
-        self._engine, self._function, self._run = engine, function, run
-        self._parameters, self._templates = parameters, templates
-        self._fields, self._copies, self._batched, self._labels = fields, copies, batched, labels
-
-    def __call__(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument] = ()) -> None:
-        if torch.compiler.is_compiling():
-            # torch's compiler would trace the kernel with its own arrays in place of NumPy's.
-            outside: Any = torch.compiler.disable(self._launch)
-            outside(arrays, scalars)
-        else:
-            self._launch(arrays, scalars)
-
-    def hold(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> HeldLaunch:
-        """Return a launch that keeps these arguments until it is given others."""
-        held_arrays = {array[0]: array for array in arrays}
-        held_scalars = {scalar[1]: scalar for scalar in scalars}
-
-        def put(*array: Any) -> None:
-            held_arrays[array[0]] = array
-
-        def run() -> None:
-            self(tuple(held_arrays.values()), tuple(held_scalars.values()))
-
-        def setter(kind: str) -> Callable[[Any, Any], None]:
-            def set_scalar(slot: Any, value: Any) -> None:
-                held_scalars[slot] = (kind, slot, value)
-
-            return set_scalar
-
-        return HeldLaunch(put, run, setter)
-
-    def _launch(self, arrays: Sequence[ArrayArgument], scalars: Sequence[ScalarArgument]) -> None:
-        memory = {slot: self._memory(slot, address, size, shape) for slot, address, size, shape, _ in arrays}
-        written = {slot: find_written(address, memory[slot].size) for slot, address, *_ in arrays}
-        given = dict(self._templates) | {slot: self._scalar(slot, value) for _, slot, value in scalars}
-        count = min((len(memory[name]) for name in self._batched), default=1)
-        with self._engine.lock:
-            self._run_samples(memory, written, given, count)
-
-    def _run_samples(
-        self,
-        memory: Mapping[str, np.ndarray],
-        written: Mapping[str, np.ndarray | None],
-        given: Mapping[str, Any],
-        count: int,
-    ) -> None:
-        try:
-            with np.errstate(all="ignore"):
-                for sample in range(count):
-                    views = {name: self._view(name, data, written[name], sample) for name, data in memory.items()}
-                    for made, of in self._copies.items():
-                        np.copyto(views[made].data, views[of].data)
-                    self._run.replace_fields(
-                        [(field, self._labels[name], views.pop(name, None)) for name, field in self._fields.items()]
-                    )
-                    run_kernel(self._function, {**given, **views})
-        except BaseException:
-            self._run.forget_fields()
-            raise
-        self._run.write_fields()
-
-    def _memory(self, name: str, address: int, size: int, shape: Sequence[int]) -> np.ndarray:
-        """The memory of an array as NumPy's."""
-        parameter = self._parameters[name]
-        assert parameter.dtypes is not None
-        dtype = TYPES[NAMES[parameter.dtypes[0]]]
-        dims = (*shape, *parameter.element)
-        count = math.prod(dims)
-        if count > MANY_ELEMENTS:
-            self._engine.warn_of_size(name, count)
-        if not count:
-            return np.empty(dims, dtype)
-        memory: Any = (ctypes.c_byte * size).from_address(address)
-        return np.frombuffer(memory, dtype, count).reshape(dims)
-
-    def _view(self, name: str, data: np.ndarray, written: np.ndarray | None, sample: int) -> ArrayView:
-        written = None if written is None else written.reshape(data.shape)
-        if name in self._batched:
-            data, written = data[sample, ...], None if written is None else written[sample, ...]
-        parameter = self._parameters[name]
-        operations = self._run.operations
-        is_clamped = parameter.boundary == "clamp"
-        label = self._labels.get(name, "")
-        return ArrayView(name, data, parameter.element, operations, label, is_clamped=is_clamped, written=written)
-
-    def _scalar(self, name: str, value: Any) -> Any:
-        parameter = self._parameters[name]
-        assert parameter.dtypes is not None
-        # Of Python's `int` any dtype of integers fits: it is the engine's default.
-        default = {"int": self._run.defaults.ip, "float": self._run.defaults.fp}.get(parameter.text)
-        cast = self._run.operations.arithmetic.plain_casts[default or NAMES[parameter.dtypes[0]]]
-        if not parameter.element:
-            return cast(value)
-        return Matrix(parameter.element, [cast(one) for one in value], self._run.operations)

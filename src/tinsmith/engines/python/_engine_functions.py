@@ -13,9 +13,10 @@ import numpy as np
 
 from ..._errors import KernelError, refusal
 from ._containers import Ranges
+from ._memory import ArrayView
 from ._numbers import KINDS
 from ._python_functions import build_extreme
-from ._values import ArrayView, Matrix
+from ._values import Matrix
 
 if TYPE_CHECKING:
     from ._interpreter import Interpreter

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ..._errors import KernelError, refusal
+from ._arithmetic import Arithmetic
 from ._numbers import (
     CASTS,
     COMPARISONS,
@@ -22,7 +23,6 @@ from ._numbers import (
     SHIFTS,
     TYPES,
     UNARY_RULES,
-    Arithmetic,
     Defaults,
     Rule,
 )

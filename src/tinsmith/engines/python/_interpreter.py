@@ -17,14 +17,16 @@ import numpy as np
 from ..._errors import KernelError, refusal
 from .._fields import find_gradient
 from .._language import Language
+from ._arithmetic import Arithmetic
 from ._assignments import Assignments
 from ._constructors import Constructors
-from ._containers import UNSET, FieldView, Ranges, StructField
+from ._containers import UNSET, Ranges
 from ._engine_functions import SPECIAL, TABLE, fill_matrix
-from ._numbers import KINDS, Arithmetic
+from ._memory import ArrayView, FieldView, StructField
+from ._numbers import KINDS
 from ._operations import Operations
 from ._python_functions import BUILTINS
-from ._values import ArrayView, BoundFunction, Matrix, Struct
+from ._values import BoundFunction, Matrix, Struct
 
 _OPERATORS = {
     "add": "+",

@@ -8,7 +8,7 @@ engines' compilers; next to a number of the run it gets a default type.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,7 +33,7 @@ TYPES: dict[str, type[np.generic]] = {
 """NumPy's type of a number, by the engines' name for it."""
 KINDS: dict[type, str] = {kind: name for name, kind in TYPES.items()}
 FLOATS = frozenset({"f16", "f32", "f64"})
-_LITERALS = (bool, int, float)
+LITERALS = (bool, int, float)
 
 
 class Defaults(NamedTuple):
@@ -276,135 +276,3 @@ UNARY_RULES: dict[str, Rule] = {
     "acos": np.arccos,
     "tanh": np.tanh,
 }
-_WIDENING = frozenset({"sqrt", "rsqrt", "exp", "log"})
-"""Functions that make an integer a float of the default type."""
-_OF_FLOATS = frozenset({"sin", "cos", "tan", "asin", "acos", "tanh", "floor", "ceil", "round"})
-_OF_INTEGERS = frozenset({"~", "popcnt", "clz", "ffs"})
-
-
-class Arithmetic:
-    """Operations on single numbers, with these default types.
-
-    A rule for two types is built when they first meet, and kept.
-    """
-
-    plain_casts: Mapping[str, Rule] = CASTS
-    """Conversions of numbers that are not the kernel's own, such as arguments, by the type that they give."""
-
-    casts: Mapping[str, Rule]
-    """Conversions in a kernel: a float that it holds as Python's has the default type first, `0.1` in `x * 0.1`."""
-
-    def __init__(self, defaults: Defaults) -> None:
-        self.defaults = defaults
-        self.casts = {kind: self._round_literals(kind) for kind in TYPES}
-        self._binary: dict[str, dict[tuple[type, type], Rule]] = {}
-        self._unary: dict[tuple[str, str], Rule] = {}
-
-    def _round_literals(self, kind: str) -> Rule:
-        cast, default = self.plain_casts[kind], self.plain_casts[self.defaults.fp]
-        if kind not in FLOATS or bits_of(kind) <= bits_of(self.defaults.fp):
-            return cast
-        return lambda value: cast(default(value) if type(value) is float else value)
-
-    def kind_of(self, value: Any) -> str:
-        """Return the type of a number. Raises TypeError for anything else."""
-        kind = type(value)
-        name = KINDS.get(kind)
-        if name is None:
-            if kind not in _LITERALS and not isinstance(value, _LITERALS):
-                raise TypeError(f"a {kind.__name__} where a number is wanted: {value!r:.80}")
-            name = self._kind_of_literal(kind)
-        return name
-
-    def _kind_of_literal(self, kind: type) -> str:
-        if issubclass(kind, bool):
-            return "u1"
-        return self.defaults.fp if issubclass(kind, float) else self.defaults.ip
-
-    def give_type(self, value: Any) -> Any:
-        """Return a number as one of the run: Python's own gets the default type."""
-        return value if type(value) in KINDS else self.casts[self.kind_of(value)](value)
-
-    def unary(self, name: str, value: Any) -> Any:
-        """Return the result of an operation on one number."""
-        kind = self.kind_of(value)
-        if kind not in FLOATS and name in _WIDENING:
-            kind = self.defaults.fp
-        if (kind in FLOATS and name in _OF_INTEGERS) or (kind not in FLOATS and name in _OF_FLOATS):
-            raise TypeError(f"`{name}` of {kind}")
-        number = value if KINDS.get(type(value)) == kind else self.casts[kind](value)
-        rule = self._unary.get((name, kind))
-        if rule is None:
-            rule = self._unary[name, kind] = self.find_unary(name, kind)
-        return rule(number)
-
-    def find_unary(self, name: str, kind: str) -> Rule:  # other arithmetic depends on the type
-        """Return the rule of an operation on one number of a type."""
-        return UNARY_RULES[name]
-
-    def rule_for(self, name: str, one: type, other: type) -> Rule:
-        """Return the function that does an operation on numbers of two Python types."""
-        rules = self._binary.setdefault(name, {})
-        rule = rules.get((one, other))
-        if rule is None:
-            rule = rules[one, other] = self._build(name, one, other)
-        return rule
-
-    def rules_for(self, name: str) -> dict[tuple[type, type], Rule]:
-        """Return the rules of an operation that have been built so far, by the types of both numbers."""
-        return self._binary.setdefault(name, {})
-
-    def _build(self, name: str, one: type, other: type) -> Rule:
-        are_known = [kind not in KINDS and issubclass(kind, _LITERALS) for kind in (one, other)]
-        if all(are_known) and name in PYTHON:
-            return PYTHON[name]
-        left, right = (KINDS.get(kind) or self._kind_of_literal(kind) for kind in (one, other))
-        if name in SHIFTS:
-            self._refuse_floats(name, left, right)
-            return _adapt(self.find_shift(name, left), self.casts[left] if are_known[0] else None, None)
-        if name in ("/", "atan2"):
-            left, right = (kind if kind in FLOATS else self.defaults.fp for kind in (left, right))
-        common = promote(left, right)
-        if name == "pow" and not {left, right} & FLOATS:
-            common = left
-        if name == "atan2" and common == "f16":
-            common = "f32"
-        if name in ("&", "|", "^"):
-            self._refuse_floats(name, left, right)
-        rule = self.find_binary(name, common)
-        convert = self.casts[common]
-        return _adapt(rule, *(None if KINDS.get(kind) == common else convert for kind in (one, other)))
-
-    def find_binary(self, name: str, common: str) -> Rule:
-        """Return the rule of an operation on two numbers of one type. Raises TypeError if there is none."""
-        if name in COMPARISONS:
-            return COMPARISONS[name]
-        rules = FLOAT_RULES if common in FLOATS else INTEGER_RULES
-        if common == "u1" and name in TRUTH_RULES:
-            rules = TRUTH_RULES
-        if name not in rules:
-            raise TypeError(f"`{name}` of {common}")
-        return rules[name]
-
-    def find_shift(self, name: str, kind: str) -> Rule:  # other arithmetic depends on the type
-        """Return the rule of a shift of an integer of one type."""
-        return SHIFTS[name]
-
-    def reinterpret(self, value: Any, kind: str) -> Any:
-        """Return the number of another type that has the same bits."""
-        return value.view(TYPES[kind])
-
-    def _refuse_floats(self, name: str, *kinds: str) -> None:
-        if any(kind in FLOATS for kind in kinds):
-            raise TypeError(f"`{name}` of {' and '.join(kinds)}")
-
-
-def _adapt(rule: Rule, left: Rule | None, right: Rule | None) -> Rule:
-    """A rule for numbers of which some must be converted first."""
-    if left is not None and right is not None:
-        return lambda one, other: rule(left(one), right(other))
-    if left is not None:
-        return lambda one, other: rule(left(one), other)
-    if right is not None:
-        return lambda one, other: rule(one, right(other))
-    return rule

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ._numbers import KINDS, PYTHON, Arithmetic, Rule, promote
+from ._arithmetic import Arithmetic
+from ._numbers import KINDS, PYTHON, Rule, promote
 from ._values import Matrix, flatten
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from ._operations import Operations
 
 SWIZZLES = ("xyzw", "rgba", "stpq")
-_INDICES = frozenset({int, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64})
 
 
 class BoundFunction(NamedTuple):
@@ -244,166 +242,6 @@ class StructElement(Struct):
     def put(self, name: str, value: Any) -> None:
         self._views[name][self._index] = value
         self.members[name] = self._views[name][self._index]
-
-
-class ArrayView:
-    """An array argument or a field: numbers, vectors or matrices in memory, each access checked.
-
-    Args:
-        name: what the kernel calls it.
-        data: the memory, with the dims of an element last.
-        element: the dims of an element.
-        operations: convert its numbers.
-        label: the array with its dims' names, for messages: "x[n, m]".
-        first: the first index of each dim.
-        is_clamped: whether an index outside stands for the nearest one inside.
-        written: whether each of its numbers was written, in the shape of the memory; None where that is not tracked.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        data: np.ndarray,
-        element: tuple[int, ...],
-        operations: Operations,
-        label: str = "",
-        first: tuple[int, ...] = (),
-        is_clamped: bool = False,
-        written: np.ndarray | None = None,
-    ) -> None:
-        self._name, self._data, self._element, self._operations = name, data, element, operations
-        rank = data.ndim - len(element)
-        self._sizes = data.shape[:rank]
-        self._label = label or name
-        self._first = first if any(first) else ()
-        self._is_clamped = is_clamped
-        self.is_changed = False
-        self._kind = KINDS[data.dtype.type]
-        self._written = written
-        self._cast = operations.casts[self._kind]
-        self.shape: tuple[Any, ...] = tuple(np.int32(size) for size in self._sizes)
-
-    @property
-    def first(self) -> tuple[int, ...]:
-        """The first index of each dim."""
-        return self._first or (0,) * len(self._sizes)
-
-    @property
-    def dtype_name(self) -> str:
-        """The type of its numbers."""
-        return self._kind
-
-    @property
-    def data(self) -> np.ndarray:
-        """The memory."""
-        return self._data
-
-    @property
-    def n(self) -> int:
-        """The number of rows of an element."""
-        return self._element[0]
-
-    @property
-    def m(self) -> int:
-        """The number of columns of an element."""
-        return self._element[1] if len(self._element) == 2 else 1
-
-    @property
-    def sample(self) -> Any:
-        """A zero of the type of its elements."""
-        zero = self._cast(0)
-        return Matrix(self._element, [zero] * math.prod(self._element), self._operations) if self._element else zero
-
-    def __len__(self) -> int:
-        return self._sizes[0]
-
-    def __getitem__(self, index: Any) -> Any:
-        at = self._locate(index)
-        if self._written is not None and not self._written[at].all():
-            raise ValueError(f"{self._name}[{self._show(at)}] is read before it is written, and starts uninitialized")
-        element = self._data[at]
-        return Matrix(self._element, list(element.ravel()), self._operations) if self._element else element
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        at = self._locate(index)
-        self.is_changed = True
-        if self._written is not None:
-            self._written[at] = True
-        if not self._element:
-            self._data[at] = value if KINDS.get(type(value)) == self._kind else self._cast(value)
-            return
-        values = [value] * math.prod(self._element) if np.isscalar(value) else flatten(value)
-        if len(values) != math.prod(self._element):
-            raise ValueError(f"an assignment of {len(values)} numbers to `{self._name}`, of elements {self._element}")
-        numbers = np.empty(len(values), self._data.dtype)
-        numbers[:] = [self._cast(one) for one in values]
-        self._data[at] = numbers.reshape(self._element)
-
-    def element_at(self, index: Any) -> Any:
-        """Return the element to store parts of: a vector or matrix that stands for its memory."""
-        at = self._locate(index)
-        self.is_changed = True
-        written = None if self._written is None else self._written[at]
-        return Element(self._data[at], self._operations, written) if self._element else self._data[at]
-
-    def _locate(self, index: Any) -> tuple[Any, ...]:
-        """Return the place of an element in the memory. Raises IndexError if it is outside."""
-        parts: Any = index if type(index) is tuple else (index,)
-        if not all(type(part) in _INDICES for part in parts):
-            parts = tuple(_flatten_index(parts, self._name))
-        sizes = self._sizes
-        if len(parts) != len(sizes):
-            raise IndexError(f"{len(parts)} indices into `{self._name}`, which has {len(sizes)} dims")
-        if self._first:
-            parts = tuple(int(part) - start for part, start in zip(parts, self._first, strict=True))
-        for part, size in zip(parts, sizes, strict=True):
-            if not 0 <= part < size:
-                return self._locate_outside(parts)
-        return parts
-
-    def _locate_outside(self, parts: tuple[Any, ...]) -> tuple[int, ...]:
-        if self._is_clamped:
-            return tuple(min(max(int(part), 0), size - 1) for part, size in zip(parts, self._sizes, strict=True))
-        shown = self._show(parts)
-        # A label has the dims of an element, too.
-        whole = self._sizes if self._label == self._name else self._data.shape
-        sizes = str(whole) if len(whole) != 1 else f"{whole[0]}"
-        raise IndexError(f"{self._name}[{shown}] is out of range for {self._label} = {sizes}")
-
-    def _show(self, parts: tuple[Any, ...]) -> str:
-        """The place of an element, as the kernel writes it."""
-        return ", ".join(str(int(part) + start) for part, start in zip(parts, self.first, strict=True))
-
-    def indices(self) -> Iterator[tuple[int, ...]]:
-        """Run over the indices of all elements, the last dim fastest."""
-        return itertools.product(
-            *(range(start, start + size) for start, size in zip(self.first, self._sizes, strict=True))
-        )
-
-    def fill(self, value: Any) -> None:
-        """Give all elements one value."""
-        for index in self.indices():
-            self[index] = value
-
-    def __repr__(self) -> str:
-        return f"{self._label} = {self._data!r}"
-
-
-def _flatten_index(index: Any, name: str) -> Iterator[Any]:
-    """The numbers of an index: a vector or a tuple stands for several, None for none."""
-    if index is None:
-        return
-    if isinstance(index, Matrix):
-        index = index.entries
-    if isinstance(index, tuple | list):
-        for part in index:
-            yield from _flatten_index(part, name)
-    elif type(index) in _INDICES:
-        yield index
-    elif isinstance(index, int | np.bool_):
-        yield int(index)
-    else:
-        raise TypeError(f"a {type(index).__name__} as index into `{name}`")
 
 
 def list_numbers(value: Any, count: int) -> list[Any]:
