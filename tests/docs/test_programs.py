@@ -3,6 +3,7 @@
 The README's: tests/test_readme.py.
 """
 
+import functools
 import re
 
 import pytest
@@ -13,6 +14,8 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 # They start process after process, and take as long as a third of all pages. What they show is tested in small by
 # tests/layers/test_distributed.py, tests/bridge/test_distributed.py, tests/cli/test_check.py and test_pytest_plugin.py.
 LONG = {"docs/how-to/distributed.md", "docs/how-to/check-in-ci.md"}
+# How many pages run before the next test.
+TOGETHER = 12
 WITH_PROGRAMS = [
     pytest.param(page, id=name, marks=pytest.mark.costly if name in LONG else ())
     for page in pages_with_programs()
@@ -21,21 +24,27 @@ WITH_PROGRAMS = [
 
 
 @pytest.fixture(scope="module")
-def troubles(request):
-    """What went wrong, by page: all that are tested are run together, several at once."""
+def find_trouble(request):
+    """Say what went wrong with a page. Pages run several at once, and few in a row: nobody waits long for the lock."""
     items = [one for one in request.session.items if getattr(one, "originalname", "") == "test_a_page_runs"]
-    return run([one.callspec.params["page"] for one in items])
+    pages = [one.callspec.params["page"] for one in items]
+
+    @functools.cache
+    def run_some(number):
+        return run(pages[number * TOGETHER : (number + 1) * TOGETHER])
+
+    return lambda page: run_some(pages.index(page) // TOGETHER).get(page)
 
 
 def test_long_pages_are_pages():
     assert {one.id for one in WITH_PROGRAMS} >= LONG
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.thinned(5)
 @pytest.mark.parametrize("page", WITH_PROGRAMS)
-def test_a_page_runs(page, troubles):
-    assert page not in troubles, troubles[page]
+def test_a_page_runs(page, find_trouble):
+    trouble = find_trouble(page)
+    assert trouble is None, trouble
     text = page.read_text(encoding="utf-8")
     outputs = outputs_of(page)
     assert len(outputs) == len(blocks_of(text))
