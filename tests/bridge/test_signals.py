@@ -61,6 +61,8 @@ def call_until_it_raises(op, x, delay):
 @pytest.mark.parametrize(("handler", "error"), [(raise_time_is_up, TimeIsUp), (interrupt, KeyboardInterrupt)])
 def test_an_exception_of_a_handler_is_unchanged(lang64, handler, error):
     before = signal.signal(signal.SIGALRM, handler)
+    # Where the tests run in a shell's background, the shell has them ignore it.
+    interrupted = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         for delay in (0.001, 0.02, 0.06):
             op = ts.op("x[n] -> y[n]")(make_kernel(lang64))
@@ -75,6 +77,7 @@ def test_an_exception_of_a_handler_is_unchanged(lang64, handler, error):
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGINT, interrupted)
 
 
 def test_a_handler_that_returns_runs_after_the_compilation(lang64):
