@@ -93,3 +93,53 @@ def test_second_derivatives_and_batches(lang64):
     torch.testing.assert_close(loss(op)(x, w[0]), loss(lambda x, w: 2.5 * x + w)(x, w[0]))
     for one, other in zip(loss(op)(x, w[0]), loss(lambda x, w: 2.5 * x + w)(x, w[0]), strict=True):
         assert one.shape == other.shape
+
+
+def test_an_output_that_is_updated_and_has_no_cotangent(lang64):
+    """Its adjoint is memory of the pass, which the reverse of the update clears after another gradient copied it."""
+
+    @ts.op("x[n, m], b[n] -> y[n, m], z[n, m]")
+    @lang64.kernel
+    def op(x: lang64.types.ndarray(), b: lang64.types.ndarray(), y: lang64.types.ndarray(), z: lang64.types.ndarray()):
+        for s in range(x.shape[0]):
+            for i in range(x.shape[1]):
+                y[s, i] = x[s, i]
+            shift = b[s] * 0.4
+            for i in range(x.shape[1]):
+                y[s, i] += shift
+                z[s, i] += 3.0 * y[s, i]
+
+    x, b = torch.rand(2, 4, dtype=torch.float64), torch.rand(2, dtype=torch.float64)
+    for chosen in ((0,), (1,), (0, 1)):
+        pairs = []
+        for call in (op, lambda x, b: (x + 0.4 * b[:, None], 3.0 * (x + 0.4 * b[:, None]))):
+            given = x.clone().requires_grad_(), b.clone().requires_grad_()
+            outputs = call(*given)
+            loss = sum(outputs[place].sin().sum() for place in chosen)
+            pairs.append(torch.autograd.grad(loss, given))
+        torch.testing.assert_close(*pairs)
+
+
+def test_a_batch_of_updates_of_which_one_has_a_cotangent(lang64):
+    @ts.op("x[*b, n], inout y[*b, n], inout v[*b, n] ->")
+    @lang64.kernel
+    def op(x: lang64.types.ndarray(), y: lang64.types.ndarray(), v: lang64.types.ndarray()):
+        first = x[0] * 0.4
+        for i in range(1, x.shape[0]):
+            y[i] += first
+            v[i] += y[i] * y[i]
+
+    torch.manual_seed(0)
+    given = [torch.rand(2, 4, dtype=torch.float64) for _ in range(3)]
+    for name in ("y", "v"):
+        x, y, v = leaves = [one.clone().requires_grad_() for one in given]
+        first = torch.cat([torch.zeros(2, 1), (0.4 * x[:, :1]).expand(2, 3)], 1)
+        moved = y + first
+        inner = torch.tensor([0.0, 1.0, 1.0, 1.0], dtype=torch.float64)
+        wanted = torch.autograd.grad({"y": moved, "v": v + inner * moved**2}[name].sum(), leaves, allow_unused=True)
+        x, y, v = leaves = [one.clone().requires_grad_() for one in given]
+        new = {"y": y.clone(), "v": v.clone()}
+        op(x, **new)
+        gradients = torch.autograd.grad(new[name].sum(), leaves, allow_unused=True)
+        pairs = [[torch.zeros_like(x) if one is None else one for one in some] for some in (gradients, wanted)]
+        torch.testing.assert_close(*pairs)

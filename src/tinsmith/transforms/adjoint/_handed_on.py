@@ -33,7 +33,9 @@ def hand_on_adjoints(program: Program, whole: Collection[str], outputs: Collecti
             continue
         users = [run for run in program.runs if gradient in run.kernel.arrays]
         source = _find_source(users[0].kernel, gradient, given) if len(users) == 1 else None
-        if source is not None and _is_alike(program.arrays, (array, given[source]), extent):
+        if source is None or _is_changed_from(program, users[0], source):
+            continue
+        if _is_alike(program.arrays, (array, given[source]), extent):
             program = _hand_on(program, users[0], gradient, source)
             program = replace(program, gradients={**program.gradients, array: source})
     return program
@@ -50,6 +52,16 @@ def _find_source(kernel: nodes.Kernel, gradient: str, given: Collection[str]) ->
                 return None
             sources.add(value.array)
     return sources.pop() if len(sources) == 1 and sources <= {*given} else None
+
+
+def _is_changed_from(program: Program, user: Run, adjoint: str) -> bool:
+    """Whether a launch, or one after it, changes an adjoint, as the reverse of an update in place clears it.
+
+    Of an output without a cotangent the adjoint is memory of this pass, which any launch may change.
+    """
+    runs = [*program.runs]
+    start = next(place for place, run in enumerate(runs) if run is user)
+    return any(adjoint in walk.find_changed(run.kernel.body) for run in runs[start:])
 
 
 def _is_alike(arrays: Mapping[str, nodes.Array], pair: tuple[str, str], extent: Extent) -> bool:
