@@ -11,7 +11,7 @@ import tinsmith as ts
 from tinsmith.bridge import _from_ir
 from tinsmith.doctor import as_json, check
 from tinsmith.doctor.gradients import Modes, _modes
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 
 X = torch.linspace(0.5, 1.5, 4, dtype=torch.float64)
 ALL = ["vmap(grad)", "*b", "jacrev", "jvp", "second derivatives"]

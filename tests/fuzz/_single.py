@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
-from tinsmith.source.ir import nodes
+from tinsmith.ir import nodes
 from tinsmith.transforms import _elementwise, _engine_vectors, _strip_parts, _strips, strip_functions
 from tinsmith.transforms.lanes import _run
 

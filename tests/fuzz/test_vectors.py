@@ -10,7 +10,7 @@ from fuzz._judge import judge_modes
 from fuzz._vectors import write_vectors
 from fuzz._verdict import AGREE, DISAGREE, ROUNDED
 from fuzz._wide import wide_program
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 
 IN_STRIPS = """    for i in x:
         v1 = 0.2

@@ -9,7 +9,7 @@ import torch
 import tinsmith as ts
 from support.roundtrip import lowered
 from tinsmith.engines import NAMES, of_kernel
-from tinsmith.source.ir import walk
+from tinsmith.ir import walk
 
 
 def as_op(kernel: Any, *arguments: Any) -> tuple[Any, tuple[Any, ...]]:

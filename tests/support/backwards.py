@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from support.interpreted import interpret
-from tinsmith.source.ir import print_kernel, types
+from tinsmith.ir import types
+from tinsmith.source.ir import print_kernel
 from tinsmith.transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluate
 
 KINDS = {"f16": torch.float64, "f32": torch.float64, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tinsmith.source.ir import nodes, types
+from tinsmith.ir import nodes, types
 
 DEFAULTS = types.Defaults()
 

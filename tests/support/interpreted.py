@@ -10,7 +10,8 @@ import torch
 
 from tinsmith.bridge._oracle import bind_call, interpret_call
 from tinsmith.engines import How, Number, Recorder
-from tinsmith.source.ir import build_exact_kernel, nodes, types
+from tinsmith.ir import nodes, types
+from tinsmith.source.ir import build_exact_kernel
 
 
 def interpret(

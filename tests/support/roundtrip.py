@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from tinsmith.engines import NAMES, Language, Parameter, array_text, of_kernel
+from tinsmith.ir import nodes, types
 from tinsmith.source import build, read
-from tinsmith.source.ir import LoweredKernel, lower, nodes, print_kernel, types
+from tinsmith.source.ir import LoweredKernel, lower, print_kernel
 
 
 def lowered(kernel: Any, *arguments: Any) -> LoweredKernel:

@@ -14,8 +14,9 @@ from support import random_nests
 from support.interpreted import interpret
 from support.roundtrip import lowered
 from tinsmith.engines import DTYPES, array_text, of_kernel
+from tinsmith.ir import nodes, types
 from tinsmith.source import build
-from tinsmith.source.ir import nodes, print_kernel, types
+from tinsmith.source.ir import print_kernel
 from tinsmith.transforms import Tangent, tangent
 from tinsmith.transforms.adjoint import evaluate
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from support.by_hand import E, array, assign, atomic, branch, local, loop, store
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 from tinsmith.transforms.analysis import (
     Expander,
     affine,

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from support.by_hand import DEFAULTS, E, array, assign, atomic, binary, branch, cast, kernel, local, loop, store, unary
-from tinsmith.source.ir import nodes, print_kernel
+from tinsmith.ir import nodes
+from tinsmith.source.ir import print_kernel
 from tinsmith.transforms import has_vector_loops, strip_functions
 from tinsmith.transforms._engine_vectors import WIDTH, with_vectors
 

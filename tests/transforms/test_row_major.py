@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from support.by_hand import DEFAULTS, array, assign, atomic, branch, kernel, local, loop, store
-from tinsmith.source.ir import nodes, print_kernel
+from tinsmith.ir import nodes
+from tinsmith.source.ir import print_kernel
 from tinsmith.transforms import has_rows_in_loops, index_by_rows
 
 X, Y, Z = array("x"), array("y", rank=2), array("z", rank=3)

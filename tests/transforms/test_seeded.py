@@ -8,7 +8,8 @@ from support.by_hand import array, assign, atomic, branch, kernel, local, loop, 
 from support.interpreted import interpret, run
 from support.tangents import DOUBLE, compiled
 from tinsmith.engines import DTYPES
-from tinsmith.source.ir import NotCovered, nodes, walk
+from tinsmith.ir import nodes, walk
+from tinsmith.source.ir import NotCovered
 from tinsmith.transforms import draws, seed_random
 from tinsmith.transforms.adjoint import Reserve, adjoint
 

@@ -7,7 +7,8 @@ import torch
 
 from support.by_hand import E, array, assign, binary, cast, kernel, local, loop, store, unary
 from support.interpreted import run
-from tinsmith.source.ir import Misfit, NotCovered, nodes, types
+from tinsmith.ir import nodes, operators, types
+from tinsmith.source.ir import Misfit, NotCovered
 from tinsmith.transforms import slopes
 from tinsmith.transforms.adjoint import adjoint
 from tinsmith.transforms.tangent import tangent
@@ -52,7 +53,7 @@ def assert_types_are_right(expr):
         case nodes.Binary("and" | "or", left, right, kind):
             assert left.type == right.type == kind == "u1"
         case nodes.Binary(operator, left, right, kind):
-            assert kind == ("u1" if operator in types.COMPARISONS else left.type)
+            assert kind == ("u1" if operator in operators.COMPARISONS else left.type)
             assert left.type == right.type or (operator == "pow" and not types.is_float(right.type))
         case nodes.Unary(_, value, kind):
             assert value.type == kind

@@ -5,7 +5,8 @@ import ast
 import pytest
 
 from support.by_hand import DEFAULTS, array, assign, branch, kernel, local, loop, store, unary
-from tinsmith.source.ir import nodes, print_kernel
+from tinsmith.ir import nodes
+from tinsmith.source.ir import print_kernel
 from tinsmith.transforms import strip_functions
 
 X, Y = array("x"), array("y")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .._lazy import lazy
-from ..source.ir import nodes, types, walk
+from ..ir import nodes, types, walk
 from ..spec import Arithmetic, Tree, parse
 
 OPAQUE = "?"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..source.ir import nodes, types, walk
+from ..ir import nodes, types, walk
 from ._accesses import is_computable
 
 Numbers: TypeAlias = np.ndarray

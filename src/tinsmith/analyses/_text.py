@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..source.ir import nodes
+from ..ir import nodes
 from ._accesses import LoopAccess
 from ._conflicts import Conflict, Verdict
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from .._errors import ShapeError, refusal
 from ..engines import MOST_ELEMENTS
-from ..source.ir import LoweredKernel, nodes
+from ..ir import nodes
+from ..source.ir import LoweredKernel
 from ..spec import Numbers, Sizing, Symbol
 from ..transforms.adjoint import evaluate
 

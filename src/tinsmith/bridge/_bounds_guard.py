@@ -15,7 +15,7 @@ import numpy as np
 
 from .._errors import BoundsError, refusal
 from ..engines import Compiled, Engine, Launch, survive_forks
-from ..source.ir import nodes
+from ..ir import nodes
 from ..transforms import ENTRIES, RECORD, Site, insert_bounds_checks
 from ._from_ir import compile_ir, lower_for, over_samples
 

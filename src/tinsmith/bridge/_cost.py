@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .._config import OPERATIONS_PER_ELEMENT
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from ..spec import Size
 from ..transforms import sum_in_locals
 from ..transforms.adjoint import count_loss_by_atomics, count_operations, count_parallel_loops, formula_text

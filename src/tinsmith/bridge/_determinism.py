@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._errors import KernelError, refusal
+from ..ir import nodes
 from ..source import multiplies_atomically
-from ..source.ir import NotCovered, nodes
+from ..source.ir import NotCovered
 from ..transforms.adjoint import serial_twin
 from ..transforms.analysis import find_ordered_atomic
 from ._stage import Stage

@@ -16,7 +16,7 @@ import torch
 
 from .._config import config
 from ..engines import DTYPES, MOST_ELEMENTS, Python, hold, track_writes
-from ..source.ir import nodes
+from ..ir import nodes
 from ..spec import Size, Symbol
 from ..transforms.adjoint import Copy, formula_text
 from ._buffers import LOWEST_ADDRESS, adjoint_of, check_reach, private, with_memory

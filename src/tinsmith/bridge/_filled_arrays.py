@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..source.ir import NotCovered, nodes
+from ..ir import nodes
+from ..source.ir import NotCovered
 from ..spec import Anything, Fixed, Named
 from ..transforms.analysis import find_filled
 from ._signature import Signature

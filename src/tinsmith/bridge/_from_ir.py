@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
 from ..engines import Compiled, CompileOptions, Engine, Language
+from ..ir import nodes, types
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
 from ..source import build
-from ..source.ir import NotCovered, nodes, print_kernel, types
+from ..source.ir import NotCovered, print_kernel
 from ..transforms import (
     batch_kernel,
     flat,

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from ..engines import Compiled, Engine, bind_scalars, one_at_a_time
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from ._digest import digest_of
 
 MOST_ALONE = 4

@@ -18,8 +18,9 @@ import torch
 
 from .._errors import ArgumentError, GradientError, TinsmithError, refusal
 from ..engines import ArrayArgument, Compiled, Engine, of_kernel
+from ..ir import nodes
 from ..source import FieldUse
-from ..source.ir import NotCovered, nodes
+from ..source.ir import NotCovered
 from ..spec import Spec
 from ..transforms.analysis import find_filled
 from ._baked_values import value_changed_between

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 
 from ..engines import DTYPES
-from ..source.ir import nodes
+from ..ir import nodes
 from ..transforms.adjoint import Copy, TapeSize
 from ._cost import Cost
 from ._kind import Kind

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..engines import Language
+from ..ir import nodes, types, walk
 from ..source import Source, Written, build
-from ..source.ir import nodes, print_kernel, types, walk
+from ..source.ir import print_kernel
 from ._binding import BoundArguments
 from ._launcher import Launcher
 from ._links import Links

@@ -14,7 +14,8 @@ import torch
 
 from .._errors import ArgumentError, ShapeError, refusal
 from ..engines import DTYPES, Recorder, Watch
-from ..source.ir import LoweredKernel, build_exact_kernel, nodes
+from ..ir import nodes
+from ..source.ir import LoweredKernel, build_exact_kernel
 from ..transforms.adjoint import evaluate
 from ._binding import BoundArguments
 from ._call import Call

@@ -14,8 +14,9 @@ from weakref import WeakKeyDictionary
 from .._errors import KernelError, refusal
 from .._user_warnings import RaceWarning
 from ..analyses import Conflict, Verdict, describe_access, describe_conflict
+from ..ir import nodes
 from ..linter import Finding, drop_suppressed
-from ..source.ir import NotCovered, nodes
+from ..source.ir import NotCovered
 
 if TYPE_CHECKING:
     from ._stage import Stage

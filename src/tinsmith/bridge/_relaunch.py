@@ -12,7 +12,8 @@ from typing import Any
 
 from .._config import config
 from ..engines import Compiled, of_kernel
-from ..source.ir import LoweredKernel, nodes, walk
+from ..ir import nodes, walk
+from ..source.ir import LoweredKernel
 from ..spec import DimSizes, Spec
 from ..transforms.adjoint import NO_PROMISES, Promise
 from ._linked_kernel import NO_NAMES

@@ -27,6 +27,7 @@ from ..engines import (
     one_at_a_time,
     runner_of,
 )
+from ..ir import nodes, types
 from ..source import (
     Roles,
     Source,
@@ -36,7 +37,7 @@ from ..source import (
     roles_of,
     runs_in_blocks,
 )
-from ..source.ir import LoweredKernel, NotCovered, lower, nodes, types
+from ..source.ir import LoweredKernel, NotCovered, lower
 from ..spec import DimSizes
 from ..transforms import (
     NotBatchable,

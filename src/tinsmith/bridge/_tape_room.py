@@ -13,7 +13,7 @@ import torch
 
 from .._errors import GradientError, refusal
 from ..engines import DTYPES, MOST_ELEMENTS
-from ..source.ir import nodes
+from ..ir import nodes
 from ..transforms.adjoint import TapeSize
 from ._buffers import unread
 from ._layout import ProgramLaunch, Tapes

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._errors import KernelError, refusal
-from ..source.ir import NotCovered, walk
+from ..ir import walk
+from ..source.ir import NotCovered
 
 if TYPE_CHECKING:
     from ._stage import Stage

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ..analyses import Origin, is_private, opaque
+from ..ir import nodes, operators
+from ..ir import walk as ir_walk
 from ..source import (
     Callee,
     assignments,
@@ -28,8 +30,7 @@ from ..source import (
     shaping_name,
     walk,
 )
-from ..source.ir import nodes, operators
-from ..source.ir import walk as ir_walk
+from ..source.ir import python_operators
 from ._subject import Subject
 
 _ATOMICS = {f"atomic_{name}": name for name in operators.ATOMIC}
@@ -203,13 +204,13 @@ class _Writer:
     def update(self, one: ast.AugAssign) -> Iterator[nodes.Stmt]:
         number, before = self.value(one.value)
         yield from before
-        word = operators.ATOMIC_AUGMENTED.get(type(one.op))
+        word = python_operators.ATOMIC_AUGMENTED.get(type(one.op))
         if word is not None:
             yield from self.atomic(word, one.target, number, None)
             return
         old, before = self.value(one.target)
         yield from before
-        sign = operators.BINARY.get(type(one.op), "+")
+        sign = python_operators.BINARY.get(type(one.op), "+")
         yield from self.assign(one.target, nodes.Binary(sign, old, number, old.type))
 
     def loop(self, one: ast.For) -> Iterator[nodes.Stmt]:
@@ -323,20 +324,20 @@ class _Writer:
     def operation(self, one: ast.expr, before: list[nodes.Stmt]) -> nodes.Expr:
         match one:
             case ast.UnaryOp(op=op, operand=operand):
-                inner, word = self._value(operand, before), operators.UNARY.get(type(op), "neg")
+                inner, word = self._value(operand, before), python_operators.UNARY.get(type(op), "neg")
                 if isinstance(op, ast.UAdd):
                     return inner
                 return nodes.Unary(word, inner, "u1" if word == "not" else inner.type)
             case ast.BinOp(left=left, op=op, right=right):
                 first, second = self._value(left, before), self._value(right, before)
                 kind = "f32" if isinstance(op, ast.Div) else _common(first, second)
-                return nodes.Binary(operators.BINARY.get(type(op), "?"), first, second, kind)
+                return nodes.Binary(python_operators.BINARY.get(type(op), "?"), first, second, kind)
             case ast.BoolOp(op=op, values=values):
                 word = "and" if isinstance(op, ast.And) else "or"
                 return _join(word, [self._value(part, before) for part in values])
             case ast.Compare(left=left, ops=ops, comparators=others):
                 sides = [self._value(part, before) for part in (left, *others)]
-                words = [operators.COMPARE.get(type(op), "?") for op in ops]
+                words = [python_operators.COMPARE.get(type(op), "?") for op in ops]
                 pairs = zip(words, sides, sides[1:], strict=False)
                 return _join("and", [nodes.Binary(word, first, second, "u1") for word, first, second in pairs])
             case ast.IfExp(test=test, body=body, orelse=orelse):

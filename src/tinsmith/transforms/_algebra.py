@@ -6,7 +6,7 @@ number is small. Operands of one builder have one type, which is the result's.
 
 from __future__ import annotations
 
-from ..source.ir import nodes, types
+from ..ir import nodes, types
 
 
 def constant(value: float, kind: str) -> nodes.Const:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..ir import nodes, walk
 from ..source import AffineIndex
-from ..source.ir import nodes, walk
 from .analysis import affine
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from ._names import Names
 
 

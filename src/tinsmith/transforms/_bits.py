@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..source.ir import NotCovered, nodes, types, walk
+from ..ir import nodes, operators, types, walk
+from ..source.ir import NotCovered
 from .analysis import differentiated_leaves
 
 IsActive = Callable[[nodes.Expr], bool]
@@ -176,7 +177,7 @@ class _Reader:
             joined = left.join(right)
             return joined if expr.operator in ("&", "|") else joined.map(lambda bits: bits and _ones(width))
         return left.map(
-            lambda bits: _operate(expr.operator, bits, number, width), is_shift=expr.operator in types.SHIFTS
+            lambda bits: _operate(expr.operator, bits, number, width), is_shift=expr.operator in operators.SHIFTS
         )
 
     def _key(self, name: str) -> tuple[int, str]:

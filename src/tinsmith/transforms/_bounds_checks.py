@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..source.ir import nodes, types, walk
+from ..ir import nodes, types, walk
 from ._algebra import TRUE, both, opposite
 
 RECORD = "_outside"

@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..analyses import Numbers, Result, evaluate
-from ..source.ir import DIVISION_BY_ZERO, nodes, types, walk
+from ..ir import nodes, types, walk
+from ..source.ir import DIVISION_BY_ZERO
 from ._products import is_alone_in
 
 _BYTES = frozenset({"u1", "i8", "u8"})

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from ..source.ir import decompositions, nodes, walk
+from ..ir import nodes, walk
+from ..source.ir import decompositions
 from ._algebra import compare, constant, minus, negate, over, plus, times
 from ._names import Names
 from ._slopes import slopes

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..source.ir import nodes, types, walk
+from ..ir import nodes, types, walk
 from ._algebra import cast, compare, constant, either
 from ._names import Names
 

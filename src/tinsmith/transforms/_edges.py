@@ -21,8 +21,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import NamedTuple
 
+from ..ir import nodes, operators, walk
 from ..source import AffineIndex
-from ..source.ir import nodes, operators, walk
 from ._algebra import both, compare, constant, integer, shift_by
 from .analysis import affine, definitions, find_owned, single_definitions
 from .polish import declare_locals, eliminate_dead_code

@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from ._algebra import both, compare, integer, number
 from ._engine_vectors import WIDTH, has_engine_vector
 from ._names import Names

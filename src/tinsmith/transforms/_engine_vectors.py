@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..source.ir import VECTOR_FUNCTIONS, find_sums, nodes, walk
+from ..ir import nodes, walk
+from ..source.ir import VECTOR_FUNCTIONS, find_sums
 from ._algebra import number
 from ._strip_parts import FUNCTIONS, POWER, is_vector
 

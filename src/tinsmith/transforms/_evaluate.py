@@ -7,7 +7,7 @@ from functools import reduce
 from operator import add, floordiv, getitem, lshift, mod, mul, rshift, sub
 from typing import Any, TypeAlias, TypeVar
 
-from ..source.ir import nodes
+from ..ir import nodes
 from ._slots import trips_of
 
 _RULES: dict[str, Callable[[int, int], int]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ..source.ir import nodes, types, walk
+from ..ir import nodes, types, walk
 
 _MOVES = frozenset({"neg", "abs", "min", "max"})
 """Operations on floats that round nothing."""

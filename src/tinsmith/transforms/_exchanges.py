@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from .analysis import concurrent_loop
 
 

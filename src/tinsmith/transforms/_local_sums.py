@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from ._algebra import constant, is_not_zero
 from ._names import Names
 from .analysis import concurrent_loop, find_owned

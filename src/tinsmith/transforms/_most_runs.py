@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from ._algebra import ONE, ZERO, constant, minus, plus, times
 from ._evaluate import can_evaluate, extent
 from .analysis import affine, definitions, expand, single_definitions

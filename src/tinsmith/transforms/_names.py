@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ..source.ir import nodes
+from ..ir import nodes
 
 
 class Names:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..source.ir import nodes, types, walk
+from ..ir import nodes, types, walk
 
 
 def nests_powers(kernel: nodes.Kernel) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from ._algebra import cast, times
 from ._names import Names
 from .analysis import definitions, single_definitions

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from ._names import Names
 
 

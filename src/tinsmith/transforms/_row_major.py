@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from ._algebra import cast, integer, number
 from ._names import Names
 from ._strip_parts import assign

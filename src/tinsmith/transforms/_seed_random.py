@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..source.ir import NotCovered, nodes, walk
+from ..ir import nodes, walk
+from ..source.ir import NotCovered
 from ._names import Names
 from ._slots import assign_slots, place_of, replace_statements
 

@@ -13,7 +13,8 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from ..source.ir import Misfit, nodes, types
+from ..ir import nodes, types
+from ..source.ir import Misfit
 from ._algebra import cast, compare, constant, either, is_constant, is_not_zero, minus, negate, over, plus, times
 
 Operation: TypeAlias = nodes.Unary | nodes.Binary | nodes.Cast

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ..source.ir import nodes, walk
+from ..ir import nodes, walk
 from ._algebra import ONE, ZERO, constant, minus, plus, times
 from ._names import Names
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ..ir import nodes, types, walk
 from ..source import ARITHMETIC_FUNCTIONS
-from ..source.ir import nodes, types, walk
 from ._algebra import integer, number, opposite
 from ._names import Names
 

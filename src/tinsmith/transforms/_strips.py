@@ -22,7 +22,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ..source.ir import VECTOR_FUNCTIONS, nodes, walk
+from ..ir import nodes, walk
+from ..source.ir import VECTOR_FUNCTIONS
 from ._algebra import integer, number
 from ._edges import split_edges
 from ._elementwise import is_elementwise, strip_elementwise, strip_loop

@@ -24,7 +24,7 @@ from support.by_hand import (
 )
 from support.interpreted import Access, Record, run
 from tinsmith import KernelError
-from tinsmith.source.ir import nodes
+from tinsmith.ir import nodes
 
 X, Y = array("x"), array("y")
 GENERATOR = torch.Generator().manual_seed(0)

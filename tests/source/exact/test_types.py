@@ -7,8 +7,9 @@ import torch
 
 from support.interpreted import run
 from tinsmith.engines import of_kernel
+from tinsmith.ir import nodes
 from tinsmith.source import read
-from tinsmith.source.ir import lower, nodes
+from tinsmith.source.ir import lower
 
 TYPES = ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
 COUNT = 40

@@ -4,7 +4,7 @@ import torch
 
 from support.interpreted import run
 from support.roundtrip import lowered, text, twin
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 
 
 def _standardised(lang):

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from support.roundtrip import lowered
+from tinsmith.ir import types
 from tinsmith.kernels import splat
-from tinsmith.source.ir import add_comments, print_kernel, types
+from tinsmith.source.ir import add_comments, print_kernel
 
 
 def printed_tree(kernel, *arguments):

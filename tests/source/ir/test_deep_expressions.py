@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from tinsmith.source.ir import nodes, print_kernel, types
+from tinsmith.ir import nodes, types
+from tinsmith.source.ir import print_kernel
 
 X, ONE = nodes.Local("x", "f64"), nodes.Const(1.0, "f64")
 

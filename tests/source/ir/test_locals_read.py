@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 
 A, B = nodes.Local("a", "f32"), nodes.Local("b", "f32")
 INNER = nodes.Assign("d", nodes.Load("x", (B,), (), "f32"))

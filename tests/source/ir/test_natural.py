@@ -9,8 +9,8 @@ import cases
 from support import random_kernels
 from support.roundtrip import assert_same, lowered, text
 from tinsmith.bridge._route import make_checked_form
+from tinsmith.ir import nodes
 from tinsmith.kernels import splat
-from tinsmith.source.ir import nodes
 
 
 def _statements(body):

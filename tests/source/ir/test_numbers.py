@@ -6,7 +6,7 @@ import rows
 from rows import Draw
 from support.by_hand import array, assign, branch, local, loop, store
 from support.tangents import given
-from tinsmith.source.ir import walk
+from tinsmith.ir import walk
 from tinsmith.transforms import flat, write_out_divisions
 
 X, Y = array("x"), array("y")

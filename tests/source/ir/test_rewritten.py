@@ -8,8 +8,9 @@ import torch
 import tinsmith as ts
 from support.interpreted import run
 from tinsmith.engines import of_kernel
+from tinsmith.ir import nodes
 from tinsmith.source import read
-from tinsmith.source.ir import lower, nodes
+from tinsmith.source.ir import lower
 from tinsmith.transforms import annotate, batch_kernel, loop_over_ranges, serialize_kernel, serialize_loops
 
 CASES = {}

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from tinsmith.source.ir import types
+from tinsmith.ir import types
 
 KINDS = (*types.FLOATS, *types.SIGNED, *types.UNSIGNED)
 BINARY = {

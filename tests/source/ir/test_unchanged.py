@@ -2,7 +2,7 @@
 
 import pytest
 
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 
 I, X = nodes.Local("i", "i32"), nodes.Local("x", "f32")  # noqa: E741
 ZERO = nodes.Const(0, "i32")

@@ -3,7 +3,7 @@
 import pytest
 
 from support.by_hand import array, assign, branch, kernel, local, loop, store
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 from tinsmith.transforms.adjoint import Run, adjoint
 
 X, Y, K = array("x", "f64"), array("y", "f64"), array("k", "i32")

@@ -6,7 +6,7 @@ import torch
 from support.backwards import gradients
 from support.interpreted import run
 from support.tangents import given, nest, nest_arguments
-from tinsmith.source.ir import nodes
+from tinsmith.ir import nodes
 from tinsmith.transforms.adjoint import _checkpoints, adjoint, evaluate
 
 SEEDS = range(100)

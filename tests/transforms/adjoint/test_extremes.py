@@ -6,7 +6,8 @@ import torch
 from support.backwards import gradients
 from support.by_hand import array, assign, atomic, branch, cast, kernel, local, loop, repeat, store, unary
 from support.interpreted import run
-from tinsmith.source.ir import NotCovered, nodes
+from tinsmith.ir import nodes
+from tinsmith.source.ir import NotCovered
 from tinsmith.transforms.adjoint import Reserve, Run, adjoint, serial_twin
 
 X, Y, Z, K, W = array("x", "f64"), array("y", "f64"), array("z", "f64"), array("k", "i32"), array("w", "f64", 2)

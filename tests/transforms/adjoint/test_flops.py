@@ -6,7 +6,7 @@ import torch
 from support.roundtrip import lowered
 from support.written import written
 from tinsmith.engines import COMPILING
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 from tinsmith.transforms.adjoint import (
     count_loss_by_atomics,
     count_operations,

@@ -7,7 +7,7 @@ import torch
 
 import tinsmith as ts
 from support.written import written
-from tinsmith.source.ir import nodes
+from tinsmith.ir import nodes
 from tinsmith.transforms.adjoint._dependences import never_overwritten_after_read, never_written_where_read
 from tinsmith.transforms.adjoint._ssa import number_steps
 

@@ -8,7 +8,8 @@ from rows import Draw
 from support.backwards import gradients
 from support.interpreted import run
 from support.tangents import given
-from tinsmith.source.ir import NotCovered, types, walk
+from tinsmith.ir import types, walk
+from tinsmith.source.ir import NotCovered
 from tinsmith.transforms.adjoint import adjoint
 
 REFUSED = {

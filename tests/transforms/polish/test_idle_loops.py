@@ -1,6 +1,6 @@
 """Loops that change nothing but memory which nobody reads."""
 
-from tinsmith.source.ir import nodes
+from tinsmith.ir import nodes
 from tinsmith.transforms.polish import eliminate_dead_code
 
 I = nodes.Local("i", "i32")  # noqa: E741

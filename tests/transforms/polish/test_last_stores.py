@@ -3,7 +3,7 @@
 import pytest
 
 from support.by_hand import array, branch, local, loop, store
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 from tinsmith.transforms.polish import eliminate_dead_code
 
 Y, K = array("y"), array("k", "i32")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tinsmith.source.ir import nodes
+from tinsmith.ir import nodes
 from tinsmith.transforms.analysis import Liveness
 
 ONE = nodes.Const(1.0, "f32")

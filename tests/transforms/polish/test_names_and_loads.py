@@ -3,7 +3,7 @@
 import pytest
 
 from support.by_hand import array, assign, atomic, branch, local, loop, repeat, store
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 from tinsmith.transforms._names import Names
 from tinsmith.transforms.polish._copies import eliminate_common_loads
 from tinsmith.transforms.polish._declarations import name_locals

@@ -1,6 +1,6 @@
 """Statements with several results: each is a local of its own, whether anybody asks for it or not."""
 
-from tinsmith.source.ir import nodes, walk
+from tinsmith.ir import nodes, walk
 from tinsmith.transforms.polish import eliminate_dead_code
 from tinsmith.transforms.polish._coalesce import coalesce_locals
 

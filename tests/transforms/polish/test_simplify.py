@@ -8,7 +8,8 @@ import torch
 
 from support.by_hand import argument, array, assign, branch, const, kernel, local, loop, repeat, store
 from support.interpreted import interpret
-from tinsmith.source.ir import nodes, print_kernel, types, walk
+from tinsmith.ir import nodes, types, walk
+from tinsmith.source.ir import print_kernel
 from tinsmith.transforms.polish._branches import merge_branches, sink_constants
 from tinsmith.transforms.polish._coalesce import coalesce_locals
 from tinsmith.transforms.polish._copies import propagate_copies

@@ -7,7 +7,8 @@ import torch
 
 from support.by_hand import array, assign, atomic, binary, branch, cast, const, kernel, local, loop, store, unary
 from support.tangents import DOUBLE, assert_compiled_agrees, assert_tangents_agree, by_pass
-from tinsmith.source.ir import NotCovered, nodes
+from tinsmith.ir import nodes
+from tinsmith.source.ir import NotCovered
 from tinsmith.transforms import tangent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")

@@ -31,7 +31,8 @@ from support.tangents import (
     second_by_pass,
     second_by_torch,
 )
-from tinsmith.source.ir import NotCovered, nodes, print_kernel
+from tinsmith.ir import nodes
+from tinsmith.source.ir import NotCovered, print_kernel
 from tinsmith.transforms import tangent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")

@@ -9,8 +9,9 @@ from typing import Any
 
 from ..._errors import EngineError, TinsmithError, internal_error
 from ...engines import COMPILING, DTYPES, Compiled, CompileOptions, Language, Parameter, array_text
+from ...ir import nodes, types, walk
 from ...source import build
-from ...source.ir import add_comments, nodes, print_kernel, types, walk
+from ...source.ir import add_comments, print_kernel
 from ...transforms import (
     RECORD,
     exchange_values,

@@ -8,7 +8,8 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING, Language
-from ...source.ir import LoweredKernel, NotCovered, Race, nodes, walk
+from ...ir import nodes, walk
+from ...source.ir import LoweredKernel, NotCovered, Race
 from ...transforms.adjoint import (
     Fresh,
     Program,

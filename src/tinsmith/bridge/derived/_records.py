@@ -13,8 +13,9 @@ from dataclasses import replace
 from typing import Any
 
 from ...engines import COMPILING, DTYPES
+from ...ir import nodes
 from ...source import returns_from_atomics
-from ...source.ir import LoweredKernel, NotCovered, nodes
+from ...source.ir import LoweredKernel, NotCovered
 from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec
 from ...transforms.adjoint import Records, records_of
 from .._buffers import Buffer

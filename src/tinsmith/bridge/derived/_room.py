@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from ..._errors import ShapeError, refusal
 from ...engines import MOST_ELEMENTS
-from ...source.ir import nodes
+from ...ir import nodes
 from ...spec import Sizing, Symbol
 from ...transforms.adjoint import evaluate
 from .._call import Call

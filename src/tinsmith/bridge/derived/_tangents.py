@@ -13,7 +13,8 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING
-from ...source.ir import LoweredKernel, NotCovered, nodes, walk
+from ...ir import nodes, walk
+from ...source.ir import LoweredKernel, NotCovered
 from ...spec import Item, Sizing, Spec
 from ...transforms import declare_locals, eliminate_dead_code, rename_arrays
 from ...transforms.tangent import tangent

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import torch
 
-from ...source.ir import NotCovered, nodes, walk
+from ...ir import nodes, walk
+from ...source.ir import NotCovered
 from ...spec import Named
 from .._call import Call
 from .._core import Core

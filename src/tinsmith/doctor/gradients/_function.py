@@ -10,7 +10,8 @@ import torch
 
 from ...bridge import Examination
 from ...engines import Recorder, Watch
-from ...source.ir import NotCovered, nodes, types, walk
+from ...ir import nodes, types, walk
+from ...source.ir import NotCovered
 from .._budget import Budget
 
 Tensors: TypeAlias = dict[str, torch.Tensor]

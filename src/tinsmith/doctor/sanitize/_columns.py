@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from ...source import AffineIndex, affine_of, column_of, parse_lines, resolve_callee
-from ...source.ir import operators
+from ...source.ir import python_operators
 
 _CALLS = {
     "norm": ("norm", "normalized", "length", "distance", "normalize"),
@@ -98,7 +98,7 @@ def _end(stmt: ast.stmt, parts: list[ast.expr]) -> int:
 
 def _is_operation(node: ast.AST, name: str) -> bool:
     if isinstance(node, ast.BinOp | ast.AugAssign):
-        return operators.BINARY.get(type(node.op)) == name
+        return python_operators.BINARY.get(type(node.op)) == name
     if isinstance(node, ast.UnaryOp):
         return name == "neg" and isinstance(node.op, ast.USub)
     return isinstance(node, ast.Call) and resolve_callee(node) in {name, *_CALLS.get(name, ())}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 
 _BITS = frozenset({"&", "|", "^", ">>", ">>>", "~"})
 

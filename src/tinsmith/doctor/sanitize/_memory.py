@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from ...engines import How, Number
+from ...ir import walk
 from ...linter import ENGINES, Finding, Severity
-from ...source.ir import walk
 from ._columns import Columns
 from ._log import Log
 from ._position import ExecutionPosition, Spot

@@ -6,8 +6,8 @@ import linecache
 import re
 from collections.abc import Iterator
 
+from ...ir import nodes, walk
 from ...linter import Finding
-from ...source.ir import nodes, walk
 from ._columns import Columns
 
 _GIVEN = re.compile(r"(\w+)\s*=(?!=)")

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import torch
 
 from ...engines import Number, Watch
+from ...ir import nodes, types
 from ...linter import Cuts, Finding, Severity
-from ...source.ir import nodes, types
 from .._budget import Budget
 from ._columns import Columns
 from ._hashes import hashing_lines

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 
 _TARGET = re.compile(r"\bfor\s+(.+?)\s+in\b")
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import torch
 
 from ...engines import How, Number
+from ...ir import types
 from ...linter import Finding, Severity
-from ...source.ir import types
 from ._columns import Columns
 from ._log import Log
 from ._position import ExecutionPosition, Place, Spot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...analyses import Conflict, Verdict, describe_conflict, find_conflicts
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._finding import Finding
 from .._sketch import Sketch, sketch_kernel
 from .._subject import Subject

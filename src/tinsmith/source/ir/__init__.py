@@ -1,10 +1,8 @@
 """The IR: kernels as data."""
 
+from ...ir import nodes, types, walk
 from . import _decompositions as decompositions
-from . import _nodes as nodes
-from . import _operators as operators
-from . import _types as types
-from . import _walk as walk
+from . import _operators as python_operators
 from ._blocks import BLOCK_SIZE, iteration_number
 from ._cells import with_cells
 from ._comments import add_comments
@@ -30,8 +28,8 @@ __all__ = [
     "iteration_number",
     "lower",
     "nodes",
-    "operators",
     "print_kernel",
+    "python_operators",
     "types",
     "walk",
     "with_cells",

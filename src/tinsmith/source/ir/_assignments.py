@@ -5,15 +5,14 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from ...ir import nodes, operators, walk
 from . import _blocks, _constructors, _elements
-from . import _nodes as nodes
 from ._lowering import Lowering
-from ._operators import ATOMIC, ATOMIC_AUGMENTED, BINARY
+from ._operators import ATOMIC_AUGMENTED, BINARY
 from ._refusals import Misfit
 from ._state import is_place
 from ._targets import give, list_items
 from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_number, map_numbers
-from ._walk import parts
 
 
 def lower_assign(low: Lowering, statement: ast.Assign) -> None:
@@ -154,7 +153,7 @@ def _match_places(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scal
 
 def _reads(number: Scalar, target: Any) -> bool:
     """Whether a number depends on what a store to `target` may change."""
-    return any(_is_touched(part, target) for part in parts(number))
+    return any(_is_touched(part, target) for part in walk.parts(number))
 
 
 def _is_touched(part: Scalar, target: Any) -> bool:
@@ -227,5 +226,5 @@ def _change_entry(low: Lowering, name: str, target: Any, number: Scalar, is_want
         state.emit(nodes.Atomic(name, *place, number, old, state.line))
         return result or target
     before = state.bind("before", target) if is_wanted else target
-    _write(low, target, low.ops.binary(ATOMIC[name], target, number))
+    _write(low, target, low.ops.binary(operators.ATOMIC[name], target, number))
     return before

@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...ir import nodes, walk
 from . import _constructors
-from . import _nodes as nodes
-from . import _walk as walk
 from ._lowering import Lowering
 from ._refusals import Misfit
 from ._values import ArrayValue, Matrix, plain
@@ -94,7 +93,7 @@ def _vote(vote: str) -> Callable[[Lowering, Any], nodes.Local]:
         _parallel(low, f"sync_{vote}_nonzero()")
         value = low.state.bind("vote", low.ops.cast(low.ops.scalar(predicate), "i32"))
         result = low.state.local("votes", "i32")
-        low.state.emit(nodes.Barrier(vote, value.name, result.name, low.state.line))
+        low.state.emit(nodes.Vote(vote, value, result.name, low.state.line))
         return result
 
     return lower

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from . import _nodes as nodes
-from . import _walk as walk
+from ...ir import nodes, walk
 
 
 def with_cells(kernel: nodes.Kernel, names: frozenset[str]) -> nodes.Kernel:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from . import _types as types
+from ...ir import types
 from ._lowering import Lowering
 from ._refusals import Misfit
 from ._values import Matrix, Struct, is_expression, is_number, plain

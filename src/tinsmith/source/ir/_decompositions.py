@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from . import _nodes as nodes
+from ...ir import nodes
 from ._constructors import dtype
 from ._lowering import Lowering
 from ._refusals import Misfit

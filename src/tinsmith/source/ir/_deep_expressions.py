@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from . import _nodes as nodes
-from . import _walk as walk
+from ...ir import nodes, walk
 
 DEEPEST = 40
 """Levels of operations in a printed expression: few enough for the engines, and more than people write."""

@@ -10,9 +10,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from ...ir import nodes, types
 from .._walk import walk
-from . import _nodes as nodes
-from . import _types as types
 from ._lowering import Lowering
 from ._refusals import Misfit
 from ._state import Early, Frame

@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from ...engines import parse_expression
-from . import _nodes as nodes
+from ...ir import nodes
 from ._lowering import Lowering
 from ._refusals import Misfit
 from ._values import ArrayValue, BoundFunction, DynamicEntry, Matrix, Scalar, Struct, is_expression, plain

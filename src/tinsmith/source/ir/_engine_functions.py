@@ -11,12 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from ...ir import nodes, operators
 from . import _assignments, _blocks, _constructors, _decompositions
-from . import _nodes as nodes
 from ._logic import apply_logic
 from ._lowering import Lowering
 from ._matrix_operations import OPERATIONS, SQUARE, check_square
-from ._operators import ATOMIC
 from ._refusals import Deadly, Misfit
 from ._values import ArrayValue, Matrix, Ranges, is_expression, is_number, plain, read_ranges
 
@@ -91,7 +90,7 @@ def apply_instruction(
 
 
 def _operation(low: Lowering, name: str, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
-    if name.startswith("atomic_") and name.removeprefix("atomic_") in ATOMIC and len(positional) == 2:
+    if name.startswith("atomic_") and name.removeprefix("atomic_") in operators.ATOMIC and len(positional) == 2:
         return _assignments.apply_atomic(low, name.removeprefix("atomic_"), *positional)
     if name == "random":
         return _random(low, *positional, **named)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..._errors import KernelError
 from ...engines import NAMES, Engine
-from . import _nodes as nodes
+from ...ir import nodes
 from ._refusals import Misfit
 from ._state import State
 from ._values import ArrayValue

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..._errors import TinsmithError
+from ...ir import nodes
 from .._nodes import root
 from .._read import Source
 from .._walk import walk
 from . import _constructors, _early_returns
-from . import _nodes as nodes
 from ._lowering import Lowering
 from ._refusals import Deadly, Misfit, NotCovered
 from ._state import Frame

@@ -12,9 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from ...engines import COMPILING, EXACT_OPERATIONS, ExactKernel, NoRule, complete_places
-from . import _nodes as nodes
-from . import _types as types
-from . import _walk as walk
+from ...ir import nodes, types, walk
 from ._print import Writer
 from ._printed_nodes import SIGNS, assign, operation
 
@@ -103,7 +101,7 @@ class _ExactWriter(Writer):
             case nodes.While():
                 line = ast.Constant(one.line)
                 return [_say("begin_while", line), ast.While(_call("goes_on", line), self.body(one.body), [])]
-            case nodes.Barrier() | nodes.LocalArray() | nodes.Loop():
+            case nodes.Barrier() | nodes.Vote() | nodes.LocalArray() | nodes.Loop():
                 raise AssertionError(f"{one}: blocks were to be run in order, and strips and SSA form are not run")
         return [self.statement(one)]
 

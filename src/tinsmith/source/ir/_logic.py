@@ -10,8 +10,7 @@ import ast
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
-from . import _nodes as nodes
-from . import _types as types
+from ...ir import nodes, types
 from ._lowering import Lowering
 from ._operations import is_guarded
 from ._operators import COMPARE

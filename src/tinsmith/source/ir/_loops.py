@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...ir import nodes
 from . import _elements
-from . import _nodes as nodes
 from ._functions import find_stored_names
 from ._lowering import Lowering
 from ._refusals import Misfit

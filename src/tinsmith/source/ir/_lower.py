@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...engines import Engine
+from ...ir import Defaults, nodes
 from .._read import Source
 from . import _early_returns, _expressions, _statements
-from . import _nodes as nodes
 from ._lowering import Handlers, LoweredKernel, Lowering
-from ._types import Defaults
 
 _HANDLERS = Handlers(_expressions.value_of, _statements.run, _early_returns.nests, _early_returns.guard_rest)
 

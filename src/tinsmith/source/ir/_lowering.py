@@ -13,17 +13,15 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from ...engines import Engine, Language
+from ...ir import Defaults, nodes, walk
 from .._nodes import root
 from .._read import Source, read
-from . import _nodes as nodes
-from . import _walk as walk
 from ._cells import with_cells
 from ._fields import Fields
 from ._operations import Operations
 from ._refusals import DIVISION_BY_ZERO, Deadly, Misfit, NotCovered
 from ._state import ENGINE, RESERVED, Early, Frame, State
 from ._stopped_gradients import stop_gradients
-from ._types import Defaults
 from ._values import ArrayValue, Matrix, is_expression, kind_of, plain
 
 _Node = TypeVar("_Node", bound=ast.AST)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from . import _nodes as nodes
+from ...ir import nodes
 from ._lowering import Lowering
 from ._refusals import Misfit
 from ._values import Matrix, Scalar

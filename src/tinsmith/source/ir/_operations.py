@@ -7,12 +7,9 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from . import _nodes as nodes
-from . import _types as types
+from ...ir import Defaults, nodes, types, walk
 from ._refusals import Deadly, Misfit
-from ._types import Defaults
 from ._values import Matrix, Scalar, is_expression, is_number
-from ._walk import parts
 
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     "+": python.add,
@@ -203,5 +200,5 @@ def is_guarded(expression: Scalar) -> bool:
     return any(
         isinstance(part, nodes.Load)
         or (isinstance(part, nodes.Binary) and part.operator in ("//", "%") and not types.is_float(part.type))
-        for part in parts(expression)
+        for part in walk.parts(expression)
     )

@@ -27,12 +27,6 @@ COMPARE: dict[type[ast.cmpop], str] = {
     ast.Gt: ">",
     ast.GtE: ">=",
 }
-OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
-"""The comparison that holds where another one does not."""
-SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-"""The comparison of the same two values in the other order."""
-ATOMIC = {"add": "+", "sub": "-", "mul": "*", "min": "min", "max": "max", "and": "&", "or": "|", "xor": "^"}
-"""What an atomic makes of the old value and its operand."""
 ATOMIC_AUGMENTED: dict[type[ast.operator], str] = {
     ast.Add: "add",
     ast.Sub: "sub",

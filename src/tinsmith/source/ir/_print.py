@@ -12,15 +12,12 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from ...engines import COMPILING, complete_places, parse_expression
+from ...ir import Defaults, nodes, types, walk
 from .._calls import ARITHMETIC_FUNCTIONS
 from . import _decompositions as decompositions
-from . import _nodes as nodes
-from . import _types as types
-from . import _walk as walk
 from ._deep_expressions import split_deep_expressions
 from ._print_vectors import VectorLoop, plan_lane_arrays, zeros
 from ._printed_nodes import SIGNS, assign, call, call_operation, lang, number, operation
-from ._types import Defaults
 
 ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in (*ARITHMETIC_FUNCTIONS, "pow")}
 """Functions by arithmetic alone, which no engine has, and what printed source calls them."""
@@ -56,7 +53,7 @@ class Writer:
 
     def __init__(self, kernel: nodes.Kernel, defaults: Defaults, shared: frozenset[str] = frozenset()) -> None:
         self.shared = shared
-        self.is_in_blocks = bool(shared) or any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body))
+        self.is_in_blocks = bool(shared) or walk.has_barriers(kernel.body)
         self.defaults = defaults
         self.taken = walk.names_of(kernel)
         self.kernel = kernel = split_deep_expressions(kernel, self.reserve_name)
@@ -152,14 +149,11 @@ class Writer:
             case nodes.Continue():
                 return ast.Continue()
             case nodes.Barrier():
-                return self.barrier(one)
+                return ast.Expr(ast.Call(lang("simt.block.sync"), [], []))
+            case nodes.Vote():
+                voted = ast.Call(lang(f"simt.block.sync_{one.operator}_nonzero"), [self.expression(one.value)], [])
+                return assign(ast.Name(one.result, ast.Store()), voted)
         raise AssertionError(f"{type(one).__name__} is several statements in Python")
-
-    def barrier(self, one: nodes.Barrier) -> ast.stmt:
-        name = f"sync_{one.vote}_nonzero" if one.vote else "sync"
-        function = ast.Attribute(lang("simt.block"), name, ast.Load())
-        called = ast.Call(function, [ast.Name(one.value, ast.Load())] if one.vote else [], [])
-        return assign(ast.Name(one.result, ast.Store()), called) if one.vote else ast.Expr(called)
 
     def declare_block_memory(self, loop: nodes.For) -> list[ast.stmt]:
         """Memory that the threads of a block share, of which a parallel loop says that there is some."""

@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from . import _nodes as nodes
-from . import _types as types
-from . import _walk as walk
+from ...ir import nodes, types, walk
 from ._printed_nodes import assign, call, lang, operation
 
 _ANY_ORDER = frozenset({"+", "*", "&", "|", "^", "min", "max", "and", "or"})

@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ...ir import Defaults, nodes, types, walk
 from .._read import Source
-from . import _nodes as nodes
-from . import _walk as walk
 from ._stopped_gradients import stop_gradients
-from ._types import Defaults, zero
 from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_number
 
 ENGINE = "_lang"
@@ -157,7 +155,7 @@ class State:
         if isinstance(condition, nodes.Const):
             return self._expand_choices(expr.then if condition.value else expr.otherwise)
         local = self.local("part", expr.type)
-        self.body.append(nodes.Assign(local.name, nodes.Const(zero(expr.type), expr.type), self.line))
+        self.body.append(nodes.Assign(local.name, nodes.Const(types.zero(expr.type), expr.type), self.line))
         sides: list[nodes.Block] = []
         for side in (expr.then, expr.otherwise):
             with self.block() as written:

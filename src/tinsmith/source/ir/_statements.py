@@ -6,8 +6,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from ...ir import nodes
 from . import _assignments, _functions, _loops
-from . import _nodes as nodes
 from ._lowering import Lowering
 from ._side_effects import is_quiet, without_last_change
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from . import _nodes as nodes
-from . import _walk as walk
+from ...ir import nodes, types, walk
 from ._refusals import Misfit
-from ._types import is_float
 
 
 def stop_gradients(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> nodes.Block:
@@ -25,7 +23,7 @@ def stop_gradients(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> nodes
 
     def change(part: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
         match part:
-            case nodes.Load(array=name) if name in arrays and is_float(part.type):
+            case nodes.Load(array=name) if name in arrays and types.is_float(part.type):
                 return without_derivative(part)
             case nodes.Atomic(operator, array=name) if name in arrays and (
                 part.result is not None or operator not in ("add", "sub")

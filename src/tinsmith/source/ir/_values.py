@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, get_args
 
 import numpy as np
 
-from . import _nodes as nodes
+from ...ir import nodes
 
 Scalar: TypeAlias = "nodes.Expr"
 _EXPRESSIONS = get_args(nodes.Expr)  # a tuple, which `isinstance` goes through faster than a union

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..._lazy import lazy
-from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, operators, types, walk
+from ...ir import nodes, operators, types, walk
+from ...source.ir import RUN_IN_ORDER, NotCovered
 from .._names import Names
 from ..analysis import definitions, find_owned_by, whole_definitions
 from ._ssa import Step, frame_steps, parallel_loop

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ._ssa import Step
 
 
@@ -26,7 +26,7 @@ def find_partial_sums(loop: nodes.Loop, carried: nodes.CarriedLocal) -> frozense
 def _reads_alone(loop: nodes.Loop, carried: nodes.CarriedLocal, members: set[str]) -> bool:
     """Whether an iteration hands on no partial sum but as the accumulator."""
     others = [one.next for one in loop.carried if one is not carried]
-    return members.isdisjoint(walk.locals_in(others)) and loop.exit not in members
+    return members.isdisjoint(walk.locals_in(others if loop.exit is None else [*others, loop.exit]))
 
 
 def _collect(body: Sequence[Step], members: set[str]) -> bool:

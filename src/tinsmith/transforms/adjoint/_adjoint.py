@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
-from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, types, walk
+from ...ir import nodes, types, walk
+from ...source.ir import RUN_IN_ORDER, NotCovered
 from .._bits import Part, check_bits
 from ..analysis import Activity, concurrent_loop
 from ._assembly import Assembly, Turn, turns_of

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ..polish import declare_locals, eliminate_dead_code
 from ._dependences import Unchanged
 from ._program import Action, Copy, Fresh, Program, Reserve, Run

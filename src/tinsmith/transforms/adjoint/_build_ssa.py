@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ...source.ir import NotCovered, nodes, types, walk
+from ...ir import nodes, types, walk
+from ...source.ir import NotCovered
 from .._algebra import ZERO, integer
 from .._names import Names
 from ._exits import structurize_exits
@@ -167,18 +168,15 @@ class SsaBuilder:
         for statement in straight.body:
             self.statement(statement, inner)
         body, self.steps = tuple(self.steps), [*outer, *first]
-        exit_name = None
-        if straight.exit is not None:
-            leaving = inner[straight.exit]
-            assert isinstance(leaving, nodes.Local)
-            exit_name = leaving.name
+        leaves = None if straight.exit is None else inner[straight.exit]
+        assert leaves is None or isinstance(leaves, nodes.Local)
         carried = []
         for name in handed:
             last, cell = self.make_local(heads[name], name), self.make_local(heads[name], name)
             carried.append(nodes.CarriedLocal(scope[name], heads[name].name, inner[name], last.name, cell.name))
             scope[name] = last
         is_parallel = isinstance(one, nodes.For) and one.is_parallel
-        self.steps.append(nodes.Loop(names, bounds, body, tuple(carried), exit_name, is_parallel, one.line))
+        self.steps.append(nodes.Loop(names, bounds, body, tuple(carried), leaves, is_parallel, one.line))
 
     def make_local(self, value: nodes.Expr, wish: str) -> nodes.Local:
         return nodes.Local(self.names.fresh(wish, value.type), value.type)

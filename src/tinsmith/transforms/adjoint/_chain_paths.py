@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import nodes, types, walk
+from ...ir import nodes, types, walk
 from ..analysis import Range, Ranges
 from ._ssa import Step
 
@@ -59,7 +59,7 @@ def keeps_digits(
             return False
         shrink, floor = path.shrinks[carried.next.name], path.floors.get(carried.next.name, 0.0)
         ends.append((shrink, floor))
-        leaves = loop.exit is not None and path.truths.get(loop.exit) is True
+        leaves = loop.exit is not None and path.truths.get(loop.exit.name) is True
         if shrink < 1.0 and not leaves:
             least = min(least, floor)
     return all(max(floor, least * shrink) >= LEAST_VALUE[kind] for shrink, floor in ends)
@@ -141,12 +141,14 @@ class _Walking:
 
 def find_exit_conditions(loop: nodes.Loop, known: Mapping[str, Sequence[nodes.Expr]]) -> dict[str, bool]:
     """Conditions that end the loop wherever they hold, or wherever they do not, by the truth that ends it."""
-    paths = None if loop.exit is None else _Walking(frozenset()).through(loop.body, [_Path(Ranges(known), {}, {}, {})])
+    if loop.exit is None:
+        return {}
+    paths = _Walking(frozenset()).through(loop.body, [_Path(Ranges(known), {}, {}, {})])
     conditions: dict[str, bool] = {}
     for step in walk.statements(loop.body) if paths else ():
         name = step.condition.name if isinstance(step, nodes.If) and isinstance(step.condition, nodes.Local) else ""
         for ends in (True, False):
-            where = [path.truths.get(loop.exit or "") for path in paths or () if path.truths.get(name) is ends]
+            where = [path.truths.get(loop.exit.name) for path in paths or () if path.truths.get(name) is ends]
             if where and all(where):
                 conditions[name] = ends
     return conditions

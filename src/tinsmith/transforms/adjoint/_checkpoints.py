@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._algebra import FALSE, integer, number
 from .._names import Names
 from ..analysis import Activity
@@ -53,7 +53,7 @@ class _Splitting:
         ended = None
         if loop.exit is not None:
             pair = self.ending(loop.exit)
-            ended = pair.last
+            ended = nodes.Local(pair.last, "u1")
             inner = replace(inner, carried=(*(one for _, one in pairs), pair))
         else:
             inner = replace(inner, carried=tuple(one for _, one in pairs))
@@ -103,10 +103,10 @@ class _Splitting:
             self.activity.add(name)
         return name
 
-    def ending(self, exit_name: str) -> nodes.CarriedLocal:
+    def ending(self, leaves: nodes.Local) -> nodes.CarriedLocal:
         """What the loop of a block hands out: whether the whole loop ended in it."""
         head, last, cell = (self.names.fresh("ended", "u1") for _ in range(3))
-        return nodes.CarriedLocal(FALSE, head, nodes.Local(exit_name, "u1"), last, cell)
+        return nodes.CarriedLocal(FALSE, head, leaves, last, cell)
 
 
 def block_size(count: nodes.Expr) -> nodes.Expr:

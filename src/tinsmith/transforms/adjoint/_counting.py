@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...source.ir import nodes, types, walk
+from ...ir import nodes, types, walk
 from .._algebra import cast, constant, plus, times
 from .._evaluate import can_evaluate, extent
 from .._names import Names

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...ir import nodes, walk
 from ...source import AffineIndex, EnclosingLoop, PartialIndexMap, each_moves_an_axis, may_overwrite
-from ...source.ir import nodes, walk
 from ..analysis import affine, definitions, is_invariant, whole_definitions
 from ._ssa import Step, accesses
 from ._tasks import parts_of

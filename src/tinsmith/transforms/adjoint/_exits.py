@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._algebra import FALSE, TRUE
 from .._names import Names
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ...source.ir import nodes, types, walk
+from ...ir import nodes, types, walk
 from .._algebra import constant, plus, times
 from .._evaluate import evaluate, extent
 from ..analysis import concurrent_loop, shared_atomics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._names import Names
 from ._ssa import Step
 
@@ -61,7 +61,7 @@ class ForwardCopy:
         body = [*first, *(head(renamed) if head else []), *self.block(loop.body, renamed), *last()]
         body += tail(renamed) if tail else []
         if loop.exit is not None:
-            body.append(nodes.If(walk.substitute(nodes.Local(loop.exit, "u1"), renamed), (nodes.Break(),)))
+            body.append(nodes.If(walk.substitute(loop.exit, renamed), (nodes.Break(),)))
         return [*before, around(loop, body, renamed, self.name), *after]
 
     def move_carried(self, loop: nodes.Loop, renamed: Renamed) -> tuple[Block, Block, Callable[[], Block], Block]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..._lazy import lazy
-from ...source.ir import RUN_IN_ORDER, Misfit, NotCovered, nodes, types, walk
+from ...ir import nodes, types, walk
+from ...source.ir import RUN_IN_ORDER, Misfit, NotCovered
 from .._algebra import cast, constant, either, is_constant, is_not_zero, negate, plus
 from .._decompositions import adjoint_of
 from .._names import Names

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
-from ...source.ir import nodes, types, walk
+from ...ir import nodes, types, walk
 from .._algebra import compare, constant, minus, plus, shift_by
 from .._edges import split_edges
 from .._elementwise import is_elementwise
@@ -35,7 +35,7 @@ _Shift = tuple[int, ...]
 """How far from an iteration the element lies that it adds to, for each name of its loop."""
 _VECTOR_GAIN = 3
 """A loop that runs in order may do so many times as much more than it did: machine vectors take 4 to 16 at a time."""
-_REFUSED = (nodes.For, nodes.While, nodes.Break, nodes.Continue, nodes.Draw, nodes.Decompose, nodes.Barrier)
+_REFUSED = (nodes.For, nodes.While, nodes.Break, nodes.Continue, nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.Vote)
 
 
 def gather_additions(program: Program, extent: Extent, *, has_vectors: bool) -> Program:

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...source.ir import nodes
+from ...ir import nodes
 from ._ssa import BranchArm
 
 Guard = tuple[BranchArm, ...]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ..analysis import definitions, single_definitions
 from ..polish import declare_locals, eliminate_dead_code
 from ._program import Program, Run

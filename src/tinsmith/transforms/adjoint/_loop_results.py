@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...source.ir import nodes, types, walk
+from ...ir import nodes, types, walk
 from .._algebra import ONE, cast, compare, constant, either, is_constant, minus, plus, times
 from .._evaluate import extent
 from .._names import Names

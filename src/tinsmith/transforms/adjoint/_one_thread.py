@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ..polish import write_out_addition
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ..analysis import Activity
 from ._access import find_owned, is_mere_sum
 from ._reversible import Reversible

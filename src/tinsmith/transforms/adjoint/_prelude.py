@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import nodes
+from ...ir import nodes
 from .._algebra import ZERO
 from .._names import Names
 from .._slots import trips_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from ...source.ir import nodes
+from ...ir import nodes
 from .._algebra import times
 from .._names import Names
 

@@ -16,8 +16,8 @@ from types import MappingProxyType
 from typing import TypeGuard
 
 from ..._lazy import lazy
+from ...ir import nodes, walk
 from ...source import AffineIndex
-from ...source.ir import nodes, walk
 from ..analysis import Expander, affine, is_invariant, moving_variables
 from ._ssa import Step, parallel_loop, repeatable_definitions
 

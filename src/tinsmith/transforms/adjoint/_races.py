@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...analyses import Conflict, Verdict, describe_access, find_conflicts_of_loop
-from ...source.ir import NotCovered, Race, nodes, types
+from ...ir import nodes, types
+from ...source.ir import NotCovered, Race
 
 
 def find_races(

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from ...ir import nodes, types, walk
 from ...source import each_moves_an_axis
-from ...source.ir import nodes, types, walk
 from .._algebra import ONE, ZERO, plus, times
 from .._names import Names
 from .._slots import place_of, trips_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._algebra import FALSE, constant, minus, opposite, plus
 from .._names import Names
 from ..polish import eliminate_dead_code, live_before

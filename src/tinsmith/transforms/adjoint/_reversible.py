@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from ..._lazy import lazy
 from ...analyses import find_disjoint_arrays
-from ...source.ir import NotCovered, nodes, types, walk
+from ...ir import nodes, types, walk
+from ...source.ir import NotCovered
 from .._names import Names
 from ..analysis import Activity, along, edges_of
 from ..extremes import Beside, extremes_in, extremes_of, write_in_order

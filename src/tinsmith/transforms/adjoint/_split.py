@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._names import Names
 from ..analysis import Activity
 from ._ssa import Step

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ..analysis import single_definitions
 
 Step: TypeAlias = nodes.Stmt

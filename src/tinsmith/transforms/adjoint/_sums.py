@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...source.ir import nodes
+from ...ir import nodes
 from .._names import Names
 from ..analysis import expand
 

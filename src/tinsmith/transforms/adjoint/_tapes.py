@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass, field
 
-from ...source.ir import nodes, types
+from ...ir import nodes, types
 from .._algebra import cast, compare, constant, number, plus, times
 from .._names import Names
 

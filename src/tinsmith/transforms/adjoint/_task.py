@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import nodes, types, walk
+from ...ir import nodes, types, walk
 from .._algebra import ONE, ZERO
 from .._evaluate import extent
 from .._slots import place_of, trips_of

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import nodes, walk, with_cells
+from ...ir import nodes, walk
+from ...source.ir import with_cells
 from ..analysis import tasks_of
 from ..polish import declare_locals, eliminate_dead_code, inline_sizes
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ..analysis import PlacedStore, affine, definitions, find_covered, find_placed_stores, whole_definitions
 from ..polish import find_added_value
 from ._program import Program

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...source.ir import nodes, types, walk
+from ...ir import nodes, types, walk
 from .._slopes import is_flat
 
 Edge = tuple[str, str]

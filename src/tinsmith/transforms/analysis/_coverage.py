@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeAlias
 
+from ...ir import nodes, walk
 from ...source import AffineIndex
-from ...source.ir import nodes, walk
 from ._definitions import definitions, whole_definitions
 from ._indices import affine
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TypeAlias
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 
 Definition: TypeAlias = tuple[str, nodes.Expr | None]
 """A local and what it is computed from; None where that is not an expression: a draw, an atomic's result, a loop."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from ...ir import nodes, walk
 from ...source import AffineIndex, combine, each_moves_an_axis
-from ...source.ir import nodes, walk
 from ._definitions import definitions, whole_definitions
 
 Atom = str | nodes.Expr

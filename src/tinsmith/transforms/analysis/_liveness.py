@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 
 Live = frozenset[str]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...source.ir import nodes, types
+from ...ir import nodes, types
 from ._indices import concurrent_loop, shared_atomics
 
 _ROUNDED = ("add", "sub", "mul")

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ...source.ir import nodes, operators, types
+from ...ir import nodes, operators, types
 
 
 class Range(NamedTuple):

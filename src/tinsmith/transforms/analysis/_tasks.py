@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...source.ir import nodes
+from ...ir import nodes
 
 
 def tasks_of(body: Sequence[nodes.Stmt]) -> tuple[nodes.Block, ...]:

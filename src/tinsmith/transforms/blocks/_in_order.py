@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...source.ir import NotCovered, nodes, types, walk
+from ...ir import nodes, types, walk
+from ...source.ir import NotCovered
 from .._algebra import ONE, ZERO, cast, compare, constant, minus, plus, times
 from .._names import Names
 from ..adjoint import can_evaluate
@@ -32,7 +33,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
     Raises:
         NotCovered: iterations of a block may not reach a barrier alike, or only a run can tell how many there are.
     """
-    if not kernel.block_memory and not any(isinstance(one, nodes.Barrier) for one in walk.statements(kernel.body)):
+    if not kernel.block_memory and not walk.has_barriers(kernel.body):
         return kernel
     kernel = replace(kernel, body=walk.number_statements(kernel.body))
     names = Names(walk.names_of(kernel))
@@ -53,7 +54,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
 
 def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
     """Whether a statement waits for a block, or touches its memory."""
-    if isinstance(one, nodes.Barrier):
+    if isinstance(one, nodes.Barrier | nodes.Vote):
         return True
     accesses = (nodes.Load, nodes.Store, nodes.Atomic)
     parts = (one, *walk.parts(*walk.expressions(one)))
@@ -204,24 +205,24 @@ class _Ordering:
 
     # Votes ------------------------------------------------------------------------------------
 
-    def start_vote(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
+    def start_vote(self, vote: nodes.Vote | None) -> list[nodes.Stmt]:
         return [] if vote is None else [nodes.Assign(vote.result, ZERO, vote.line)]
 
-    def count_vote(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
+    def count_vote(self, vote: nodes.Vote | None) -> list[nodes.Stmt]:
         """A lane's part of a vote: the iterations are counted that agree."""
         if vote is None:
             return []
-        agrees = compare("!=", nodes.Local(vote.value, "i32"), ZERO)
+        agrees = compare("!=", vote.value, ZERO)
         return [nodes.Assign(vote.result, plus(nodes.Local(vote.result, "i32"), cast(agrees, "i32")), vote.line)]
 
-    def decide_vote(self, vote: nodes.Barrier | None) -> list[nodes.Stmt]:
+    def decide_vote(self, vote: nodes.Vote | None) -> list[nodes.Stmt]:
         """What a vote says when all lanes are counted."""
-        if vote is None or vote.vote == "count":
+        if vote is None or vote.operator == "count":
             return []
         count = nodes.Local(vote.result, "i32")
         first = times(constant(self.layout.size, "i32"), self.layout.block)
         lanes = nodes.Binary("min", constant(self.layout.size, "i32"), minus(self.iterations, first), "i32")
-        holds = compare(">", count, ZERO) if vote.vote == "any" else compare("==", count, lanes)
+        holds = compare(">", count, ZERO) if vote.operator == "any" else compare("==", count, lanes)
         return [nodes.Assign(vote.result, cast(holds, "i32"), vote.line)]
 
     # Memory -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ..analysis import Liveness, find_operands
 from ._regions import Region
 from ._uniform import BlockLevel
@@ -52,7 +52,7 @@ def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Regio
 
 
 def _find_votes(region: Region) -> set[str]:
-    return {region.vote.value} if region.vote is not None else set()
+    return {region.vote.value.name} if region.vote is not None else set()
 
 
 def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ...source.ir import BLOCK_SIZE, iteration_number, nodes, walk
+from ...ir import nodes, walk
+from ...source.ir import BLOCK_SIZE, iteration_number
 from .._algebra import ZERO, constant, minus, plus, times
 from ..analysis import affine
 

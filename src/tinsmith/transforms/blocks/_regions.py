@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ._uniform import BlockLevel
 
 
@@ -15,11 +15,11 @@ class Region:
     """Statements that each lane runs from the first to the last, whatever others do. Each is equal to itself alone.
 
     Attributes:
-        vote: the barrier that counts lanes at the end; None without one.
+        vote: what counts lanes at the end; None without one.
     """
 
     body: nodes.Block
-    vote: nodes.Barrier | None = None
+    vote: nodes.Vote | None = None
 
     @property
     def is_left_early(self) -> bool:
@@ -46,11 +46,11 @@ def split_at_barriers(body: Sequence[nodes.Stmt], level: BlockLevel) -> tuple[It
         if not level.has(one):
             waiting.append(one)
             continue
-        vote = one if isinstance(one, nodes.Barrier) and one.vote else None
+        vote = one if isinstance(one, nodes.Vote) else None
         if waiting or vote:
             items.append(Region(tuple(waiting), vote))
             waiting = []
-        if not isinstance(one, nodes.Barrier):
+        if not isinstance(one, nodes.Barrier | nodes.Vote):
             items.append(Uniform(one, tuple(split_at_barriers(part, level) for part in walk.bodies(one))))
     return (*items, Region(tuple(waiting))) if waiting else tuple(items)
 

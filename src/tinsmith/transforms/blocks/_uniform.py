@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...source.ir import NotCovered, nodes, walk
+from ...ir import nodes, walk
+from ...source.ir import NotCovered
 from .._algebra import constant, plus, times
 from ..analysis import affine, definitions, single_definitions
 from ._layout import BlockLayout
@@ -35,7 +36,7 @@ class BlockLevel:
         self.kernel = kernel
         self.given = Counter(name for name, _ in definitions(body))
         self.pure = self._find_pure()
-        self.locals = {one.result for one in walk.statements(body) if isinstance(one, nodes.Barrier) and one.vote}
+        self.locals = {one.result for one in walk.statements(body) if isinstance(one, nodes.Vote)}
         self._numbers: set[int] = set()
         self._expanded: dict[str, nodes.Expr] = {}
         self._settle()
@@ -100,7 +101,8 @@ class BlockLevel:
             before = len(self._numbers), len(self.locals)
             self._mark(self.body, is_tail=True)
             for one in self._find_marked():
-                for expr in walk.expressions(one):
+                # What lanes vote is their own.
+                for expr in () if isinstance(one, nodes.Vote) else walk.expressions(one):
                     form = self.form(expr)
                     self.locals |= walk.locals_in([self._expand(expr) if form is None else form])
                 if isinstance(one, nodes.For):
@@ -131,7 +133,7 @@ class BlockLevel:
 
     def _is_marked(self, one: nodes.Stmt, rest: Block, *, is_tail: bool, is_inside: bool) -> bool:
         match one:
-            case nodes.Barrier():
+            case nodes.Barrier() | nodes.Vote():
                 return True
             case nodes.Break():
                 return is_inside
@@ -176,7 +178,7 @@ class BlockLevel:
             inside = around
             if isinstance(one, nodes.If | nodes.For | nodes.While):
                 inside = around or next(filter(None, (self._culprit(e, differing) for e in walk.expressions(one))), "")
-            elif not isinstance(one, nodes.Barrier):
+            elif not isinstance(one, nodes.Vote):
                 is_alike = isinstance(one, nodes.Assign) and not self._culprit(one.value, differing)
                 if not is_alike or around:
                     differing.update(walk.find_assigned(one))
@@ -195,10 +197,10 @@ class BlockLevel:
         names = (name for name in sorted(wanted) if self.form(nodes.Local(name, "i32")) is None)
         return next(names, self.layout.loop.names[-1])
 
-    def _find_held_up(self, one: Compound) -> nodes.Barrier | nodes.Break | nodes.Continue | None:
+    def _find_held_up(self, one: Compound) -> nodes.Barrier | nodes.Vote | nodes.Break | nodes.Continue | None:
         """What inside a statement all lanes of a block have to reach together."""
         inside = [other for other in walk.statements([one]) if self.has(other)]
-        waiting = (other for other in inside if isinstance(other, nodes.Barrier))
+        waiting = (other for other in inside if isinstance(other, nodes.Barrier | nodes.Vote))
         leaving = (other for other in inside if isinstance(other, nodes.Break | nodes.Continue))
         return next(waiting, None) or next(leaving, None)
 
@@ -228,7 +230,7 @@ class BlockLevel:
                     words = f"`{name}`, on which a `sync()` depends, read while other iterations may store to it"
                     raise NotCovered(words, one.line, self.kernel.path)
             match one:
-                case nodes.Barrier():
+                case nodes.Barrier() | nodes.Vote():
                     changed = frozenset()
                 case nodes.Break() | nodes.Continue():
                     left.append(changed)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._algebra import compare, constant
 from .._names import Names
 

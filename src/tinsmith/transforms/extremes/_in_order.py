@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._algebra import ONE, ZERO, cast, compare, minus, over, plus, straight_through
 from .._names import Names
 from ._extreme import INTEGER, Beside, Extreme, extremes_in

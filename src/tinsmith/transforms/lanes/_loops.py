@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ...source.ir import nodes, types, walk
+from ...ir import nodes, types, walk
 from .._algebra import integer, number
 from .._names import Names
 from .._strip_parts import FUNCTIONS, LIMITS, POWER, assign, is_vector, moves

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...source.ir import nodes
+from ...ir import nodes
 from .._algebra import TRUE, both, cast, constant, opposite, or_else
 
 

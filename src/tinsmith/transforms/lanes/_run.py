@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from ...source.ir import nodes, types, walk
+from ...ir import nodes, types, walk
 from .._algebra import FALSE, TRUE, both, compare, constant, integer, number
 from .._engine_vectors import has_engine_vector, with_vectors
 from .._names import Names
@@ -78,7 +78,7 @@ def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
     has_loop = any(isinstance(one, nodes.For | nodes.While) for one in walk.statements(task.body))
     if not task.is_parallel or task.block_size or not has_loop:
         return False
-    refused = (nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.LocalArray)
+    refused = (nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.Vote, nodes.LocalArray)
     arrays = [kernel.arrays[name] for name in walk.find_touched(task.body)]
     outside = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
     return (

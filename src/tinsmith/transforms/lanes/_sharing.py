@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._algebra import number
 from .._names import Names
 from ._loops import is_for_lanes, with_places

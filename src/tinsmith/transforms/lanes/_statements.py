@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._algebra import FALSE, TRUE, both, constant, integer, number, opposite, or_else
 from .._names import Names
 from .._strip_parts import FUNCTIONS, assign, moves, run_lanes

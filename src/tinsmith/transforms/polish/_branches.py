@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from .._algebra import is_constant, negate
 
 

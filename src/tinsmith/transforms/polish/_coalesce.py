@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ..analysis import Live, Liveness
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ..analysis import DefinitionsAndUses
 
 Loaded = Mapping[nodes.Load, nodes.Local]

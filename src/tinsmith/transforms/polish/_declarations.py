@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...source.ir import nodes, types, walk
+from ...ir import nodes, types, walk
 
 
 def declare_locals(

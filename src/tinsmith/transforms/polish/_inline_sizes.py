@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...source.ir import nodes, walk
+from ...ir import nodes, walk
 from ..analysis import definitions, single_definitions
 
 

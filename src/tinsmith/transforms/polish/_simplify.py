@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...source.ir import nodes
+from ...ir import nodes
 from ._branches import merge_branches, sink_constants, start_sums
 from ._coalesce import coalesce_locals
 from ._copies import eliminate_common_loads, propagate_copies

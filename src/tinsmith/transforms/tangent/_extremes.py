@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...source.ir import NotCovered, nodes, walk
+from ...ir import nodes, walk
+from ...source.ir import NotCovered
 from .._algebra import straight_through, times
 from .._names import Names
 from ..analysis import concurrent_loop, find_owned, tasks_of

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
 
-from ...source.ir import RUN_IN_ORDER, NotCovered, nodes, types, walk
+from ...ir import nodes, types, walk
+from ...source.ir import RUN_IN_ORDER, NotCovered
 from .._bits import Part, check_bits
 from .._names import Names
 from ..analysis import concurrent_loop, find_owned, find_varied, shared_atomics

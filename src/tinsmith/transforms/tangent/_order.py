@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...source.ir import NotCovered, nodes, walk
+from ...ir import nodes, walk
+from ...source.ir import NotCovered
 from ..analysis import Edge, find_reachable
 
 Reasons = Mapping[str, NotCovered]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...source.ir import Misfit, NotCovered, nodes, walk
+from ...ir import nodes, walk
+from ...source.ir import Misfit, NotCovered
 from .._algebra import cast, constant, plus, times
 from .._decompositions import tangent_of
 from .._names import Names
@@ -48,7 +49,7 @@ class Statements:
                 return self._store(one)
             case nodes.Atomic():
                 return self._atomic(one)
-            case nodes.Barrier():
+            case nodes.Barrier() | nodes.Vote():
                 raise AssertionError("blocks were to be run in order")
             case _:
                 return (walk.with_bodies(one, self.block),)

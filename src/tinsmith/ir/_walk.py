@@ -9,75 +9,33 @@ from operator import is_
 from typing import Any
 
 from . import _nodes as nodes
-
-# By type, for speed: most expressions are leaves, and most statements assignments, which would fail every case of a
-# `match`.
-_OPERANDS: dict[type[nodes.Expr], Callable[[Any], tuple[nodes.Expr, ...]]] = {
-    nodes.Load: lambda expr: expr.index,
-    nodes.Unary: lambda expr: (expr.value,),
-    nodes.Cast: lambda expr: (expr.value,),
-    nodes.Binary: lambda expr: (expr.left, expr.right),
-    nodes.Select: lambda expr: (expr.condition, expr.then, expr.otherwise),
-}
-
-_EXPRESSIONS: dict[type[nodes.Stmt], Callable[[Any], tuple[nodes.Expr, ...]]] = {
-    nodes.Assign: lambda one: (one.value,),
-    nodes.Store: lambda one: (*one.index, one.value),
-    nodes.Atomic: lambda one: (*one.index, one.value),
-    nodes.Decompose: lambda one: one.matrix,
-    nodes.If: lambda one: (one.condition,),
-    nodes.For: lambda one: tuple([bound for pair in one.bounds for bound in pair]),
-    nodes.Loop: lambda one: (
-        *[expr for carried in one.carried for expr in (carried.first, carried.next)],
-        *[bound for pair in one.bounds for bound in pair],
-    ),
-}
-_BODIES: dict[type[nodes.Stmt], Callable[[Any], tuple[nodes.Block, ...]]] = {
-    nodes.If: lambda one: (one.body, one.orelse),
-    nodes.For: lambda one: (one.body,),
-    nodes.While: lambda one: (one.body,),
-    nodes.Loop: lambda one: (one.body,),
-}
-_RESULTS: dict[type[nodes.Stmt], Callable[[Any], tuple[str, ...]]] = {
-    nodes.Assign: lambda one: (one.name,),
-    nodes.Draw: lambda one: (one.name,),
-    nodes.Atomic: lambda one: () if one.result is None else (one.result,),
-    nodes.Decompose: lambda one: one.results,
-    nodes.For: lambda one: one.names,
-    nodes.Loop: lambda one: (
-        *one.names,
-        *[name for carried in one.carried for name in (carried.head, carried.last, carried.cell)],
-    ),
-    nodes.Barrier: lambda one: (one.result,) if one.vote else (),
-}
+from ._traversals import (
+    GET_BODIES,
+    GET_CHANGED,
+    GET_LOADED,
+    GET_OPERANDS,
+    GET_RESULTS,
+    SET_BODIES,
+    SET_OPERANDS,
+    SET_RESULTS,
+)
 
 
 def operands(expr: nodes.Expr) -> tuple[nodes.Expr, ...]:
     """The expressions that one is made of; of a load, its index."""
-    of_type = _OPERANDS.get(type(expr))
-    return () if of_type is None else of_type(expr)
+    get = GET_OPERANDS.get(type(expr))
+    return () if get is None else get(expr)
 
 
 def rebuild(expr: nodes.Expr, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Expr:
     """An expression with each of its operands changed; itself where none is."""
-    old = operands(expr)
+    get = GET_OPERANDS.get(type(expr))
+    if get is None:
+        return expr
+    old = get(expr)
     new = tuple([change(one) for one in old])
     # Most operands do not change, and making nodes takes most of the time of a pass.
-    if all(map(is_, old, new)):
-        return expr
-    match expr:
-        case nodes.Binary():
-            return nodes.Binary(expr.operator, new[0], new[1], expr.type)
-        case nodes.Load():
-            return nodes.Load(expr.array, new, expr.entry, expr.type)
-        case nodes.Unary():
-            return nodes.Unary(expr.operator, new[0], expr.type)
-        case nodes.Select():
-            return nodes.Select(new[0], new[1], new[2], expr.type)
-        case nodes.Cast():
-            return nodes.Cast(new[0], expr.type, expr.keeps_bits)
-        case _:
-            raise AssertionError(f"{expr} has no operands")
+    return expr if all(map(is_, old, new)) else SET_OPERANDS[type(expr)](expr, new)
 
 
 def parts(*exprs: nodes.Expr) -> Iterator[nodes.Expr]:
@@ -86,7 +44,7 @@ def parts(*exprs: nodes.Expr) -> Iterator[nodes.Expr]:
     while waiting:
         one = waiting.pop()
         yield one
-        of_type = _OPERANDS.get(type(one))
+        of_type = GET_OPERANDS.get(type(one))
         if of_type is not None:
             waiting.extend(reversed(of_type(one)))
 
@@ -99,7 +57,7 @@ def locals_in(exprs: Sequence[nodes.Expr]) -> set[str]:
         one = waiting.pop()
         if type(one) is nodes.Local:
             names.add(one.name)
-        elif (of_type := _OPERANDS.get(type(one))) is not None:
+        elif (of_type := GET_OPERANDS.get(type(one))) is not None:
             waiting.extend(of_type(one))
     return names
 
@@ -109,9 +67,9 @@ def arrays_in(exprs: Sequence[nodes.Expr]) -> set[str]:
     names, waiting = set[str](), list(exprs)
     while waiting:
         one = waiting.pop()
-        if type(one) is nodes.Load:
-            names.add(one.array)
-        if (of_type := _OPERANDS.get(type(one))) is not None:
+        if type(one) in GET_LOADED:
+            names.update(GET_LOADED[type(one)](one))
+        if (of_type := GET_OPERANDS.get(type(one))) is not None:
             waiting.extend(of_type(one))
     return names
 
@@ -135,8 +93,8 @@ def substitute(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr
 
 def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
     """What a statement computes itself, without the statements inside it."""
-    of_type = _EXPRESSIONS.get(type(statement))
-    return () if of_type is None else of_type(statement)
+    get = GET_OPERANDS.get(type(statement))
+    return () if get is None else get(statement)
 
 
 def locals_read(statement: nodes.Stmt) -> frozenset[str]:
@@ -155,36 +113,15 @@ def _keep(statement: nodes.Stmt, slot: str, names: frozenset[str]) -> frozenset[
 
 def with_expressions(statement: nodes.Stmt, change: Callable[[nodes.Expr], nodes.Expr]) -> nodes.Stmt:
     """A statement with each expression that it computes itself changed; itself where none is."""
-    match statement:
-        case nodes.Assign():
-            value = change(statement.value)
-            if value is statement.value:
-                return statement
-            return nodes.Assign(statement.name, value, statement.line, statement.number)
-        case nodes.If():
-            condition = change(statement.condition)
-            if condition is statement.condition:
-                return statement
-            return nodes.If(condition, statement.body, statement.orelse, statement.line, statement.number)
     old = expressions(statement)
     new = tuple([change(one) for one in old])
-    if all(map(is_, old, new)):
-        return statement
-    match statement:
-        case nodes.Store() | nodes.Atomic():
-            return replace(statement, index=new[:-1], value=new[-1])
-        case nodes.Decompose():
-            return replace(statement, matrix=new)
-        case nodes.For():
-            return replace(statement, bounds=tuple(zip(new[::2], new[1::2], strict=True)))
-        case _:
-            raise AssertionError(f"{statement} computes nothing")
+    return statement if all(map(is_, old, new)) else SET_OPERANDS[type(statement)](statement, new)
 
 
 def bodies(statement: nodes.Stmt) -> tuple[nodes.Block, ...]:
     """The blocks inside a statement."""
-    of_type = _BODIES.get(type(statement))
-    return () if of_type is None else of_type(statement)
+    get = GET_BODIES.get(type(statement))
+    return () if get is None else get(statement)
 
 
 def keep_block(old: Sequence[nodes.Stmt], new: Sequence[nodes.Stmt]) -> nodes.Block:
@@ -195,18 +132,9 @@ def keep_block(old: Sequence[nodes.Stmt], new: Sequence[nodes.Stmt]) -> nodes.Bl
 
 def with_bodies(statement: nodes.Stmt, change: Callable[[nodes.Block], nodes.Block]) -> nodes.Stmt:
     """A statement with each block inside it changed, a branch's `else` last."""
-    match statement:
-        case nodes.If():
-            body, orelse = change(statement.body), change(statement.orelse)
-            is_same = body is statement.body and orelse is statement.orelse
-            return (
-                statement if is_same else nodes.If(statement.condition, body, orelse, statement.line, statement.number)
-            )
-        case nodes.For() | nodes.While() | nodes.Loop():
-            body = change(statement.body)
-            return statement if body is statement.body else replace(statement, body=body)
-        case _:
-            return statement
+    old = bodies(statement)
+    new = tuple([change(one) for one in old])
+    return statement if all(map(is_, old, new)) else SET_BODIES[type(statement)](statement, new)
 
 
 def rewrite(body: Sequence[nodes.Stmt], change: Callable[[nodes.Stmt], Sequence[nodes.Stmt]]) -> nodes.Block:
@@ -223,7 +151,7 @@ def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
     while waiting:
         one = waiting.pop()
         yield one
-        of_type = _BODIES.get(type(one))
+        of_type = GET_BODIES.get(type(one))
         if of_type is not None:
             for inner in reversed(of_type(one)):
                 waiting.extend(reversed(inner))
@@ -232,6 +160,11 @@ def statements(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Stmt]:
 def has_jumps(body: Sequence[nodes.Stmt]) -> bool:
     """Whether `break` or `continue` stands anywhere in statements."""
     return any(isinstance(one, nodes.Break | nodes.Continue) for one in statements(body))
+
+
+def has_barriers(body: Sequence[nodes.Stmt]) -> bool:
+    """Whether iterations of a block wait for each other anywhere in statements."""
+    return any(isinstance(one, nodes.Barrier | nodes.Vote) for one in statements(body))
 
 
 def jumps_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Break | nodes.Continue]:
@@ -245,8 +178,8 @@ def jumps_in(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Break | nodes.Continu
 
 def find_assigned(statement: nodes.Stmt) -> tuple[str, ...]:
     """Names of locals that a statement gives a value itself."""
-    of_type = _RESULTS.get(type(statement))
-    return () if of_type is None else of_type(statement)
+    get = GET_RESULTS.get(type(statement))
+    return () if get is None else get(statement)
 
 
 def defined_in(statement: nodes.Stmt) -> frozenset[str]:
@@ -283,8 +216,8 @@ def changed_in(statement: nodes.Stmt) -> frozenset[str]:
         return statement.arrays_changed
     except AttributeError:
         inner = [changed_in(one) for body in bodies(statement) for one in body]
-        own = {statement.array} if isinstance(statement, nodes.Store | nodes.Atomic) else ()
-        return _keep(statement, "arrays_changed", frozenset(own).union(*inner))
+        get = GET_CHANGED.get(type(statement))
+        return _keep(statement, "arrays_changed", frozenset(get(statement) if get else ()).union(*inner))
 
 
 def find_defined(body: Sequence[nodes.Stmt]) -> set[str]:
@@ -304,25 +237,9 @@ def names_of(kernel: nodes.Kernel) -> set[str]:
 
 def rename_results(statement: nodes.Stmt, name: Callable[[str], str]) -> nodes.Stmt:
     """A statement that gives its values to locals of other names; what it reads stays."""
-    match statement:
-        case nodes.Assign() | nodes.Draw():
-            new = name(statement.name)
-            if new == statement.name:
-                return statement
-            if type(statement) is nodes.Assign:
-                return nodes.Assign(new, statement.value, statement.line, statement.number)
-            return replace(statement, name=new)
-        case nodes.Atomic() if statement.result is not None:
-            new = name(statement.result)
-            return statement if new == statement.result else replace(statement, result=new)
-        case nodes.Decompose():
-            results = tuple([name(one) for one in statement.results])
-            return statement if results == statement.results else replace(statement, results=results)
-        case nodes.For():
-            names = tuple([name(one) for one in statement.names])
-            return statement if names == statement.names else replace(statement, names=names)
-        case _:
-            return statement
+    old = find_assigned(statement)
+    new = tuple([name(one) for one in old])
+    return statement if old == new else SET_RESULTS[type(statement)](statement, new)
 
 
 def number_statements(body: Sequence[nodes.Stmt]) -> nodes.Block:

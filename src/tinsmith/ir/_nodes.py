@@ -1,21 +1,45 @@
-"""The IR: a kernel as data.
+"""The IR: a kernel as data, and the grammar of that data.
 
 Everything is scalar: vectors and matrices were taken apart, `ti.func`s put in place of their
 calls, `ti.static` computed, and Python's values of the time of lowering written in. What is left
-are numbers with a type, arrays, locals, and structured control flow. Values only: a pass makes
+are numbers with a type, arrays, locals, and structured control flow. Nodes are immutable: a pass makes
 a new kernel.
 
 Expressions have no side effects and may be evaluated in any order; what has one (an atomic, a
 random number), or more than one result, is a statement that leaves what it gives in locals.
+
+The types of the fields are the grammar. `_traversals` makes every traversal from them, so a new node type, or a new
+field, is visited everywhere without another line of code:
+
+| a field of type | holds |
+|---|---|
+| `Expr` or `Local`, or tuples of it | operands: what the node computes itself |
+| `Block` | the statements inside it |
+| `Defined`, or a tuple of it | the names of locals that it gives a value |
+| `Loaded` | the array of which it loads an element |
+| `Changed` | the array of which it changes an element |
+| `tuple[CarriedLocal, ...]` | parts of the node that are made of the same kinds of fields |
+| anything else | data of its own |
+
+`None` stands for an operand, a name or an array that is not there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, get_args
 
-from ...spec import DimSizes
+from ..spec import DimSizes
+
+Defined: TypeAlias = str
+"""The name of a local that a statement gives a value."""
+
+Loaded: TypeAlias = str
+"""The name of an array of which a node loads an element."""
+
+Changed: TypeAlias = str
+"""The name of an array of which a statement changes an element."""
 
 # Expressions ------------------------------------------------------------------------------------
 
@@ -82,7 +106,7 @@ class Size:
 class Load(_Hashed):
     """An element of an array, as it is now; of a vector or matrix element, its number `entry`."""
 
-    array: str
+    array: Loaded
     index: tuple[Expr, ...]
     entry: tuple[int, ...]
     type: str
@@ -159,7 +183,7 @@ class _Statement:
 class Assign(_Statement):
     """Give a local a value, cast to the local's type. The first one in a run declares it."""
 
-    name: str
+    name: Defined
     value: Expr
     line: int = 0
     number: int = NUMBER
@@ -169,7 +193,7 @@ class Assign(_Statement):
 class Draw(_Statement):
     """A random number, uniform in [0, 1) or of all integers, into a local."""
 
-    name: str
+    name: Defined
     type: str
     line: int = 0
     number: int = NUMBER
@@ -186,7 +210,7 @@ class Decompose(_Statement):
 
     function: str
     matrix: tuple[Expr, ...]
-    results: tuple[str, ...]
+    results: tuple[Defined, ...]
     type: str
     is_descending: bool = False
     line: int = 0
@@ -212,7 +236,7 @@ class Store(_Statement):
     the store and the store are one step (`transforms.exchange_values`).
     """
 
-    array: str
+    array: Changed
     index: tuple[Expr, ...]
     entry: tuple[int, ...]
     value: Expr
@@ -229,11 +253,11 @@ class Atomic(_Statement):
     """
 
     operator: str
-    array: str
+    array: Changed
     index: tuple[Expr, ...]
     entry: tuple[int, ...]
     value: Expr
-    result: str | None = None
+    result: Defined | None = None
     line: int = 0
     number: int = NUMBER
 
@@ -243,8 +267,8 @@ class If(_Statement):
     """Run one of two bodies."""
 
     condition: Expr
-    body: tuple[Stmt, ...]
-    orelse: tuple[Stmt, ...] = ()
+    body: Block
+    orelse: Block = ()
     line: int = 0
     number: int = NUMBER
 
@@ -261,9 +285,9 @@ class For(_Statement):
     parallel, and runs in order since its iterations may use one element.
     """
 
-    names: tuple[str, ...]
+    names: tuple[Defined, ...]
     bounds: tuple[tuple[Expr, Expr], ...]
-    body: tuple[Stmt, ...]
+    body: Block
     is_parallel: bool = False
     line: int = 0
     number: int = NUMBER
@@ -276,7 +300,7 @@ class For(_Statement):
 class While(_Statement):
     """Run a body until it breaks: `while c:` begins with `if not c: break`."""
 
-    body: tuple[Stmt, ...]
+    body: Block
     line: int = 0
     number: int = NUMBER
 
@@ -294,10 +318,10 @@ class CarriedLocal:
     """
 
     first: Expr
-    head: str
+    head: Defined
     next: Expr
-    last: str
-    cell: str
+    last: Defined
+    cell: Defined
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,16 +329,16 @@ class Loop(_Statement):
     """A loop in SSA form (`transforms.adjoint`), over `bounds` if it has names, else until `exit`.
 
     Attributes:
-        exit: a truth that its body gives a value; the loop ends after an iteration in which it holds.
+        exit: a local that its body gives a truth; the loop ends after an iteration in which it holds.
         most: of a loop over one block of another's iterations, how many these are at most.
         has_blocks: whether it is the loop over such blocks.
     """
 
-    names: tuple[str, ...]
+    names: tuple[Defined, ...]
     bounds: tuple[tuple[Expr, Expr], ...]
-    body: tuple[Stmt, ...]
+    body: Block
     carried: tuple[CarriedLocal, ...] = ()
-    exit: str | None = None
+    exit: Local | None = None
     is_parallel: bool = False
     line: int = 0
     number: int = NUMBER
@@ -340,25 +364,45 @@ class Continue(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class Barrier(_Statement):
-    """Wait until all iterations of a block are here. `transforms.run_blocks_in_order` leaves none.
+    """Wait until all iterations of a block are here. `run_blocks_in_order` leaves none."""
 
-    With a `vote`, "all", "any" or "count", the local `result` becomes what the local `value`, which is not 0 in some
-    of the iterations, says of all of them.
-    """
+    line: int = 0
+    number: int = NUMBER
 
-    vote: str = ""
-    value: str = ""
-    result: str = ""
+
+@dataclass(frozen=True, slots=True)
+class Vote(_Statement):
+    """A barrier that says in how many iterations of a block `value` is not 0: "all", "any" or "count"."""
+
+    operator: str
+    value: Local
+    result: Defined
     line: int = 0
     number: int = NUMBER
 
 
 Stmt: TypeAlias = (
-    Assign | Draw | Decompose | LocalArray | Store | Atomic | If | For | While | Loop | Break | Continue | Barrier
+    Assign
+    | Draw
+    | Decompose
+    | LocalArray
+    | Store
+    | Atomic
+    | If
+    | For
+    | While
+    | Loop
+    | Break
+    | Continue
+    | Barrier
+    | Vote
 )
 
 Block: TypeAlias = tuple[Stmt, ...]
 """Statements that run one after the other."""
+
+NODE_TYPES: tuple[type, ...] = (*get_args(Expr), *get_args(Stmt))
+"""All types of nodes."""
 
 # Kernels ----------------------------------------------------------------------------------------
 
@@ -421,7 +465,7 @@ class Kernel:
     arrays: Mapping[str, Array]
     arguments: Mapping[str, tuple[str, tuple[int, ...]]]
     locals: Mapping[str, str]
-    body: tuple[Stmt, ...]
+    body: Block
     cells: tuple[str, ...] = ()
     block_memory: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)
     source_names: Mapping[str, str] = field(default_factory=dict)

@@ -8,17 +8,15 @@ the engines themselves.
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Literal, NamedTuple
+
+from ._operators import COMPARISONS, INTEGERS_ONLY, REAL_ONLY, SHIFTS, WIDENING
 
 FLOATS = ("f16", "f32", "f64")
 SIGNED = ("i8", "i16", "i32", "i64")
 UNSIGNED = ("u1", "u8", "u16", "u32", "u64")
-COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
-SHIFTS = frozenset({"<<", ">>", ">>>"})
-BITWISE = frozenset({"&", "|", "^"}) | SHIFTS
-REAL_ONLY = frozenset({"sin", "cos", "tan", "asin", "acos", "tanh", "floor", "ceil", "round"})
-WIDENING = frozenset({"sqrt", "exp", "log"})
-"""Functions that make an integer a float of the default width."""
+ALL = frozenset({*FLOATS, *SIGNED, *UNSIGNED})
 
 
 class Defaults(NamedTuple):
@@ -106,6 +104,21 @@ def of_operation(operator: str, one: str, other: str, defaults: Defaults) -> str
 
 def accepts(operator: str, *kinds: str) -> bool:
     """Whether the engines take operands of these types."""
-    if operator in BITWISE or operator in ("not", "~", "and", "or", "popcnt", "clz", "ffs"):
+    if operator in INTEGERS_ONLY:
         return not any(is_float(kind) for kind in kinds)
     return operator not in REAL_ONLY or is_float(kinds[0])
+
+
+_EVERY_DEFAULT = [Defaults(fp, ip) for fp, ip in product(FLOATS, ("i32", "i64"))]
+
+
+def of_unary_in_any(operator: str, kind: str) -> frozenset[str]:
+    """The types that an operation on one may have, whatever an engine's defaults."""
+    return frozenset(of_unary(operator, kind, defaults) for defaults in _EVERY_DEFAULT)
+
+
+def of_operation_in_any(operator: str, one: str, other: str) -> frozenset[str]:
+    """The types that an operation on two may have, whatever an engine's defaults."""
+    if operator == "straight_through":
+        return frozenset({one})
+    return frozenset(of_operation(operator, one, other, defaults) for defaults in _EVERY_DEFAULT)

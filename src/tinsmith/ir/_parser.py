@@ -1,0 +1,518 @@
+"""From the text of a kernel to the kernel: the inverse of `_printer`, for tests whose input is text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
+
+from . import _nodes as nodes
+from . import _types as types
+from ._operators import BINARY, UNARY
+from ._printer import DEFAULTS, PRECEDENCE, TIGHTEST, usual_type
+
+_TOKEN = re.compile(
+    r"""\s*(?:
+    (?P<number>\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|\d+)
+  | (?P<name>[A-Za-z_][A-Za-z_0-9]*)
+  | (?P<sign>\.\.|>>>|>>|<<|<=|>=|==|!=|//|[-+*/%&|^<>=(),.:\[\]{}~;])
+)""",
+    re.VERBOSE,
+)
+_LINE = re.compile(r"(?P<indent> *)(?P<text>.*?)(?:  @(?P<line>\d+))?$")
+
+
+class TextError(ValueError):
+    """A text that is not a kernel's."""
+
+
+def parse_ir(text: str) -> nodes.Kernel:
+    r"""Return the kernel of a text.
+
+    Raises:
+        TextError: it is no kernel's text; the message names the line.
+
+    Example:
+        >>> from tinsmith.ir import print_ir
+        >>> text = "kernel one\n  array y: f32[0]\n  y[] = 1.0  @3\n"
+        >>> print_ir(parse_ir(text)) == text
+        True
+    """
+    lines = [_Line.of(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    if not lines or not lines[0].text.startswith("kernel "):
+        raise TextError("a kernel's text begins with `kernel NAME`")
+    header = _Header(lines[0].text.removeprefix("kernel ").strip())
+    place = 1
+    while place < len(lines) and header.read(lines[place]):
+        place += 1
+    return _Parser(header, lines[place:]).kernel()
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A line of the text: its number there, its indentation, what it says, and its line in the source."""
+
+    number: int
+    indent: int
+    text: str
+    source: int
+
+    @classmethod
+    def of(cls, number: int, line: str) -> _Line:
+        match = _LINE.match(line.rstrip())
+        assert match is not None
+        return cls(number, len(match["indent"]), match["text"], int(match["line"] or 0))
+
+    def fail(self, words: str) -> NoReturn:
+        raise TextError(f"line {self.number}: {words}: {self.text}")
+
+
+@dataclass
+class _Header:
+    """What a kernel's first lines declare."""
+
+    name: str
+    path: str = ""
+    arrays: dict[str, nodes.Array] = field(default_factory=dict)
+    arguments: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
+    locals: dict[str, str] = field(default_factory=dict)
+    cells: list[str] = field(default_factory=list)
+    block_memory: dict[str, str] = field(default_factory=dict)
+    source_names: dict[str, str] = field(default_factory=dict)
+
+    def read(self, line: _Line) -> bool:
+        """Read a line; False where it is no declaration."""
+        word, _, rest = line.text.partition(" ")
+        if word == "array" and line.indent > 2:
+            return False
+        read = getattr(self, f"_read_{word}", None)
+        if read is None:
+            return False
+        read(rest)
+        return True
+
+    def _read_file(self, rest: str) -> None:
+        self.path = _read_value(rest)
+
+    def _read_array(self, rest: str) -> None:
+        name, kind, dims, facts = _read_declaration(rest)
+        rank = int(kind.partition("[")[2].rstrip("]"))
+        made = nodes.Array(
+            name,
+            kind.partition("[")[0],
+            rank,
+            dims,
+            facts.get("field", ""),
+            facts.get("offset", ()),
+            "detached" not in facts,
+            "of_blocks" in facts,
+            facts.get("dims", ()),
+            "clamped" in facts,
+        )
+        self.arrays[name] = made
+
+    def _read_cell(self, rest: str) -> None:
+        self._read_array(rest)
+        self.cells.append(rest.partition(":")[0])
+
+    def _read_argument(self, rest: str) -> None:
+        name, kind, dims, _ = _read_declaration(rest)
+        self.arguments[name] = kind, dims
+
+    def _read_locals(self, rest: str) -> None:
+        kind, _, names = rest.partition(": ")
+        self.locals |= dict.fromkeys(names.split(", "), kind)
+
+    def _read_block_memory(self, rest: str) -> None:
+        name, _, sizes = rest.partition(": ")
+        self.block_memory[name] = sizes
+
+    def _read_written(self, rest: str) -> None:
+        source, _, names = rest.partition(": ")
+        self.source_names |= dict.fromkeys(names.split(", "), source)
+
+
+_VALUE = r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\S+"
+
+
+def _read_declaration(rest: str) -> tuple[str, str, tuple[int, ...], Mapping[str, Any]]:
+    """The name, type, element dims and facts of `p: f32[1] of 3x3 field='self.p' clamped`."""
+    match = re.match(rf"(\w+): (\S+)(?: of ([0-9x]+))?((?: (?:\w+=(?:{_VALUE})|\w+))*)$", rest)
+    if match is None:
+        raise TextError(f"not a declaration: {rest}")
+    name, kind, dims, words = match.groups()
+    facts = {one[0]: _read_value(one[1]) if one[1] else True for one in re.findall(rf" (\w+)(?:=({_VALUE}))?", words)}
+    return name, kind, tuple(map(int, dims.split("x"))) if dims else (), facts
+
+
+def _read_value(text: str) -> Any:
+    """A text, a number, None, or a tuple of these, as Python writes them."""
+    text = text.strip()
+    if text[:1] in "'\"":
+        return text[1:-1].replace("\\\\", "\\")
+    if text.startswith("("):
+        return tuple(_read_value(part) for part in text[1:-1].split(",") if part.strip())
+    return None if text == "None" else int(text)
+
+
+class _Parser:
+    """Parses the statements of one kernel."""
+
+    def __init__(self, header: _Header, lines: Sequence[_Line]) -> None:
+        self.header = header
+        self.lines = lines
+        self.place = 0
+        self.local_arrays: dict[str, str] = {}
+        self.loop_names = set[str]()
+
+    def kernel(self) -> nodes.Kernel:
+        """Return the kernel."""
+        known = self.header
+        body = self.block(self.lines[0].indent) if self.lines else ()
+        if self.place < len(self.lines):
+            self.lines[self.place].fail("it is indented otherwise than the line before")
+        memory = {name: self.expressions(f"{sizes}") for name, sizes in known.block_memory.items()}
+        return nodes.Kernel(
+            known.name,
+            known.path,
+            known.arrays,
+            known.arguments,
+            known.locals,
+            body,
+            tuple(known.cells),
+            memory,
+            known.source_names,
+        )
+
+    def expressions(self, text: str) -> tuple[nodes.Expr, ...]:
+        """Return the expressions of a list."""
+        tokens = _Tokens(_Line(0, 0, text, 0), self)
+        return tokens.list_until("")
+
+    def block(self, indent: int) -> nodes.Block:
+        """Return the statements at an indentation."""
+        body: list[nodes.Stmt] = []
+        while self.place < len(self.lines) and self.lines[self.place].indent == indent:
+            line = self.lines[self.place]
+            self.place += 1
+            if line.text != "pass":
+                body.append(self.statement(line))
+        return tuple(body)
+
+    def inside(self, line: _Line) -> nodes.Block:
+        """Return the statements inside the statement that a line begins."""
+        if self.place == len(self.lines) or self.lines[self.place].indent <= line.indent:
+            line.fail("nothing is inside")
+        return self.block(self.lines[self.place].indent)
+
+    # Statements -------------------------------------------------------------------------------
+
+    def statement(self, line: _Line) -> nodes.Stmt:
+        tokens = _Tokens(line, self)
+        parallel = tokens.skip("parallel")
+        word = tokens.ahead
+        parse = _STATEMENTS.get(word) if tokens.behind not in ("=", "[", ",", ".") else None
+        if parse is None:
+            made = self._plain(tokens)
+        else:
+            tokens.take()
+            made = parse(self, tokens)
+        tokens.end()
+        changes = {"is_parallel": True} if parallel else {}
+        return replace(made, line=line.source, **changes)
+
+    def _if(self, tokens: _Tokens) -> nodes.Stmt:
+        condition = tokens.expression()
+        tokens.expect(":")
+        body, orelse = self.inside(tokens.line), ()
+        if self.place < len(self.lines):
+            following = self.lines[self.place]
+            if following.text == "else:" and following.indent == tokens.line.indent:
+                self.place += 1
+                orelse = self.inside(following)
+        return nodes.If(condition, body, orelse)
+
+    def _ranges(self, tokens: _Tokens) -> tuple[tuple[str, ...], tuple[tuple[nodes.Expr, nodes.Expr], ...]]:
+        if tokens.skip("endlessly"):
+            return (), ()
+        names = tokens.names()
+        self.loop_names |= {*names}
+        tokens.expect("in")
+        bounds = []
+        while True:
+            first = tokens.expression(TIGHTEST)
+            tokens.expect("..")
+            bounds.append((first, tokens.expression(TIGHTEST)))
+            if not tokens.skip(","):
+                return names, tuple(bounds)
+
+    def _options(self, tokens: _Tokens) -> dict[str, Any]:
+        options: dict[str, Any] = {}
+        if tokens.skip("["):
+            while not tokens.skip("]"):
+                name = tokens.take()
+                options[name] = tokens.expression() if tokens.skip("=") else True
+                tokens.skip(";")
+        tokens.expect(":")
+        return options
+
+    def _for(self, tokens: _Tokens) -> nodes.Stmt:
+        names, bounds = self._ranges(tokens)
+        options = self._options(tokens)
+        numbers = {name: one.value if isinstance(one, nodes.Const) else one for name, one in options.items()}
+        return nodes.For(names, bounds, self.inside(tokens.line), **numbers)
+
+    def _while(self, tokens: _Tokens) -> nodes.Stmt:
+        tokens.expect(":")
+        return nodes.While(self.inside(tokens.line))
+
+    def _loop(self, tokens: _Tokens) -> nodes.Stmt:
+        names, bounds = self._ranges(tokens)
+        options = self._options(tokens)
+        carried = []
+        while self.place < len(self.lines) and self.lines[self.place].text.startswith("carry "):
+            inner = _Tokens(self.lines[self.place], self)
+            self.place += 1
+            carried.append(_carried(inner))
+        return nodes.Loop(names, bounds, self.inside(tokens.line), tuple(carried), **options)
+
+    def _array(self, tokens: _Tokens) -> nodes.Stmt:
+        name = tokens.take()
+        tokens.expect(":")
+        kind = tokens.take()
+        tokens.expect("[")
+        length = int(tokens.take())
+        tokens.expect("]")
+        self.local_arrays[name] = kind
+        return nodes.LocalArray(name, kind, length)
+
+    def _exchange(self, tokens: _Tokens) -> nodes.Stmt:
+        return replace(self._plain(tokens), takes=True)
+
+    def _atomic(self, tokens: _Tokens, result: str | None = None) -> nodes.Stmt:
+        operator, (array, index, entry) = tokens.take(), tokens.place()
+        tokens.expect(",")
+        return nodes.Atomic(operator, array, index, entry, tokens.expression(), result)
+
+    def _plain(self, tokens: _Tokens) -> Any:
+        """An assignment, a store, or what gives several locals their values."""
+        if tokens.behind == "[":
+            array, index, entry = tokens.place()
+            tokens.expect("=")
+            return nodes.Store(array, index, entry, tokens.expression())
+        names = tokens.names()
+        tokens.expect("=")
+        match tokens.ahead:
+            case "random":
+                tokens.take()
+                return nodes.Draw(names[0], tokens.take())
+            case "atomic":
+                tokens.take()
+                return self._atomic(tokens, names[0])
+            case "vote":
+                tokens.take()
+                operator, value = tokens.take(), tokens.expression()
+                assert isinstance(value, nodes.Local)
+                return nodes.Vote(operator, value, names[0])
+            case "decompose":
+                tokens.take()
+                function, kind = tokens.take(), tokens.take()
+                is_descending = tokens.skip("descending")
+                tokens.expect("of")
+                return nodes.Decompose(function, tokens.list_until(""), names, kind, is_descending)
+        return nodes.Assign(names[0], tokens.expression())
+
+
+_STATEMENTS: dict[str, Callable[[_Parser, _Tokens], nodes.Stmt]] = {
+    "if": _Parser._if,
+    "for": _Parser._for,
+    "while": _Parser._while,
+    "loop": _Parser._loop,
+    "array": _Parser._array,
+    "exchange": _Parser._exchange,
+    "atomic": _Parser._atomic,
+    "break": lambda *_: nodes.Break(),
+    "continue": lambda *_: nodes.Continue(),
+    "barrier": lambda *_: nodes.Barrier(),
+}
+
+
+def _carried(tokens: _Tokens) -> nodes.CarriedLocal:
+    tokens.expect("carry")
+    head = tokens.take()
+    tokens.expect("=")
+    first = tokens.expression()
+    tokens.expect("then")
+    then = tokens.expression()
+    tokens.expect("last")
+    last = tokens.take()
+    tokens.expect("cell")
+    return nodes.CarriedLocal(first, head, then, last, tokens.take())
+
+
+class _Tokens:
+    """The tokens of one line, and the expressions in it."""
+
+    def __init__(self, line: _Line, parser: _Parser) -> None:
+        self.line = line
+        self.known = parser.header
+        self.parser = parser
+        self.tokens = [*_split(line)]
+        self.place_ahead = 0
+
+    # Tokens -----------------------------------------------------------------------------------
+
+    @property
+    def ahead(self) -> str:
+        """The next token; "" at the end."""
+        return self.tokens[self.place_ahead] if self.place_ahead < len(self.tokens) else ""
+
+    @property
+    def behind(self) -> str:
+        """The token after the next."""
+        return self.tokens[self.place_ahead + 1] if self.place_ahead + 1 < len(self.tokens) else ""
+
+    def take(self) -> str:
+        token = self.ahead
+        if not token:
+            self.line.fail("it ends too early")
+        self.place_ahead += 1
+        return token
+
+    def skip(self, token: str) -> bool:
+        """Take a token if it is the next."""
+        if self.ahead != token or not token:
+            return False
+        self.place_ahead += 1
+        return True
+
+    def expect(self, token: str) -> None:
+        if not self.skip(token):
+            self.line.fail(f"`{token}` is wanted before `{self.ahead}`")
+
+    def end(self) -> None:
+        if self.ahead:
+            self.line.fail(f"nothing is wanted before `{self.ahead}`")
+
+    def names(self) -> tuple[str, ...]:
+        names = [self.take()]
+        while self.skip(","):
+            names.append(self.take())
+        return tuple(names)
+
+    def list_until(self, token: str) -> tuple[nodes.Expr, ...]:
+        """Expressions up to a token, which is taken."""
+        listed: list[nodes.Expr] = []
+        while self.ahead != token:
+            listed.append(self.expression())
+            if not self.skip(","):
+                break
+        if token:
+            self.expect(token)
+        return tuple(listed)
+
+    # Expressions ------------------------------------------------------------------------------
+
+    def place(self) -> tuple[str, tuple[nodes.Expr, ...], tuple[int, ...]]:
+        """An element: array, index, entry."""
+        array = self.take()
+        self.expect("[")
+        return array, self.list_until("]"), self.entry()
+
+    def entry(self) -> tuple[int, ...]:
+        entry = []
+        if self.skip("{"):
+            while not self.skip("}"):
+                entry.append(int(self.take()))
+                self.skip(",")
+        return tuple(entry)
+
+    def expression(self, strength: int = 0) -> nodes.Expr:
+        """An expression whose operators bind at least so strongly."""
+        left = self.operand()
+        while PRECEDENCE.get(self.ahead, -1) >= strength:
+            operator = self.take()
+            right = self.expression(PRECEDENCE[operator] + 1)
+            left = nodes.Binary(operator, left, right, usual_type(operator, left.type, right.type))
+        return left
+
+    def operand(self) -> nodes.Expr:
+        if self.skip("("):
+            inner = self.expression()
+            self.expect(")")
+            return self.with_type(inner)
+        if self.ahead == "-" or self.ahead[:1].isdigit() or self.ahead in ("inf", "nan", "true", "false"):
+            return self.number()
+        name = self.take()
+        if self.ahead == "(":
+            return self.with_type(self.call(name))
+        if self.ahead == "[":
+            self.place_ahead -= 1
+            array, index, entry = self.place()
+            return nodes.Load(array, index, entry, self.type_of(array))
+        if self.ahead == "." and self.behind == "shape":
+            self.take()
+            self.take()
+            self.expect("[")
+            axis = int(self.take())
+            self.expect("]")
+            return self.with_type(nodes.Size(name, axis))
+        if name in self.known.arguments:
+            return nodes.Argument(name, self.known.arguments[name][0], self.entry())
+        if name not in self.known.locals and name not in self.parser.loop_names:
+            self.line.fail(f"`{name}` is not declared")
+        return nodes.Local(name, self.known.locals.get(name, "i32"))
+
+    def type_of(self, array: str) -> str:
+        """The type of an array's elements."""
+        if array in self.known.arrays:
+            return self.known.arrays[array].type
+        if array not in self.parser.local_arrays:
+            self.line.fail(f"`{array}` is not declared")
+        return self.parser.local_arrays[array]
+
+    def with_type(self, expr: Any) -> Any:
+        """An expression with the type that is written after it."""
+        if self.ahead == ":" and self.behind in types.ALL:
+            self.take()
+            return replace(expr, type=self.take())
+        return expr
+
+    def number(self) -> nodes.Const:
+        sign = -1 if self.skip("-") else 1
+        text = self.take()
+        if text in ("true", "false"):
+            return self.with_type(nodes.Const(text == "true", "u1"))
+        is_whole = text.isdigit()
+        value = sign * int(text) if is_whole else float("-" * (sign < 0) + text)
+        return self.with_type(nodes.Const(value, "i32" if is_whole else "f32"))
+
+    def call(self, name: str) -> nodes.Expr:
+        self.expect("(")
+        if name == "bits":
+            value = self.expression()
+            self.expect(",")
+            kind = self.take()
+            self.expect(")")
+            return nodes.Cast(value, kind, keeps_bits=True)
+        given = self.list_until(")")
+        if len(given) == 1 and name in types.ALL:
+            return nodes.Cast(given[0], name)
+        if len(given) == 1 and name in UNARY:
+            return nodes.Unary(name, given[0], types.of_unary(name, given[0].type, DEFAULTS))
+        if len(given) == 2 and name in BINARY:
+            return nodes.Binary(name, *given, usual_type(name, given[0].type, given[1].type))
+        if len(given) != 3 or name != "select":
+            self.line.fail(f"there is no `{name}` of {len(given)}")
+        return nodes.Select(*given, given[1].type)
+
+
+def _split(line: _Line) -> Iterator[str]:
+    text, place = line.text.rstrip(), 0
+    while place < len(text):
+        match = _TOKEN.match(text, place)
+        if match is None:
+            line.fail(f"{text[place:].lstrip()[0]!r} means nothing here")
+        yield match[0].strip()
+        place = match.end()

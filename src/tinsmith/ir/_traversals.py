@@ -1,0 +1,117 @@
+"""Traversals made from the grammar: for each node type, functions that read and replace what its fields hold.
+
+They are compiled once, as the methods of a dataclass are, because passes call them a million times for a large kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+from . import _nodes as nodes
+
+_ROLES = {
+    "Expr": "operand",
+    "Local": "operand",
+    "Block": "body",
+    "Defined": "result",
+    "Loaded": "loaded",
+    "Changed": "changed",
+}
+"""What a field holds, by its type."""
+
+
+class Field(NamedTuple):
+    """A field that holds other things of the IR.
+
+    `role` is one of `_ROLES`. `count` says how many of them: "one", "optional", "many", "pairs", or "parts", whose own
+    fields hold them.
+    """
+
+    name: str
+    role: str
+    count: str
+
+
+def describe_fields(node: type) -> tuple[Field, ...]:
+    """Return the fields of a node type that hold other things of the IR, in their order."""
+    return tuple(one for field in fields(node) for one in _describe(field.name, str(field.type)))
+
+
+def _describe(name: str, annotation: str) -> Iterator[Field]:
+    is_optional, annotation = annotation.endswith(" | None"), annotation.removesuffix(" | None")
+    element = annotation.removeprefix("tuple[").removesuffix(", ...]")
+    if annotation in _ROLES:
+        yield Field(name, _ROLES[annotation], "optional" if is_optional else "one")
+    elif element in _ROLES:
+        yield Field(name, _ROLES[element], "many")
+    elif element == "tuple[Expr, Expr]":
+        yield Field(name, "operand", "pairs")
+    elif element == "CarriedLocal":
+        yield Field(name, "", "parts")
+
+
+_PARTS = describe_fields(nodes.CarriedLocal)
+
+
+def _getters(role: str) -> dict[type, Callable[[Any], tuple[Any, ...]]]:
+    """Functions that return what a node holds in a role, by the types of nodes that hold anything."""
+    getters = {}
+    for node in nodes.NODE_TYPES:
+        items = [item for field in describe_fields(node) if (item := _list_items(field, role))]
+        if items:
+            is_tuple = len(items) == 1 and items[0].startswith("*node.")
+            getters[node] = _compile("lambda node: " + (items[0][1:] if is_tuple else f"({', '.join(items)},)"))
+    return getters
+
+
+def _list_items(field: Field, role: str) -> str:
+    """What a field holds in a role, as items of a tuple; "" where that is nothing."""
+    value = f"node.{field.name}"
+    if field.count == "parts":
+        inner = "".join(f"part.{one.name}, " for one in _PARTS if one.role == role)
+        return f"*[item for part in {value} for item in ({inner})]" if inner else ""
+    if field.role != role:
+        return ""
+    return {
+        "one": value,
+        "optional": f"*(() if {value} is None else ({value},))",
+        "many": f"*{value}",
+        "pairs": f"*[item for pair in {value} for item in pair]",
+    }[field.count]
+
+
+def _setters(role: str) -> dict[type, Callable[[Any, tuple[Any, ...]], Any]]:
+    """Functions that return a node with others in a role, which are given in the order of its getter."""
+    setters = {}
+    for node in _getters(role):
+        held = {field.name: field for field in describe_fields(node) if _list_items(field, role)}
+        # Arguments are computed in the order of the fields, as the getter lists them.
+        arguments = [_take(held[one.name], role) if one.name in held else f"node.{one.name}" for one in fields(node)]
+        made = f"{node.__name__}({', '.join(arguments)})"
+        setters[node] = _compile(f"lambda node, new: (lambda take: {made})(iter(new).__next__)")
+    return setters
+
+
+def _take(field: Field, role: str) -> str:
+    """What a field gets, from the items that are left."""
+    value = f"node.{field.name}"
+    inner = ", ".join("take()" if one.role == role else f"part.{one.name}" for one in _PARTS)
+    return {
+        "one": "take()",
+        "optional": f"None if {value} is None else take()",
+        "many": f"tuple([take() for _ in {value}])",
+        "pairs": f"tuple([(take(), take()) for _ in {value}])",
+        "parts": f"tuple([CarriedLocal({inner}) for part in {value}])",
+    }[field.count]
+
+
+def _compile(text: str) -> Any:
+    return eval(text, dict(vars(nodes)))
+
+
+GET_OPERANDS, SET_OPERANDS = _getters("operand"), _setters("operand")
+GET_BODIES, SET_BODIES = _getters("body"), _setters("body")
+GET_RESULTS, SET_RESULTS = _getters("result"), _setters("result")
+GET_LOADED, GET_CHANGED = _getters("loaded"), _getters("changed")

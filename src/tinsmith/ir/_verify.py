@@ -1,0 +1,450 @@
+"""Verification: whether a kernel keeps the rules of the IR.
+
+`RULES` is the table: for each node type, the function that checks it. A pass that breaks a rule is found where it does
+so, not by a wrong number afterwards: tests verify the output of every pass, and so does `TINSMITH_VERIFY=1`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+from . import _nodes as nodes
+from . import _types as types
+from . import _walk as walk
+from ._operators import BINARY, LOGICAL, UNARY
+
+INDICES = frozenset({"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"})
+"""Types that an index or a bound of a loop may have."""
+
+ATOMICS = frozenset({"add", "sub", "min", "max", "and", "or", "xor", "mul"})
+VOTES = frozenset({"all", "any", "count"})
+
+
+class InvalidKernel(AssertionError):
+    """A kernel that breaks rules of the IR, after a pass that must not have made it."""
+
+
+@dataclass
+class Scope:
+    """What is known at a place of a kernel.
+
+    Attributes:
+        kernel: the kernel.
+        is_ssa: whether each local is given a value at one place only, and loops are in SSA form.
+        defined: locals that have a value here.
+        loops: the loops around, the innermost last.
+        is_top: whether nothing stands around.
+        breaks: for each loop around, locals that have a value at all of its `break`s so far; None before the first.
+        is_reached: whether the place is reached: not behind a `break` or `continue`.
+    """
+
+    kernel: nodes.Kernel
+    is_ssa: bool
+    defined: frozenset[str] = frozenset()
+    loops: tuple[nodes.Stmt, ...] = ()
+    is_top: bool = True
+    breaks: list[frozenset[str] | None] = field(default_factory=list)
+    is_reached: bool = True
+
+
+class _Place(NamedTuple):
+    """Where an expression stands: its kernel, what is known there, and what finds the array of a load."""
+
+    kernel: nodes.Kernel
+    scope: Scope
+    find_array: Callable[[nodes.Load], nodes.Array | nodes.LocalArray | None]
+
+
+def verify(kernel: nodes.Kernel, *, is_ssa: bool = False) -> None:
+    """Check a kernel.
+
+    Args:
+        kernel: the kernel.
+        is_ssa: whether it is in SSA form: `Loop`s in place of `For` and `While`, and one definition of each local.
+
+    Raises:
+        InvalidKernel: it breaks a rule; the message has all that it breaks.
+    """
+    faults = list(find_faults(kernel, is_ssa=is_ssa))
+    if faults:
+        raise InvalidKernel(f"kernel `{kernel.name}` of {kernel.path} is not valid:\n  " + "\n  ".join(faults))
+
+
+def find_faults(kernel: nodes.Kernel, *, is_ssa: bool = False) -> Iterator[str]:
+    """Return what a kernel breaks of the rules, a line each."""
+    yield from _check_header(kernel)
+    checker = _Checker(kernel, is_ssa=is_ssa)
+    checker.check_block(kernel.body, Scope(kernel, is_ssa))
+    yield from checker.faults
+
+
+def _check_header(kernel: nodes.Kernel) -> Iterator[str]:
+    kinds = {f"array `{name}`": array.type for name, array in kernel.arrays.items()}
+    kinds |= {f"argument `{name}`": kind for name, (kind, _) in kernel.arguments.items()}
+    kinds |= {f"local `{name}`": kind for name, kind in kernel.locals.items()}
+    yield from (f"{what} has no type of the IR: {kind!r}" for what, kind in kinds.items() if kind not in types.ALL)
+    for name in kernel.arrays.keys() & kernel.arguments.keys():
+        yield f"`{name}` is an array and an argument"
+    for name in kernel.locals.keys() & (kernel.arrays.keys() | kernel.arguments.keys()):
+        yield f"`{name}` is a local, and an array or an argument"
+    for name, array in kernel.arrays.items():
+        if array.name != name:
+            yield f"array `{name}` is called `{array.name}`"
+        if array.rank < 0 or any(size < 1 for size in array.element):
+            yield f"array `{name}` has rank {array.rank} and elements {array.element}"
+    for name in kernel.cells:
+        if name not in kernel.arrays or kernel.arrays[name].rank or kernel.arrays[name].element:
+            yield f"cell `{name}` is no array of rank 0"
+    for name in kernel.block_memory:
+        if name not in kernel.arrays or not kernel.arrays[name].is_of_blocks:
+            yield f"`{name}` has sizes of block memory, and is none"
+
+
+class _Checker:
+    """Checks the statements of one kernel, and collects faults."""
+
+    def __init__(self, kernel: nodes.Kernel, *, is_ssa: bool) -> None:
+        self.kernel = kernel
+        self.is_ssa = is_ssa
+        self.faults: list[str] = []
+        self.given: set[str] = set()
+        self.local_arrays: dict[str, nodes.LocalArray] = {}
+
+    def fault(self, one: nodes.Stmt, words: str) -> None:
+        """Note a fault of a statement."""
+        self.faults.append(f"line {one.line}, {type(one).__name__}: {words}")
+
+    # Statements -------------------------------------------------------------------------------
+
+    def check_block(self, body: nodes.Block, scope: Scope) -> Scope:
+        """Check statements one after the other; return what is known after them."""
+        if not isinstance(body, tuple):
+            self.faults.append(f"a block is a {type(body).__name__}, not a tuple")
+        for one in body:
+            scope = self.check_statement(one, scope)
+        return scope
+
+    def check_statement(self, one: nodes.Stmt, scope: Scope) -> Scope:
+        if type(one) not in RULES:
+            self.faults.append(f"a {type(one).__name__} where a statement is wanted")
+            return scope
+        if not isinstance(one.line, int) or one.line < 0:
+            self.fault(one, f"its line is {one.line!r}")
+        if not isinstance(one, nodes.Loop):
+            for expr in walk.expressions(one):
+                self.check_expression(one, expr, scope)
+        for name in walk.find_assigned(one):
+            self.check_given(one, name)
+        after = RULES[type(one)](self, one, scope)
+        # A loop's names are its own; what else a statement gives a value has one after it.
+        own = walk.find_assigned(one) if not walk.bodies(one) else ()
+        return after if not own else replace(after, defined=after.defined.union(own))
+
+    def check_given(self, one: nodes.Stmt, name: str) -> None:
+        """Check a local that a statement gives a value."""
+        if name not in self.kernel.locals and not self._is_loop_name(one, name):
+            self.fault(one, f"`{name}` is no local of the kernel")
+        if self.is_ssa and name in self.given:
+            self.fault(one, f"`{name}` is given a value at two places")
+        self.given.add(name)
+
+    def _is_loop_name(self, one: nodes.Stmt, name: str) -> bool:
+        return isinstance(one, nodes.For | nodes.Loop) and name in one.names
+
+    def check_place(
+        self, one: nodes.Stmt, place: nodes.Load | nodes.Store | nodes.Atomic
+    ) -> nodes.Array | nodes.LocalArray | None:
+        """Check an element that is loaded or changed; return its array."""
+        array = self.kernel.arrays.get(place.array) or self.local_arrays.get(place.array)
+        if array is None:
+            self.fault(one, f"`{place.array}` is no array of the kernel")
+            return None
+        rank, element = (1, ()) if isinstance(array, nodes.LocalArray) else (array.rank, array.element)
+        if len(place.index) != rank:
+            self.fault(one, f"{len(place.index)} indices into `{place.array}`, which has rank {rank}")
+        if len(place.entry) != len(element) or any(
+            not 0 <= at < size for at, size in zip(place.entry, element, strict=False)
+        ):
+            self.fault(one, f"entry {place.entry} of `{place.array}`, whose elements are {element}")
+        for index in place.index:
+            if index.type not in INDICES:
+                self.fault(one, f"an index of `{place.array}` is a {index.type}")
+        return array
+
+    # Expressions ------------------------------------------------------------------------------
+
+    def check_expression(self, one: nodes.Stmt, expr: nodes.Expr, scope: Scope) -> None:
+        """Check an expression and its operands."""
+        place = _Place(self.kernel, scope, lambda load: self.check_place(one, load))
+        for part in walk.parts(expr):
+            if type(part) not in EXPRESSIONS:
+                self.fault(one, f"a {type(part).__name__} where an expression is wanted")
+                return
+            if part.type not in types.ALL:
+                self.fault(one, f"{part} has no type of the IR")
+            for words in EXPRESSIONS[type(part)](part, place):
+                self.fault(one, words)
+
+
+# Expressions ----------------------------------------------------------------------------------
+
+
+def _check_constant(expr: nodes.Const, _at: _Place) -> Iterator[str]:
+    wanted = bool if expr.type == "u1" else float if types.is_float(expr.type) else int
+    if type(expr.value) is not wanted:
+        yield f"the {expr.type} constant {expr.value!r} is a {type(expr.value).__name__}"
+    elif wanted is int and not types.fits(int(expr.value), expr.type):
+        yield f"the constant {expr.value} is beyond {expr.type}"
+
+
+def _check_local(expr: nodes.Local, at: _Place) -> Iterator[str]:
+    # What a loop counts is an i32.
+    kind = at.kernel.locals.get(expr.name, "i32")
+    if at.scope.is_reached and expr.name not in at.scope.defined:
+        yield f"`{expr.name}` is read before it has a value"
+    if kind != expr.type:
+        yield f"`{expr.name}` is read as {expr.type}, and is {kind}"
+
+
+def _check_argument(expr: nodes.Argument, at: _Place) -> Iterator[str]:
+    known = at.kernel.arguments.get(expr.name)
+    if known is None:
+        yield f"`{expr.name}` is no argument of the kernel"
+    elif known[0] != expr.type or len(known[1]) != len(expr.entry):
+        yield f"argument `{expr.name}` is {known}, and read as {expr.type} at {expr.entry}"
+
+
+def _check_size(expr: nodes.Size, at: _Place) -> Iterator[str]:
+    array = at.kernel.arrays.get(expr.array)
+    if array is None:
+        yield f"`{expr.array}`, whose size is asked for, is no array of the kernel"
+    elif not 0 <= expr.axis < array.rank:
+        yield f"axis {expr.axis} of `{expr.array}`, which has rank {array.rank}"
+
+
+def _check_load(expr: nodes.Load, at: _Place) -> Iterator[str]:
+    array = at.find_array(expr)
+    if array is not None and array.type != expr.type:
+        yield f"an element of `{expr.array}`, which is of {array.type}, is loaded as {expr.type}"
+
+
+def _check_unary(expr: nodes.Unary, _at: _Place) -> Iterator[str]:
+    if expr.operator not in UNARY:
+        yield f"`{expr.operator}` is no operation on one number"
+    elif not types.accepts(expr.operator, expr.value.type):
+        yield f"`{expr.operator}` of {expr.value.type}"
+    elif expr.type not in types.of_unary_in_any(expr.operator, expr.value.type):
+        yield f"`{expr.operator}` of {expr.value.type} is not {expr.type}"
+
+
+def _check_binary(expr: nodes.Binary, _at: _Place) -> Iterator[str]:
+    kinds = expr.left.type, expr.right.type
+    if expr.operator not in BINARY:
+        yield f"`{expr.operator}` is no operation on two numbers"
+    elif not types.accepts(expr.operator, *kinds):
+        yield f"`{expr.operator}` of {' and '.join(kinds)}"
+    elif expr.operator in LOGICAL and {*kinds, expr.type} != {"u1"}:
+        yield f"`{expr.operator}` of {' and '.join(kinds)} is {expr.type}: it is of truths, and one"
+    elif expr.type not in types.of_operation_in_any(expr.operator, *kinds):
+        yield f"`{expr.operator}` of {' and '.join(kinds)} is not {expr.type}"
+
+
+def _check_select(expr: nodes.Select, _at: _Place) -> Iterator[str]:
+    if expr.condition.type != "u1":
+        yield f"a selection by a {expr.condition.type}"
+    if {expr.then.type, expr.otherwise.type} != {expr.type}:
+        yield f"a selection of {expr.then.type} and {expr.otherwise.type} is not {expr.type}"
+
+
+def _check_cast(expr: nodes.Cast, _at: _Place) -> Iterator[str]:
+    if expr.keeps_bits and types.width(expr.type) != types.width(expr.value.type):
+        yield f"the bits of {expr.value.type} as {expr.type}, which has others"
+
+
+EXPRESSIONS: Mapping[type, Callable[..., Iterator[str]]] = {
+    nodes.Const: _check_constant,
+    nodes.Local: _check_local,
+    nodes.Argument: _check_argument,
+    nodes.Size: _check_size,
+    nodes.Load: _check_load,
+    nodes.Unary: _check_unary,
+    nodes.Binary: _check_binary,
+    nodes.Select: _check_select,
+    nodes.Cast: _check_cast,
+}
+"""The rule of each type of expression."""
+
+
+# Statements -----------------------------------------------------------------------------------
+
+
+def _check_plain(_checker: _Checker, _one: nodes.Stmt, scope: Scope) -> Scope:
+    return scope
+
+
+def _check_draw(checker: _Checker, one: nodes.Draw, scope: Scope) -> Scope:
+    if checker.kernel.locals.get(one.name, one.type) != one.type:
+        checker.fault(one, f"a random {one.type} for `{one.name}`, which is {checker.kernel.locals[one.name]}")
+    return scope
+
+
+def _check_decompose(checker: _Checker, one: nodes.Decompose, scope: Scope) -> Scope:
+    side = round(len(one.matrix) ** 0.5)
+    if side * side != len(one.matrix) or side not in (2, 3):
+        checker.fault(one, f"a matrix of {len(one.matrix)} numbers")
+    if any(entry.type != one.type for entry in one.matrix) or not types.is_float(one.type):
+        checker.fault(one, f"entries of {', '.join(sorted({entry.type for entry in one.matrix}))}, not of {one.type}")
+    return scope
+
+
+def _check_local_array(checker: _Checker, one: nodes.LocalArray, scope: Scope) -> Scope:
+    if not scope.loops:
+        checker.fault(one, f"`{one.name}`, an array that an iteration has to itself, stands in no loop")
+    if one.name in checker.kernel.arrays or one.length < 1 or one.type not in types.ALL:
+        checker.fault(one, f"`{one.name}` of {one.length} {one.type}")
+    checker.local_arrays[one.name] = one
+    return scope
+
+
+def _check_store(checker: _Checker, one: nodes.Store, scope: Scope) -> Scope:
+    checker.check_place(one, one)
+    return scope
+
+
+def _check_atomic(checker: _Checker, one: nodes.Atomic, scope: Scope) -> Scope:
+    array = checker.check_place(one, one)
+    if one.operator not in ATOMICS:
+        checker.fault(one, f"`{one.operator}` is no atomic operation")
+    if array is not None and one.value.type != array.type:
+        checker.fault(one, f"a {one.value.type} for an element of `{one.array}`, which is of {array.type}")
+    if array is not None and one.result is not None:
+        kind = checker.kernel.locals.get(one.result, array.type)
+        if kind != array.type:
+            checker.fault(one, f"the old {array.type} of `{one.array}` goes to `{one.result}`, which is {kind}")
+    return scope
+
+
+def _inside(scope: Scope, **known: Any) -> Scope:
+    return replace(scope, is_top=False, **known)
+
+
+def _check_if(checker: _Checker, one: nodes.If, scope: Scope) -> Scope:
+    if one.condition.type != "u1":
+        checker.fault(one, f"its condition is a {one.condition.type}")
+    ends = [checker.check_block(body, _inside(scope)) for body in (one.body, one.orelse)]
+    reached = [end for end in ends if end.is_reached]
+    if not reached:
+        return replace(scope, is_reached=False)
+    return replace(scope, defined=frozenset.intersection(*(end.defined for end in reached)), is_reached=True)
+
+
+def _check_for(checker: _Checker, one: nodes.For, scope: Scope) -> Scope:
+    if checker.is_ssa:
+        checker.fault(one, "SSA form has no `For`")
+    _check_ranges(checker, one)
+    if one.is_parallel and not scope.is_top:
+        checker.fault(one, "a parallel loop inside another statement")
+    if one.is_parallel and any(isinstance(jump, nodes.Break) for jump in walk.jumps_in(one.body)):
+        checker.fault(one, "a parallel loop is left by `break`")
+    if one.vector_width and not _is_divided(one):
+        checker.fault(one, f"vectors of {one.vector_width} do not divide its iterations")
+    inner = _inside(scope, defined=scope.defined.union(one.names), loops=(*scope.loops, one))
+    checker.check_block(one.body, inner)
+    return scope
+
+
+def _is_divided(one: nodes.For) -> bool:
+    first, end = one.bounds[0]
+    is_known = len(one.names) == 1 and isinstance(end, nodes.Const) and first == nodes.Const(0, end.type)
+    return is_known and isinstance(end, nodes.Const) and end.value % one.vector_width == 0
+
+
+def _check_ranges(checker: _Checker, one: nodes.For | nodes.Loop) -> None:
+    if len(one.names) != len(one.bounds) or (isinstance(one, nodes.For) and not one.names):
+        checker.fault(one, f"{len(one.names)} names for {len(one.bounds)} ranges")
+    for bound in (bound for pair in one.bounds for bound in pair):
+        if bound.type not in INDICES:
+            checker.fault(one, f"a bound is a {bound.type}")
+
+
+def _check_while(checker: _Checker, one: nodes.While, scope: Scope) -> Scope:
+    if checker.is_ssa:
+        checker.fault(one, "SSA form has no `While`")
+    scope.breaks.append(None)
+    checker.check_block(one.body, _inside(scope, loops=(*scope.loops, one)))
+    left = scope.breaks.pop()
+    # It ends by `break` alone: what has a value at each of them has one after the loop.
+    return scope if left is None else replace(scope, defined=left)
+
+
+def _check_loop(checker: _Checker, one: nodes.Loop, scope: Scope) -> Scope:
+    if not checker.is_ssa:
+        checker.fault(one, "it stands for a loop in SSA form alone")
+    _check_ranges(checker, one)
+    if one.is_parallel and (not scope.is_top or one.carried or one.exit is not None):
+        checker.fault(one, "a parallel loop inside another statement, or one that hands something on")
+    if not one.names and one.exit is None:
+        checker.fault(one, "it never ends")
+    heads = {carried.head for carried in one.carried}
+    for bound in (bound for pair in one.bounds for bound in pair):
+        checker.check_expression(one, bound, scope)
+    for carried in one.carried:
+        checker.check_expression(one, carried.first, scope)
+        kinds = {checker.kernel.locals.get(name, carried.next.type) for name in (carried.head, carried.last)}
+        if kinds != {carried.next.type}:
+            checker.fault(one, f"`{carried.head}` hands on a {carried.next.type}")
+    inner = _inside(scope, defined=scope.defined.union(one.names, heads), loops=(*scope.loops, one))
+    end = checker.check_block(one.body, inner)
+    for expr in (*(carried.next for carried in one.carried), *([] if one.exit is None else [one.exit])):
+        checker.check_expression(one, expr, end)
+    return replace(scope, defined=scope.defined.union(carried.last for carried in one.carried))
+
+
+def _check_break(checker: _Checker, one: nodes.Break, scope: Scope) -> Scope:
+    if not scope.loops:
+        checker.fault(one, "it stands in no loop")
+    elif isinstance(scope.loops[-1], nodes.While) and scope.is_reached:
+        known = scope.breaks[-1]
+        scope.breaks[-1] = scope.defined if known is None else known & scope.defined
+    return replace(scope, is_reached=False)
+
+
+def _check_continue(checker: _Checker, one: nodes.Continue, scope: Scope) -> Scope:
+    if not scope.loops:
+        checker.fault(one, "it stands in no loop")
+    return replace(scope, is_reached=False)
+
+
+def _check_barrier(checker: _Checker, one: nodes.Barrier, scope: Scope) -> Scope:
+    if not any(isinstance(loop, nodes.For) and loop.is_parallel for loop in scope.loops):
+        checker.fault(one, "it stands in no parallel loop")
+    return scope
+
+
+def _check_vote(checker: _Checker, one: nodes.Vote, scope: Scope) -> Scope:
+    if one.operator not in VOTES:
+        checker.fault(one, f"`{one.operator}` is no vote")
+    if (one.value.type, checker.kernel.locals.get(one.result, "i32")) != ("i32", "i32"):
+        checker.fault(one, "a vote is about i32, and gives one")
+    return _check_barrier(checker, one, scope)  # type: ignore[arg-type]
+
+
+RULES: Mapping[type, Callable[[_Checker, Any, Scope], Scope]] = {
+    nodes.Assign: _check_plain,
+    nodes.Draw: _check_draw,
+    nodes.Decompose: _check_decompose,
+    nodes.LocalArray: _check_local_array,
+    nodes.Store: _check_store,
+    nodes.Atomic: _check_atomic,
+    nodes.If: _check_if,
+    nodes.For: _check_for,
+    nodes.While: _check_while,
+    nodes.Loop: _check_loop,
+    nodes.Break: _check_break,
+    nodes.Continue: _check_continue,
+    nodes.Barrier: _check_barrier,
+    nodes.Vote: _check_vote,
+}
+"""The rule of each type of statement: it notes faults, and returns what is known after the statement."""

@@ -1,0 +1,223 @@
+"""Every rule of the IR, broken on purpose: the verifier must say so."""
+
+from dataclasses import replace
+
+import pytest
+
+from tinsmith.ir import InvalidKernel, nodes, parse_ir, verify, walk
+
+KERNEL = """\
+kernel steps
+  array x: f32[1]
+  array p: f32[1] of 3
+  array k: i32[1]
+  array y: f32[1]
+  cell total: f32[0]
+  argument n: i32
+  argument v: f32 of 2
+  locals f32: acc, t, u, old
+  locals i32: at, votes
+  locals u1: ok
+  parallel for i in 0 .. x.shape[0]:  @3
+    acc = 0.0  @4
+    for j in 0 .. n:  @5
+      at = k[j]  @6
+      if at < 0:  @7
+        continue  @8
+      acc = acc + x[at] * v{1}  @9
+    ok = acc > 0.0  @10
+    t = select(ok, acc, 0.0)  @11
+    if ok:  @12
+      y[i] = t  @13
+    else:
+      y[i] = p[i]{2}  @15
+    old = atomic add total[], t  @16
+    u = random f32  @17
+  for i in 0 .. 4:  @18
+    array near: f32[8]  @19
+    near[i] = abs(y[i])  @20
+    while:  @21
+      if y[i] > 1.0:  @22
+        break  @23
+      y[i] = y[i] * near[0]  @24
+"""
+
+SSA = """\
+kernel recurrence
+  array x: f32[1]
+  array y: f32[1]
+  locals f32: head, next, last, cell
+  locals u1: done
+  loop j in 0 .. x.shape[0] [exit = done]:  @3
+    carry head = 1.0 then next last last cell cell
+    next = head * x[0]  @4
+    done = next < 0.1  @5
+  y[0] = last  @6
+"""
+
+TEXTS = {
+    "a local that has no value": ("    acc = 0.0  @4\n", "", "`acc` is read before it has a value"),
+    "a local that one branch alone gives a value": (
+        "    ok = acc > 0.0  @10\n",
+        "    if acc > 1.0:\n      ok = acc > 0.0\n",
+        "`ok` is read before it has a value",
+    ),
+    "a local of a loop that may not run": ("    acc = 0.0  @4\n    for j", "    for j", "`acc` is read before"),
+    "a condition that is a float": ("    if ok:  @12", "    if acc:  @12", "its condition is a f32"),
+    "a selection by a float": ("select(ok, acc, 0.0)", "select(t, acc, 0.0)", "a selection by a f32"),
+    "a selection of two types": ("select(ok, acc, 0.0)", "select(ok, acc, 0)", "a selection of f32 and i32"),
+    "`break` without a loop": ("  for i in 0 .. 4:", "  break\n  for i in 0 .. 4:", "Break: it stands in no loop"),
+    "`continue` without a loop": ("  for i in 0 .. 4:", "  continue\n  for i in 0 .. 4:", "Continue: it stands in no"),
+    "`break` out of a parallel loop": (
+        "    ok = acc",
+        "    if n > 3:\n      break\n    ok = acc",
+        "is left by `break`",
+    ),
+    "a parallel loop inside": ("    for j in", "    parallel for j in", "a parallel loop inside another statement"),
+    "a store to what is no array": ("      y[i] = t", "      q[i] = t", "`q` is no array of the kernel"),
+    "an index too many": ("      y[i] = t", "      y[i, 0] = t", "2 indices into `y`, which has rank 1"),
+    "an index too few": ("old = atomic add total[]", "old = atomic add y[]", "0 indices into `y`"),
+    "an index that is a float": ("      y[i] = t", "      y[acc] = t", "an index of `y` is a f32"),
+    "an entry that is not there": ("p[i]{2}", "p[i]{3}", r"entry \(3,\) of `p`"),
+    "an entry of a number": ("y[i] = p[i]{2}", "y[i] = y[i]{0}", r"entry \(0,\) of `y`"),
+    "a whole vector as a number": ("p[i]{2}", "p[i]", r"entry \(\) of `p`"),
+    "an entry of an argument too few": ("v{1}", "v", "argument `v` is"),
+    "an axis that is not there": ("x.shape[0]", "x.shape[1]", "axis 1 of `x`, which has rank 1"),
+    "an atomic that there is not": ("atomic add", "atomic nand", "`nand` is no atomic operation"),
+    "an atomic of another type": ("atomic add total[], t", "atomic add total[], n", "a i32 for an element of `total`"),
+    "an atomic's result of another type": ("    old = atomic", "    at = atomic", "goes to `at`, which is i32"),
+    "a random number of another type": ("u = random f32", "at = random f32", "a random f32 for `at`"),
+    "bits of a float": ("acc + x[at]", "acc & x[at]", "`&` of f32 and f32"),
+    "a truth that is a float": ("ok = acc > 0.0", "ok = acc > 0.0 and acc", "`and` of u1 and f32"),
+    "a sum of another type": ("acc = acc + x[at] * v{1}", "acc = (acc + x[at]):i32", r"`\+` of f32 and f32 is not i32"),
+    "a function of integers that is for floats": ("abs(y[i])", "floor(n)", "`floor` of i32"),
+    "a number beyond its type": ("    at = k[j]", "    at = 300:u8", "the constant 300 is beyond u8"),
+    "other bits": ("    at = k[j]", "    at = bits(acc, i64)", "the bits of f32 as i64"),
+    "a type that there is not": ("locals i32: at", "locals i31: at", "local `at` has no type of the IR"),
+    "a barrier without blocks": (
+        "  for i in 0 .. 4:",
+        "  barrier\n  for i in 0 .. 4:",
+        "it stands in no parallel loop",
+    ),
+    "a vote of another type": ("    ok = acc", "    acc = vote any at\n    ok = acc", "a vote is about i32"),
+    "a vote that there is not": ("    ok = acc", "    votes = vote most at\n    ok = acc", "`most` is no vote"),
+    "a local array without a loop": (
+        "  for i in 0 .. 4:",
+        "  array far: f32[3]\n  for i in 0 .. 4:",
+        "stands in no loop",
+    ),
+    "vectors that do not divide a loop": (
+        "  for i in 0 .. 4:",
+        "  for i in 0 .. 6 [vector_width = 4]:",
+        "not divide",
+    ),
+    "a bound that is a float": ("for j in 0 .. n", "for j in 0 .. 2.0", "a bound is a f32"),
+    "a local that is an array": ("locals f32: acc", "locals f32: x, acc", "`x` is a local, and an array"),
+    "an array that is an argument": ("argument n: i32", "argument n: i32\n  argument y: f32", "`y` is an array and an"),
+    "a cell with dims": ("cell total: f32[0]", "cell total: f32[1]", "cell `total` is no array of rank 0"),
+    "a loop in SSA form": ("  for i in 0 .. 4:", "  loop j in 0 .. 4:\n    pass\n  for i in 0 .. 4:", "SSA form alone"),
+}
+
+
+def test_the_kernels_are_valid():
+    verify(parse_ir(KERNEL))
+    verify(parse_ir(SSA), is_ssa=True)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_text_that_breaks_a_rule(name):
+    old, new, words = TEXTS[name]
+    assert KERNEL.count(old) >= 1
+    with pytest.raises(InvalidKernel, match=words):
+        verify(parse_ir(KERNEL.replace(old, new, 1)))
+
+
+SSA_TEXTS = {
+    "a local that is given a value twice": ("    done =", "    next = head\n    done =", "given a value at two places"),
+    "a `for`": ("  y[0] = last", "  for i in 0 .. 2:\n    y[i] = 0.0\n  y[0] = last", "SSA form has no `For`"),
+    "a `while`": ("  y[0] = last", "  while:\n    break\n  y[0] = last", "SSA form has no `While`"),
+    "a loop without an end": ("loop j in 0 .. x.shape[0] [exit = done]", "loop endlessly", "it never ends"),
+    "what is handed on has no value": ("    next = head * x[0]  @4\n", "", "`next` is read before it has a value"),
+    "what is handed on has another type": ("locals u1: done", "locals u1: done, head", "`head` hands on a f32"),
+    "what is handed on is asked for before": ("head = 1.0", "head = last", "`last` is read before it has a value"),
+    "a parallel loop that hands something on": ("  loop", "  parallel loop", "one that hands something on"),
+}
+
+
+@pytest.mark.parametrize("name", SSA_TEXTS)
+def test_a_text_in_ssa_form_that_breaks_a_rule(name):
+    old, new, words = SSA_TEXTS[name]
+    assert SSA.count(old) >= 1
+    with pytest.raises(InvalidKernel, match=words):
+        verify(parse_ir(SSA.replace(old, new, 1)), is_ssa=True)
+
+
+def change(kind, **fields):
+    """Change the first node of a type."""
+
+    def corrupt(kernel):
+        seen = []
+
+        def one(node):
+            if isinstance(node, kind) and not seen:
+                seen.append(node)
+                return replace(node, **fields)
+            return node
+
+        changed = replace(kernel, body=walk.change_parts(kernel.body, one))
+        assert seen
+        return changed
+
+    return corrupt
+
+
+NODES = {
+    "an operation that there is not": (change(nodes.Binary, operator="nand"), "`nand` is no operation on two numbers"),
+    "a function that there is not": (change(nodes.Unary, operator="erf"), "`erf` is no operation on one number"),
+    "a float that is an integer": (change(nodes.Const, type="f32", value=3), "constant 3 is a int"),
+    "a local read in another type": (change(nodes.Local, type="f64"), "is read as f64"),
+    "an argument that there is not": (change(nodes.Argument, name="m"), "`m` is no argument of the kernel"),
+    "an element loaded in another type": (change(nodes.Load, type="f64"), "is loaded as f64"),
+    "a local that is not declared": (change(nodes.Assign, name="nobody"), "`nobody` is no local of the kernel"),
+    "a loop with a name too many": (change(nodes.For, names=("i", "j")), "2 names for 1 ranges"),
+    "a block that is a list": (change(nodes.If, body=[]), "a block is a list"),
+    "a number in a block": (change(nodes.If, body=(nodes.Const(1, "i32"),)), "a Const where a statement is wanted"),
+    "a statement in an expression": (
+        change(nodes.Assign, value=nodes.Break()),
+        "a Break where an expression",
+    ),
+    "a line that is none": (change(nodes.Store, line=-1), "its line is -1"),
+    "an array under another name": (
+        lambda kernel: replace(kernel, arrays={**kernel.arrays, "x": nodes.Array("z", "f32", 1)}),
+        "array `x` is called `z`",
+    ),
+    "sizes of what blocks have not": (
+        lambda kernel: replace(kernel, block_memory={"x": (nodes.Const(4, "i32"),)}),
+        "`x` has sizes of block memory, and is none",
+    ),
+    "an array that became a local": (
+        lambda kernel: replace(kernel, arrays={name: one for name, one in kernel.arrays.items() if name != "k"}),
+        "`k` is no array of the kernel",
+    ),
+    "a matrix that is not square": (
+        lambda kernel: replace(
+            kernel, body=(nodes.Decompose("svd", (nodes.Const(1.0, "f32"),) * 3, ("acc",), "f32"), *kernel.body)
+        ),
+        "a matrix of 3 numbers",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_node_that_breaks_a_rule(name):
+    corrupt, words = NODES[name]
+    with pytest.raises(InvalidKernel, match=words):
+        verify(corrupt(parse_ir(KERNEL)))
+
+
+def test_all_faults_are_named():
+    with pytest.raises(InvalidKernel) as caught:
+        verify(parse_ir(KERNEL.replace("    acc = 0.0  @4\n", "").replace("atomic add", "atomic nand")))
+    assert "kernel `steps`" in str(caught.value)
+    assert "line 9, Assign: `acc` is read" in str(caught.value)
+    assert "line 16, Atomic: `nand` is no atomic operation" in str(caught.value)
