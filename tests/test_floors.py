@@ -42,11 +42,11 @@ HOUSE = [
     "reference/__init__.py",
     "engines/__init__.py",
     "engines/_taichi.py",
-    "source/__init__.py",
-    "source/_roles.py",
+    "frontend/__init__.py",
+    "frontend/_roles.py",
     "kernels/__init__.py",
-    "transforms/__init__.py",
-    "transforms/_serial.py",
+    "passes/__init__.py",
+    "passes/_serial.py",
     "bridge/__init__.py",
     "bridge/_op.py",
     "bridge/_buffers.py",
@@ -60,22 +60,22 @@ HOUSE = [
 
 BAD = [
     # Floors.
-    ("engines/_taichi.py", "from ..bridge import op", "engines [1] imports bridge [5]: threads run down only"),
-    ("source/_roles.py", "from tinsmith import op", "source [2] imports __init__ [9]: threads run down only"),
-    ("source/_roles.py", "import tinsmith", "source [2] imports __init__ [9]"),
-    ("source/_roles.py", "def late():\n    from ..bridge import op", "threads run down only"),
-    ("transforms/_serial.py", "from ..kernels import splat", "its neighbour kernels: never sideways"),
+    ("engines/_taichi.py", "from ..bridge import op", "engines [1] imports bridge [6]: threads run down only"),
+    ("frontend/_roles.py", "from tinsmith import op", "frontend [4] imports __init__ [10]: threads run down only"),
+    ("frontend/_roles.py", "import tinsmith", "frontend [4] imports __init__ [10]"),
+    ("frontend/_roles.py", "def late():\n    from ..bridge import op", "threads run down only"),
+    ("passes/_serial.py", "from ..kernels import splat", "its neighbour kernels: never sideways"),
     ("_errors.py", "from .reference import twin", "its neighbour reference: never sideways"),
     ("cli/__init__.py", "import tinsmith as ts", "its neighbour __init__: never sideways"),
     ("attic/_new.py", "x = 1", "the room 'attic' stands on no floor"),
     # Faces only.
-    ("bridge/_op.py", "from ..source._roles import roles", "import its face, not source/_roles.py"),
-    ("bridge/_op.py", "from ..source import _roles", "import its face, not source/_roles.py"),
-    ("bridge/_op.py", "import tinsmith.source._roles as roles", "import its face, not source/_roles.py"),
+    ("bridge/_op.py", "from ..frontend._roles import roles", "import its face, not frontend/_roles.py"),
+    ("bridge/_op.py", "from ..frontend import _roles", "import its face, not frontend/_roles.py"),
+    ("bridge/_op.py", "import tinsmith.frontend._roles as roles", "import its face, not frontend/_roles.py"),
     ("__init__.py", "from .bridge._op import op", "import its face, not bridge/_op.py"),
     ("apps/__init__.py", "from .fit_image._model import fit", "import its face, not apps/fit_image/_model.py"),
-    ("bridge/_op.py", "from ..source._lost import roles", "tinsmith.source._lost.roles is nowhere in the package"),
-    ("source/roles.py", "x = 1", "files are _named"),
+    ("bridge/_op.py", "from ..frontend._lost import roles", "tinsmith.frontend._lost.roles is nowhere in the package"),
+    ("frontend/roles.py", "x = 1", "files are _named"),
     # The public face.
     ("__init__.py", "def op():\n    pass", "the public face hands names on"),
     ("__init__.py", "version = '1'", "the public face hands names on"),
@@ -104,8 +104,8 @@ BAD = [
 ]
 
 GOOD = [
-    ("bridge/_op.py", "from .._errors import ShapeError\nfrom ..source import roles\nfrom . import _buffers"),
-    ("bridge/_op.py", "from ..source import roles as r, anything_that_the_face_has"),
+    ("bridge/_op.py", "from .._errors import ShapeError\nfrom ..frontend import roles\nfrom . import _buffers"),
+    ("bridge/_op.py", "from ..frontend import roles as r, anything_that_the_face_has"),
     ("bridge/_tracing.py", "import torch\ntorch._C\nfrom torch._dynamo import x"),
     ("bridge/_buffers.py", "x.grad"),
     ("bridge/_op.py", "import torch\ntorch.autograd.grad(y, x)\ng = torch.func.grad\nkernel.grad(x)\nx.requires_grad"),
@@ -116,7 +116,7 @@ GOOD = [
     ("apps/fit_image/_model.py", "from .. import _shared\nfrom ..._errors import InputError\nfrom . import anything"),
     ("cli/__init__.py", "from ..apps.fit_image import fit\nfrom ..engines import probes"),
     ("__init__.py", '"""Doc."""\nfrom .bridge import op\n__all__ = ["op"]'),
-    ("source/_roles.py", "from __future__ import annotations"),
+    ("frontend/_roles.py", "from __future__ import annotations"),
 ]
 
 

@@ -5,9 +5,9 @@ import pytest
 from support.written import written
 from tinsmith.analyses import find_conflicts
 from tinsmith.engines import of_kernel
+from tinsmith.frontend import read
+from tinsmith.frontend.lowering import lower
 from tinsmith.ir import nodes
-from tinsmith.source import read
-from tinsmith.source.ir import lower
 
 ARRAYS = {  # name: (type, rank, sizes)
     "x": ("f32", 1, ("n",)),

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import tinsmith as ts
+from tinsmith.codegen import build
 from tinsmith.engines import get
 from tinsmith.engines._common import _SHARED
-from tinsmith.source import build
 
 
 @pytest.fixture

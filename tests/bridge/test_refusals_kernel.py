@@ -589,7 +589,7 @@ def moving_average(lang):
 @pytest.mark.compiled_engine
 @pytest.mark.parametrize("make", [overwritten_output, overwritten_scratch, moving_average], ids=lambda f: f.__name__)
 def test_a_value_that_was_read_and_then_overwritten_by_the_engine_s_reverse_mode(lang, make):
-    """The generated adjoint is right here: tests/source/test_roles.py, tests/pitfalls."""
+    """The generated adjoint is right here: tests/frontend/test_roles.py, tests/pitfalls."""
     kernel, scratch, text, array = make(lang)
     with pytest.raises((ts.KernelError, ts.GradientError)) as caught:
         use(ts.op("x[n] -> y[n]", scratch=scratch, adjoint="engine")(kernel), torch.rand(4))

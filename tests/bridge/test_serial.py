@@ -10,7 +10,7 @@ import tinsmith as ts
 from tinsmith import _config
 from tinsmith.bridge import _pace, _stage
 from tinsmith.engines import get as get_engine
-from tinsmith.source.ir import NotCovered
+from tinsmith.ir import NotCovered
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.transforms import _elementwise
+from tinsmith.passes import _elementwise
 
 pytestmark = pytest.mark.compiled_engine
 

@@ -11,8 +11,8 @@ import cases
 import tinsmith as ts
 from support.findings import pointed
 from tinsmith.doctor._gradcheck import gradcheck
+from tinsmith.ir import NotCovered
 from tinsmith.kernels import splat
-from tinsmith.source.ir import NotCovered
 from tinsmith.testing import assert_differentiable
 
 pytestmark = pytest.mark.thinned(8)

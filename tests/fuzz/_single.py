@@ -1,4 +1,4 @@
-"""Programs in float32, as CPUs run them in machine vectors: strips and lanes (`transforms.strip_functions`).
+"""Programs in float32, as CPUs run them in machine vectors: strips and lanes (`passes.strip_functions`).
 
 A fuzz works on few elements, of which no strip is made, and with sums too short to be worth it. So their lengths and
 thresholds are made small while programs are tried. What does not agree is tried again without strips and lanes: where
@@ -14,8 +14,8 @@ from typing import Any
 from unittest.mock import patch
 
 from tinsmith.ir import nodes
-from tinsmith.transforms import _elementwise, _engine_vectors, _strip_parts, _strips, strip_functions
-from tinsmith.transforms.lanes import _run
+from tinsmith.passes import _elementwise, _engine_vectors, _strip_parts, _strips, strip_functions
+from tinsmith.passes.lanes import _run
 
 _LENGTHS: tuple[tuple[Any, str], ...] = (
     (_strip_parts, "LENGTH"),

@@ -22,7 +22,7 @@ from fuzz._grammar import Program
 from fuzz._parts import COUNT, FACTOR, RANKS, TABLE
 from tinsmith._config import config
 from tinsmith.bridge._oracle import bind_call, interpret_call
-from tinsmith.transforms.adjoint import _checkpoints
+from tinsmith.passes.adjoint import _checkpoints
 
 CHECKS: tuple[str, ...] = ("values", "gradients", "tangents")
 """What is compared."""

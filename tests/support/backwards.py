@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from support.interpreted import interpret
+from tinsmith.codegen import print_kernel
 from tinsmith.ir import types
-from tinsmith.source.ir import print_kernel
-from tinsmith.transforms.adjoint import Copy, Fresh, Program, Reserve, Run, evaluate
+from tinsmith.passes import evaluate
+from tinsmith.passes.adjoint import Copy, Fresh, Program, Reserve, Run
 
 KINDS = {"f16": torch.float64, "f32": torch.float64, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64}
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
+from tinsmith.codegen import build, print_kernel
 from tinsmith.engines import NAMES, Language, Parameter, array_text, of_kernel
+from tinsmith.frontend import read
+from tinsmith.frontend.lowering import LoweredKernel, lower
 from tinsmith.ir import nodes, types
-from tinsmith.source import build, read
-from tinsmith.source.ir import LoweredKernel, lower, print_kernel
 
 
 def lowered(kernel: Any, *arguments: Any) -> LoweredKernel:

@@ -13,12 +13,11 @@ from torch.autograd import forward_ad
 from support import random_nests
 from support.interpreted import interpret
 from support.roundtrip import lowered
+from tinsmith.codegen import build, print_kernel
 from tinsmith.engines import DTYPES, array_text, of_kernel
 from tinsmith.ir import nodes, types
-from tinsmith.source import build
-from tinsmith.source.ir import print_kernel
-from tinsmith.transforms import Tangent, tangent
-from tinsmith.transforms.adjoint import evaluate
+from tinsmith.passes import evaluate
+from tinsmith.passes.tangent import Tangent, tangent
 
 DOUBLE = types.Defaults("f64", "i32")
 Tensors = Mapping[str, torch.Tensor]

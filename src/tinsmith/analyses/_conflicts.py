@@ -25,8 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ir import nodes, types, walk
-from ..source import AffineIndex, each_moves_an_axis
+from ..ir import AffineIndex, each_moves_an_axis, nodes, types, walk
 from ._accesses import Condition, LoopAccess, Origin, find_accesses, is_computable, step_of
 from ._forms import Atom, IterationForms, is_private
 from ._integer_systems import Constraint, Variable, find_solution, has_no_solution

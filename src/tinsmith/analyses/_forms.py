@@ -12,8 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..ir import nodes, operators, types, walk
-from ..source import AffineIndex, combine
+from ..ir import AffineIndex, combine, nodes, operators, types, walk
 from ._accesses import Condition, LoopAccess
 from ._evaluate import Numbers, Result, evaluate
 from ._integer_systems import Constraint, Variable, has_no_solution

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
-from ..source import AffineIndex
+from ..ir import AffineIndex
 
 Variable: TypeAlias = Hashable
 

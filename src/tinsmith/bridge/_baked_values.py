@@ -14,7 +14,7 @@ import torch
 
 from .._errors import EngineError, GradientError, KernelError, refusal
 from ..engines import Engine, module_name, one_at_a_time, remedy_for_lost_field
-from ..source import Change, Constants, FieldUse, Source, constants_of, find_changed_value, find_unsupported
+from ..frontend import Change, Constants, FieldUse, Source, constants_of, find_changed_value, find_unsupported
 from ._linked_kernel import LinkedKernel
 
 

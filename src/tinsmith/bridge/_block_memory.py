@@ -12,10 +12,10 @@ from typing import Any
 
 from .._errors import ShapeError, refusal
 from ..engines import MOST_ELEMENTS
+from ..frontend.lowering import LoweredKernel
 from ..ir import nodes
-from ..source.ir import LoweredKernel
+from ..passes import evaluate
 from ..spec import Numbers, Sizing, Symbol
-from ..transforms.adjoint import evaluate
 
 
 def add_block_memory(sizing: Sizing, kernels: Sequence[LoweredKernel], op: str) -> Sizing:

@@ -1,6 +1,6 @@
 """Bounds guard: launches that raise where an index leaves its array, for `check_bounds=True`.
 
-A kernel is compiled from its IR, functions inlined, with a test of each index (`transforms.insert_bounds_checks`) that
+A kernel is compiled from its IR, functions inlined, with a test of each index (`passes.insert_bounds_checks`) that
 notes the first one outside in a small field. The field is read after each launch, so the launch is waited for.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from .._errors import BoundsError, refusal
 from ..engines import Compiled, Engine, Launch, survive_forks
 from ..ir import nodes
-from ..transforms import ENTRIES, RECORD, Site, insert_bounds_checks
+from ..passes import ENTRIES, RECORD, Site, insert_bounds_checks
 from ._from_ir import compile_ir, lower_for, over_samples
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..source import number_of
+from ..frontend import number_of
 from ._baked_values import value_changed_between
 from ._cache import Cache
 from ._digest import digest_of

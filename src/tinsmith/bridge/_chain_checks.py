@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .._errors import ArgumentError, KernelError, refusal
-from ..source import draws
+from ..frontend import draws
 from ._stage import Stage
 
 

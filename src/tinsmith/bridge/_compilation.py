@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal
+from ..codegen import build
 from ..engines import Compiled, CompileOptions
-from ..source import build, multiplies_atomically, reports, runs_in_blocks
-from ..source.ir import NotCovered
+from ..frontend import multiplies_atomically, reports, runs_in_blocks
+from ..ir import NotCovered
 from ._bounds_guard import compile_guarded
 from ._compile_errors import (
     WHERE_THE_REPORT_IS,

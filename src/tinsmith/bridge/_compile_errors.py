@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .._errors import sentence
-from ..engines import Engine
-from ..source import Source, parse_statement
+from ..engines import Engine, parse_statement
+from ..frontend import Source
 
 _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
 """An engine's own frames end with a colon; those of Python's tracebacks, which it also prints, do not."""

@@ -16,7 +16,7 @@ from functools import lru_cache
 from importlib import metadata
 
 from .._version import __version__
-from ..source import Source
+from ..frontend import Source
 from ._digest import digest_of
 from ._options import OpOptions
 from ._signature import Signature

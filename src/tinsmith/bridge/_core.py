@@ -12,9 +12,10 @@ from .._config import config
 from .._errors import DeviceError, DtypeError, refusal
 from .._lazy import lazy
 from ..engines import COMPILING, FLOATS, HALVES, INTEGERS
-from ..source.ir import LoweredKernel, NotCovered
+from ..frontend.lowering import LoweredKernel
+from ..ir import NotCovered
+from ..passes.adjoint import Copy
 from ..spec import Sizing, fixed_sizing, sizing, solve
-from ..transforms.adjoint import Copy
 from ._block_memory import add_block_memory
 from ._buffers import Buffer
 from ._cache import Cache

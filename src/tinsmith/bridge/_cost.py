@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from .._config import OPERATIONS_PER_ELEMENT
 from ..ir import nodes, walk
+from ..passes import formula_text, sum_in_locals
+from ..passes.adjoint import count_loss_by_atomics, count_operations, count_parallel_loops
 from ..spec import Size
-from ..transforms import sum_in_locals
-from ..transforms.adjoint import count_loss_by_atomics, count_operations, count_parallel_loops, formula_text
 from ._kind import Kind
 
 IsKnown = Callable[[nodes.Expr], bool]

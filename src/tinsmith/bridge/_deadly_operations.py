@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from .._errors import KernelError, refusal
-from ..source import find_breakpoint, find_frexp
-from ..source.ir import NotCovered
-from ..transforms import find_deadly
+from ..frontend import find_breakpoint, find_frexp
+from ..ir import NotCovered
+from ..passes import find_deadly
 
 if TYPE_CHECKING:
     from ._stage import Stage

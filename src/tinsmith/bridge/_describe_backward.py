@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from .._config import config
 from ..engines import DTYPES
-from ..transforms.adjoint import Action, Copy, Fresh, Reserve, Run, formula_text
+from ..passes import formula_text
+from ..passes.adjoint import Action, Copy, Fresh, Reserve, Run
 from .backward import SourceAt
 
 

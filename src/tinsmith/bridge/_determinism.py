@@ -11,11 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from .._errors import KernelError, refusal
-from ..ir import nodes
-from ..source import multiplies_atomically
-from ..source.ir import NotCovered
-from ..transforms.adjoint import serial_twin
-from ..transforms.analysis import find_ordered_atomic
+from ..analyses import find_ordered_atomic
+from ..frontend import multiplies_atomically
+from ..ir import NotCovered, nodes
+from ..passes.adjoint import serial_twin
 from ._stage import Stage
 from ._variant import Variant
 

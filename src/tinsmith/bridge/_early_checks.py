@@ -14,8 +14,8 @@ import torch
 
 from .._errors import KernelError, TinsmithError, refusal
 from ..engines import HALVES, SPEC_DTYPES, of_kernel
+from ..ir import NotCovered
 from ..linter import OUTSIDE, RACES, Finding, drop_suppressed, find_certain_mistakes
-from ..source.ir import NotCovered
 from ._races import as_finding, check_races
 from ._signature import Signature, default_float
 from ._stage import Stage

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from .._errors import ShapeError, refusal
 from ..engines import Parameter
-from ..source import subscript_arity
+from ..frontend import subscript_arity
 from ._stage import Stage
 
 

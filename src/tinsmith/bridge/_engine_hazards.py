@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ..source import bind_index
+from ..frontend import bind_index
 from ._op import Op
 from ._stage import Stage
 from .backward import EngineReverse

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import torch
 
+from ..frontend.lowering import LoweredKernel
 from ..linter import Finding
-from ..source.ir import LoweredKernel
 from ._oracle import Cotangents, Observer, by_output, check_shapes
 
 Tensors = Mapping[str, torch.Tensor]

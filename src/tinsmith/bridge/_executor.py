@@ -17,8 +17,9 @@ import torch
 from .._config import config
 from ..engines import DTYPES, MOST_ELEMENTS, Python, hold, track_writes
 from ..ir import nodes
+from ..passes import formula_text
+from ..passes.adjoint import Copy
 from ..spec import Size, Symbol
-from ..transforms.adjoint import Copy, formula_text
 from ._buffers import LOWEST_ADDRESS, adjoint_of, check_reach, private, with_memory
 from ._elements import check_element
 from ._kind import Kind

@@ -21,7 +21,7 @@ import torch
 from .._config import config
 from .._errors import GradientError
 from ..engines import COMPILING, Engine, FieldFacts
-from ..source import Change
+from ..frontend import Change
 from ._baked_values import changed_between, field_is_gone
 from ._cache import Cache
 from ._stage import Stage

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from ..ir import nodes
-from ..source.ir import NotCovered
+from ..analyses import find_filled
+from ..ir import NotCovered, nodes
 from ..spec import Anything, Fixed, Named
-from ..transforms.analysis import find_filled
 from ._signature import Signature
 from ._specialization import Specialization
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .._errors import GradientError, KernelError, TinsmithError, refusal, sentence
+from ..codegen import build, print_kernel
 from ..engines import Compiled, CompileOptions, Engine, Language
-from ..ir import nodes, types
+from ..ir import NotCovered, nodes, types
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
-from ..source import build
-from ..source.ir import NotCovered, print_kernel
-from ..transforms import (
+from ..passes import (
     batch_kernel,
     flat,
     has_elements_at_top,
@@ -28,7 +27,7 @@ from ._compile_errors import reverse_remedy, telling
 from ._kernel_families import annotate_numbers, compile_in_family
 
 if TYPE_CHECKING:
-    from ..source.ir import LoweredKernel
+    from ..frontend.lowering import LoweredKernel
     from ._stage import Stage
     from ._variant import Variant
 
@@ -147,7 +146,7 @@ def over_samples(kernel: nodes.Kernel, variant: Variant) -> nodes.Kernel:
 
 
 def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
-    """A kernel for all samples of a batch (`transforms.batch_kernel`).
+    """A kernel for all samples of a batch (`passes.batch_kernel`).
 
     Raises:
         KernelError: the engine does not compile it.
@@ -173,7 +172,7 @@ def compile_strips(stage: Stage, variant: Variant, values: Mapping[str, Any], op
 def compile_products(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
     """A kernel with `atomic_mul`, which engines end the process on where they find no use for its being atomic.
 
-    The IR of a stage has such products written out (`transforms.write_out_products`).
+    The IR of a stage has such products written out (`passes.write_out_products`).
 
     Raises:
         KernelError: it uses what the IR does not know, or the engine does not compile it.
@@ -265,7 +264,7 @@ def compile_misread(
 ) -> Compiled:
     """A kernel of which an engine misreads something, which its IR has written out.
 
-    Divisions are written out by `transforms.write_out_divisions`; a changed loop variable is a local.
+    Divisions are written out by `passes.write_out_divisions`; a changed loop variable is a local.
 
     Raises:
         KernelError: the IR does not cover it, or the engine does not compile it.

@@ -17,12 +17,11 @@ import numpy as np
 import torch
 
 from .._errors import ArgumentError, GradientError, TinsmithError, refusal
+from ..analyses import find_filled
 from ..engines import ArrayArgument, Compiled, Engine, of_kernel
-from ..ir import nodes
-from ..source import FieldUse
-from ..source.ir import NotCovered
+from ..frontend import FieldUse
+from ..ir import NotCovered, nodes
 from ..spec import Spec
-from ..transforms.analysis import find_filled
 from ._baked_values import value_changed_between
 from ._binding import BoundArguments, bind
 from ._buffers import LOWEST_ADDRESS, check_element_count, with_memory

@@ -15,7 +15,7 @@ import torch
 
 from ..engines import DTYPES
 from ..ir import nodes
-from ..transforms.adjoint import Copy, TapeSize
+from ..passes.adjoint import Copy, TapeSize
 from ._cost import Cost
 from ._kind import Kind
 from ._steps import Step

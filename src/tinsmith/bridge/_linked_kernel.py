@@ -14,8 +14,8 @@ from typing import Any
 from .._errors import KernelError, refusal
 from .._lazy import lazy
 from ..engines import Engine, Parameter, of_kernel
-from ..source import Source, find_lent_names, subscript_arity
-from ..transforms import (
+from ..frontend import Source, find_lent_names, subscript_arity
+from ..frontend.tree import (
     NotRewritable,
     begin_with_copies,
     drop_gradient_stores,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .._errors import KernelError, refusal
-from ..source.ir import LoweredKernel, NotCovered
-from ..transforms import Names, rename_arrays
+from ..frontend.lowering import LoweredKernel
+from ..ir import Names, NotCovered
+from ..passes import rename_arrays
 from ._specialization import Specialization
 from ._stage import Stage
 

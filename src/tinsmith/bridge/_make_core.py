@@ -11,7 +11,7 @@ from typing import Any
 from .._config import config
 from .._errors import ArgumentError, SpecError, refusal
 from ..engines import is_kernel, of_kernel, one_at_a_time
-from ..source import read, walk
+from ..frontend import read, walk
 from ..spec import functional, parse
 from ._content import content_of
 from ._core import Core

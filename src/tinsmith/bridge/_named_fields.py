@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ..codegen import build, print_kernel
 from ..engines import Language
+from ..frontend import Source, Written
 from ..ir import nodes, types, walk
-from ..source import Source, Written, build
-from ..source.ir import print_kernel
 from ._binding import BoundArguments
 from ._launcher import Launcher
 from ._links import Links

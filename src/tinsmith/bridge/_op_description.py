@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from .._offers import checking
+from ..frontend import FieldUse
 from ..linter import Finding, lint_kernels
-from ..source import FieldUse
 from ..spec import Spec
 from ._core import Core
 from ._early_checks import replace_races

@@ -11,8 +11,9 @@ import torch
 from .._errors import ArgumentError, TinsmithError, refusal
 from .._lazy import lazy
 from ..engines import Language
+from ..frontend.lowering import LoweredKernel
+from ..ir import NotCovered
 from ..linter import Finding
-from ..source.ir import LoweredKernel, NotCovered
 from ._binding import BoundArguments
 from ._examination import Examinable, Examination, Origin, Tensors
 from ._lower import lower_stages

@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 import torch
 
 from .._errors import ArgumentError, ShapeError, refusal
+from ..codegen import build_exact_kernel
 from ..engines import DTYPES, Recorder, Watch
+from ..frontend.lowering import LoweredKernel
 from ..ir import nodes
-from ..source.ir import LoweredKernel, build_exact_kernel
-from ..transforms.adjoint import evaluate
+from ..passes import evaluate
 from ._binding import BoundArguments
 from ._call import Call
 from ._lower import require_lowered

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 
 from ..engines import HeldLaunch, Launch, hold
+from ..passes.adjoint import Copy
 from ..spec import Numbers
-from ..transforms.adjoint import Copy
 from ._binding import BoundArguments
 from ._executor import PassWriter, is_split
 from ._kind import Kind

@@ -9,7 +9,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..engines import Compiled, CompileOptions, Python
-from ..source import Source, Written
+from ..frontend import Source, Written
 
 if TYPE_CHECKING:
     from ._stage import Stage

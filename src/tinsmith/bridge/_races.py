@@ -14,9 +14,8 @@ from weakref import WeakKeyDictionary
 from .._errors import KernelError, refusal
 from .._user_warnings import RaceWarning
 from ..analyses import Conflict, Verdict, describe_access, describe_conflict
-from ..ir import nodes
+from ..ir import NotCovered, nodes
 from ..linter import Finding, drop_suppressed
-from ..source.ir import NotCovered
 
 if TYPE_CHECKING:
     from ._stage import Stage

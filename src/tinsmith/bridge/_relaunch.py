@@ -12,10 +12,10 @@ from typing import Any
 
 from .._config import config
 from ..engines import Compiled, of_kernel
+from ..frontend.lowering import LoweredKernel
 from ..ir import nodes, walk
-from ..source.ir import LoweredKernel
+from ..passes.adjoint import NO_PROMISES, Promise
 from ..spec import DimSizes, Spec
-from ..transforms.adjoint import NO_PROMISES, Promise
 from ._linked_kernel import NO_NAMES
 from ._links import Links
 from ._options import OpOptions

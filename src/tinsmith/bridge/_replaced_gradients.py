@@ -12,7 +12,7 @@ from typing import Any
 
 from .._errors import ArgumentError, KernelError, refusal
 from ..engines import find_replaced, is_kernel, of_kernel
-from ..source import Source, find_called_function, read
+from ..frontend import Source, find_called_function, read
 from ._options import OpOptions
 
 

@@ -27,8 +27,7 @@ from ..engines import (
     one_at_a_time,
     runner_of,
 )
-from ..ir import nodes, types
-from ..source import (
+from ..frontend import (
     Roles,
     Source,
     divides,
@@ -37,21 +36,13 @@ from ..source import (
     roles_of,
     runs_in_blocks,
 )
-from ..source.ir import LoweredKernel, NotCovered, lower
+from ..frontend.lowering import LoweredKernel, lower
+from ..frontend.tree import annotate, drop_gradient_stores, drop_stores, loop_over_ranges, serialize_loops
+from ..ir import NotCovered, nodes, types
+from ..passes import NotBatchable, nests_powers, write_out_divisions, write_out_products
+from ..passes.adjoint import NO_PROMISES, Promise, find_promised
+from ..passes.blocks import run_blocks_in_order
 from ..spec import DimSizes
-from ..transforms import (
-    NotBatchable,
-    annotate,
-    drop_gradient_stores,
-    drop_stores,
-    loop_over_ranges,
-    nests_powers,
-    run_blocks_in_order,
-    serialize_loops,
-    write_out_divisions,
-    write_out_products,
-)
-from ..transforms.adjoint import NO_PROMISES, Promise, find_promised
 from ._baked_values import BakedValues, value_changed_between
 from ._compilation import compile_variant
 from ._deadly_operations import refuse_breakpoints, refuse_deadly_operations

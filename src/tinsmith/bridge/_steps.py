@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..engines import Launch
-from ..source.ir import NotCovered
+from ..ir import NotCovered
 from ..spec import Size
 from ._cost import Cost
 from ._determinism import is_order_fixed_serially

@@ -11,8 +11,8 @@ from typing import Any
 
 from .._errors import ArgumentError, KernelError, refusal
 from ..engines import Engine, Parameter
-from ..source import Source, read
-from ..transforms import NotRewritable, flatten_structs
+from ..frontend import Source, read
+from ..frontend.tree import NotRewritable, flatten_structs
 
 
 def without_structs_of(kernel: Any, engine: Engine) -> Source:

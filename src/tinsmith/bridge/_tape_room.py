@@ -14,7 +14,7 @@ import torch
 from .._errors import GradientError, refusal
 from ..engines import DTYPES, MOST_ELEMENTS
 from ..ir import nodes
-from ..transforms.adjoint import TapeSize
+from ..passes.adjoint import TapeSize
 from ._buffers import unread
 from ._layout import ProgramLaunch, Tapes
 from ._pass_text import PassText

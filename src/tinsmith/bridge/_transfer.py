@@ -16,8 +16,8 @@ from typing import Any, Literal
 import torch
 
 from .._errors import ArgumentError, ShapeError, refusal
-from ..engines import NAMES, Compiled, Engine, FieldFacts
-from ..source import build, parse_statement
+from ..codegen import build
+from ..engines import NAMES, Compiled, Engine, FieldFacts, parse_statement
 from ._buffers import LOWEST_ADDRESS, with_memory
 from ._tracing import is_fake
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import refusal
 from .._user_warnings import TruncationWarning
-from ..ir import nodes, types, walk
+from ..ir import NotCovered, nodes, types, walk
 from ..linter import Cuts, Finding, drop_suppressed
-from ..source.ir import NotCovered
 
 if TYPE_CHECKING:
     from ._stage import Stage

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from .._errors import KernelError, refusal
-from ..ir import walk
-from ..source.ir import NotCovered
+from ..ir import NotCovered, walk
 
 if TYPE_CHECKING:
     from ._stage import Stage

@@ -25,7 +25,7 @@ _DECORATE = "Name what @ti.kernel, @qd.kernel or @ts.op decorates."
 
 def require_defined(file: str, name: str) -> None:
     """Raises InputError where the text of a file shows that `name` is not there, or is not a kernel or an op."""
-    from ..source import parse_module  # here: with it comes torch, which help does not wait for
+    from ..engines import parse_module
 
     text = _read(file)
     with _refuse_invalid(file):

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 
-from ..source import file_lines, parse_module
+from ..engines import file_lines, parse_module
 
 _AROUND = 2  # lines above and below one that stands in no function
 

@@ -183,7 +183,7 @@ class Engine(ABC):
     runs_source: bool = False
     """Whether Python runs the kernel's own source, so that no form for compilers is needed."""
     ends_on_nested_powers: bool = False
-    """Whether a power of a power ends the process where a kernel `is_aliased` (`transforms.separate_powers`)."""
+    """Whether a power of a power ends the process where a kernel `is_aliased` (`passes.separate_powers`)."""
     has_fast_vectors: bool = False
     """Whether vectors of float64 are wide enough to pay, on all CPUs: its compiler must know those of today."""
 
@@ -333,7 +333,7 @@ class Engine(ABC):
     ) -> Compiled:
         """Compile a function whose annotations fix everything but its template values.
 
-        Functions of the same file name, which depends on their text (`source.build`), and of equal `content` share a
+        Functions of the same file name, which depends on their text (`codegen.build`), and of equal `content` share a
         compiled kernel: `content` is everything else that the function depends on. None is not shared.
         """
 

@@ -204,7 +204,7 @@ class Decompose(_Statement):
     """The parts of a square matrix, by the engine's own function, each entry into a local of its own.
 
     `matrix` are the entries row by row, of one type; `results` those of the parts, in the order and of the shapes
-    that `decompositions.parts_of` gives. All of them are floats of the type `type`. Eigenvalues come with the least
+    that `parts_of` gives. All of them are floats of the type `type`. Eigenvalues come with the least
     first, or the greatest where the engine `is_descending`.
     """
 
@@ -233,7 +233,7 @@ class Store(_Statement):
     """Give an element of an array a value, cast to the array's type.
 
     `takes` says that an iteration takes the element's value with it, which others may want too: the load of it before
-    the store and the store are one step (`transforms.exchange_values`).
+    the store and the store are one step (`passes.exchange_values`).
     """
 
     array: Changed
@@ -326,7 +326,7 @@ class CarriedLocal:
 
 @dataclass(frozen=True, slots=True)
 class Loop(_Statement):
-    """A loop in SSA form (`transforms.adjoint`), over `bounds` if it has names, else until `exit`.
+    """A loop in SSA form (`passes.adjoint`), over `bounds` if it has names, else until `exit`.
 
     Attributes:
         exit: a local that its body gives a truth; the loop ends after an iteration in which it holds.

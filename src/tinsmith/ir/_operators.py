@@ -10,6 +10,9 @@ LOGICAL = frozenset({"and", "or"})
 SYMBOLS = COMPARISONS | BITWISE | LOGICAL | {"+", "-", "*", "/", "//", "%"}
 """Those that are written between their operands."""
 
+ARITHMETIC_FUNCTIONS = ("cos", "exp", "log", "sin", "tanh")
+"""Functions that `kernels` has by arithmetic alone, as `arithmetic_cos` and so on."""
+
 UNARY = frozenset(
     {
         "neg",
@@ -30,7 +33,7 @@ UNARY = frozenset(
         "tanh",
     }
     | {"floor", "ceil", "round", "popcnt", "clz", "ffs"}
-    | {f"arithmetic_{name}" for name in ("cos", "exp", "log", "sin", "tanh")}
+    | {f"arithmetic_{name}" for name in ARITHMETIC_FUNCTIONS}
 )
 """Operations on one number."""
 BINARY = SYMBOLS | {"pow", "min", "max", "atan2", "raw_div", "raw_mod", "straight_through", "arithmetic_pow"}

@@ -2,7 +2,7 @@
 
 A type is the engine's own name for it: "f32", "i64", "u1". Both engines have the same rules, which are
 neither Python's nor torch's: an integer and a float give the float, however narrow; a local keeps the type of
-its first value; a quotient of integers is a float of the default width. tests/source/ir/test_types.py asks
+its first value; a quotient of integers is a float of the default width. tests/frontend/ir/test_types.py asks
 the engines themselves.
 """
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..source import read
+from ..frontend import read
 
 OURS = frozenset({"self", "_lang", "_batch"})
 """What rewritten kernels call things of the bridge."""

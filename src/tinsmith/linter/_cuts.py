@@ -10,7 +10,8 @@ import ast
 import linecache
 from typing import NamedTuple
 
-from ..source import changes_of, column_of, parse_lines, resolve_callee
+from ..engines import column_of, parse_lines
+from ..frontend import changes_of, resolve_callee
 
 _KEEP = frozenset(
     {"abs", "acos", "asin", "atan2", "cos", "dot", "exp", "length", "log", "max", "min", "norm", "pow", "sin", "sqrt"}

@@ -10,18 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from .._errors import KernelError
-from ..engines import Engine
-from ..source import (
-    FieldPasser,
-    LiveFieldPasser,
-    Source,
-    Unrun,
-    free,
-    parse_expression,
-    pass_fields_as_arrays,
-    rebuild_function,
-    walk,
-)
+from ..engines import Engine, parse_expression
+from ..frontend import FieldPasser, LiveFieldPasser, Source, Unrun, free, pass_fields_as_arrays, rebuild_function, walk
 from ._subject import Subject, lists_in
 from ._unrun import UnrunSource
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .._errors import TinsmithError
-from ..source import file_lines
+from ..engines import file_lines
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")

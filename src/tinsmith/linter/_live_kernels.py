@@ -9,7 +9,7 @@ from typing import Any
 
 from .._errors import EngineError
 from ..engines import NAMES, Engine, Language, Parameter, of_kernel
-from ..source import Source, find_reachable, read
+from ..frontend import Source, find_reachable, read
 from ..spec import Spec
 from ._subject import ParameterFacts, Subject
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ..analyses import Origin, is_private, opaque
-from ..ir import nodes, operators
-from ..ir import walk as ir_walk
-from ..source import (
+from ..codegen import python_operators
+from ..frontend import (
     Callee,
     assignments,
     callee_of,
@@ -30,7 +29,8 @@ from ..source import (
     shaping_name,
     walk,
 )
-from ..source.ir import python_operators
+from ..ir import nodes, operators
+from ..ir import walk as ir_walk
 from ._subject import Subject
 
 _ATOMICS = {f"atomic_{name}": name for name in operators.ATOMIC}

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .._lazy import lazy
-from ..engines import Engine, module_name, preferred_name
-from ..source import (
+from ..engines import Engine, count_column, module_name, preferred_name
+from ..frontend import (
     MISSING,
     EngineFacts,
     Roles,
@@ -17,7 +17,6 @@ from ..source import (
     Source,
     Spot,
     copy_node,
-    count_column,
     find_called_function,
     find_saved_values,
     names_in,

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from .._lazy import lazy
 from ..engines import Engine, Language
-from ..source import assignments, find_called_function, is_size, resolve_callee, root, walk
+from ..frontend import assignments, find_called_function, is_size, resolve_callee, root, walk
 from ._scan import MATH_TYPES
 from ._subject import ParameterFacts, Subject
 from ._unrun import EngineName, MatrixTypeName

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import CellType
 from typing import Any
 
-from ..source import Source, Unrun, find_called_function
+from ..frontend import Source, Unrun, find_called_function
 
 
 @dataclass(frozen=True)

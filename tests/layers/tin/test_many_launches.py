@@ -6,7 +6,7 @@ import torch
 import cases
 import tinsmith as ts
 from tinsmith.bridge._stage import Stage
-from tinsmith.source import _later_changes
+from tinsmith.frontend import _later_changes
 
 MASSES = 4
 

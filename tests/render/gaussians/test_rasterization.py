@@ -12,8 +12,8 @@ import torch
 import tinsmith as ts
 from support.gaussians import HEIGHT, WIDTH, scene
 from tinsmith import reference
+from tinsmith.passes import _strips as strips
 from tinsmith.render.gaussians import rasterization, rasterization_2dgs
-from tinsmith.transforms import _strips as strips
 
 pytestmark = pytest.mark.thinned(4)
 

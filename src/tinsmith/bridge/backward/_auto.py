@@ -9,7 +9,7 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from ..._user_warnings import warn
-from ...source.ir import NotCovered
+from ...ir import NotCovered
 from .._kind import Kind
 from .._layout import Layout, Make
 from .._signature import Signature

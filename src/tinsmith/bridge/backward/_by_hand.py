@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 
 from ..._errors import GradientError, SpecError, refusal
-from ...source import Roles
+from ...frontend import Roles
 from .._signature import Signature
 from .._stage import Stage
 from ._kernel_reverse import Argument, KernelReverse, Request, Rerun

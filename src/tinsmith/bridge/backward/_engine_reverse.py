@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import Any
 
 from ..._errors import GradientError, refusal, sentence
+from ...frontend import Access, LaterChanges, Nest, SavedValues, carrying_nests, find_saved_values, runs_in_blocks
 from ...linter import lint_kernels
-from ...source import Access, LaterChanges, Nest, SavedValues, carrying_nests, find_saved_values, runs_in_blocks
 from .._signature import Signature, is_steady
 from .._stage import Stage
 from ._kernel_reverse import Argument, KernelReverse, Request, Rerun

@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..._errors import EngineError, TinsmithError, internal_error
+from ...codegen import add_comments, build, print_kernel
 from ...engines import COMPILING, DTYPES, Compiled, CompileOptions, Language, Parameter, array_text
 from ...ir import nodes, types, walk
-from ...source import build
-from ...source.ir import add_comments, print_kernel
-from ...transforms import (
+from ...passes import (
     RECORD,
     exchange_values,
     flat,
@@ -22,9 +21,9 @@ from ...transforms import (
     insert_bounds_checks,
     is_swept,
     separate_powers,
-    spread_blocks,
 )
-from ...transforms.adjoint import serial_twin
+from ...passes.adjoint import serial_twin
+from ...passes.blocks import spread_blocks
 from .._bounds_guard import guard_launches, record_of
 from .._compile_errors import telling
 from .._from_ir import in_machine_vectors, namespace_of

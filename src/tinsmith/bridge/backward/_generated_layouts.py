@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...transforms.adjoint import Copy, Fresh, Program, Reserve, Run, WithResults
+from ...passes.adjoint import Copy, Fresh, Program, Reserve, Run, WithResults
 from .._cost import Cost
 from .._kind import Kind
 from .._layout import Action, Cotangent, Input, Layout, Make, Result, Saved, Tapes

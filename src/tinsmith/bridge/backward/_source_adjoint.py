@@ -8,9 +8,9 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING, Language
-from ...ir import nodes, walk
-from ...source.ir import LoweredKernel, NotCovered, Race
-from ...transforms.adjoint import (
+from ...frontend.lowering import LoweredKernel
+from ...ir import NotCovered, Race, nodes, walk
+from ...passes.adjoint import (
     Fresh,
     Program,
     Promise,

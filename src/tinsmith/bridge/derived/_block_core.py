@@ -1,13 +1,13 @@
 """Block memory: an op whose kernels let the threads of a block share memory, and wait for each other.
 
 Engines support blocks on GPUs only, and run the user's kernel there. On CPUs its blocks run one after the other
-(`transforms.run_blocks_in_order`); gradients, tangents and batches are generated from that form everywhere.
+(`passes.run_blocks_in_order`); gradients, tangents and batches are generated from that form everywhere.
 """
 
 from __future__ import annotations
 
 from ..._errors import KernelError, refusal
-from ...source.ir import NotCovered
+from ...ir import NotCovered
 from .._call import Call
 from .._core import Core
 from .._kind import Kind

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from ...engines import COMPILING, DTYPES
-from ...ir import nodes
-from ...source import returns_from_atomics
-from ...source.ir import LoweredKernel, NotCovered
+from ...frontend import returns_from_atomics
+from ...frontend.lowering import LoweredKernel
+from ...ir import NotCovered, nodes
+from ...passes.adjoint import Records, records_of
 from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec
-from ...transforms.adjoint import Records, records_of
 from .._buffers import Buffer
 from .._call import Call
 from .._core import Core

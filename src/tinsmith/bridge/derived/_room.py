@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 from ..._errors import ShapeError, refusal
 from ...engines import MOST_ELEMENTS
 from ...ir import nodes
+from ...passes import evaluate
 from ...spec import Sizing, Symbol
-from ...transforms.adjoint import evaluate
 from .._call import Call
 from .._signature import Signature
 

@@ -12,10 +12,11 @@ import torch
 from torch.overrides import handle_torch_function
 
 from ..._errors import KernelError, refusal
-from ...source import draws
-from ...source.ir import LoweredKernel, NotCovered
+from ...frontend import draws
+from ...frontend.lowering import LoweredKernel
+from ...ir import NotCovered
+from ...passes import seed_random
 from ...spec import Batch, Item, Spec, solve
-from ...transforms import seed_random
 from .._binding import BoundArguments, is_symbolic
 from .._call import Call
 from .._core import Core

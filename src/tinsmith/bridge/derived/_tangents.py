@@ -13,11 +13,12 @@ from typing import Any
 
 from ..._errors import GradientError, refusal
 from ...engines import COMPILING
-from ...ir import nodes, walk
-from ...source.ir import LoweredKernel, NotCovered
+from ...frontend.lowering import LoweredKernel
+from ...ir import NotCovered, nodes, walk
+from ...passes import rename_arrays
+from ...passes.polish import declare_locals, eliminate_dead_code
+from ...passes.tangent import tangent
 from ...spec import Item, Sizing, Spec
-from ...transforms import declare_locals, eliminate_dead_code, rename_arrays
-from ...transforms.tangent import tangent
 from .._buffers import Buffer
 from .._call import Call
 from .._core import Core

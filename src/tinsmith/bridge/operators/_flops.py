@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ...source.ir import NotCovered
-from ...transforms.adjoint import Run, count_flops
+from ...ir import NotCovered
+from ...passes.adjoint import Run, count_flops
 from .._call import BackwardCall, Call
 from ..backward import AutoAt, ReverseAt, SourceAt
 

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...ir import nodes, walk
-from ...source.ir import NotCovered
+from ...ir import NotCovered, nodes, walk
 from ...spec import Named
 from .._call import Call
 from .._core import Core

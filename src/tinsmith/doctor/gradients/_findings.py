@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from ...bridge import Examination
-from ...ir import nodes, walk
+from ...ir import NotCovered, nodes, walk
 from ...linter import Finding, Severity
-from ...source.ir import NotCovered
 from ..sanitize import Columns
 from ._comparison import Disagreement, InputDerivatives
 from ._proposal import Proposal

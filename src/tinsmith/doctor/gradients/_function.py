@@ -10,8 +10,7 @@ import torch
 
 from ...bridge import Examination
 from ...engines import Recorder, Watch
-from ...ir import nodes, types, walk
-from ...source.ir import NotCovered
+from ...ir import NotCovered, nodes, types, walk
 from .._budget import Budget
 
 Tensors: TypeAlias = dict[str, torch.Tensor]

@@ -22,8 +22,8 @@ import torch
 
 from ..._errors import TinsmithError
 from ...bridge import Examination
+from ...ir import NotCovered
 from ...linter import Finding
-from ...source.ir import NotCovered
 from .._budget import Budget, TooLong
 from ._function import Dangerous, Function, Tensors, of_interpreter, of_op, pull_back
 from ._verdict import Tolerance

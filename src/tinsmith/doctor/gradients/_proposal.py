@@ -15,7 +15,7 @@ import torch
 
 from ..._errors import KernelError
 from ...bridge import Examination
-from ...source.ir import NotCovered
+from ...ir import NotCovered
 from .._budget import Budget, TooLong
 from ._function import Dangerous, Tensors, of_interpreter, pull_back
 

@@ -12,8 +12,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from ...source import AffineIndex, affine_of, column_of, parse_lines, resolve_callee
-from ...source.ir import python_operators
+from ...codegen import python_operators
+from ...engines import column_of, parse_lines
+from ...frontend import affine_of, resolve_callee
+from ...ir import AffineIndex
 
 _CALLS = {
     "norm": ("norm", "normalized", "length", "distance", "normalize"),

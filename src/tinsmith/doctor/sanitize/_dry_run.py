@@ -15,9 +15,8 @@ import torch
 from ..._errors import KernelError
 from ...bridge import Examination
 from ...engines import NoRule
-from ...ir import nodes, types, walk
+from ...ir import NotCovered, nodes, types, walk
 from ...linter import Finding, in_order
-from ...source.ir import NotCovered
 from .._budget import OPERATIONS, TooLong
 from ._sanitize import Run
 

@@ -14,9 +14,8 @@ import torch
 from ..._errors import DEBUGGING
 from ...bridge import Examinable, Examination, Op, examine_call
 from ...engines import NoRule
-from ...ir import nodes
+from ...ir import NotCovered, nodes
 from ...linter import Finding, drop_suppressed, in_order
-from ...source.ir import NotCovered
 from .._budget import OPERATIONS, Budget, TooLong, too_long
 from ._columns import Columns
 from ._log import Log

@@ -21,7 +21,7 @@ from ...bridge import (
     examine_layer,
     is_tracing,
 )
-from ...source.ir import NotCovered
+from ...ir import NotCovered
 from .._pool import RECORDED
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField

@@ -17,7 +17,8 @@ import torch
 from ..._errors import GradientError, KernelError, TinsmithError, refusal
 from ...bridge import Examination, Origin
 from ...engines import Language
-from ...source.ir import LoweredKernel, NotCovered
+from ...frontend.lowering import LoweredKernel
+from ...ir import NotCovered
 from ._as_op import OpProgram
 from ._call import run
 from ._managed_copies import ManagedCopies

@@ -14,8 +14,8 @@ import torch
 
 from ..._errors import GradientError, KernelError, refusal
 from ...bridge import Adjoint, FieldArray, Links, Op, OpOptions
-from ...engines import NAMES
-from ...source import build, parse_statement
+from ...codegen import build
+from ...engines import NAMES, parse_statement
 from .._identifiers import OURS, find_used_names, identifier
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField, place_field

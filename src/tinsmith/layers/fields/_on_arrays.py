@@ -28,7 +28,7 @@ from ...bridge import (
     keep_order,
     name_fields,
 )
-from ...source.ir import NotCovered
+from ...ir import NotCovered
 from .._pool import FIELDS_LOCK, gradient_field
 from ._as_op import OpProgram
 from ._call_notes import NotedFields, fingerprints_of

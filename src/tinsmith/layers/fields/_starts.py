@@ -13,7 +13,8 @@ from typing import Any
 from ..._errors import refusal
 from ..._user_warnings import warn
 from ...bridge import Links
-from ...source import build, parse_statement
+from ...codegen import build
+from ...engines import parse_statement
 from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, Use, by_key, uses_of_each
 

@@ -18,7 +18,7 @@ import torch
 from ..._errors import ArgumentError, RegistrationError, refusal
 from ...bridge import OpOptions, Races, is_transformed
 from ...engines import Engine, hide_frames
-from ...source.ir import NotCovered
+from ...ir import NotCovered
 from .._pool import FIELDS_LOCK, RECORDED, make_field
 from ..fields import (
     ArrayProgram,

@@ -10,8 +10,8 @@ import ast
 from collections.abc import Sequence
 from typing import Any
 
-from ...engines import NAMES, Engine, FieldFacts
-from ...source import build, parse_statement
+from ...codegen import build
+from ...engines import NAMES, Engine, FieldFacts, parse_statement
 
 
 def element_writer(engine: Engine, facts: FieldFacts) -> Any:

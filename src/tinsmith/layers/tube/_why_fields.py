@@ -13,8 +13,8 @@ import numpy as np
 import torch
 
 from ..._errors import KernelError, RegistrationError, refusal
-from ...source import Roles, constants_of, find_lent_names, read, roles_of
-from ...transforms import simplify_tree
+from ...frontend import Roles, constants_of, find_lent_names, read, roles_of
+from ...frontend.tree import simplify_tree
 from ._blueprint import Blueprint
 from ._parts import KernelPart
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ...source import walk
+from ...frontend import walk
 
 _FUNCTIONS = frozenset(
     f"torch.autograd.{name}"

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..._errors import SpecError
-from ...source import Loop, get_iterable, is_size, parse_expression, range_bounds, root, walk
+from ...engines import parse_expression
+from ...frontend import Loop, get_iterable, is_size, range_bounds, root, walk
 from ...spec import parse
 from .._scan import MATH_TYPES
 from .._subject import Subject

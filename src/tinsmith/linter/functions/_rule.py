@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from ...source import count_column, parse_module
+from ...engines import count_column, parse_module
 from .._finding import Finding
 from .._subject import Subject
 from ._classes import Module

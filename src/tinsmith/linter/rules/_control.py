@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import carrying_nests, changed_loop_variables, dynamic, is_size, root, sources, walk
+from ...frontend import carrying_nests, changed_loop_variables, dynamic, is_size, root, sources, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 

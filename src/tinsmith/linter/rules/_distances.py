@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 
-from ...source import definitions, index_parts, is_size, root
+from ...frontend import definitions, index_parts, is_size, root
 from .._subject import Subject
 
 

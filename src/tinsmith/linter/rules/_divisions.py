@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from ...source import definitions, find_called_function, walk
+from ...frontend import definitions, find_called_function, walk
 from .._finding import Finding
 from .._subject import BOTH, Subject
 

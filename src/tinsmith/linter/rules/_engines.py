@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import changes_of, dynamic, find_carried, root, walk
+from ...frontend import changes_of, dynamic, find_carried, root, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 from .._types import types_of

@@ -12,22 +12,20 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from ...engines import Engine
-from ...source import (
-    AffineIndex,
+from ...engines import Engine, parse_expression
+from ...frontend import (
     affine_of,
     changes_of,
-    combine,
     definitions,
     find_called_function,
     get_iterable,
     index_parts,
-    parse_expression,
     range_bounds,
     resolve_callee,
     sub_expressions,
     walk,
 )
+from ...ir import AffineIndex, combine
 from ...spec import Arithmetic, Batch, Fixed, Item, Named, Rest, Tree
 from .._finding import Finding
 from .._subject import Subject

@@ -13,7 +13,7 @@ import ast
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from ...source import (
+from ...frontend import (
     Loop,
     Spot,
     callee_of,

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from ..._lazy import lazy
-from ...source import (
+from ...frontend import (
     Loop,
     Spot,
     dynamic,

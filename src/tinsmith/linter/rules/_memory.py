@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import Access, Roles, each_moves_an_axis, is_size, root, walk
+from ...frontend import Access, Roles, is_size, root, walk
+from ...ir import each_moves_an_axis
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...source import Spot, dynamic, is_size, names_in, root, sub_expressions, walk
+from ...frontend import Spot, dynamic, is_size, names_in, root, sub_expressions, walk
 from .._finding import Finding
 from .._subject import BOTH, ENGINES, Subject
 from .._types import INT, Scope, Types, types_of

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from functools import lru_cache
 
-from ...source import parse_lines, walk
+from ...engines import parse_lines
+from ...frontend import walk
 from .._finding import Finding
 from .._subject import Subject
 

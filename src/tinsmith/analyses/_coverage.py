@@ -1,0 +1,197 @@
+"""Coverage: whether the stores of loops give every element of an array a value.
+
+Each loop goes from 0 to the length of an axis, and an index is its variable: forwards, or backwards as `n - 1 - i`. An
+axis of known length may be covered by numbers instead, as an unrolled loop has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import TypeAlias
+
+from ..ir import AffineIndex, nodes, walk
+from ._definitions import definitions, whole_definitions
+from ._indices import affine
+
+Length: TypeAlias = Callable[[nodes.Expr], object]
+"""What is equal for sizes and arguments that are known to be equal; an int where they are known; None for unknown."""
+
+Part: TypeAlias = tuple[tuple[tuple[int, int], ...], tuple[int, ...]]
+"""The axes along which a store stays at one place, each with the place; and the entry of a vector that it stores."""
+
+
+@dataclass(frozen=True)
+class PlacedStore:
+    """A store, the loops around it, and whether some of their iterations do without."""
+
+    store: nodes.Store
+    loops: tuple[nodes.For, ...]
+    is_conditional: bool
+
+
+def find_placed_stores(
+    body: Sequence[nodes.Stmt], array: str, loops: tuple[nodes.For, ...] = (), *, is_conditional: bool = False
+) -> Iterator[PlacedStore]:
+    """Stores to an array that run at most once in every iteration of the loops around."""
+    for one in body:
+        match one:
+            case nodes.Store() if one.array == array:
+                yield PlacedStore(one, loops, is_conditional)
+            case nodes.For():
+                is_left_out = is_conditional or _can_skip(one.body)
+                yield from find_placed_stores(one.body, array, (*loops, one), is_conditional=is_left_out)
+            case nodes.If():
+                branches = [[*find_placed_stores(part, array, loops)] for part in walk.bodies(one)]
+                always = set.intersection(
+                    *({_element(own) for own in part if _is_always(own, loops)} for part in branches)
+                )
+                for own in (own for part in branches for own in part):
+                    is_left_out = is_conditional or own.is_conditional or _element(own) not in always
+                    yield replace(own, is_conditional=is_left_out)
+            case _:
+                pass
+
+
+def find_covered(
+    stores: Sequence[PlacedStore],
+    memory: nodes.Array,
+    sizes: Sequence[object],
+    known: Mapping[str, nodes.Expr],
+    length: Length,
+) -> set[Part] | None:
+    """The parts of an array that stores fill, if these are the whole of it.
+
+    Args:
+        stores: what runs in each iteration of the loops around it.
+        memory: the array.
+        sizes: its lengths.
+        known: the `whole_definitions` of the kernel's locals.
+        length: what is known of lengths.
+    """
+
+    def resolve(expr: nodes.Expr) -> object:
+        # A loop: a closure that calls itself is a reference cycle, which would keep alive what `length` refers to.
+        while isinstance(expr, nodes.Local) and expr.name in known:
+            expr = known[expr.name]
+        return expr.value if isinstance(expr, nodes.Const) else length(expr)
+
+    # An axis of three that a static loop unrolls has a store for each place, as numbers of a vector have.
+    parts: set[Part] = set()
+    for one in stores:
+        layer = _find_layer(one, sizes, known, resolve)
+        if layer is None:
+            return None
+        parts.add((layer, one.store.entry))
+    axes = [{axis for axis, _ in layer} for layer, _ in parts]
+    if not axes or any(one != axes[0] for one in axes):
+        return None
+    places = prod(size for axis, size in enumerate(sizes) if isinstance(size, int) and axis in axes[0])
+    return parts if len(parts) == places * prod(memory.element) else None
+
+
+def find_filled(kernel: nodes.Kernel, length: Length) -> frozenset[str]:
+    """Arrays of which a kernel gives every element a value, before it uses the one that was there.
+
+    Args:
+        kernel: any kernel.
+        length: what is known of lengths.
+    """
+    known = whole_definitions(definitions(kernel.body))
+    filled, seen = set[str](), set[str]()
+    for task in kernel.body:
+        touched = walk.find_touched([task])
+        for memory in map(kernel.arrays.get, touched - seen):
+            if memory is not None and not memory.offset and _fills(task, memory, known, length):
+                filled.add(memory.name)
+        seen |= touched
+    return frozenset(filled)
+
+
+def _fills(task: nodes.Stmt, memory: nodes.Array, known: Mapping[str, nodes.Expr], length: Length) -> bool:
+    """Whether a loop stores to every element, and its iterations use only elements that they have stored to."""
+    sizes = [length(nodes.Size(memory.name, axis)) for axis in range(memory.rank)]
+    stores = [one for one in find_placed_stores([task], memory.name) if not one.is_conditional]
+    if find_covered(stores, memory, sizes, known, length) is None:
+        return False
+    count = len(_find_uses([task], memory.name))
+    if not count:
+        return True
+    loops = stores[0].loops
+    if not loops or any(one.loops != loops for one in stores):
+        return False
+
+    def element(one: nodes.Load | nodes.Store | nodes.Atomic) -> tuple[object, ...]:
+        return *(affine(expr, known) for expr in one.index), one.entry
+
+    # The variables of loops alone are in an index that covers an array, so an equal index is the same element.
+    filled = [element(one.store) for one in stores]
+    kept = [one.store for one in stores]
+    body = loops[-1].body
+    last = max(place for place, one in enumerate(body) if any(store in kept for store in walk.stores([one])))
+    later = _find_uses(body[last + 1 :], memory.name)
+    return len(later) == count and all(element(one) in filled for one in later)
+
+
+def _find_uses(body: Sequence[nodes.Stmt], array: str) -> list[nodes.Load | nodes.Store | nodes.Atomic]:
+    """Accesses that need the value which an array has there."""
+    return [
+        *(one for one in walk.loads(body) if one.array == array),
+        *(one for one in walk.stores(body) if one.array == array and not isinstance(one, nodes.Store)),
+    ]
+
+
+def _element(one: PlacedStore) -> tuple[tuple[nodes.Expr, ...], tuple[int, ...]]:
+    return one.store.index, one.store.entry
+
+
+def _is_always(one: PlacedStore, loops: tuple[nodes.For, ...]) -> bool:
+    """Whether a store runs whenever the statements do that these loops are around."""
+    return one.loops == loops and not one.is_conditional
+
+
+def _can_skip(body: Sequence[nodes.Stmt]) -> bool:
+    """Whether a `break` or `continue` of the loop that has this body may leave out some of it."""
+    for one in body:
+        if isinstance(one, nodes.Break | nodes.Continue):
+            return True
+        if isinstance(one, nodes.If) and any(map(_can_skip, walk.bodies(one))):
+            return True
+    return False
+
+
+def _find_layer(
+    one: PlacedStore, sizes: Sequence[object], known: Mapping[str, nodes.Expr], length: Length
+) -> tuple[tuple[int, int], ...] | None:
+    """The axes of known size along which a store stays, each with the place; None if it misses others' elements."""
+    ranges = {
+        name: length(end)
+        for loop in one.loops
+        for name, (begin, end) in zip(loop.names, loop.bounds, strict=True)
+        if begin == nodes.Const(0, "i32")
+    }
+    left, layer = dict(ranges), list[tuple[int, int]]()
+    for axis, (expr, size) in enumerate(zip(one.store.index, sizes, strict=True)):
+        index = affine(expr, known)
+        name = _variable(index, ranges, length)
+        if isinstance(size, int) and index.number is not None and 0 <= index.number < size:
+            layer.append((axis, index.number))
+        elif name is None or size is None or left.pop(name, None) != size:
+            return None
+    is_all = len(ranges) == sum(len(loop.names) for loop in one.loops)
+    return tuple(layer) if is_all and not left else None
+
+
+def _variable(index: AffineIndex, ranges: Mapping[str, object], length: Length) -> str | None:
+    """The loop variable that an index goes through all of an axis with, upwards or downwards."""
+    variables = [(atom, count) for atom, count in index.terms.items() if isinstance(atom, str)]
+    sizes = [(length(atom), count) for atom, count in index.terms.items() if not isinstance(atom, str)]
+    match variables, sizes, index.constant:
+        case [(name, 1)], [], 0:
+            return name
+        case [(name, -1)], [(size, 1)], -1 if size is not None and size == ranges.get(name):
+            return name
+        case [(name, -1)], [], last if ranges.get(name) == last + 1:
+            return name
+    return None

@@ -1,0 +1,148 @@
+"""Ranges of values: the least and largest value of a number, as far as the text tells (interval analysis).
+
+Only what the text bounds has a range: constants, clamps, functions with a bounded image, comparisons that a branch has
+asked. Whatever comes from memory or from an iteration before may be anything.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from ..ir import nodes, operators, types
+
+
+class Range(NamedTuple):
+    """All numbers from `low` to `high`."""
+
+    low: float = -math.inf
+    high: float = math.inf
+
+    def intersect(self, other: Range) -> Range:
+        """What lies in both."""
+        return Range(max(self.low, other.low), min(self.high, other.high))
+
+    def join(self, other: Range) -> Range:
+        """The least range that holds both."""
+        return Range(min(self.low, other.low), max(self.high, other.high))
+
+
+EVERYTHING = Range()
+
+_IMAGES: dict[str, Range] = {
+    "sqrt": Range(0.0),
+    "norm": Range(0.0),
+    "abs": Range(0.0),
+    "exp": Range(0.0),
+    "sin": Range(-1.0, 1.0),
+    "cos": Range(-1.0, 1.0),
+    "tanh": Range(-1.0, 1.0),
+}
+_ORDER = ("<", "<=", ">", ">=")
+
+
+class Ranges:
+    """Ranges of expressions.
+
+    Args:
+        definitions: every expression that each local may be given; one that is not there may be anything.
+        assumed: what is known besides, by local.
+    """
+
+    def __init__(
+        self, definitions: Mapping[str, Sequence[nodes.Expr]], assumed: Mapping[str, Range] | None = None
+    ) -> None:
+        self._definitions = definitions
+        self._assumed = dict(assumed or {})
+        self._known: dict[str, Range] = {}
+
+    def assuming(self, condition: nodes.Expr, *, holds: bool) -> Ranges:
+        """The same where a condition holds, or does not."""
+        assumed = dict(self._assumed)
+        for local, bound in self._bounds(condition, holds):
+            assumed[local] = assumed.get(local, EVERYTHING).intersect(bound)
+        return Ranges(self._definitions, assumed)
+
+    def get_assumed(self, local: str) -> Range:
+        """What is known of a local besides what it is given."""
+        return self._assumed.get(local, EVERYTHING)
+
+    def _bounds(self, condition: nodes.Expr, holds: bool) -> list[tuple[str, Range]]:
+        """What a condition says of single locals."""
+        match condition:
+            case nodes.Local(name) if len(self._definitions.get(name, ())) == 1:
+                return self._bounds(self._definitions[name][0], holds)
+            case nodes.Unary("not", value):
+                return self._bounds(value, not holds)
+            case nodes.Binary("and" | "or" as word, left, right) if holds == (word == "and"):
+                return [*self._bounds(left, holds), *self._bounds(right, holds)]
+            case nodes.Binary(operator, left, right) if operator in _ORDER:
+                asked = operator if holds else operators.OPPOSITE[operator]
+                sides = ((left, asked, right), (right, operators.SWAPPED[asked], left))
+                return [
+                    (one.name, self._side(word, self.of(other)))
+                    for one, word, other in sides
+                    if isinstance(one, nodes.Local)
+                ]
+        return []
+
+    @staticmethod
+    def _side(operator: str, other: Range) -> Range:
+        return Range(high=other.high) if operator in ("<", "<=") else Range(low=other.low)
+
+    def of(self, expr: nodes.Expr) -> Range:
+        """The range of an expression."""
+        match expr:
+            case nodes.Const(value):
+                return Range(float(value), float(value)) if math.isfinite(value) else EVERYTHING
+            case nodes.Local(name):
+                return self._of_local(name)
+            case nodes.Size():
+                return Range(0.0)
+            case nodes.Select(_, then, otherwise):
+                return self.of(then).join(self.of(otherwise))
+            case nodes.Cast(value, kind) if not expr.keeps_bits:
+                image = self.of(value)
+                return image if types.is_float(kind) else Range(image.low - 1, image.high + 1)
+            case nodes.Unary("neg", value):
+                low, high = self.of(value)
+                return Range(-high, -low)
+            case nodes.Unary(operator):
+                return _IMAGES.get(operator, EVERYTHING)
+            case nodes.Binary(operator, left, right) if operator in _RULES:
+                image = _RULES[operator](self.of(left), self.of(right))
+                return image if types.is_float(expr.type) or _fits(image, expr.type) else EVERYTHING
+        return EVERYTHING
+
+    def _of_local(self, name: str) -> Range:
+        if name not in self._known:
+            self._known[name] = EVERYTHING  # while it is computed: a local that is made of itself
+            ranges = [self.of(one) for one in self._definitions.get(name, ())]
+            whole = EVERYTHING
+            if ranges:
+                whole = ranges[0]
+                for one in ranges[1:]:
+                    whole = whole.join(one)
+            self._known[name] = whole.intersect(self._assumed.get(name, EVERYTHING))
+        return self._known[name]
+
+
+def _fits(values: Range, kind: str) -> bool:
+    """Whether whole numbers of a range do not wrap around."""
+    least, most = (0.0, 2.0**31) if kind.startswith("u") else (-(2.0**31), 2.0**31)
+    return least <= values.low and values.high < most
+
+
+def _product(one: Range, other: Range) -> Range:
+    ends = [0.0 if 0.0 in (a, b) else a * b for a in one for b in other]
+    return Range(min(ends), max(ends))
+
+
+_RULES: dict[str, Callable[[Range, Range], Range]] = {
+    "+": lambda one, other: Range(one.low + other.low, one.high + other.high),
+    "-": lambda one, other: Range(one.low - other.high, one.high - other.low),
+    "*": _product,
+    "min": lambda one, other: Range(min(one.low, other.low), min(one.high, other.high)),
+    "max": lambda one, other: Range(max(one.low, other.low), max(one.high, other.high)),
+}

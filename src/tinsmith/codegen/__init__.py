@@ -1,0 +1,25 @@
+"""From IR to source that an engine compiles."""
+
+from . import _python_operators as python_operators
+from ._build import build, keep_file, write_file
+from ._comments import add_comments
+from ._exact import build_exact_kernel
+from ._kernel import print_kernel
+from ._python_operators import ATOMIC_AUGMENTED, BINARY, COMPARE, UNARY
+from ._vectors import VECTOR_FUNCTIONS, find_sums
+
+__all__ = [
+    "ATOMIC_AUGMENTED",
+    "BINARY",
+    "COMPARE",
+    "UNARY",
+    "VECTOR_FUNCTIONS",
+    "add_comments",
+    "build",
+    "build_exact_kernel",
+    "find_sums",
+    "keep_file",
+    "print_kernel",
+    "python_operators",
+    "write_file",
+]

@@ -1,0 +1,72 @@
+"""Give a rewritten kernel back to Python: text, a synthetic file, a function."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import linecache
+import weakref
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+from ..engines import keep_lines
+
+
+class _File:
+    """Marks a synthetic source file as in use: each function compiled from it holds a reference to it."""
+
+    __slots__ = ("__weakref__",)
+
+
+_FILES: weakref.WeakValueDictionary[str, _File] = weakref.WeakValueDictionary()
+"""Synthetic files by their path."""
+
+
+def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple[Callable[..., Any], str]:
+    """A function made from `tree`, and its text.
+
+    The text is registered in `linecache` under a synthetic file name, because engines ask
+    `inspect` for the source of what they compile. The name depends on the text alone, so
+    that an engine's offline cache, which may key on it, finds the kernel in the next process.
+    """
+    text, path = write_file(tree, label)
+    scope = dict(namespace)
+    # Not this file's `from __future__ import annotations`: engines read annotations as values.
+    exec(compile(text, path, "exec", dont_inherit=True), scope)
+    function = scope[tree.name]
+    keep_file(function, path, text)
+    keep_lines(function, text.splitlines(keepends=True))
+    return function, text
+
+
+def keep_file(function: FunctionType, path: str, text: str) -> None:
+    """Keep the lines of a synthetic file in `linecache` as long as any function compiled from it exists.
+
+    Engines ask for them each time they compile the function: without them Taichi reads the lines of the function's
+    module instead.
+    """
+    file = _FILES.get(path)
+    if file is None:
+        file = _FILES[path] = _File()
+        weakref.finalize(file, _drop_lines, path).atexit = False
+    vars(function)["tinsmith_file"] = file
+    # Without a time of change (None), `linecache.checkcache` keeps the entry though there is no such file.
+    linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
+
+
+def _drop_lines(path: str) -> None:
+    if path in _FILES:
+        return
+    entry = linecache.cache.pop(path, None)
+    if path in _FILES and entry is not None:
+        # Another thread made the file again meanwhile.
+        linecache.cache[path] = entry
+
+
+def write_file(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
+    """Return the text of a tree and the path of its synthetic file, which depends on the label and the text alone."""
+    text = ast.unparse(tree) + "\n"
+    # Not by OpenSSL, which may hang in a forked process (bridge/_digest.py).
+    digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+    return text, f"<tinsmith {label} {digest}>"

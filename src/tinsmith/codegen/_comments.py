@@ -1,0 +1,46 @@
+"""Printed kernels for people: above each group of statements the line of the source that it comes from."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from textwrap import indent
+
+from ..engines import copy_node
+
+
+def add_comments(tree: ast.FunctionDef, line: Callable[[int], str]) -> list[str]:
+    r"""A printed kernel as lines of text, with comments.
+
+    Args:
+        tree: from `print_kernel`, whose statements know the line that they come from.
+        line: the text of a line of the kernel's file by its number, "" where there is none.
+
+    Example:
+        >>> tree = ast.parse("def k(x):\n    a = x[0]\n    x[1] = a * a").body[0]
+        >>> print("\n".join(add_comments(tree, {2: "x[1] = x[0] ** 2"}.get)))
+        def k(
+            x,
+        ):
+            # x[1] = x[0] ** 2
+            a = x[0]
+            x[1] = a * a
+    """
+    said = 0  # the line that was said last
+
+    def comment(statements: list[ast.stmt]) -> list[ast.stmt]:
+        nonlocal said
+        written: list[ast.stmt] = []
+        for one in statements:
+            text = "" if one.lineno == said else line(one.lineno)
+            if text:
+                said = one.lineno
+                written.append(ast.Expr(ast.Name(f"# {text}")))  # `ast.unparse` writes a name as it is
+            if isinstance(one, ast.For | ast.While | ast.If):
+                one.body, one.orelse = comment(one.body), comment(one.orelse)
+            written.append(one)
+        return written
+
+    parameters = [f"    {ast.unparse(argument)}," for argument in tree.args.args]
+    body = ast.unparse(ast.Module(comment(copy_node(tree).body), []))
+    return [f"def {tree.name}(", *parameters, "):", *indent(body, "    ").splitlines()]

@@ -1,0 +1,292 @@
+"""From the IR back to source that an engine compiles, the same for the same kernel.
+
+What is printed calls the engine's module `_lang`. A number whose type is not that of a literal is written with its
+type; an operation on numbers that are all known is written so that the engine, not Python, computes it.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping, Sequence
+from itertools import count
+
+from ..engines import COMPILING, complete_places, parse_expression
+from ..ir import Defaults, nodes, operators, parts_of, side_of, types, walk
+from ._deep_expressions import split_deep_expressions
+from ._syntax import SIGNS, assign, call, call_operation, lang, number, operation
+from ._vectors import VectorLoop, plan_lane_arrays, zeros
+
+ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in (*operators.ARITHMETIC_FUNCTIONS, "pow")}
+"""Functions by arithmetic alone, which no engine has, and what printed source calls them."""
+
+
+def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defaults) -> ast.FunctionDef:
+    """A kernel as source.
+
+    Args:
+        kernel: the kernel.
+        annotations: of every array and argument, as source; they give the parameters' order.
+        defaults: types of literals in the engine that compiles it.
+
+    Example:
+        >>> k = nodes.Kernel("one", "", {"y": nodes.Array("y", "f32", 0)}, {}, {},
+        ...                  (nodes.Store("y", (), (), nodes.Const(1.0, "f32")),))
+        >>> print(ast.unparse(print_kernel(k, {"y": "_lang.types.ndarray()"}, Defaults())))
+        def one(y: _lang.types.ndarray()):
+            y[None] = 1.0
+    """
+    with COMPILING:  # which lets Python go down into deep expressions
+        writer = Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
+        body = [*writer.cells(), *writer.body(writer.kernel.body, is_top=True)]
+    parameters = [ast.arg(name, parse_expression(text)) for name, text in annotations.items()]
+    arguments = ast.arguments([], parameters, None, [], [], None, [])
+    tree = ast.FunctionDef(kernel.name, arguments, body, [], None)
+    complete_places(tree)
+    return tree
+
+
+class Writer:
+    """Writes one kernel."""
+
+    def __init__(self, kernel: nodes.Kernel, defaults: Defaults, shared: frozenset[str] = frozenset()) -> None:
+        self.shared = shared
+        self.is_in_blocks = bool(shared) or walk.has_barriers(kernel.body)
+        self.defaults = defaults
+        self.taken = walk.names_of(kernel)
+        self.kernel = kernel = split_deep_expressions(kernel, self.reserve_name)
+        self.lane_arrays = plan_lane_arrays(kernel.body, self.reserve_name)
+        self.entry_name = self.reserve_name("entry")
+
+    # Statements -------------------------------------------------------------------------------
+
+    def cells(self) -> list[ast.stmt]:
+        """The kernel's own memory, as locals of its top level, which both engines share out to parallel loops."""
+        kinds = [(name, self.kernel.arrays[name].type) for name in self.kernel.cells]
+        zeros = [(name, nodes.Const(types.zero(kind), kind)) for name, kind in kinds]
+        return [assign(ast.Name(name, ast.Store()), self.expression(zero)) for name, zero in zeros]
+
+    def body(self, statements: Sequence[nodes.Stmt], *, is_top: bool = False) -> list[ast.stmt]:
+        written: list[ast.stmt] = []
+        for statement in statements:
+            if is_top and isinstance(statement, nodes.For) and not statement.is_parallel:
+                serial = ast.Call(lang("loop_config"), [], [ast.keyword("serialize", ast.Constant(True))])
+                written.append(ast.Expr(serial, lineno=statement.line))
+            if is_top and isinstance(statement, nodes.For) and statement.block_size and self.is_in_blocks:
+                size = ast.keyword("block_dim", ast.Constant(statement.block_size))
+                written.append(ast.Expr(ast.Call(lang("loop_config"), [], [size]), lineno=statement.line))
+            for one in self.statements(statement):
+                one.lineno = statement.line  # for `add_comments`
+                written.append(one)
+        return written or [ast.Pass()]
+
+    def statements(self, one: nodes.Stmt) -> list[ast.stmt]:
+        match one:
+            case nodes.Decompose():
+                return self.write_decomposition(one)
+            case nodes.For() if one.vector_width:
+                return VectorLoop(one, self, self.lane_arrays, self.entry_name).write()
+            case nodes.LocalArray():
+                return self.declare_array(one)
+            case _:
+                return [self.statement(one)]
+
+    def declare_array(self, one: nodes.LocalArray) -> list[ast.stmt]:
+        """A local array; or vectors in its place, or beside it, where loops in vectors use it."""
+        plan = self.lane_arrays.get(one.name)
+        vectors = [] if plan is None else plan.vectors
+        names = [(name, one.length // len(vectors)) for name in vectors]
+        names += [(one.name, one.length)] if plan is None or plan.is_array else []
+        return [assign(ast.Name(name, ast.Store()), zeros(one.type, count)) for name, count in names]
+
+    def write_decomposition(self, one: nodes.Decompose) -> list[ast.stmt]:
+        """The engine's call, and the entries of what it gives one by one."""
+        parts = parts_of(one)
+        wholes = [self.reserve_name(part.name.upper()) for part in parts]
+        entries = [self.operand(entry) for entry in one.matrix]
+        side = side_of(one)
+        rows: list[ast.expr] = [ast.List(entries[k : k + side], ast.Load()) for k in range(0, len(entries), side)]
+        called = call(one.function, call("Matrix", ast.List(rows, ast.Load())), lang(one.type))
+        places = [(whole, index) for whole, part in zip(wholes, parts, strict=True) for index in part.entries]
+        targets: list[ast.expr] = [ast.Name(whole, ast.Store()) for whole in wholes]
+        return [
+            assign(ast.Tuple(targets, ast.Store()) if len(targets) > 1 else targets[0], called),
+            *(
+                assign(ast.Name(name, ast.Store()), self.entry(ast.Name(whole, ast.Load()), index))
+                for name, (whole, index) in zip(one.results, places, strict=True)
+            ),
+        ]
+
+    def reserve_name(self, wish: str) -> str:
+        """A name that the kernel does not have, for what statements beside each other share."""
+        name = next(name for name in (f"{wish}_{number}" for number in count(1)) if name not in self.taken)
+        self.taken.add(name)
+        return name
+
+    def statement(self, one: nodes.Stmt) -> ast.stmt:
+        match one:
+            case nodes.Assign():
+                value = self.cast(one.value, self.kernel.locals[one.name])
+                return assign(ast.Name(one.name, ast.Store()), value)
+            case nodes.Draw():
+                return assign(ast.Name(one.name, ast.Store()), call("random", lang(one.type)))
+            case nodes.Store():
+                return assign(self.element(one), self.expression(one.value))
+            case nodes.Atomic():
+                called = call(f"atomic_{one.operator}", self.element(one), self.expression(one.value))
+                return ast.Expr(called) if one.result is None else assign(ast.Name(one.result, ast.Store()), called)
+            case nodes.If():
+                orelse = self.body(one.orelse) if one.orelse else []
+                return ast.If(self.expression(one.condition), self.body(one.body), orelse)
+            case nodes.For():
+                return self.loop(one)
+            case nodes.While():
+                return ast.While(ast.Constant(True), self.body(one.body), [])
+            case nodes.Break():
+                return ast.Break()
+            case nodes.Continue():
+                return ast.Continue()
+            case nodes.Barrier():
+                return ast.Expr(ast.Call(lang("simt.block.sync"), [], []))
+            case nodes.Vote():
+                voted = ast.Call(lang(f"simt.block.sync_{one.operator}_nonzero"), [self.expression(one.value)], [])
+                return assign(ast.Name(one.result, ast.Store()), voted)
+        raise AssertionError(f"{type(one).__name__} is several statements in Python")
+
+    def declare_block_memory(self, loop: nodes.For) -> list[ast.stmt]:
+        """Memory that the threads of a block share, of which a parallel loop says that there is some."""
+        written: list[ast.stmt] = []
+        for name in sorted(self.shared & walk.find_touched(loop.body)) if loop.is_parallel else ():
+            array = self.kernel.arrays[name]
+            sizes = [self.expression(size) for size in self.kernel.block_memory[name]]
+            kind: ast.expr = lang(array.type)
+            if array.element:
+                word = "vector" if len(array.element) == 1 else "matrix"
+                counts = [ast.Constant(count) for count in array.element]
+                kind = ast.Call(lang(f"types.{word}"), [*counts, kind], [])
+            memory = ast.Attribute(lang("simt.block"), "SharedArray", ast.Load())
+            called = ast.Call(memory, [ast.Tuple(sizes, ast.Load()), kind], [])
+            written.append(assign(ast.Name(name, ast.Store()), called))
+            written[-1].lineno = loop.line
+        return written
+
+    def loop(self, one: nodes.For) -> ast.For:
+        names: list[ast.expr] = [ast.Name(name, ast.Store()) for name in one.names]
+        body = [*self.declare_block_memory(one), *self.body(one.body)]
+        if len(names) == 1:
+            first, end = one.bounds[0]
+            bounds = [end] if first == nodes.Const(0, "i32") else [first, end]
+            iterator = ast.Call(ast.Name("range", ast.Load()), [self.expression(bound) for bound in bounds], [])
+            return ast.For(names[0], iterator, body, [])
+        pairs = [self.write_bound(*bound) for bound in one.bounds]
+        return ast.For(ast.Tuple(names, ast.Store()), call("ndrange", *pairs), body, [])
+
+    def write_bound(self, first: nodes.Expr, end: nodes.Expr) -> ast.expr:
+        if first == nodes.Const(0, "i32"):
+            return self.expression(end)
+        return ast.Tuple([self.expression(first), self.expression(end)], ast.Load())
+
+    # Expressions ------------------------------------------------------------------------------
+
+    def expression(self, one: nodes.Expr) -> ast.expr:
+        match one:
+            case nodes.Const():
+                return self.constant(one, is_typed=one.type != types.of_literal(one.value, self.defaults))
+            case nodes.Local():
+                return ast.Name(one.name, ast.Load())
+            case nodes.Argument():
+                return self.entry(ast.Name(one.name, ast.Load()), one.entry)
+            case nodes.Size():
+                shape = ast.Attribute(ast.Name(one.array, ast.Load()), "shape", ast.Load())
+                return ast.Subscript(shape, ast.Constant(one.axis), ast.Load())
+            case nodes.Load():
+                return self.element(one)
+            case nodes.Cast():
+                return call("bit_cast" if one.keeps_bits else "cast", self.operand(one.value), lang(one.type))
+            case nodes.Select():
+                values = (one.condition, one.then, one.otherwise)
+                return call("select", self.operand(values[0]), *(self.expression(value) for value in values[1:]))
+            case nodes.Unary():
+                return self.unary(one)
+            case nodes.Binary():
+                return self.binary(one)
+
+    def unary(self, one: nodes.Unary) -> ast.expr:
+        return self.function(one, self.operand(one.value))
+
+    def function(self, one: nodes.Unary, value: ast.expr) -> ast.expr:
+        """An operation on one number, which is written already."""
+        sign = SIGNS.get(one.operator)
+        if isinstance(sign, ast.unaryop):
+            return ast.UnaryOp(sign, value)
+        if one.operator in ARITHMETIC:
+            return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), [value], [])
+        called = call_operation(one.operator, value)
+        if one.operator == "norm":  # no engine's function is it; whoever lowers the tree again must know
+            vars(called)["is_norm"] = True
+        return called
+
+    def binary(self, one: nodes.Binary) -> ast.expr:
+        if one.operator == "straight_through":
+            return self.straight_through(one, self.expression(one.left))
+        if one.operator in ARITHMETIC:
+            operands = [self.operand(one.left), self.operand(one.right)]
+            return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), operands, [])
+        is_known = isinstance(one.left, nodes.Const) and isinstance(one.right, nodes.Const)
+        left = self.operand(one.left) if is_known else self.expression(one.left)
+        return operation(one.operator, left, self.expression(one.right))
+
+    def straight_through(self, one: nodes.Binary, value: ast.expr) -> ast.expr:
+        """The value alone; of one without a derivative, whoever lowers the tree again must know."""
+        if not isinstance(one.right, nodes.Const):
+            return value
+        called = call("cast", value, lang(one.type))
+        vars(called)["is_stopped"] = True
+        return called
+
+    def operand(self, one: nodes.Expr) -> ast.expr:
+        """An expression that must be the engine's, not a number that Python could work with."""
+        return self.constant(one, is_typed=True) if isinstance(one, nodes.Const) else self.expression(one)
+
+    def constant(self, one: nodes.Const, *, is_typed: bool) -> ast.expr:
+        written = number(one.value) if _is_plain(one.value) else _special(float(one.value))
+        return ast.Call(lang(one.type), [written], []) if is_typed else written
+
+    def cast(self, value: nodes.Expr, kind: str) -> ast.expr:
+        """A value as a local of this type gets it."""
+        same = value.type == kind
+        return self.expression(value) if same else call("cast", self.operand(value), lang(kind))
+
+    def element(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
+        context = ast.Store() if isinstance(one, nodes.Store) else ast.Load()
+        if one.array in self.kernel.cells:
+            return ast.Name(one.array, context)
+        element = ast.Subscript(ast.Name(one.array, ast.Load()), self.index(one), ast.Load() if one.entry else context)
+        return self.entry(element, one.entry, context)
+
+    def index(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
+        """The index of an element, without that of the entry in it."""
+        index = [self.expression(part) for part in one.index]
+        return ast.Constant(None) if not index else index[0] if len(index) == 1 else _tuple(index)
+
+    def entry(self, value: ast.expr, entry: tuple[int, ...], context: ast.expr_context | None = None) -> ast.expr:
+        return ast.Subscript(value, self.numbers(entry), context or ast.Load()) if entry else value
+
+    def numbers(self, entry: tuple[int, ...]) -> ast.expr:
+        """The index of an entry."""
+        numbers: list[ast.expr] = [ast.Constant(place) for place in entry]
+        return numbers[0] if len(numbers) == 1 else _tuple(numbers)
+
+
+def _is_plain(value: bool | float) -> bool:
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _special(value: float) -> ast.expr:
+    """Infinity, or no number: names of the engine's own."""
+    name = lang("math.nan" if math.isnan(value) else "math.inf")
+    return ast.UnaryOp(ast.USub(), name) if value < 0 else name
+
+
+def _tuple(items: list[ast.expr]) -> ast.expr:
+    return ast.Tuple(items, ast.Load())

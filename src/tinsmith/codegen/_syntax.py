@@ -1,0 +1,57 @@
+"""Nodes of Python's tree that printed kernels are made of."""
+
+from __future__ import annotations
+
+import ast
+import math
+
+from ._python_operators import BINARY, COMPARE, UNARY
+
+SIGNS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
+    **{name: kind() for table in (BINARY, COMPARE, UNARY) for kind, name in table.items()},
+    # Bit by bit: Taichi now and then cannot compile `a and (b or c)`, and both sides are computed anyway.
+    "and": ast.BitAnd(),
+    "or": ast.BitOr(),
+}
+_FUNCTIONS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "math.ffs", "norm": "sqrt"}
+"""Operations that the engines call otherwise than the IR."""
+
+
+def operation(operator: str, left: ast.expr, right: ast.expr) -> ast.expr:
+    """An operation on two, by what the IR calls it."""
+    match SIGNS.get(operator):
+        case ast.operator() as sign:
+            return ast.BinOp(left, sign, right)
+        case ast.cmpop() as sign:
+            return ast.Compare(left, [sign], [right])
+        case _:
+            return call_operation(operator, left, right)
+
+
+def call_operation(operator: str, *operands: ast.expr) -> ast.Call:
+    """An operation that is a function of the engine's."""
+    return call(_FUNCTIONS.get(operator, operator), *operands)
+
+
+def lang(name: str) -> ast.expr:
+    """A name of the engine's module."""
+    made: ast.expr = ast.Name("_lang", ast.Load())
+    for part in name.split("."):
+        made = ast.Attribute(made, part, ast.Load())
+    return made
+
+
+def number(value: bool | float) -> ast.expr:
+    """A number as Python writes it: a negative one is the opposite of another."""
+    if isinstance(value, bool) or math.copysign(1.0, value) > 0:
+        return ast.Constant(value)
+    return ast.UnaryOp(ast.USub(), ast.Constant(-value))
+
+
+def call(name: str, *arguments: ast.expr) -> ast.Call:
+    """A call of an engine's function."""
+    return ast.Call(lang(name), list(arguments), [])
+
+
+def assign(target: ast.expr, value: ast.expr) -> ast.Assign:
+    return ast.Assign([target], value, lineno=0)

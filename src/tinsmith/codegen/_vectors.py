@@ -1,0 +1,308 @@
+"""Loops over lanes as source in which a local is a vector of the engine, a number for each of 16 iterations.
+
+An engine's compiler that does not know the machine's CPU makes short vectors of a loop, if any; vectors of the engine
+keep their width (docs/about/decisions/vector-speed.md). What the engines do not take on vectors, such as casts, is
+written number by number in a static loop: LLVM finds the whole again.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..ir import nodes, types, walk
+from ._syntax import assign, call, lang, operation
+
+_ANY_ORDER = frozenset({"+", "*", "&", "|", "^", "min", "max", "and", "or"})
+"""Operators by which lanes can be put together before what was there: not `-`, by which the second of two would add."""
+_WHOLE = frozenset({"sqrt", "floor"})
+"""Functions that both engines take on vectors (Taichi 1.7.4, Quadrants 1.3.3). `-` and `abs` end the process."""
+VECTOR_FUNCTIONS = frozenset({"arithmetic_exp"})
+"""Functions by arithmetic that are there for vectors too."""
+
+
+class Scalar(Protocol):
+    """What writes numbers, which all lanes share."""
+
+    kernel: nodes.Kernel
+
+    def expression(self, one: nodes.Expr) -> ast.expr: ...
+    def reserve_name(self, wish: str) -> str: ...
+    def function(self, one: nodes.Unary, value: ast.expr) -> ast.expr: ...
+
+
+@dataclass(frozen=True)
+class LaneArray:
+    """A local array of which loops in vectors use an element for each lane.
+
+    Attributes:
+        vectors: names of its vectors; none where other loops store to it.
+        is_array: whether other loops use it, by an index.
+    """
+
+    vectors: tuple[str, ...]
+    is_array: bool
+
+
+def plan_lane_arrays(body: Sequence[nodes.Stmt], reserve_name: Callable[[str], str]) -> dict[str, LaneArray]:
+    """Find the local arrays that loops in vectors use, and what is to be written for each."""
+    inside, outside = list[nodes.Stmt](), list[nodes.Stmt]()
+    _sort_statements(body, inside, outside)
+    lengths = {one.name: one.length for one in outside if isinstance(one, nodes.LocalArray)}
+    width = max((one.vector_width for one in outside if isinstance(one, nodes.For)), default=0)
+    stored = {one.array for one in outside if isinstance(one, nodes.Store)}
+    elsewhere = stored | _find_loaded(outside)
+    lanes = {(nodes.Local(one.names[0], "i32"),) for one in outside if isinstance(one, nodes.For) and one.vector_width}
+    places = [one for one in inside if isinstance(one, nodes.Store)] + [*walk.loads(inside)]
+    used = {one.array for one in places} - {one.array for one in places if one.index not in lanes}
+    arrays: dict[str, LaneArray] = {}
+    for name in sorted(used & lengths.keys()):
+        count = 0 if name in stored else lengths[name] // width
+        arrays[name] = LaneArray(tuple(reserve_name(name) for _ in range(count)), name in elsewhere)
+    return arrays
+
+
+def _sort_statements(body: Sequence[nodes.Stmt], inside: list[nodes.Stmt], outside: list[nodes.Stmt]) -> None:
+    for one in body:
+        outside.append(one)
+        if isinstance(one, nodes.For) and one.vector_width:
+            inside += one.body
+            continue
+        for part in walk.bodies(one):
+            _sort_statements(part, inside, outside)
+
+
+def _find_loaded(statements: Sequence[nodes.Stmt]) -> set[str]:
+    exprs = [expr for one in statements for expr in walk.expressions(one)]
+    return {part.array for part in walk.parts(*exprs) if isinstance(part, nodes.Load)}
+
+
+def zeros(kind: str, count: int) -> ast.expr:
+    """A vector of zeros."""
+    return _vector(
+        ast.BinOp(ast.List([ast.Constant(types.zero(kind))], ast.Load()), ast.Mult(), ast.Constant(count)), kind
+    )
+
+
+class VectorLoop:
+    """Writes one loop over lanes, vector by vector."""
+
+    def __init__(self, loop: nodes.For, scalar: Scalar, arrays: Mapping[str, LaneArray], entry: str) -> None:
+        self.loop, self.scalar, self.arrays = loop, scalar, arrays
+        self.width, self.lane, self.entry = loop.vector_width, loop.names[0], entry
+        self.sums = find_sums(loop)
+        self.varying = {self.lane, *(name for one in loop.body for name in walk.find_assigned(one))} - self.sums.keys()
+        self.group = 0
+        self.values: dict[str, str] = {}
+        self.totals: dict[str, str] = {}
+        self.written: list[ast.stmt] = []
+
+    def write(self) -> list[ast.stmt]:
+        """The statements that stand for the loop."""
+        end = self.loop.bounds[0][1]
+        assert isinstance(end, nodes.Const)
+        for group in range(int(end.value) // self.width):
+            self.group = group
+            for one in self.loop.body:
+                self.statement(one)
+        for name, total in self.totals.items():
+            number = nodes.Local(name, self.scalar.kernel.locals[name])
+            number_of = ast.Subscript(ast.Name(total, ast.Load()), ast.Name(self.entry, ast.Load()), ast.Load())
+            value = operation(self.sums[name], self.scalar.expression(number), number_of)
+            self.for_each([assign(ast.Name(name, ast.Store()), value)])
+        return self.written
+
+    def statement(self, one: nodes.Stmt) -> None:
+        match one:
+            case nodes.Assign(name, nodes.Binary(operator, _, value)) if name in self.sums:
+                vector = self.vector(value, self.scalar.kernel.locals[name])
+                if name in self.totals:
+                    vector = operation(operator, ast.Name(self.totals[name], ast.Load()), vector)
+                else:
+                    self.totals[name] = self.scalar.reserve_name(name)
+                self.written.append(assign(ast.Name(self.totals[name], ast.Store()), vector))
+            case nodes.Assign(name):
+                vector = self.vector(one.value, self.scalar.kernel.locals[name])
+                if name not in self.values:
+                    self.values[name] = self.scalar.reserve_name(name)
+                self.written.append(assign(ast.Name(self.values[name], ast.Store()), vector))
+            case nodes.Store():
+                self.store(one)
+            case other:
+                raise AssertionError(f"{other} was to keep a loop from vectors")
+
+    def store(self, one: nodes.Store) -> None:
+        """Store to a lane's own element of a local array, or of an array's."""
+        value = self.give_name(self.vector(one.value, one.value.type))
+        array = self.arrays.get(one.array)
+        if array is None:
+            self.for_each([assign(self.element(one, ast.Store()), self.number(value))])
+            return
+        if array.vectors:
+            self.written.append(assign(ast.Name(array.vectors[self.group], ast.Store()), value))
+        if array.is_array:
+            self.for_each([assign(self.own_element(one.array, ast.Store()), self.number(value))])
+
+    def own_element(self, array: str, context: ast.expr_context) -> ast.expr:
+        return ast.Subscript(ast.Name(array, ast.Load()), self.place(), context)
+
+    def place(self) -> ast.expr:
+        """The lane that a static loop is at."""
+        entry, first = ast.Name(self.entry, ast.Load()), self.group * self.width
+        return ast.BinOp(ast.Constant(first), ast.Add(), entry) if first else entry
+
+    # Expressions ------------------------------------------------------------------------------
+
+    def is_shared(self, one: nodes.Expr) -> bool:
+        """Whether all lanes have one value."""
+        return not walk.locals_in([one]) & self.varying
+
+    def vector(self, one: nodes.Expr, kind: str) -> ast.expr:
+        """An expression as a vector of a type."""
+        if not self.is_shared(one):
+            return self.as_type(one, kind)
+        if kind == "u1":
+            chosen = nodes.Select(one, nodes.Const(1, "i32"), nodes.Const(0, "i32"), "i32")
+            value = nodes.Const(int(one.value), "i32") if isinstance(one, nodes.Const) else chosen
+            return _is_set(self.vector(value, "i32"))
+        number = self.as_type(one, kind)
+        return _vector(ast.BinOp(ast.List([number], ast.Load()), ast.Mult(), ast.Constant(self.width)), kind)
+
+    def as_type(self, one: nodes.Expr, kind: str) -> ast.expr:
+        """An expression as one of a type, a number or a vector: engines do not cast vectors by themselves."""
+        return self.expression(one if one.type == kind else nodes.Cast(one, kind))
+
+    def expression(self, one: nodes.Expr) -> ast.expr:
+        if self.is_shared(one):
+            return self.scalar.expression(one)
+        match one:
+            case nodes.Local(name):
+                return self.places() if name == self.lane else ast.Name(self.values[name], ast.Load())
+            case nodes.Load():
+                return self.load(one)
+            case nodes.Cast():
+                return self.cast(one)
+            case nodes.Select():
+                return self.select(one)
+            case nodes.Unary():
+                return self.unary(one)
+            case nodes.Binary():
+                return self.binary(one)
+            case _:
+                raise AssertionError(f"{one} is shared by all lanes")
+
+    def places(self) -> ast.expr:
+        first = self.group * self.width
+        numbers: list[ast.expr] = [ast.Constant(first + place) for place in range(self.width)]
+        return _vector(ast.List(numbers, ast.Load()), "i32")
+
+    def load(self, one: nodes.Load) -> ast.expr:
+        array = self.arrays.get(one.array)
+        if array is not None and array.vectors:
+            return ast.Name(array.vectors[self.group], ast.Load())
+        if array is not None:
+            return self.each(one.type, self.own_element(one.array, ast.Load()))
+        return self.each(one.type, self.element(one, ast.Load()))
+
+    def element(self, one: nodes.Load | nodes.Store, context: ast.expr_context) -> ast.expr:
+        """The element of an array for the lane that a static loop is at."""
+        index: list[ast.expr] = []
+        for part in one.index:
+            match part:
+                case nodes.Binary("+", first, nodes.Local(name)) if name == self.lane and self.is_shared(first):
+                    index.append(ast.BinOp(self.scalar.expression(first), ast.Add(), self.place()))
+                case _ if self.is_shared(part):
+                    index.append(self.scalar.expression(part))
+                case _:
+                    index.append(self.number(self.give_name(self.expression(part))))
+        place = index[0] if len(index) == 1 else ast.Tuple(index, ast.Load())
+        return ast.Subscript(ast.Name(one.array, ast.Load()), place, context)
+
+    def cast(self, one: nodes.Cast) -> ast.expr:
+        kind, value = one.type, one.value
+        if value.type == kind:
+            return self.expression(value)
+        if kind == "u1":
+            return _is_set(self.as_type(value, "i32"))
+        if value.type == "u1":
+            numbers = [nodes.Const(types.zero(kind) + chosen, kind) for chosen in (1, 0)]
+            return call("select", self.expression(value), *map(self.scalar.expression, numbers))
+        number = self.number(self.give_name(self.expression(value)))
+        return self.each(kind, call("bit_cast" if one.keeps_bits else "cast", number, lang(kind)))
+
+    def select(self, one: nodes.Select) -> ast.expr:
+        values = [self.as_type(value, one.type) for value in (one.then, one.otherwise)]
+        return call("select", self.vector(one.condition, "u1"), *values)
+
+    def unary(self, one: nodes.Unary) -> ast.expr:
+        value = self.expression(one.value)
+        if one.operator == "neg":
+            return ast.BinOp(value, ast.Mult(), self.scalar.expression(nodes.Const(types.zero(one.type) - 1, one.type)))
+        if one.operator == "not":
+            return ast.UnaryOp(ast.Not(), value)
+        if one.operator in _WHOLE:
+            return call(one.operator, value)
+        if one.operator in VECTOR_FUNCTIONS:
+            name = f"_{one.operator.removeprefix('arithmetic_')}_of_{self.width}"
+            return ast.Call(ast.Name(name, ast.Load()), [value], [])
+        return self.each(one.type, self.scalar.function(one, self.number(self.give_name(value))))
+
+    def binary(self, one: nodes.Binary) -> ast.expr:
+        if one.operator in ("and", "or"):
+            return operation(one.operator, *(self.vector(part, "u1") for part in (one.left, one.right)))
+        if one.operator == "straight_through":
+            return self.as_type(one.left, one.type)
+        kind = one.type
+        if kind == "u1":
+            kind = types.promote(one.left.type, one.right.type)
+            kind = "i32" if kind == "u1" else kind
+        return operation(one.operator, self.as_type(one.left, kind), self.as_type(one.right, kind))
+
+    # Number by number -------------------------------------------------------------------------
+
+    def give_name(self, value: ast.expr) -> ast.Name:
+        """A vector under a name."""
+        if isinstance(value, ast.Name):
+            return value
+        name = self.scalar.reserve_name("vector")
+        self.written.append(assign(ast.Name(name, ast.Store()), value))
+        return ast.Name(name, ast.Load())
+
+    def number(self, vector: ast.Name) -> ast.expr:
+        """The number of a vector that a static loop is at."""
+        return ast.Subscript(vector, ast.Name(self.entry, ast.Load()), ast.Load())
+
+    def each(self, kind: str, number: ast.expr) -> ast.expr:
+        """A vector of numbers that a static loop computes."""
+        numbers = ast.comprehension(ast.Name(self.entry, ast.Store()), self.entries(), [], 0)
+        return self.give_name(_vector(ast.ListComp(number, [numbers]), kind))
+
+    def for_each(self, body: list[ast.stmt]) -> None:
+        self.written.append(ast.For(ast.Name(self.entry, ast.Store()), self.entries(), body, []))
+
+    def entries(self) -> ast.expr:
+        return call("static", ast.Call(ast.Name("range", ast.Load()), [ast.Constant(self.width)], []))
+
+
+def find_sums(loop: nodes.For) -> dict[str, str]:
+    """Locals to which each iteration of a loop adds, by "+" or another operator of any order, and that operator."""
+    sums: dict[str, str] = {}
+    given = set[str]()
+    for one in loop.body:
+        match one:
+            case nodes.Assign(name, nodes.Binary(operator, nodes.Local(same), _)) if operator in _ANY_ORDER:
+                sums |= {name: operator} if name == same and name not in given else {}
+            case _:
+                pass
+        given |= {*walk.find_assigned(one)}
+    return sums
+
+
+def _is_set(value: ast.expr) -> ast.expr:
+    return ast.Compare(value, [ast.NotEq()], [ast.Constant(0)])
+
+
+def _vector(numbers: ast.expr, kind: str) -> ast.expr:
+    return ast.Call(lang("Vector"), [numbers], [ast.keyword("dt", lang(kind))])

@@ -1,0 +1,114 @@
+"""Kernel source as data: read it, ask it questions, lower it to IR. Python's trees end here."""
+
+from ._arity import subscript_arity
+from ._calls import (
+    Callee,
+    EngineFacts,
+    callee_of,
+    divides,
+    draws,
+    engine_call,
+    find_breakpoint,
+    find_frexp,
+    find_reachable,
+    is_breakpoint,
+    multiplies_atomically,
+    reports,
+    returns_from_atomics,
+    runs_in_blocks,
+)
+from ._constants import Constants, constants_of, find_changed_value
+from ._definitions import Loop, assignments, definitions, find_carried, sources
+from ._effects import changes_of, shaping_name
+from ._field_arguments import FieldPasser, LiveFieldPasser, free, pass_fields_as_arrays
+from ._field_uses import FieldUse
+from ._fingerprints import MISSING
+from ._indices import affine_of, bind_index
+from ._later_changes import LaterChanges
+from ._loops import Spot, dynamic, get_iterable, is_serialized, is_setting, is_static, range_bounds, runs_once, spots
+from ._nodes import index_parts, is_size, names_in, replace_nodes, resolve_callee, root, sub_expressions
+from ._read import Source, Unrun, Written, find_called_function, read, resolve_calls
+from ._rebuild import rebuild_function
+from ._references import changed_loop_variables, find_changed_loop_variable, find_lent_names
+from ._role_walk import roles_of
+from ._roles import Access, Roles
+from ._saved_values import SavedValues, find_saved_values
+from ._stacks import Nest, carrying_nests
+from ._unsupported import find_unsupported
+from ._value_changes import Change, number_of
+from ._walk import copy_node, walk
+
+__all__ = [
+    "Access",
+    "Callee",
+    "Change",
+    "Constants",
+    "EngineFacts",
+    "FieldPasser",
+    "FieldUse",
+    "LaterChanges",
+    "LiveFieldPasser",
+    "Loop",
+    "MISSING",
+    "Nest",
+    "Roles",
+    "SavedValues",
+    "Source",
+    "Spot",
+    "Unrun",
+    "Written",
+    "affine_of",
+    "assignments",
+    "bind_index",
+    "callee_of",
+    "carrying_nests",
+    "changed_loop_variables",
+    "changes_of",
+    "constants_of",
+    "copy_node",
+    "definitions",
+    "divides",
+    "draws",
+    "dynamic",
+    "engine_call",
+    "find_breakpoint",
+    "find_called_function",
+    "find_carried",
+    "find_changed_loop_variable",
+    "find_changed_value",
+    "find_frexp",
+    "find_lent_names",
+    "find_reachable",
+    "find_saved_values",
+    "find_unsupported",
+    "free",
+    "get_iterable",
+    "index_parts",
+    "is_breakpoint",
+    "is_serialized",
+    "is_setting",
+    "is_size",
+    "is_static",
+    "multiplies_atomically",
+    "names_in",
+    "number_of",
+    "pass_fields_as_arrays",
+    "range_bounds",
+    "read",
+    "rebuild_function",
+    "replace_nodes",
+    "reports",
+    "resolve_callee",
+    "resolve_calls",
+    "returns_from_atomics",
+    "roles_of",
+    "root",
+    "runs_in_blocks",
+    "runs_once",
+    "shaping_name",
+    "sources",
+    "spots",
+    "sub_expressions",
+    "subscript_arity",
+    "walk",
+]

@@ -1,0 +1,292 @@
+"""Field arguments: fields that an engine function names itself become arguments of its calls.
+
+Whoever follows a kernel's arrays follows them into functions that are given them. A function that names a field
+itself, `s` or `self.s`, is made again with a parameter in its place, and so are those between it and the kernel. The
+objects that it belongs to, or is given, are names that it captures then: what it reads off them it still reads there.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from types import CellType
+from typing import Any, NamedTuple
+
+from ..engines import Engine, parse_expression
+from ._calls import EngineFacts
+from ._fingerprints import MISSING, is_plain_object
+from ._read import Source, read
+from ._rebuild import rebuild_function
+from ._walk import copy_node
+
+
+class FieldPasser(ABC):
+    """What handing asks of whoever knows the fields and functions."""
+
+    engine: EngineFacts
+
+    @abstractmethod
+    def array(self, source: Source, node: ast.expr) -> str:
+        """The kernel's name of the array that stands for the field which a name means; "" for other names."""
+
+    def members(self, source: Source, node: ast.expr) -> Sequence[str]:
+        """The kernel's names of the arrays that stand for members of a field of structs; none for other names."""
+        return ()
+
+    @abstractmethod
+    def is_object(self, value: Any) -> bool:
+        """Whether a value is an object that may hold fields or functions."""
+
+    @abstractmethod
+    def source_of(self, callee: Any) -> Source | None:
+        """The source of an engine function that may be made again; None for other things."""
+
+    @abstractmethod
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+        """An engine function from a changed tree. `names` are those that it sees besides its own.
+
+        A cell among their values is one of a function that calls itself: the name means what will be in it.
+        """
+
+
+class LiveFieldPasser(FieldPasser):
+    """One for fields and functions that are there, which the engine knows."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine: Engine = engine  # pyright: ignore[reportIncompatibleVariableOverride]  # it is only read
+        self._read = cache(read)
+
+    def is_object(self, value: Any) -> bool:
+        return is_plain_object(value, self.engine) and not self.engine.is_field(value)
+
+    def source_of(self, callee: Any) -> Source | None:
+        function = self.engine.inner_function(callee)
+        return None if function is None else self._read(function)
+
+    def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
+        """Parameters that the old one had not are templates."""
+        lang: Any = self.engine.lang
+        function = rebuild_function(source, tree, names)
+        added = [one.arg for one in tree.args.args if one.arg not in source.parameters]
+        function.__annotations__.update({name: lang.template() for name in added})
+        return lang.func(function)
+
+
+class KernelWithFields(NamedTuple):
+    """A kernel whose functions are handed their fields.
+
+    `names` are the functions made for it, and what it calls them; `texts` what the source calls these, and the arrays
+    that each is handed.
+    """
+
+    tree: ast.FunctionDef
+    names: Mapping[str, Any]
+    texts: Mapping[str, tuple[str, tuple[str, ...]]]
+
+
+class _Callee(NamedTuple):
+    """A called function: its source, the parameters that objects stand for, and how many of its own it is not given."""
+
+    source: Source
+    dropped: frozenset[str]
+    first: int
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        return (self.source.identity, *((name, id(self.source.given[name])) for name in sorted(self.dropped)))
+
+
+def pass_fields_as_arrays(source: Source, hands: FieldPasser) -> KernelWithFields:
+    """A kernel in which fields are named as arrays, and handed to the functions that use them.
+
+    Args:
+        source: the kernel; what its parameters stand for, where that is a Python object, it is given.
+        hands: which fields become arrays, and which functions can be made again.
+    """
+    return _Hander(hands).rewrite(source, None)
+
+
+class _Hander:
+    def __init__(self, hands: FieldPasser) -> None:
+        self.hands = hands
+        self._used: dict[tuple[Any, ...], tuple[str, ...]] = {}
+        self._functions: dict[tuple[Any, ...], Any] = {}
+        # Keys hold the `id` of callees, which Python would reuse for other objects once a callee is gone.
+        self._callees: list[_Callee] = []
+
+    def rewrite(self, source: Source, own: Mapping[str, str] | None) -> KernelWithFields:
+        """`own` says what arrays are called in this function; None where they keep their names."""
+        tree = copy_node(source.tree)
+        hand = _Hand(self, source, own)
+        tree.body = [hand.visit(statement) for statement in tree.body]
+        return KernelWithFields(tree, hand.names, hand.texts)
+
+    def callee(self, caller: Source, call: ast.Call) -> _Callee | None:
+        """The function that a call calls, if it can be made again."""
+        value = caller.value(call.func)
+        source = None if value is MISSING else self.hands.source_of(value)
+        if source is None:
+            return None
+        is_bound = self.hands.engine.is_bound(value) and isinstance(call.func, ast.Attribute)
+        objects: dict[str, Any] = {}
+        if is_bound and isinstance(call.func, ast.Attribute) and source.parameters:
+            objects[source.parameters[0]] = caller.value(call.func.value)
+        objects |= dict(self._find_passed_fields(caller, source, call, int(is_bound)))
+        return _Callee(source.with_objects(objects), frozenset(objects), int(is_bound))
+
+    def _find_passed_fields(
+        self, caller: Source, source: Source, call: ast.Call, first: int
+    ) -> Iterator[tuple[str, Any]]:
+        """Parameters that are given fields, or Python's objects: what a function does with these is seen through.
+
+        A field may be given to a parameter that is not a template, and an array may not.
+        """
+        names = source.parameters[first : len(source.parameters) - len(source.tree.args.defaults)]
+        known = [*zip(names, call.args, strict=False)]
+        known += [(word.arg, word.value) for word in call.keywords if word.arg in names]
+        if any(isinstance(argument, ast.Starred) for argument in call.args):
+            return
+        for name, argument in known:
+            value = caller.value(argument)
+            is_object = source.is_template(name) and self.hands.is_object(value)
+            if source.is_constant(name) and (is_object or self.hands.array(caller, argument)):
+                yield name, value
+
+    def find_used_arrays(self, callee: _Callee) -> tuple[str, ...]:
+        """Arrays that stand for fields which a function uses, itself or by one that it calls."""
+        key = callee.key
+        if key not in self._used:
+            self._callees.append(callee)
+            self._used[key] = tuple(dict.fromkeys(self._uses(callee.source, {key})))
+        return self._used[key]
+
+    def _uses(self, source: Source, seen: set[tuple[Any, ...]]) -> Iterator[str]:
+        """`seen` are keys of functions on the way: one may call itself, and end while the kernel is compiled."""
+        for node in source.nodes:
+            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and (array := self.hands.array(source, node)):
+                yield array
+            if isinstance(node, ast.Attribute) and (member := _member_of_element(node)) is not None:
+                array = self.hands.array(source, member)
+                yield from [array] if array else []
+            if isinstance(node, ast.For):
+                yield from self.hands.members(source, node.iter)[:1]
+            callee = self.callee(source, node) if isinstance(node, ast.Call) else None
+            if callee is not None and callee.key not in seen:
+                self._callees.append(callee)
+                seen.add(callee.key)
+                yield from self._uses(callee.source, seen)
+
+    def specialize(self, callee: _Callee) -> Any:
+        """The function with a parameter for each array, before its own. Inside of itself, the cell that it comes to."""
+        if callee.key not in self._functions:
+            cell = self._functions[callee.key] = CellType()
+            source, taken = callee.source, callee.source.all_names()
+            own = {array: free(array, taken) for array in self.find_used_arrays(callee)}
+            rewritten = self.rewrite(source, own)
+            tree = rewritten.tree
+            mine = [argument for argument in tree.args.args if argument.arg not in callee.dropped]
+            tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
+            names = {**rewritten.names, **{name: source.given[name] for name in callee.dropped}}
+            function = self.hands.rebuild(source, ast.fix_missing_locations(tree), names)
+            self._functions[callee.key] = cell.cell_contents = function
+        return self._functions[callee.key]
+
+
+class _Hand(ast.NodeTransformer):
+    """Puts arrays in place of fields, and calls of functions made again in place of others."""
+
+    def __init__(self, hander: _Hander, source: Source, own: Mapping[str, str] | None) -> None:
+        self.hander = hander
+        self.source = source
+        self.own = own
+        self.names: dict[str, Any] = {}
+        self.texts: dict[str, tuple[str, tuple[str, ...]]] = {}
+        self._called: dict[tuple[Any, ...], str] = {}
+        self._taken = source.all_names() | set((own or {}).values())
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self._field(node) or node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return self._field(node) or self._member(node) or self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_For(self, node: ast.For) -> ast.stmt:
+        """A loop over a field of structs is one over a member of it."""
+        members = self.hander.hands.members(self.source, node.iter)
+        if members:
+            node.iter = ast.copy_location(ast.Name(self._name(members[0]), ast.Load()), node.iter)
+        return self.generic_visit(node)  # type: ignore[return-value]  # a statement
+
+    def _member(self, node: ast.Attribute) -> ast.expr | None:
+        """`p[i].a` of a field of structs: the element `[i]` of the array that stands for `p.a`."""
+        member = _member_of_element(node)
+        array = "" if member is None else self.hander.hands.array(self.source, member)
+        if not array:
+            return None
+        element = node.value
+        while isinstance(element, ast.Attribute):
+            element = element.value
+        assert isinstance(element, ast.Subscript)
+        name = ast.copy_location(ast.Name(self._name(array), ast.Load()), node)
+        return ast.copy_location(ast.Subscript(name, self.visit(element.slice), node.ctx), node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        return self._field(node) or self.generic_visit(node)  # type: ignore[return-value]  # an expression
+
+    def _field(self, node: ast.Name | ast.Attribute | ast.Subscript) -> ast.expr | None:
+        array = self.hander.hands.array(self.source, node)
+        return ast.copy_location(ast.Name(self._name(array), node.ctx), node) if array else None
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        callee = self.hander.callee(self.source, node)
+        arrays = self.hander.find_used_arrays(callee) if callee is not None else ()
+        if callee is None or not arrays:
+            return self.generic_visit(node)  # type: ignore[return-value]  # an expression
+        dropped = callee.dropped
+        parameters = callee.source.parameters[callee.first :]
+        given = [a for place, a in enumerate(node.args) if place >= len(parameters) or parameters[place] not in dropped]
+        name = self._name_of(callee, node.func, arrays)
+        first = [ast.copy_location(ast.Name(self._name(array), ast.Load()), node) for array in arrays]
+        words = [ast.keyword(word.arg, self.visit(word.value)) for word in node.keywords if word.arg not in dropped]
+        function = ast.copy_location(ast.Name(name, ast.Load()), node.func)
+        return ast.copy_location(ast.Call(function, [*first, *(self.visit(one) for one in given)], words), node)
+
+    def _name(self, array: str) -> str:
+        return array if self.own is None else self.own[array]
+
+    def _name_of(self, callee: _Callee, node: ast.expr, arrays: tuple[str, ...]) -> str:
+        if callee.key not in self._called:
+            name = self._called[callee.key] = free(callee.source.name, self._taken)
+            self.names[name] = self.hander.specialize(callee)
+            self.texts[name] = ast.unparse(node), tuple(map(self._name, arrays))
+        return self._called[callee.key]
+
+
+def _member_of_element(node: ast.Attribute) -> ast.expr | None:
+    """`p.a.b` for `p[i].a.b`; None for anything else."""
+    names = [node.attr]
+    inner = node.value
+    while isinstance(inner, ast.Attribute):
+        names.append(inner.attr)
+        inner = inner.value
+    if not isinstance(inner, ast.Subscript):
+        return None
+    member: ast.expr = inner.value
+    for name in reversed(names):
+        member = ast.Attribute(member, name, ast.Load())
+    return member
+
+
+def free(wish: str, taken: set[str]) -> str:
+    """A name like `wish` that nothing else has. It is taken from then on."""
+    name = wish
+    while name in taken:
+        name += "_"
+    taken.add(name)
+    return name
+
+
+def _template() -> ast.expr:
+    return parse_expression("_lang.template()")

@@ -1,0 +1,104 @@
+"""Blocks: memory that the threads of a block share, barriers, and the indices of threads.
+
+They are lowered as they stand; `passes.run_blocks_in_order` makes loops of them that any engine runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ...ir import BLOCK_SIZE, Misfit, iteration_number, nodes, walk
+from . import _constructors
+from ._lowering import Lowering
+from ._values import ArrayValue, Matrix, plain
+
+def _parallel(low: Lowering, name: str) -> nodes.For:
+    """The parallel loop around a call that only means something in one."""
+    if low.state.parallel is None:
+        raise Misfit(f"`{name}` outside a parallel loop")
+    return low.state.parallel
+
+
+def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
+    """`SharedArray(shape, dtype)`: an array with these sizes for each block."""
+    _parallel(low, "SharedArray")
+    sizes = [plain(size) for size in (shape if isinstance(shape, list | tuple) else [shape])]
+    if isinstance(shape, Matrix) or not all(isinstance(size, int) and size > 0 for size in sizes):
+        raise Misfit("the shape of a `SharedArray` that is neither a positive integer nor a tuple of them")
+    matrix = low.language.matrix_type(dtype)
+    element, kind = ((), _constructors.dtype(low, dtype)) if matrix is None else matrix
+    if kind is None:
+        raise Misfit(f"a `SharedArray` of {dtype!r}")
+    array = nodes.Array(low.state.fresh("shared"), kind, len(sizes), tuple(element), is_of_blocks=True)
+    low.state.arrays[array.name] = array
+    low.state.block_memory[array.name] = tuple(nodes.Const(size, "i32") for size in sizes)
+    low.state.unnamed.add(array.name)
+    return ArrayValue(array, tuple(sizes), (0,) * len(sizes))
+
+
+def name_array(low: Lowering, name: str, value: Any) -> Any:
+    """A value that a local called `name` begins to stand for: a new array is called like it from then on."""
+    state = low.state
+    if not isinstance(value, ArrayValue) or value.array.name not in state.unnamed:
+        return value
+    state.unnamed.remove(value.array.name)
+    # Free again: the source may call the array itself `shared`.
+    state.taken.remove(value.array.name)
+    array = replace(value.array, name=state.fresh(name))
+    state.block_memory[array.name] = state.block_memory.pop(value.array.name)
+    del state.arrays[value.array.name]
+    state.arrays[array.name] = array
+    return replace(value, array=array)
+
+
+def _barrier(low: Lowering) -> None:
+    """`sync()`, and `mem_sync()`, which is a barrier too on CUDA."""
+    _parallel(low, "sync()")
+    low.state.emit(nodes.Barrier(line=low.state.line))
+
+
+def _fence(_low: Lowering) -> None:
+    """`mem_fence()`: iterations that run in order see what the ones before did."""
+
+
+def _vote(vote: str) -> Callable[[Lowering, Any], nodes.Local]:
+    """A barrier that says of how many iterations of the block a number is not 0."""
+
+    def lower(low: Lowering, predicate: Any) -> nodes.Local:
+        _parallel(low, f"sync_{vote}_nonzero()")
+        value = low.state.bind("vote", low.ops.cast(low.ops.scalar(predicate), "i32"))
+        result = low.state.local("votes", "i32")
+        low.state.emit(nodes.Vote(vote, value, result.name, low.state.line))
+        return result
+
+    return lower
+
+
+def _thread_index(low: Lowering) -> nodes.Expr:
+    """`thread_idx()`: the place of an iteration in its block."""
+    size = _parallel(low, "thread_idx()").block_size or BLOCK_SIZE
+    return nodes.Binary("%", _global_thread_index(low), nodes.Const(size, "i32"), "i32")
+
+
+def _global_thread_index(low: Lowering) -> nodes.Expr:
+    """`global_thread_idx()`: the number of an iteration, where each has a thread of its own."""
+    loop = _parallel(low, "global_thread_idx()")
+    bounds = [bound for pair in loop.bounds for bound in pair]
+    if any(map(walk.reads_memory, bounds)):
+        raise Misfit("the index of a thread in a loop whose bounds are read from memory")
+    return iteration_number(loop.names, loop.bounds)
+
+
+LOWERED: dict[str, Callable[..., Any]] = {
+    "lang.simt.block.SharedArray": _shared_array,
+    "lang.simt.block.sync": _barrier,
+    "lang.simt.block.mem_sync": _barrier,
+    "lang.simt.block.mem_fence": _fence,
+    "lang.simt.block.sync_all_nonzero": _vote("all"),
+    "lang.simt.block.sync_any_nonzero": _vote("any"),
+    "lang.simt.block.sync_count_nonzero": _vote("count"),
+    "lang.simt.block.thread_idx": _thread_index,
+    "lang.simt.block.global_thread_idx": _global_thread_index,
+}

@@ -1,0 +1,161 @@
+"""Calls: of Python's functions, of the engine's, of types, of functions written in the language."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Container
+from typing import Any
+
+from ...ir import Misfit
+from .._calls import is_breakpoint
+from . import _constructors, _engine_functions, _functions
+from ._lowering import Lowering
+from ._matrix_operations import OPERATIONS
+from ._stopped_gradients import without_derivative
+from ._targets import list_items, unpack_starred
+from ._values import ArrayValue, BoundFunction, Matrix, Ranges, Struct, is_expression, plain
+
+
+def lower_call(low: Lowering, node: ast.Call) -> Any:
+    """The value of a call."""
+    if vars(node).get("is_norm"):  # printed from the IR
+        return low.ops.unary("norm", low.number(node.args[0]))
+    if vars(node).get("is_stopped"):
+        return without_derivative(low.number(node.args[0]))
+    function = low.value(node.func)
+    outer = low.state.is_static
+    low.state.is_static = outer or low.language.name_of(function) in ("lang.impl.static", "lang.impl.static_assert")
+    try:
+        positional = unpack_starred(low, node.args)
+        named: dict[str, Any] = {}
+        for keyword in node.keywords:
+            value = low.value(keyword.value)
+            named.update(value if keyword.arg is None else {keyword.arg: value})
+    finally:
+        low.state.is_static = outer
+    return apply(low, function, positional, named, node)
+
+
+def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr) -> Any:
+    """The value of a function for these arguments."""
+    if isinstance(function, BoundFunction):
+        if function.function == "get_shape":
+            return function.owner.shape
+        return apply(low, function.function, [function.owner, *positional], named, node)
+    if _is_one_of(_ARRANGING, function):
+        return _call_python(function, positional, named)
+    if _is_one_of(_BUILTINS, function):
+        if named and function is not builtins.print:
+            raise Misfit(f"`{function.__name__}` with the argument `{next(iter(named))}`")
+        return _BUILTINS[function](low, positional)
+    made = _constructors.construct(low, function, positional, named)
+    if made is not NotImplemented:
+        return made
+    name = low.language.name_of(function)
+    method = _matrix_method(low, name)
+    if method is not None:
+        return apply(low, method, positional, named, node)
+    if name:
+        known = _engine_functions.apply_instruction(low, name, function, positional, named, node)
+        if known is not NotImplemented:
+            return known
+    written = low.language.function_of(function)
+    if written is not None:
+        owner = low.language.owner_of(function)
+        first = [] if owner is None else [owner]
+        values = [*first, *positional]
+        is_library, is_method = low.engine.owns(function), low.language.is_method(function)
+        is_real = low.language.is_real(function)
+        return _functions.inline_call(
+            low, written, values, named, node, is_library=is_library, is_method=is_method, is_real=is_real
+        )
+    if name.startswith("_funcs."):  # of the engine's own, in Python: they choose a function of the language
+        return _functions.inline_call(low, function, positional, named, node, is_library=True, is_python=True)
+    return _ordinary(low, function, positional, named, node)
+
+
+def _matrix_method(low: Lowering, name: str) -> object | None:
+    """The function behind a method that is called on the class: `ti.Vector.normalized(v)`, `ti.Matrix.trace(m)`."""
+    room, _, last = name.rpartition(".")
+    is_method = room == "lang.matrix.Matrix" and last not in _engine_functions.FILLED
+    return low.language.matrix_operation(last) if is_method else None
+
+
+def _is_one_of(known: Container[Any], function: Any) -> bool:
+    try:
+        return function in known
+    except TypeError:
+        return False
+
+
+def _ordinary(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr) -> Any:
+    """A function of Python's, on values that are known."""
+    if is_breakpoint(function):
+        # What stops a kernel that Python runs changes nothing in what it computes.
+        return None
+    if not callable(function):
+        raise Misfit(f"a call of a {type(function).__name__}")
+    if any(_depends_on_run(value) for value in (*positional, *named.values())):
+        raise low.make_refusal(
+            f"the Python function `{ast.unparse(getattr(node, 'func', node))}` of a run-time value", node
+        )
+    try:
+        return plain(function(*positional, **named))
+    except Exception as reason:
+        raise low.make_refusal(
+            f"`{ast.unparse(node)}`, which raises {type(reason).__name__}: {reason}", node
+        ) from reason
+
+
+def _depends_on_run(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_depends_on_run(item) for item in value)
+    if isinstance(value, dict):
+        return any(_depends_on_run(item) for item in value.values())
+    return is_expression(value) or isinstance(value, Matrix | Struct | ArrayValue | BoundFunction | Ranges)
+
+
+# Python's own functions, which the engines know ----------------------------------------------------
+
+
+def _build_conversion(python: type, kind: Callable[[Lowering], str]) -> Callable[[Lowering, list[Any]], Any]:
+    def convert(low: Lowering, values: list[Any]) -> Any:
+        if len(values) == 1 and low.engine.matrix_entries(values[0]) is not None:
+            values = [low.ops.tensor(values[0])]  # captured: engines convert each number
+        if len(values) != 1 or not low.ops.is_run_time(values[0]):
+            return python(*values)
+        return low.ops.cast(values[0], kind(low))
+
+    return convert
+
+
+def _total(low: Lowering, values: list[Any]) -> Any:
+    total: Any = values[1] if len(values) > 1 else 0
+    for item in list_items(values[0]):
+        total = low.ops.binary("+", total, item)
+    return total
+
+
+def _call_python(function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
+    """Python's own arrangement of values, whatever they are."""
+    if any(is_expression(value) or isinstance(value, Matrix | ArrayValue) for value in positional):
+        raise Misfit(f"`{function.__name__}` of what only the run knows")
+    return function(*positional, **named)
+
+
+_ARRANGING = frozenset({tuple, list, zip, enumerate})
+_BUILTINS: dict[Any, Callable[[Lowering, list[Any]], Any]] = {
+    builtins.min: lambda low, values: _engine_functions.extreme(low, "min", values),
+    builtins.max: lambda low, values: _engine_functions.extreme(low, "max", values),
+    builtins.int: _build_conversion(int, lambda low: low.ops.defaults.ip),
+    builtins.float: _build_conversion(float, lambda low: low.ops.defaults.fp),
+    builtins.bool: _build_conversion(bool, lambda low: "u1"),
+    builtins.abs: lambda low, values: low.ops.unary("abs", *values) if low.ops.is_run_time(*values) else abs(*values),
+    builtins.pow: lambda low, values: low.ops.binary("pow", *values),
+    builtins.len: lambda _low, values: values[0].shape[0] if isinstance(values[0], Matrix) else len(values[0]),
+    builtins.sum: _total,
+    builtins.any: lambda low, values: OPERATIONS["any"](low, *values),
+    builtins.all: lambda low, values: OPERATIONS["all"](low, *values),
+    builtins.print: lambda _low, _values: None,
+}

@@ -1,0 +1,148 @@
+"""Calls of types: `ti.f32(x)`, `ti.Vector([...])`, `vec3(...)`, `Ray(origin, direction)`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...ir import Misfit, types
+from ._lowering import Lowering
+from ._values import Matrix, Struct, is_expression, is_number, plain
+
+_MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
+
+
+def construct(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
+    """What a type makes of its arguments; NotImplemented for what is not a type of the engine's."""
+    kind = low.language.scalar_type(function)
+    if kind is not None:
+        return _number(low, kind, positional)
+    if low.language.name_of(function) in _MATRICES:
+        return _construct_matrix(low, *positional, **named)
+    if low.language.name_of(function) == "lang.struct.Struct":
+        members = positional[0] if positional else named
+        return Struct({name: _member(low, value) for name, value in members.items()}, {})
+    matrix = _matrix_type(low, function)
+    if matrix is not None:
+        return _construct_typed(low, *matrix, positional)
+    struct = low.language.struct_type(function)
+    if struct is not None:
+        return _struct(low, struct, positional, named)
+    return NotImplemented
+
+
+def _matrix_type(low: Lowering, value: Any) -> tuple[tuple[int, ...], str | None] | None:
+    """Dims and dtype of a vector or matrix type.
+
+    Of `ti.math.vec3` the engine that runs the kernel gives the dtype, which need not be the engine that it is from.
+    """
+    matrix = low.language.matrix_type(value)
+    default = None if matrix is None else low.language.default_of(value)
+    return matrix if matrix is None or default is None else (matrix[0], getattr(low.ops.defaults, default))
+
+
+def _number(low: Lowering, kind: str, values: list[Any]) -> Any:
+    """`ti.f32(x)`: a conversion, or a number of that type."""
+    value = values[0]
+    if is_expression(value):
+        return low.ops.cast(value, kind)
+    if not is_number(value) or types.is_float(kind) is not isinstance(value, float):
+        raise Misfit(f"`{kind}({value!r})`, which the engines refuse")
+    return low.ops.constant(value, kind)
+
+
+def dtype(low: Lowering, value: Any) -> str | None:
+    """A dtype's name: the engine's, or Python's `float` and `int`."""
+    if value is None:
+        return None
+    python = {float: low.ops.defaults.fp, int: low.ops.defaults.ip, bool: "u1"}
+    kind = python.get(value) if isinstance(value, type) else low.language.scalar_type(value)
+    if kind is None:
+        raise Misfit(f"{value!r} where a dtype is wanted")
+    return kind
+
+
+def _construct_matrix(low: Lowering, arr: Any, dt: Any = None) -> Matrix:
+    kind = dtype(low, dt)
+    if isinstance(arr, Matrix):
+        return low.ops.cast(arr, kind) if kind else arr
+    return low.ops.matrix(arr.tolist() if isinstance(arr, np.ndarray) else arr, kind)
+
+
+def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: str | None, values: list[Any]) -> Matrix:
+    """`vec3(1.0)`, `vec3(a, b, c)`, `vec4(v.xyz, 1.0)`, `mat2(...)`."""
+    size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
+    if len(values) == 1:
+        value = values[0]
+        if isinstance(value, Matrix):  # the engines keep such a matrix's own type
+            if value.shape != shape:
+                raise Misfit(f"a matrix of shape {shape} of one of shape {value.shape}")
+            return value
+        if is_number(value) or is_expression(value):
+            return low.ops.build_matrix([low.state.share(low.ops.scalar(value))] * size, shape, kind)
+        values = low.language.rows_of(value) or list(value)
+    entries: list[Any] = []
+    for value in values:
+        rows = low.language.rows_of(value)
+        if isinstance(value, Matrix):
+            if len(value.shape) > 1 or len(values) == 1:
+                raise Misfit("a matrix among the entries of another")
+            entries += value.entries
+        elif rows is not None or isinstance(value, list | tuple):
+            entries += rows if rows is not None else value
+        elif isinstance(value, np.ndarray):
+            entries += value.ravel().tolist()
+        else:
+            entries.append(value)
+    return low.ops.build_matrix([x for e in entries for x in (e if isinstance(e, list | tuple) else [e])], shape, kind)
+
+
+def _struct(low: Lowering, facts: Any, positional: list[Any], named: dict[str, Any]) -> Struct:
+    unknown = set(named) - set(facts.members)
+    if unknown or len(positional) > len(facts.members):
+        raise Misfit(f"arguments that a struct with {', '.join(facts.members)} has no member for")
+    members = {}
+    for place, (name, kind) in enumerate(facts.members.items()):
+        value = positional[place] if place < len(positional) else named.get(name, 0)
+        members[name] = as_member(low, kind, value)
+    return Struct(members, facts.methods)
+
+
+def _member(low: Lowering, value: Any) -> Any:
+    """A value as a member of a struct without a type."""
+    if isinstance(value, dict):
+        return Struct({name: _member(low, item) for name, item in value.items()}, {})
+    return value if isinstance(value, Struct) else low.ops.tensor(value)
+
+
+def convert_python_value(low: Lowering, value: Any) -> Any:
+    """A vector, matrix or struct that Python holds, as one of the run's; other values as they are."""
+    rows = low.language.rows_of(value)
+    if rows is not None:
+        return low.ops.matrix(rows)
+    facts = None if low.engine.is_field(value) else low.language.struct_of(value)
+    if facts is None:
+        return value
+    return Struct({name: convert_python_value(low, plain(item)) for name, item in facts.members.items()}, facts.methods)
+
+
+def as_member(low: Lowering, kind: Any, value: Any) -> Any:
+    """A value as a struct's member: converted to the member's type."""
+    scalar = low.language.scalar_type(kind)
+    if scalar is not None:
+        return low.ops.cast(value, scalar)
+    matrix = _matrix_type(low, kind)
+    if matrix is not None:
+        made = _construct_typed(low, *matrix, [value])
+        return low.ops.cast(made, matrix[1]) if matrix[1] else made
+    facts = low.language.struct_type(kind)
+    if facts is None:
+        raise Misfit(f"a member of type {kind!r}")
+    if isinstance(value, Struct):
+        return Struct(
+            {name: as_member(low, k, value.members[name]) for name, k in facts.members.items()}, facts.methods
+        )
+    if isinstance(value, dict):
+        return _struct(low, facts, [], value)
+    return Struct({name: as_member(low, k, value) for name, k in facts.members.items()}, facts.methods)

@@ -1,0 +1,212 @@
+"""Elements and attributes: `x[i]`, `v[k]`, `v.xy`, `ray.origin`, `x.shape`."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from ...engines import parse_expression
+from ...ir import Misfit, nodes
+from ._lowering import Lowering
+from ._values import ArrayValue, BoundFunction, DynamicEntry, Matrix, Scalar, Struct, is_expression, plain
+
+SWIZZLES = ("xyzw", "rgba", "stpq")
+UNKNOWN_SIZE = "an index that only the run knows"
+
+
+def array_of(low: Lowering, value: Any, node: ast.expr) -> ArrayValue | None:
+    """A value as an array, if it is one: a parameter, or a field of numbers."""
+    if isinstance(value, ArrayValue):
+        return value
+    if low.engine.is_field(value) and low.language.struct_of(value) is None:
+        return low.fields.array(value, ast.unparse(node))
+    return None
+
+
+def place(low: Lowering, node: ast.Subscript) -> Any:
+    """What a subscript stands for, for reading or for assignment."""
+    value = low.value(node.value)
+    index = low.value(node.slice)
+    indices = list(index) if isinstance(index, tuple) else [index]
+    return element(low, value, indices, node.value)
+
+
+def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> Any:
+    """An element of an array, a matrix, or of a container of Python's."""
+    array = array_of(low, value, node)
+    if array is not None:
+        return _of_array(low, array, indices)
+    if low.engine.is_field(value):
+        facts = low.language.struct_of(value)
+        if facts is None:
+            raise Misfit("a field of no numbers")
+        label = ast.unparse(node)
+        parts = {
+            key: element(low, member, indices, parse_expression(f"({label}).{key}"))
+            for key, member in facts.members.items()
+        }
+        return Struct(parts, facts.methods)
+    indices = [_unwrap_constant(index) for index in indices]  # of a `static` loop over vectors: `weights[offset[0]]`
+    if not isinstance(value, Matrix) and any(low.ops.is_run_time(index) for index in indices):
+        rows = low.language.rows_of(value)
+        if rows is None:
+            raise Misfit(f"{UNKNOWN_SIZE} into a {type(value).__name__}")
+        value = low.ops.matrix(rows)
+    if isinstance(value, Matrix):
+        return _of_matrix(low, value, indices)
+    if is_expression(value):
+        raise Misfit("an index into a number")
+    try:
+        return plain(value[tuple(indices) if len(indices) > 1 else indices[0]])
+    except (TypeError, LookupError) as reason:
+        raise Misfit(f"an index into a {type(value).__name__}: {reason}") from None
+
+
+def _unwrap_constant(index: Any) -> Any:
+    return index.value if isinstance(index, nodes.Const) else index
+
+
+def _of_array(low: Lowering, value: ArrayValue, indices: list[Any]) -> Any:
+    array = value.array
+    flat: list[Any] = []
+    for index in indices:
+        flat += _flatten(index)
+    if len(flat) != array.rank:
+        raise Misfit(f"{len(flat)} indices into `{array.label or array.name}`, which has {array.rank}")
+    numbers = tuple(low.ops.scalar(index) for index in flat)
+    if any(number.type[0] == "f" for number in numbers):
+        raise Misfit(f"a float as index into `{array.label or array.name}`")
+    if array.is_clamped:
+        numbers = tuple(_clamp(low, number, size) for number, size in zip(numbers, value.shape, strict=True))
+    if not array.element:
+        return nodes.Load(array.name, numbers, (), array.type)
+    numbers = tuple(low.state.share(number) for number in numbers)
+    entries = Matrix(array.element, ()).indices
+    return Matrix(array.element, tuple(nodes.Load(array.name, numbers, entry, array.type) for entry in entries))
+
+
+def _clamp(low: Lowering, index: Scalar, size: int | Scalar) -> Scalar:
+    """The nearest index that is inside; the counter of a parallel loop over the array is inside as it is."""
+    loop = low.state.parallel
+    inside = (nodes.Const(0, "i32"), size)
+    if loop is not None and any(
+        index == nodes.Local(name, "i32") and bound == inside
+        for name, bound in zip(loop.names, loop.bounds, strict=True)
+    ):
+        return index
+    last = low.ops.binary("-", size, 1)
+    return low.ops.scalar(low.ops.binary("max", low.ops.binary("min", index, last), 0))
+
+
+def _flatten(index: Any) -> list[Any]:
+    """The numbers of an index: a vector or a tuple stands for several, `None` for none."""
+    if index is None:
+        return []
+    if isinstance(index, Matrix):
+        return list(index.entries)
+    return [one for part in index for one in _flatten(part)] if isinstance(index, tuple | list) else [index]
+
+
+def _of_matrix(low: Lowering, value: Matrix, indices: list[Any]) -> Any:
+    if len(indices) != len(value.shape):
+        raise Misfit(f"{len(indices)} indices into a matrix of shape {value.shape}")
+    if any(isinstance(index, slice) for index in indices):
+        return _slice(value, indices)
+    if any(is_expression(index) for index in indices):
+        return DynamicEntry(value, tuple(low.state.share(i) if is_expression(i) else i for i in indices))
+    try:
+        return value[tuple(indices)]
+    except (IndexError, TypeError):
+        raise Misfit(f"the index {indices} into a matrix of shape {value.shape}") from None
+
+
+def _slice(value: Matrix, indices: list[Any]) -> Matrix:
+    if any(is_expression(index) for index in indices):
+        raise Misfit("a slice beside " + UNKNOWN_SIZE)
+    ranges = [
+        range(*index.indices(size)) if isinstance(index, slice) else [index]
+        for index, size in zip(indices, value.shape, strict=True)
+    ]
+    kept = tuple(len(r) for r, index in zip(ranges, indices, strict=True) if isinstance(index, slice))
+    chosen = [(i,) for i in ranges[0]] if len(ranges) == 1 else [(i, j) for i in ranges[0] for j in ranges[1]]
+    return Matrix(kept, tuple(value[index] for index in chosen))
+
+
+def read(low: Lowering, value: Any) -> Any:
+    """The value of a place: an entry by an index that only the run knows is selected."""
+    if not isinstance(value, DynamicEntry):
+        return value
+    entries = value.matrix.indices
+    result = value.matrix.entries[-1]
+    for index in reversed(entries[:-1]):
+        result = nodes.Select(hits(low, value, index), value.matrix[index], result, result.type)
+    return result
+
+
+def hits(low: Lowering, picked: DynamicEntry, index: tuple[int, ...]) -> Scalar:
+    """Whether it is this entry that the run's index means."""
+    tests = [low.ops.binary("==", wanted, k) for wanted, k in zip(picked.index, index, strict=True)]
+    tests = [test for test in tests if test is not True]
+    if any(test is False for test in tests):
+        return nodes.Const(False, "u1")
+    condition = tests[0]
+    for test in tests[1:]:
+        condition = nodes.Binary("and", condition, test, "u1")
+    return condition
+
+
+def attribute(low: Lowering, value: Any, node: ast.Attribute) -> Any:
+    """`value.name`."""
+    name = node.attr
+    if isinstance(value, Struct):
+        return _of_struct(value, name)
+    if name == "fill" and (isinstance(value, ArrayValue) or low.engine.is_field(value)):
+        return BoundFunction(low.language.field_filler, value)
+    if isinstance(value, ArrayValue):
+        return _of_whole_array(value, name)
+    if not low.state.is_static and low.engine.matrix_entries(value) is not None:
+        value = low.ops.tensor(value)  # captured: its methods are functions of the language
+    if not isinstance(value, Matrix) and not is_expression(value):
+        try:
+            return getattr(value, name)
+        except AttributeError as reason:
+            raise low.make_refusal(f"`{ast.unparse(node)}`: {reason}", node) from None
+    if isinstance(value, Matrix):
+        swizzled = swizzle(value, name)
+        if swizzled is not None:
+            return swizzled
+        if name in ("n", "m") and len(value.shape) > "nm".index(name):
+            return value.shape["nm".index(name)]
+    operation = low.language.matrix_operation(name)
+    if name == "get_shape" or operation is not None:
+        return BoundFunction(name if operation is None else operation, value)
+    raise low.make_refusal(f"`{ast.unparse(node)}`", node)
+
+
+def _of_struct(value: Struct, name: str) -> Any:
+    if name in value.members:
+        return value.members[name]
+    if name in value.methods:
+        return BoundFunction(value.methods[name], value)
+    if name == "keys":
+        return list(value.members)
+    raise Misfit(f"`.{name}` of a struct with {', '.join(value.members)}")
+
+
+def _of_whole_array(value: ArrayValue, name: str) -> Any:
+    if name == "shape":
+        return value.shape
+    if name in ("n", "m") and len(value.array.element) > "nm".index(name):
+        return value.array.element["nm".index(name)]
+    raise Misfit(f"`.{name}` of the array `{value.array.name}`")
+
+
+def swizzle(value: Matrix, name: str) -> Any:
+    """`v.x`, `v.zyx`; None for what is not such a name."""
+    if len(value.shape) != 1 or len(name) > 4:
+        return None
+    for letters in SWIZZLES:
+        if set(name) <= set(letters[: value.shape[0]]):
+            chosen = tuple(value.entries[letters.index(letter)] for letter in name)
+            return chosen[0] if len(name) == 1 else Matrix((len(name),), chosen)
+    return None

@@ -1,0 +1,264 @@
+"""Functions that are an engine's own instructions, by the name that its package has for them.
+
+Functions that the engines' authors wrote in the language itself (`ti.math.mix`, `v.norm()`) are not here: they are
+lowered from their source, like a user's.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ...ir import Deadly, Misfit, nodes, operators
+from . import _assignments, _blocks, _constructors, _decompositions
+from ._logic import apply_logic
+from ._lowering import Lowering
+from ._matrix_operations import OPERATIONS, SQUARE, check_square
+from ._values import ArrayValue, Matrix, Ranges, is_expression, is_number, plain, read_ranges
+
+UNARY = {
+    **{name: name for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "abs")},
+    "neg": "neg",
+    "logical_not": "not",
+    "bit_not": "~",
+    "popcnt": "popcnt",
+    "clz": "clz",
+    "ffs": "ffs",
+    "_floor": "floor",
+    "_ceil": "ceil",
+    "_round": "round",
+}
+ROUNDING = ("floor", "ceil", "round")
+BINARY = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "truediv": "/",
+    "floordiv": "//",
+    "mod": "%",
+    "pow": "pow",
+    "bit_and": "&",
+    "bit_or": "|",
+    "bit_xor": "^",
+    "bit_shl": "<<",
+    "bit_sar": ">>",
+    "bit_shr": ">>>",
+    "cmp_lt": "<",
+    "cmp_le": "<=",
+    "cmp_gt": ">",
+    "cmp_ge": ">=",
+    "cmp_eq": "==",
+    "cmp_ne": "!=",
+    "max_impl": "max",
+    "min_impl": "min",
+    "atan2": "atan2",
+    "raw_div": "raw_div",
+    "raw_mod": "raw_mod",
+    "logical_and": "and",
+    "logical_or": "or",
+}
+FILLED = frozenset({"cols", "diag", "identity", "one", "rows", "unit", "zero"})
+"""Functions of the matrix class that make a matrix."""
+
+
+def apply_instruction(
+    low: Lowering, name: str, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr
+) -> Any:
+    """The value of an instruction; NotImplemented for what is none."""
+    room, _, last = name.rpartition(".")
+    if room == "lang.ops":
+        return _operation(low, last, function, positional, named)
+    if room == "lang.matrix_ops" and last in OPERATIONS:
+        return OPERATIONS[last](low, *positional, **named)
+    if room == "lang.matrix_ops" and last in SQUARE:
+        check_square(low, last, *positional, **named)
+    if name == "lang.impl.stop_grad":
+        return _stop_grad(low, node, *positional, **named)
+    special = _SPECIAL.get(name)
+    if special is not None:
+        return special(low, *positional, **named)
+    if room == "lang.matrix.Matrix":
+        return _fill(low, last, positional, named)
+    if low.language.function_of(function) is not None or room == "_funcs":
+        return NotImplemented
+    if low.state.is_static or low.state.frame.is_library:
+        return plain(function(*positional, **named))
+    raise low.make_refusal(f"`{ast.unparse(getattr(node, 'func', node))}`, which is {name} of {low.engine.name}", node)
+
+
+def _operation(low: Lowering, name: str, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
+    if name.startswith("atomic_") and name.removeprefix("atomic_") in operators.ATOMIC and len(positional) == 2:
+        return _assignments.apply_atomic(low, name.removeprefix("atomic_"), *positional)
+    if name == "random":
+        return _random(low, *positional, **named)
+    if name in ("max", "min"):
+        return extreme(low, name, positional)
+    if name == "cast":
+        return _cast(low, *positional, **named)
+    if name == "bit_cast":
+        obj, kind = (*positional, *named.values())
+        return low.ops.with_bits(obj, _constructors.dtype(low, kind) or "")
+    if all(_is_known(low, value) for value in (*positional, *named.values())):
+        if name == "bit_shr":  # the only one that both engines refuse outside a kernel
+            return low.ops.binary(">>", *positional, *named.values())
+        return plain(function(*positional, **named))
+    if name in ROUNDING:
+        return _round(low, name, *positional, **named)
+    if name in ("select", "ifte"):
+        return low.ops.select(*_in_order(positional, named, ("cond", "x1", "x2")))
+    if name in UNARY:
+        return low.ops.unary(UNARY[name], *positional)
+    if name in BINARY:
+        return _two(low, BINARY[name], *positional, *named.values())
+    raise Deadly("the function `frexp`", _INSTEAD_OF_FREXP) if name == "frexp" else Misfit(f"the function `{name}`")
+
+
+_INSTEAD_OF_FREXP = (
+    "Take the exponent from `floor(log(abs(x)) / log(2.0)) + 1.0`, or pass the results of `torch.frexp` as arguments"
+)
+
+
+def _two(low: Lowering, operator: str, left: Any, right: Any) -> Any:
+    if operator in ("and", "or"):
+        return apply_logic(low, operator == "and", left, right)
+    return low.binary(operator, left, right)
+
+
+def _is_known(low: Lowering, value: Any) -> bool:
+    return is_number(value) or low.language.rows_of(value) is not None
+
+
+def _in_order(positional: list[Any], named: dict[str, Any], names: tuple[str, ...]) -> list[Any]:
+    return [*positional, *(named[name] for name in names[len(positional) :])]
+
+
+def extreme(low: Lowering, operator: str, values: list[Any]) -> Any:
+    """`max(a, b, c)`: of the first, and that of the others."""
+    if len(values) == 1:
+        return values[0]
+    other = extreme(low, operator, values[1:])
+    if is_number(values[0]) and is_number(other):
+        return (max if operator == "max" else min)(values[0], other)
+    return _two(low, operator, values[0], other)
+
+
+def _cast(low: Lowering, obj: Any, dtype: Any) -> Any:
+    return low.ops.cast(obj, _constructors.dtype(low, dtype) or "")
+
+
+def _round(low: Lowering, name: str, x: Any, dtype: Any = None) -> Any:
+    result = low.ops.unary(name, x)
+    return result if dtype is None else _cast(low, result, dtype)
+
+
+def _random(low: Lowering, dtype: Any = float) -> Any:
+    kind = _constructors.dtype(low, dtype) or ""
+    local = low.state.local("random", kind)
+    low.state.emit(nodes.Draw(local.name, kind, low.state.line))
+    return local
+
+
+def _static(_low: Lowering, x: Any, *xs: Any) -> Any:
+    for value in (x, *xs):
+        if is_expression(value):
+            raise Misfit("`static` of what only the run knows")
+    return [x, *xs] if xs else x
+
+
+def _static_assert(_low: Lowering, cond: Any, msg: Any = None) -> Any:
+    if not cond:
+        raise Misfit(f"a `static_assert` that does not hold: {msg}")
+
+
+def _ranges(_low: Lowering, *args: Any, axes: Any = None) -> Ranges:
+    bounds = [tuple(arg) if isinstance(arg, list | tuple) else (0, arg) for arg in args]
+    if any(len(bound) != 2 for bound in bounds):
+        raise Misfit("a bound of `ndrange` that is not a pair")
+    order = () if axes is None else tuple(axes)
+    if axes is not None and (any(map(is_expression, order)) or sorted(order) != list(range(len(bounds)))):
+        raise Misfit(f"`ndrange` of {len(bounds)} dims with `axes` that are no permutation of them")
+    return Ranges(tuple((plain(first), plain(end)) for first, end in bounds), order=order)
+
+
+def _group(low: Lowering, x: Any) -> Any:
+    x = read_ranges(low.language.name_of(type(x)), x)
+    return replace(x, is_grouped=True) if isinstance(x, Ranges) else x
+
+
+def _zero(low: Lowering, x: Any) -> Any:
+    return low.ops.binary("*", x, 0)
+
+
+def _one(low: Lowering, x: Any) -> Any:
+    return low.ops.binary("+", low.ops.binary("*", x, 0), 1)
+
+
+def _loop_config(
+    low: Lowering, *, serialize: bool = False, parallelize: Any = None, block_dim: Any = None, **_others: Any
+) -> None:
+    low.state.is_serial_next = low.state.is_serial_next or bool(serialize) or parallelize == 1
+    if block_dim is not None:
+        if not isinstance(block_dim, int) or block_dim < 1:
+            raise Misfit(f"`loop_config(block_dim={block_dim})`, which is not a positive integer")
+        low.state.block_size_next = block_dim
+
+
+def _stop_grad(low: Lowering, node: ast.expr, x: Any) -> None:
+    array = x
+    if low.engine.is_field(x):
+        array = low.fields.array(x, ast.unparse(node.args[0] if isinstance(node, ast.Call) and node.args else node))
+    if not isinstance(array, ArrayValue):
+        raise Misfit("`stop_grad` of what is neither a field nor an array")
+    low.state.stopped.add(array.array.name)
+
+
+def _nothing(_low: Lowering, *_positional: Any, **_named: Any) -> None:
+    return None
+
+
+def _fill(low: Lowering, name: str, positional: list[Any], named: dict[str, Any]) -> Matrix:
+    """`ti.Vector.zero(dt, n)`, `one`, `unit(n, i, dt)`, `ti.Matrix.identity(dt, n)`, `diag(dim, val)`."""
+    if name in ("zero", "one"):
+        dt, n, *m = _in_order(positional, named, ("dt", "n", *(["m"] if "m" in named else [])))
+        shape = (n, m[0]) if m and m[0] is not None else (n,)
+        size = n if len(shape) == 1 else n * shape[1]
+        return low.ops.build_matrix([int(name == "one")] * size, shape, _constructors.dtype(low, dt))
+    if name == "unit":
+        n, i, *dt = _in_order(positional, named, ("n", "i", *(["dt"] if "dt" in named else [])))
+        return low.ops.build_matrix(
+            [int(i == j) for j in range(n)], (n,), _constructors.dtype(low, dt[0] if dt else int)
+        )
+    if name == "identity":
+        dt, n = _in_order(positional, named, ("dt", "n"))
+        entries = [int(i == j) for i in range(n) for j in range(n)]
+        return low.ops.build_matrix(entries, (n, n), _constructors.dtype(low, dt))
+    if name == "diag":
+        dim, val = _in_order(positional, named, ("dim", "val"))
+        value = low.state.share(low.ops.scalar(val))
+        return low.ops.build_matrix([value if i == j else 0 for i in range(dim) for j in range(dim)], (dim, dim), None)
+    if name in ("rows", "cols"):
+        matrix = low.ops.matrix(positional[0])
+        return matrix if name == "rows" else OPERATIONS["transpose"](low, matrix)
+    raise Misfit(f"`Matrix.{name}`")
+
+
+_SPECIAL: dict[str, Callable[..., Any]] = {
+    "lang.impl.static": _static,
+    "lang.impl.static_assert": _static_assert,
+    "lang.impl.static_print": _nothing,
+    "lang.impl.grouped": _group,
+    "lang._ndrange.ndrange": _ranges,
+    "lang.impl.zero": _zero,
+    "lang.impl.one": _one,
+    "lang.misc.loop_config": _loop_config,
+    "lang.misc.block_local": _nothing,
+    "lang.misc.assume_in_range": lambda low, value, *_, **__: value,
+    "lang.misc.no_activate": _nothing,
+    "lang.matrix_ops.cast": _cast,
+    "types.compound_types.vector": lambda low, *positional, **named: low.engine.lang.types.vector(*positional, **named),
+    "types.compound_types.matrix": lambda low, *positional, **named: low.engine.lang.types.matrix(*positional, **named),
+    **_decompositions.LOWERED,
+    **_blocks.LOWERED,
+}

@@ -1,0 +1,169 @@
+"""Functions written in the language, put in place of their calls.
+
+An argument is copied into a local, unless it is a template: then the parameter is the very thing that the call
+names, and what the function stores there the caller sees.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from ..._errors import TinsmithError
+from ...ir import Deadly, Misfit, NotCovered, nodes
+from .._nodes import root
+from .._read import Source
+from .._walk import walk
+from . import _constructors, _early_returns
+from ._lowering import Lowering
+from ._state import Frame
+from ._values import ArrayValue, Matrix, Struct, is_expression, is_number
+
+DEEPEST = 64
+
+
+def inline_call(
+    low: Lowering,
+    function: Callable[..., Any],
+    positional: list[Any],
+    named: dict[str, Any],
+    node: ast.expr,
+    *,
+    is_library: bool,
+    is_method: bool = False,
+    is_python: bool = False,
+    is_real: bool = False,
+) -> Any:
+    """What a function returns for these arguments; its statements are written here.
+
+    Of a function in plain Python (`is_python`) the branches are Python's, decided now. A real one (`is_real`) may
+    return early, and no loop in it is parallel.
+    """
+    source = low.read(function)
+    # Another function of the language may end its recursion while it is compiled, a real one only at run time.
+    is_recursive = is_real and any(frame.source.identity == source.identity for frame in low.state.frames)
+    if is_recursive or len(low.state.frames) > DEEPEST:
+        raise low.make_refusal(f"`{function.__name__}`, which calls itself", node)
+    given = _bind_arguments(low, function, positional, named, node)
+    frame = Frame(source, [{}], is_library=is_library or low.state.frame.is_library, is_quiet=low.state.is_quiet)
+    owner = source.parameters[0] if is_method and source.parameters[0] not in function.__annotations__ else None
+    for name, value in given.items():
+        is_itself = is_python or name == owner
+        given[name] = value if is_itself else _convert_argument(low, source, function, name, value, frame)
+    frame.scopes[0].update(given)
+    state = low.state
+    outer = state.is_quiet, state.is_static
+    frame.early = _early_returns.plan_early_returns(low, function, source.tree) if is_real else None
+    state.frames.append(frame)
+    state.is_static = is_python
+    state.depth += is_real
+    try:
+        low.run(source.tree.body)
+    except RecursionError:
+        raise low.make_refusal(f"`{function.__name__}`, which calls itself or nests too many calls", node) from None
+    except Exception as reason:
+        # For a function of the engine, the error names the line of the user's call, not one inside the engine.
+        if not is_library or state.frames[-2].is_library or not _is_followed_no_further(reason):
+            raise
+        if isinstance(reason, NotCovered) and reason.ends_process:
+            raise low.make_refusal(Deadly(reason.construct, reason.remedy), node) from None
+        words = f"`{ast.unparse(node)}`, a function of {low.engine.name}'s own that cannot be followed"
+        raise low.make_refusal(words, node) from reason
+    finally:
+        state.frames.pop()
+        state.depth -= is_real
+        state.is_quiet, state.is_static = outer
+    return frame.result
+
+
+def _is_followed_no_further(reason: Exception) -> bool:
+    """Whether the front end, or an engine that runs a function outside of its compiler, refuses to go on."""
+    return not isinstance(reason, TinsmithError | AssertionError)
+
+
+def _bind_arguments(
+    low: Lowering, function: Callable[..., Any], positional: list[Any], named: dict[str, Any], node: ast.expr
+) -> dict[str, Any]:
+    """The arguments by the parameters' names, defaults among them."""
+    try:
+        bound = inspect.signature(function).bind(*positional, **named)
+    except TypeError as reason:
+        raise low.make_refusal(f"the call `{ast.unparse(node)}`: {reason}", node) from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def _convert_argument(
+    low: Lowering, source: Source, function: Callable[..., Any], name: str, value: Any, frame: Frame
+) -> Any:
+    """What a parameter is inside the function."""
+    annotation = function.__annotations__.get(name)
+    language = low.language
+    if language.is_template(annotation) or language.is_array(annotation):
+        return value
+    if isinstance(value, ArrayValue) or low.engine.is_field(value):
+        return value
+    kind = language.scalar_type(annotation)
+    if kind is not None:
+        value = low.ops.cast(value, kind)
+    is_steady = frame.is_library or low.state.is_quiet
+    if _needs_no_copy(value, is_steady) and name not in low.fact(find_stored_names, source.tree):
+        return value
+    return low.state.bind_named(name, _constructors.convert_python_value(low, value), low.ops.scalar)
+
+
+def _needs_no_copy(value: Any, is_steady: bool) -> bool:
+    """Whether a value is simple, and cannot change before the function's result is used.
+
+    `is_steady` says that nothing of the calling statement, the function included, changes the caller's locals.
+    """
+    if isinstance(value, Matrix):
+        return all(_needs_no_copy(entry, is_steady) for entry in value.entries)
+    if isinstance(value, Struct):
+        return all(_needs_no_copy(member, is_steady) for member in value.members.values())
+    if isinstance(value, nodes.Local) or is_number(value):
+        return is_steady
+    return isinstance(value, nodes.Const | nodes.Argument | nodes.Size)
+
+
+def find_stored_names(block: ast.FunctionDef | ast.For) -> frozenset[str]:
+    """Names that the body of a function or loop stores to, or to a part of what they mean."""
+    inside = (node for statement in block.body for node in walk(statement))
+    stored = (node for node in inside if isinstance(node, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
+    return frozenset(root(node) for node in stored if isinstance(node.ctx, ast.Store))
+
+
+def lower_return(low: Lowering, statement: ast.Return) -> None:
+    """A `return`: the end of a function, or of a branch that is decided while lowering; of a real one, any place."""
+    frame = low.state.frame
+    if len(low.state.frames) == 1 and statement.value is not None:
+        raise low.make_refusal(f"`{ast.unparse(statement)}` of a kernel", statement)
+    if frame.early is not None:
+        value = None if statement.value is None else _convert_result(low, frame.source, low.value(statement.value))
+        _early_returns.leave(low, frame.early, frame, value)
+        return
+    if frame.branches or any(not is_static for is_static, _ in frame.loops):
+        raise low.make_refusal(f"`{ast.unparse(statement)}` inside a loop or branch that the run decides", statement)
+    frame.status = "return"
+    if statement.value is None:
+        return
+    frame.result = _convert_result(low, frame.source, low.value(statement.value))
+
+
+def _convert_result(low: Lowering, source: Source, value: Any) -> Any:
+    """A result as the return annotation wants it: numbers alone are converted."""
+    annotation = source.function.__annotations__.get("return")
+    if isinstance(annotation, list | tuple):
+        if not isinstance(value, list | tuple) or len(value) != len(annotation):
+            raise Misfit("a result that does not fit the return annotation")
+        return tuple(_as(low, kind, item) for kind, item in zip(annotation, value, strict=True))
+    return _as(low, annotation, value)
+
+
+def _as(low: Lowering, annotation: Any, value: Any) -> Any:
+    kind = low.language.scalar_type(annotation) if annotation is not None else None
+    if kind is None and annotation in (float, int, bool):
+        kind = _constructors.dtype(low, annotation)
+    return value if kind is None or not (is_expression(value) or is_number(value)) else low.ops.cast(value, kind)

@@ -1,0 +1,236 @@
+"""The state of a kernel's lowering, and how it goes from node to node.
+
+What each kind of node means is written in the files that `Handlers` come from; they know this one, and this one none of
+them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
+
+from ...engines import Engine, Language
+from ...ir import DIVISION_BY_ZERO, Deadly, Defaults, Misfit, NotCovered, nodes, walk, with_cells
+from .._nodes import root
+from .._read import Source, read
+from ._fields import Fields
+from ._operations import Operations
+from ._state import ENGINE, RESERVED, Early, Frame, State
+from ._stopped_gradients import stop_gradients
+from ._values import ArrayValue, Matrix, is_expression, kind_of, plain
+
+_Node = TypeVar("_Node", bound=ast.AST)
+_Fact = TypeVar("_Fact")
+
+
+class LoweredKernel(NamedTuple):
+    """A kernel as IR, and the fields that its arrays with a label stand for."""
+
+    kernel: nodes.Kernel
+    fields: Mapping[str, Any]
+
+
+class Handlers(NamedTuple):
+    """What nodes of Python's tree mean.
+
+    Attributes:
+        value: the value of an expression.
+        statement: writes what a statement does.
+        may_leave: whether a function may return inside a statement.
+        after_leaving: writes the statements behind such a one.
+    """
+
+    value: Callable[[Lowering, ast.expr], Any]
+    statement: Callable[[Lowering, ast.stmt], None]
+    may_leave: Callable[[ast.stmt], bool]
+    after_leaving: Callable[[Lowering, Early, Frame, list[ast.stmt]], None]
+
+
+class Lowering:
+    """One kernel being lowered."""
+
+    def __init__(
+        self,
+        source: Source,
+        engine: Engine,
+        arrays: Mapping[str, nodes.Array],
+        arguments: dict[str, tuple[str, tuple[int, ...]]],
+        defaults: Defaults | None,
+        handlers: Handlers,
+    ) -> None:
+        self.handlers = handlers
+        self.engine = engine
+        self.language = Language(engine)
+        self.arguments = arguments
+        defaults = defaults or Defaults(*self.language.default_types)  # type: ignore[arg-type]
+        self.ops = Operations(defaults, self.language.rows_of)
+        taken = set(RESERVED) | set(source.parameters)
+        self.state = State(defaults, dict(arrays), taken, [Frame(source, [{}], frozenset(source.parameters))])
+        self.fields = Fields(engine, self.state)
+        self.path = source.path
+        self._sources: dict[Callable[..., Any], Source] = {}
+        self._facts: dict[Any, Any] = {}
+
+    def kernel(self, source: Source, names: Mapping[str, Any]) -> LoweredKernel:
+        """Lower the kernel's body."""
+        scope = self.state.frame.scopes[0]
+        scope.update(names)
+        scope.update({name: whole_array(array) for name, array in self.state.arrays.items()})
+        scope.update({name: _argument(name, *facts) for name, facts in self.arguments.items()})
+        self.run(source.tree.body)
+        state = self.state
+        try:
+            body = stop_gradients(state.body, state.stopped)
+        except Misfit as reason:
+            raise self.make_refusal(str(reason), source.tree) from None
+        kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, body)
+        kernel = replace(
+            with_cells(kernel, frozenset(state.cells)),
+            block_memory=state.block_memory,
+            source_names=state.source_names,
+        )
+        return LoweredKernel(replace(kernel, body=walk.number_statements(kernel.body)), self.fields.objects)
+
+    def value(self, node: ast.expr) -> Any:
+        """The value of an expression."""
+        outer = self.state.line
+        self._step_to(node)
+        try:
+            return plain(self.handlers.value(self, node))
+        except Misfit as reason:
+            raise self.make_refusal(reason, node) from None
+        finally:
+            self.state.line = outer
+
+    def number(self, node: ast.expr) -> nodes.Expr:
+        """The value of an expression that must be a number."""
+        try:
+            return self.ops.scalar(self.value(node))
+        except Misfit as reason:
+            raise self.make_refusal(f"`{ast.unparse(node)}`: {reason}", node) from None
+
+    def binary(self, operator: str, left: Any, right: Any) -> Any:
+        """A binary operation on values of any kind; what goes with every entry of a vector is computed once."""
+
+        def alone(value: Any, other: Any) -> Any:
+            return self.state.share(value) if isinstance(other, Matrix) and is_expression(value) else value
+
+        left, right = alone(left, right), alone(right, left)
+        try:
+            return self.ops.binary(operator, left, right)
+        except ZeroDivisionError:
+            raise Deadly(*DIVISION_BY_ZERO) from None
+        except (TypeError, ValueError, ArithmeticError) as reason:
+            raise Misfit(f"`{operator}` of {kind_of(left)} and {kind_of(right)}: {reason}") from None
+
+    def callee_name(self, node: ast.expr) -> str:
+        """What the engine calls the function that an expression calls; "" for any other expression."""
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+            return ""
+        name = root(node.func)
+        if name != ENGINE and self.state.find(name)[0]:
+            return ""
+        return self.language.name_of(self.value(node.func))
+
+    def is_static(self, node: ast.expr) -> bool:
+        """Whether an expression is a call of `ti.static`."""
+        return self.callee_name(node) == "lang.impl.static"
+
+    def evaluate_static(self, node: ast.expr) -> Any:
+        """The value of an expression inside `ti.static`."""
+        outer, self.state.is_static = self.state.is_static, True
+        try:
+            return self.value(node)
+        finally:
+            self.state.is_static = outer
+
+    def aside(self, lowered: Callable[[], Any]) -> tuple[Any, list[nodes.Stmt]]:
+        """A value, and the statements that it takes, which are not written yet.
+
+        Where a call changes memory they are written at once: engines run every call, whether its result is
+        wanted or not.
+        """
+        outer, self.state.body = self.state.body, []
+        try:
+            value = lowered()
+            written = self.state.body
+        finally:
+            self.state.body = outer
+        if self.state.is_quiet:
+            return value, written
+        self.state.body += written
+        return value, []
+
+    def read(self, function: Callable[..., Any]) -> Source:
+        """The source of a function that the kernel calls."""
+        if function not in self._sources:
+            self._sources[function] = _of_library(function) if self.engine.owns(function) else read(function)
+        return self._sources[function]
+
+    def fact(self, describe: Callable[[_Node], _Fact], node: _Node) -> _Fact:
+        """`describe(node)`, called once for each node: an unrolled loop's body is lowered many times."""
+        key = (describe, node)
+        if key not in self._facts:
+            self._facts[key] = describe(node)
+        return self._facts[key]
+
+    def run(self, body: list[ast.stmt]) -> None:
+        """Lower statements, in a block of their own."""
+        with self.state.scope():
+            self.steps(body)
+
+    def steps(self, body: list[ast.stmt]) -> None:
+        """Lower statements, until one leaves their block."""
+        for number, statement in enumerate(body):
+            frame = self.state.frame
+            if frame.status:
+                return
+            self.step(statement)
+            if frame.early is not None and self.fact(self.handlers.may_leave, statement) and not frame.status:
+                self.handlers.after_leaving(self, frame.early, frame, body[number + 1 :])
+                return
+
+    def step(self, statement: ast.stmt) -> None:
+        """Lower one statement."""
+        self._step_to(statement)
+        try:
+            self.handlers.statement(self, statement)
+        except Misfit as reason:
+            raise self.make_refusal(reason, statement) from None
+
+    def _step_to(self, node: ast.AST) -> None:
+        """Statements that are written from now on stand where `node` does; in other files, where the call stood."""
+        if self.state.frame.source.path == self.path and not self.state.frame.is_library:
+            self.state.line = getattr(node, "lineno", self.state.line)
+
+    def make_refusal(self, construct: str | Misfit, node: ast.AST) -> NotCovered:
+        """The refusal of a construct; one in an engine's own functions is told of the call."""
+        frame = self.state.frame
+        place = (self.state.line, self.path)
+        if not frame.is_library:
+            place = getattr(node, "lineno", frame.source.tree.lineno), frame.source.path
+        if isinstance(construct, Deadly):
+            return NotCovered(str(construct), *place, remedy=construct.remedy, ends_process=True)
+        return NotCovered(str(construct), *place)
+
+
+@cache
+def _of_library(function: Callable[..., Any]) -> Source:
+    """The source of an engine's own function, which is read once: looking one up takes a millisecond."""
+    return read(function)
+
+
+def whole_array(array: nodes.Array) -> ArrayValue:
+    """An array parameter as a value."""
+    sizes = tuple(nodes.Size(array.name, axis) for axis in range(array.rank))
+    return ArrayValue(array, sizes, (0,) * array.rank)
+
+
+def _argument(name: str, kind: str, element: tuple[int, ...]) -> Any:
+    if not element:
+        return nodes.Argument(name, kind)
+    empty = Matrix(element, ())
+    return Matrix(element, tuple(nodes.Argument(name, kind, index) for index in empty.indices))

@@ -1,0 +1,203 @@
+"""Operations on values of any kind: known numbers are computed, vectors taken apart, types found."""
+
+from __future__ import annotations
+
+import operator as python
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+from ...ir import Deadly, Defaults, Misfit, nodes, types, walk
+from ._values import Matrix, Scalar, is_expression, is_number
+
+PYTHON: dict[str, Callable[[Any, Any], Any]] = {
+    "+": python.add,
+    "-": python.sub,
+    "*": python.mul,
+    "/": python.truediv,
+    "//": python.floordiv,
+    "%": python.mod,
+    "pow": python.pow,
+    "<<": python.lshift,
+    ">>": python.rshift,
+    "&": python.and_,
+    "|": python.or_,
+    "^": python.xor,
+    "==": python.eq,
+    "!=": python.ne,
+    "<": python.lt,
+    "<=": python.le,
+    ">": python.gt,
+    ">=": python.ge,
+}
+"""What an operator does to two values that are both known."""
+
+
+class Operations:
+    """Operations under one set of default types."""
+
+    def __init__(self, defaults: Defaults, entries_of: Callable[[object], Any]) -> None:
+        self.defaults = defaults
+        self._entries_of = entries_of
+
+    # From Python's values to the run's --------------------------------------------------------
+
+    def is_run_time(self, value: object) -> bool:
+        """Whether a value is known to the run only."""
+        return is_expression(value) or isinstance(value, Matrix)
+
+    def scalar(self, value: Any) -> Scalar:
+        """A number as an expression. Raises Misfit for anything else."""
+        if is_expression(value):
+            return value
+        if not is_number(value):
+            raise Misfit(f"a {type(value).__name__} where a number is wanted")
+        return self.constant(value, types.of_literal(value, self.defaults))
+
+    def constant(self, value: bool | float, kind: str) -> Scalar:
+        """A known number of a type of its own."""
+        if isinstance(value, int) and not types.fits(value, kind):
+            raise Misfit(f"the number {value} (beyond {kind})")
+        return nodes.Const(_own_number(value), kind)
+
+    def tensor(self, value: Any) -> Matrix | Scalar:
+        """A value as an expression or a matrix of them: lists and Python-scope matrices too."""
+        if isinstance(value, Matrix):
+            return value
+        listed = self._entries_of(value)
+        if listed is not None:
+            return self.matrix(listed)
+        return self.matrix(value) if isinstance(value, list | tuple) else self.scalar(value)
+
+    def matrix(self, rows: Any, kind: str | None = None) -> Matrix:
+        """What `Vector([...])` and `Matrix([[...]])` make of their entries."""
+        rows = rows.rows if isinstance(rows, Matrix) else list(rows)
+        rows = [row.rows if isinstance(row, Matrix) else row for row in rows]
+        nested = bool(rows) and isinstance(rows[0], list | tuple)
+        shape = (len(rows), len(rows[0])) if nested else (len(rows),)
+        flat = [entry for row in rows for entry in row] if nested else rows
+        return self.build_matrix(flat, shape, kind)
+
+    def build_matrix(self, entries: list[Any], shape: tuple[int, ...], kind: str | None) -> Matrix:
+        """A matrix of these entries, of one type: their common one where none is given."""
+        numbers = [self.scalar(entry) for entry in entries]
+        size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
+        if not numbers or size != len(numbers):
+            raise Misfit(f"{len(numbers)} numbers for a matrix of shape {shape}")
+        kinds = [self.defaults.ip if isinstance(entry, bool) else self.scalar(entry).type for entry in entries]
+        common = kind or reduce(types.promote, kinds)
+        return Matrix(shape, tuple(self._cast(number, common) for number in numbers))
+
+    # Operations -------------------------------------------------------------------------------
+
+    def _cast(self, value: Scalar, kind: str) -> Scalar:
+        if value.type == kind:
+            return value
+        if isinstance(value, nodes.Const):
+            return _cast_constant(value, kind)
+        return nodes.Cast(value, kind)
+
+    def cast(self, value: Any, kind: str) -> Any:
+        """A value converted, entry by entry."""
+        tensor = self.tensor(value)
+        return self.each(lambda one: self._cast(one, kind), tensor)
+
+    def with_bits(self, value: Any, kind: str) -> Any:
+        """A value with the same bits as another type."""
+        number = self.scalar(value)
+        if types.width(number.type) != types.width(kind):
+            words = f"bit_cast of {number.type} to {kind}, which is not as wide"
+            raise Deadly(words, f"Cast to a type of {types.width(number.type)} bits")
+        return nodes.Cast(number, kind, keeps_bits=True)
+
+    def each(self, change: Callable[..., Any], *values: Matrix | Scalar) -> Any:
+        """An operation entry by entry; scalars go with every entry."""
+        shapes = {value.shape for value in values if isinstance(value, Matrix)}
+        if not shapes:
+            return change(*values)
+        if len(shapes) > 1:
+            raise Misfit(f"an operation on shapes {' and '.join(map(str, sorted(shapes)))}")
+        shape = shapes.pop()
+        size = len(next(value for value in values if isinstance(value, Matrix)).entries)
+        columns = [value.entries if isinstance(value, Matrix) else (value,) * size for value in values]
+        return Matrix(shape, tuple(change(*row) for row in zip(*columns, strict=True)))
+
+    def unary(self, operator: str, value: Any) -> Any:
+        """An operation on one."""
+
+        def one(number: Scalar) -> Scalar:
+            self._check(operator, number.type)
+            return nodes.Unary(operator, number, types.of_unary(operator, number.type, self.defaults))
+
+        return self.each(one, self.tensor(value))
+
+    def binary(self, operator: str, left: Any, right: Any) -> Any:
+        """An operation on two: Python's own where both are known."""
+        if operator in PYTHON and not self.is_run_time(left) and not self.is_run_time(right):
+            return PYTHON[operator](left, right)
+
+        def two(one: Scalar, other: Scalar) -> Scalar:
+            self._check(operator, one.type, other.type)
+            kind = types.of_operation(operator, one.type, other.type, self.defaults)
+            return nodes.Binary(operator, one, other, kind)
+
+        values = [self.tensor(left), self.tensor(right)]
+        if operator == "atan2" and any(isinstance(value, Matrix) for value in values):
+            values = [self.cast(value, "f32") for value in values]  # of vectors both engines make f32, even of f64
+        return self.each(two, *values)
+
+    def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
+        """One of two values, both evaluated."""
+
+        def pick(test: Scalar, one: Scalar, other: Scalar) -> Scalar:
+            kind = types.promote(one.type, other.type)
+            return nodes.Select(self.truth(test), self._cast(one, kind), self._cast(other, kind), kind)
+
+        return self.each(pick, self.tensor(condition), self.tensor(then), self.tensor(otherwise))
+
+    def truth(self, value: Any) -> Scalar:
+        """A number as a condition."""
+        number = self.scalar(value)
+        if number.type == "u1":
+            return number
+        if isinstance(number, nodes.Const):
+            return nodes.Const(bool(number.value), "u1")
+        return nodes.Binary("!=", number, nodes.Const(0, number.type), "u1")
+
+    def _check(self, operator: str, *kinds: str) -> None:
+        if not types.accepts(operator, *kinds):
+            # Engines refuse some of these with a message, and end the process on others (`x[i] &= 1`, `clz(x[i])`).
+            words = f"`{operator}` of {' and '.join(kinds)}"
+            raise Deadly(words, "Convert the operands first" if any(map(types.is_float, kinds)) else "Use other types")
+
+
+def _own_number(value: bool | float) -> bool | int | float:
+    """A number of a subclass, as members of an `IntEnum` are, as Python's own.
+
+    A constant is printed, compared and kept as a key: a subclass may do all of that differently.
+    """
+    if isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, int) else float(value)
+
+
+def _cast_constant(value: nodes.Const, kind: str) -> Scalar:
+    """A known number as another type, where that loses nothing; else the engine shall convert it."""
+    number = value.value
+    if types.is_float(kind):
+        is_exact = isinstance(number, int) and abs(number) < 2**11
+        is_rounded = value.type == "f64" and kind == "f32"
+        return nodes.Const(float(number), kind) if is_exact or is_rounded else nodes.Cast(value, kind)
+    if kind == "u1":
+        return nodes.Const(bool(number), kind) if isinstance(number, int) else nodes.Cast(value, kind)
+    whole = isinstance(number, int) and types.fits(int(number), kind)
+    return nodes.Const(int(number), kind) if whole else nodes.Cast(value, kind)
+
+
+def is_guarded(expression: Scalar) -> bool:
+    """Whether an expression must not be evaluated in vain: it reads memory, or divides integers."""
+    return any(
+        isinstance(part, nodes.Load)
+        or (isinstance(part, nodes.Binary) and part.operator in ("//", "%") and not types.is_float(part.type))
+        for part in walk.parts(expression)
+    )

@@ -1,0 +1,38 @@
+"""Stopped gradients: `ti.stop_grad(x)` makes what its block loads of `x` a constant to the gradient.
+
+Both engines mean the whole block that the call stands in, statements before it and blocks inside it too. What the block
+stores to `x` keeps its gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from ...ir import Misfit, nodes, types, walk
+
+
+def stop_gradients(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> nodes.Block:
+    """Return statements that load the same values of arrays, without a derivative.
+
+    Raises:
+        Misfit: an atomic reads what another derivative than that of a sum would go through.
+    """
+    if not arrays:
+        return tuple(body)
+
+    def change(part: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        match part:
+            case nodes.Load(array=name) if name in arrays and types.is_float(part.type):
+                return without_derivative(part)
+            case nodes.Atomic(operator, array=name) if name in arrays and (
+                part.result is not None or operator not in ("add", "sub")
+            ):
+                raise Misfit(f"`stop_grad` of an array that `atomic_{operator}` reads")
+        return part
+
+    return walk.change_parts(body, change)
+
+
+def without_derivative(value: nodes.Expr) -> nodes.Expr:
+    """Return a float that is a constant to the gradient."""
+    return nodes.Binary("straight_through", value, nodes.Const(0.0, value.type), value.type)

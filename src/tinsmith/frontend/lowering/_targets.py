@@ -1,0 +1,47 @@
+"""Values that are iterated over while lowering, and the names that are given them."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+from ...ir import Misfit
+from ._lowering import Lowering
+from ._values import Matrix, Struct, kind_of
+
+
+def unpack_starred(low: Lowering, items: list[ast.expr]) -> list[Any]:
+    """The values of a list of expressions, with what has a star laid open."""
+    values: list[Any] = []
+    for item in items:
+        if isinstance(item, ast.Starred):
+            values.extend(list_items(low.value(item.value)))
+        else:
+            values.append(low.value(item))
+    return values
+
+
+def list_items(value: Any) -> list[Any]:
+    """The items of a value that is iterated over while lowering."""
+    if isinstance(value, Matrix):
+        return value.rows
+    if isinstance(value, Struct):
+        return list(value.members.values())
+    try:
+        return list(value)
+    except TypeError:
+        raise Misfit(f"iteration over {kind_of(value)}") from None
+
+
+def give(low: Lowering, target: ast.expr, value: Any) -> None:
+    """Give the names of a target a meaning, without a local of the run's."""
+    if isinstance(target, ast.Name):
+        low.state.let(target.id, value)
+        return
+    if not isinstance(target, ast.Tuple):
+        raise low.make_refusal(f"the target `{ast.unparse(target)}`", target)
+    values = list_items(value)
+    if len(values) != len(target.elts):
+        raise low.make_refusal(f"{len(values)} values for the targets `{ast.unparse(target)}`", target)
+    for part, item in zip(target.elts, values, strict=True):
+        give(low, part, item)

@@ -1,0 +1,58 @@
+"""Fields as parameters: a kernel that names its fields itself, made into one that is given arrays."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...engines import Engine, Language
+from .._field_arguments import LiveFieldPasser, pass_fields_as_arrays
+from .._read import Source
+from .._rebuild import rebuild_function
+
+
+def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arrays: Mapping[int, str]) -> Source:
+    """A kernel in which fields are parameters. Functions that use these fields are given them.
+
+    Args:
+        source: the kernel.
+        engine: whose fields and functions are known.
+        objects: what its parameters stand for, where that is a Python object.
+        arrays: the parameters that take the fields' places, by what tells fields apart (`FieldFacts.key`).
+    """
+    rewritten = pass_fields_as_arrays(source.with_objects(objects), _Fields(engine, arrays))
+    tree = rewritten.tree
+    known = {argument.arg for argument in tree.args.args}
+    tree.args.args += [ast.arg(name) for name in dict.fromkeys(arrays.values()) if name not in known]
+    function = rebuild_function(source, tree, rewritten.names) if rewritten.names else source.function
+    return replace(source, function=function, tree=tree)
+
+
+class _Fields(LiveFieldPasser):
+    """Fields that become the arrays of parameters."""
+
+    def __init__(self, engine: Engine, arrays: Mapping[int, str]) -> None:
+        super().__init__(engine)
+        self._arrays = arrays
+
+    def array(self, source: Source, node: ast.expr) -> str:
+        value = source.value(node)
+        if not self.engine.is_field(value) or not any(leaf is value for _, leaf in self.engine.leaf_fields(value, "")):
+            return ""  # fields of structs: their members are fields
+        return self._arrays.get(self.engine.field_facts(value, ast.unparse(node)).key, "")
+
+    def members(self, source: Source, node: ast.expr) -> Sequence[str]:
+        value = source.value(node)
+        if not self.engine.is_field(value):
+            return ()
+        leaves = [leaf for _, leaf in self.engine.leaf_fields(value, "")]
+        if any(leaf is value for leaf in leaves):
+            return ()
+        names = (self._arrays.get(self.engine.field_facts(leaf, "member").key, "") for leaf in leaves)
+        return [name for name in names if name]
+
+    def source_of(self, callee: Any) -> Source | None:
+        """A real function is compiled for itself, and can be given no template."""
+        return None if Language(self.engine).is_real(callee) else super().source_of(callee)

@@ -1,0 +1,149 @@
+"""Loops of the top level: over an array's own indices (struct-fors) or over ranges, and on one thread."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ...engines import parse_expression, parse_statement
+from .._loops import is_setting, is_static
+from .._nodes import resolve_callee
+from .._walk import copy_node
+
+
+class NotRewritable(Exception):
+    """A kernel cannot be rewritten.
+
+    Attributes:
+        reason: why.
+        node: where.
+        remedy: what to do about it, if there is more to say than where the error is raised.
+    """
+
+    def __init__(self, reason: str, node: ast.AST, remedy: str = "") -> None:
+        super().__init__(f"line {getattr(node, 'lineno', '?')}: {reason}")
+        self.reason = reason
+        self.node = node
+        self.remedy = remedy
+
+
+class Header(NamedTuple):
+    """A loop's variables, the sizes it runs over, and statements that go first in its body."""
+
+    targets: list[ast.expr]
+    sizes: list[ast.expr]
+    first: list[ast.stmt]
+
+
+def header(loop: ast.For, ranks: Mapping[str, int]) -> Header:
+    """Take apart a loop over an array, or over `ti.grouped` of one.
+
+    `ranks` are the dims of arrays, and of fields by name.
+    """
+    array = _get_iterable(loop)
+    sizes = [parse_expression(f"{name_of(array)}.shape[{axis}]") for axis in range(ranks[name_of(array)])]
+    if array is loop.iter:
+        return Header(list(loop.target.elts) if isinstance(loop.target, ast.Tuple) else [loop.target], sizes, [])
+    stem = ast.unparse(loop.target)
+    names = [f"_{stem}_{axis}" for axis in range(len(sizes))]
+    vector = lang_call("Vector", ast.List([load(name) for name in names], ast.Load()))
+    return Header([store(name) for name in names], sizes, [ast.Assign([loop.target], vector, lineno=loop.lineno)])
+
+
+def is_over_array(loop: ast.For, ranks: Mapping[str, int]) -> bool:
+    """Whether a loop runs over an array's own indices."""
+    return name_of(_get_iterable(loop)) in ranks
+
+
+def _get_iterable(loop: ast.For) -> ast.expr:
+    """What a loop runs over, without `ti.grouped`."""
+    if isinstance(loop.iter, ast.Call) and resolve_callee(loop.iter) == "grouped":
+        return loop.iter.args[0]
+    return loop.iter
+
+
+def name_of(node: ast.AST) -> str:
+    """What an array or field is called: `x`, `self.x`; "" for what is not a name."""
+    return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
+
+
+def over(targets: list[ast.expr], sizes: list[ast.expr]) -> tuple[ast.expr, ast.expr]:
+    """Target and iterator of one loop over all of `sizes`."""
+    if len(sizes) == 1:
+        return targets[0], ast.Call(load("range"), sizes, [])
+    return ast.Tuple(targets, ast.Store()), lang_call("ndrange", *sizes)
+
+
+def store(name: str) -> ast.Name:
+    return ast.Name(name, ast.Store())
+
+
+def load(name: str) -> ast.Name:
+    return ast.Name(name, ast.Load())
+
+
+def lang_call(name: str, *arguments: ast.expr) -> ast.Call:
+    """A call of the engine's own `name`."""
+    return ast.Call(ast.Attribute(load("_lang"), name, ast.Load()), list(arguments), [])
+
+
+def loop_over_ranges(tree: ast.FunctionDef, ranks: Mapping[str, int]) -> ast.FunctionDef:
+    """A kernel whose top-level loops run over ranges: the same iterations, faster code.
+
+    Measured on 2 CPU cores, both engines, 10 million float32: `for i in x` takes 19 ms and `for i in range(x.shape[0])`
+    3.3 ms, because only the latter is vectorised. In two dimensions an `ndrange` takes 0.6 of the time. What an engine
+    differentiates itself keeps its own loops.
+
+    Args:
+        tree: the kernel.
+        ranks: dims of every array.
+    """
+    twin = copy_node(tree)
+    twin.body = [_over_range(statement, ranks) for statement in twin.body]
+    return twin
+
+
+def _over_range(statement: ast.stmt, ranks: Mapping[str, int]) -> ast.stmt:
+    if not isinstance(statement, ast.For):
+        return statement
+    if is_static(statement):
+        statement.body = [_over_range(inner, ranks) for inner in statement.body]
+    elif is_over_array(statement, ranks) and _rank(statement, ranks) > 0:
+        targets, sizes, first = header(statement, ranks)
+        statement.target, statement.iter = over(targets, sizes)
+        statement.body = first + statement.body
+    return statement
+
+
+def _rank(loop: ast.For, ranks: Mapping[str, int]) -> int:
+    """Dims of the array that a loop runs over. A 0-d array's only element needs no rewriting."""
+    return next(ranks[name_of(node)] for node in ast.walk(loop.iter) if name_of(node) in ranks)
+
+
+def serialize_loops(tree: ast.FunctionDef) -> ast.FunctionDef:
+    """`_lang.loop_config(serialize=True)` before every top-level loop over a range: the kernel on one CPU thread.
+
+    Waking an engine's thread pool costs about 150 us; a small problem is done sooner alone. For values, and for
+    gradients that are generated. An engine's own reverse mode is given the loops as the user wrote them: it reverses
+    a serial outermost loop in another way than a parallel one.
+
+    Engines do not serialise loops over an array or a field, and complain of each: `loop_over_ranges` comes
+    before, and leaves only those over a single element, and over fields that are sparse.
+    """
+    twin = copy_node(tree)
+    twin.body = _serialize(twin.body)
+    return twin
+
+
+def _serialize(statements: list[ast.stmt]) -> list[ast.stmt]:
+    body: list[ast.stmt] = []
+    for statement in statements:
+        if is_setting(statement):
+            continue  # settings of the parallel loop, such as block_dim, mean nothing here
+        if is_static(statement):
+            statement.body = _serialize(statement.body)
+        elif isinstance(statement, ast.For) and resolve_callee(_get_iterable(statement)) in ("range", "ndrange"):
+            body.append(parse_statement("_lang.loop_config(serialize=True)"))
+        body.append(statement)
+    return body

@@ -1,0 +1,151 @@
+"""Simplifying: names that only stand for something else are replaced by what they stand for.
+
+`a = ti.static(x)` is another name of the array `x`, and `n, m = x.shape` outside any loop names
+sizes. Who looks at arrays must not be fooled by the former. And no engine differentiates a
+kernel in which a statement stands beside loops, not even the latter, which has no gradient.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterable, Iterator
+from typing import TypeVar
+
+from .._effects import changes_of
+from .._nodes import names_in, replace_nodes, resolve_callee, root
+from .._walk import copy_node
+
+N = TypeVar("N", bound=ast.AST)
+
+_PURE_CALLS = frozenset({"int", "float", "min", "max", "abs", "static", "cast", "floor", "ceil", "sqrt", "i32", "i64"})
+_PURE_NODES = (
+    ast.Constant,
+    ast.Name,
+    ast.Attribute,
+    ast.Subscript,
+    ast.BinOp,
+    ast.UnaryOp,
+    ast.Tuple,
+    ast.Call,
+    ast.operator,
+    ast.unaryop,
+    ast.expr_context,
+)
+
+
+def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection[str] = ()) -> ast.FunctionDef:
+    """A kernel without second names for arrays, and without sizes computed beside its loops.
+
+    Args:
+        tree: the kernel.
+        arrays: names of its arrays.
+        lent: names that the functions which it calls may change.
+    """
+    known = frozenset(arrays)
+    twin = copy_node(tree)
+    counts = _stores(twin)
+    aliases = {n: v for n, v in _pairs(ast.walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
+    twin.body = _replace_names(twin.body, aliases)
+    changed = find_changed_in_place(twin).union(lent)
+    sizes: dict[str, ast.expr] = {}
+    for name, value in _pairs(twin.body):
+        if counts.get(name) == 1 and name not in changed and _is_steady(value, known, counts, sizes):
+            # An engine runs no loop over the elements of a field `static(self.x)`.
+            inner = _unwrap_static(value)
+            sizes[name] = _replace_reads(copy_node(inner if isinstance(inner, ast.Attribute) else value), sizes)
+    twin.body = _replace_names(twin.body, sizes)
+    return twin
+
+
+def _unwrap_static(value: ast.expr) -> ast.expr:
+    """The `x` of `static(x)`; any other expression as it is."""
+    is_static = isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1
+    return value.args[0] if isinstance(value, ast.Call) and is_static else value
+
+
+def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """Every `name = value` among nodes, those of `a, b = c, d` and `n, m = x.shape` included."""
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            yield from _match_targets(node.targets[0], node.value)
+
+
+def _match_targets(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple) and all(isinstance(part, ast.Name) for part in target.elts):
+        for place, part in enumerate(target.elts):
+            assert isinstance(part, ast.Name)
+            part_value = _part(value, place, len(target.elts))
+            if part_value is not None:
+                yield part.id, part_value
+
+
+def _part(value: ast.expr, place: int, count: int) -> ast.expr | None:
+    """One of `count` values that an expression unpacks into."""
+    if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == count:
+        return value.args[place]
+    if isinstance(value, ast.Tuple) and len(value.elts) == count:
+        return value.elts[place]
+    if isinstance(value, ast.Attribute) and value.attr == "shape":
+        return ast.Subscript(value, ast.Constant(place), ast.Load())
+    return None
+
+
+def _array(value: ast.expr, arrays: frozenset[str]) -> str | None:
+    """The array that an expression is nothing but another name of."""
+    value = _unwrap_static(value)
+    return value.id if isinstance(value, ast.Name) and value.id in arrays else None
+
+
+def _is_steady(value: ast.expr, arrays: frozenset[str], counts: dict[str, int], sizes: dict[str, ast.expr]) -> bool:
+    """Whether an expression has one value throughout a launch: made of sizes, arguments and constants alone."""
+    shapes = {id(n.value) for n in ast.walk(value) if isinstance(n, ast.Attribute) and n.attr == "shape"}
+    for node in ast.walk(value):
+        if not isinstance(node, _PURE_NODES) or (
+            isinstance(node, ast.Call) and resolve_callee(node) not in _PURE_CALLS
+        ):
+            return False
+        if isinstance(node, ast.Name):
+            is_whole = node.id in arrays and id(node) not in shapes
+            if is_whole or (node.id in counts and node.id not in sizes):
+                return False
+    return True
+
+
+def _replace_names(body: list[ast.stmt], names: dict[str, ast.expr]) -> list[ast.stmt]:
+    """Statements with expressions in place of names, and without the assignments whose every name is replaced."""
+
+    def drop(node: ast.AST) -> ast.AST | None:
+        pairs = {name for name, _ in _pairs([node])}
+        is_gone = bool(pairs) and isinstance(node, ast.Assign) and names_in(node.targets[0]) == pairs <= names.keys()
+        return ast.Pass() if is_gone else None
+
+    return [replace_nodes(_replace_reads(statement, names), drop) for statement in body] if names else body
+
+
+def _replace_reads(tree: N, names: dict[str, ast.expr]) -> N:
+    def replace(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.Name) or node.id not in names or not isinstance(node.ctx, ast.Load):
+            return None
+        value = names[node.id]
+        plain = _unwrap_static(value)
+        return copy_node(plain if isinstance(plain, ast.Name) else value)
+
+    return replace_nodes(tree, replace)
+
+
+def _stores(tree: ast.FunctionDef) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            counts[node.id] = counts.get(node.id, 0) + 1
+    return counts
+
+
+def find_changed_in_place(tree: ast.AST) -> frozenset[str]:
+    """Names that are changed without being given a value: by `atomic_add(n, 1)`, or in a part, `v[0] = 1`."""
+    pairs = ((node, one.target) for node in ast.walk(tree) for one in changes_of(node))
+    return frozenset(
+        root(target) for node, target in pairs if isinstance(node, ast.Call) or not isinstance(target, ast.Name)
+    )

@@ -1,0 +1,183 @@
+"""Algebra: expressions of the IR put together with what is known of 0 and 1, so that they stay short.
+
+A known 0 takes what it is multiplied with away, even infinity: it says that there is nothing, not that a
+number is small. Operands of one builder have one type, which is the result's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import _nodes as nodes
+from . import _types as types
+
+
+def constant(value: float, kind: str) -> nodes.Const:
+    """A known number of a type.
+
+    Example:
+        >>> constant(1, "f32")
+        Const(value=1.0, type='f32')
+    """
+    return nodes.Const(float(value) if types.is_float(kind) else int(value), kind)
+
+
+ZERO, ONE = constant(0, "i32"), constant(1, "i32")
+TRUE, FALSE = nodes.Const(True, "u1"), nodes.Const(False, "u1")
+
+
+def number(value: int) -> nodes.Const:
+    """A whole number that is known."""
+    return constant(value, "i32")
+
+
+def integer(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
+    """An operation on two whole numbers."""
+    return nodes.Binary(operator, left, right, "i32")
+
+
+def both(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
+    """The conjunction of two truths."""
+    if FALSE in (one, other):
+        return FALSE
+    if TRUE in (one, other):
+        return other if one == TRUE else one
+    return nodes.Binary("and", one, other, "u1")
+
+
+def or_else(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
+    """The disjunction of two truths."""
+    if TRUE in (one, other):
+        return TRUE
+    if FALSE in (one, other):
+        return other if one == FALSE else one
+    return nodes.Binary("or", one, other, "u1")
+
+
+def opposite(truth: nodes.Expr) -> nodes.Expr:
+    """`not truth`."""
+    is_opposite = isinstance(truth, nodes.Unary) and truth.operator == "not"
+    return truth.value if isinstance(truth, nodes.Unary) and is_opposite else nodes.Unary("not", truth, "u1")
+
+
+def is_constant(expr: nodes.Expr, value: float | None = None) -> bool:
+    """Whether an expression is a constant, and equal to `value` where that is given."""
+    return isinstance(expr, nodes.Const) and (value is None or expr.value == value)
+
+
+def cast(expr: nodes.Expr, kind: str) -> nodes.Expr:
+    """An expression as another type; itself where it has that type."""
+    if expr.type == kind:
+        return expr
+    if isinstance(expr, nodes.Const) and types.is_float(kind) and expr.value in range(-2048, 2049):
+        return constant(expr.value, kind)
+    return nodes.Cast(expr, kind)
+
+
+def negate(expr: nodes.Expr) -> nodes.Expr:
+    """`-expr`."""
+    match expr:
+        case nodes.Const(value, kind):
+            return constant(-value, kind) if value else expr
+        case nodes.Unary("neg", value, kind) if value.type == kind:
+            return value
+        case nodes.Binary("*" | "/" as operator, nodes.Const(value, kind), right, whole) if kind == whole:
+            return nodes.Binary(operator, constant(-value, kind), right, whole)
+    return nodes.Unary("neg", expr, expr.type)
+
+
+def plus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    """`left + right`."""
+    if is_constant(left, 0):
+        return right
+    if is_constant(right, 0):
+        return left
+    if left == right:
+        return times(constant(2, left.type), left)
+    if isinstance(right, nodes.Unary) and right.operator == "neg" and right.value.type == right.type:
+        return nodes.Binary("-", left, right.value, left.type)
+    return nodes.Binary("+", left, right, left.type)
+
+
+def minus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    """`left - right`."""
+    if is_constant(left, 0):
+        return negate(right)
+    if is_constant(right, 0):
+        return left
+    return nodes.Binary("-", left, right, left.type)
+
+
+def shift_by(expr: nodes.Expr, distance: int) -> nodes.Expr:
+    """An index so far from another one; a known number is one again."""
+    if isinstance(expr, nodes.Const):
+        return constant(expr.value + distance, expr.type)
+    by = constant(abs(distance), expr.type)
+    return minus(expr, by) if distance < 0 else plus(expr, by)
+
+
+def times(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    """`left * right`, a known number first."""
+    if is_constant(right) and not is_constant(left):
+        left, right = right, left
+    if isinstance(left, nodes.Const):
+        match left.value:
+            case 0:
+                return left
+            case 1:
+                return right
+            case -1:
+                return negate(right)
+        if isinstance(right, nodes.Const):
+            return constant(left.value * right.value, left.type)
+    return nodes.Binary("*", left, right, left.type)
+
+
+def over(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    """`left / right`."""
+    if is_constant(left, 0) or is_constant(right, 1):
+        return left
+    if is_constant(right, -1):
+        return negate(left)
+    return nodes.Binary("/", left, right, left.type)
+
+
+def either(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
+    """One of two, by a condition; no choice where they are the same."""
+    return then if then == otherwise else nodes.Select(condition, then, otherwise, then.type)
+
+
+def compare(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+    """A comparison: "==", "<"..."""
+    return nodes.Binary(operator, left, right, "u1")
+
+
+def is_not_zero(number: nodes.Expr) -> nodes.Expr:
+    """Whether a number is not 0, as NaN is not either: for engines NaN is neither equal to a number nor unequal."""
+    return opposite(compare("==", number, constant(0, number.type)))
+
+
+def straight_through(value: nodes.Expr, source: nodes.Expr) -> nodes.Expr:
+    """The value of one expression with the derivative of another."""
+    return nodes.Binary("straight_through", value, source, value.type)
+
+
+BLOCK_SIZE = 128
+"""Iterations of a block where the kernel does not say: what both engines take on GPUs."""
+
+
+def iteration_number(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
+    """The number of an iteration of a parallel loop, counted from 0, the last name fastest.
+
+    Example:
+        >>> iteration_number(["i"], [(nodes.Const(0, "i32"), nodes.Size("x", 0))])
+        Local(name='i', type='i32')
+    """
+    zero = nodes.Const(0, "i32")
+    number: nodes.Expr | None = None
+    for name, (first, end) in zip(names, bounds, strict=True):
+        here: nodes.Expr = nodes.Local(name, "i32")
+        size = end if first == zero else nodes.Binary("-", end, first, "i32")
+        here = here if first == zero else nodes.Binary("-", here, first, "i32")
+        number = here if number is None else nodes.Binary("+", nodes.Binary("*", number, size, "i32"), here, "i32")
+    return zero if number is None else number

@@ -1,0 +1,76 @@
+"""Cells: locals of the top level that a parallel loop changes become memory of the kernel's own.
+
+The engines do the same: `s += x[i]` is an atomic addition where `s` is a local from outside the parallel loop, and
+an ordinary one where it is not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from . import _nodes as nodes
+from . import _walk as walk
+
+
+def with_cells(kernel: nodes.Kernel, names: frozenset[str]) -> nodes.Kernel:
+    """A kernel whose locals of these names are cells. Atomics on them name them as their array already."""
+    if not names:
+        return kernel
+    cells = tuple(name for name in kernel.locals if name in names)
+    arrays = {**kernel.arrays, **{name: nodes.Array(name, kernel.locals[name], 0) for name in cells}}
+    others = {name: kind for name, kind in kernel.locals.items() if name not in names}
+    writing = _Writing(names, kernel.locals, walk.names_of(kernel))
+    body = writing.block(kernel.body)
+    return replace(kernel, arrays=arrays, locals={**others, **writing.new}, body=body, cells=cells)
+
+
+@dataclass
+class _Writing:
+    """Writes statements with cells.
+
+    Attributes:
+        names: the cells.
+        kinds: types of the kernel's locals.
+        taken: names that are not free.
+        new: locals that were added, with their types.
+    """
+
+    names: frozenset[str]
+    kinds: Mapping[str, str]
+    taken: set[str]
+    new: dict[str, str] = field(default_factory=dict)
+
+    def block(self, body: nodes.Block) -> nodes.Block:
+        return tuple([new for old in body for new in self.statement(old)])
+
+    def statement(self, one: nodes.Stmt) -> Iterator[nodes.Stmt]:
+        one = walk.with_expressions(one, self.replace_cells)
+        match one:
+            case nodes.Assign() if one.name in self.names:
+                yield nodes.Store(one.name, (), (), one.value, one.line)
+            case nodes.Draw() if one.name in self.names:
+                local = self.local(one.name)
+                yield replace(one, name=local.name)
+                yield nodes.Store(one.name, (), (), local, one.line)
+            case nodes.Atomic() if one.result is not None and one.result in self.names:
+                local = self.local(one.result)
+                yield replace(one, result=local.name)
+                yield nodes.Store(one.result, (), (), local, one.line)
+            case _:
+                yield walk.with_bodies(one, self.block)
+
+    def local(self, cell: str) -> nodes.Local:
+        """A local that holds a value until it is stored to a cell."""
+        name, number = f"{cell}_now", 1
+        while name in self.taken:
+            number += 1
+            name = f"{cell}_now_{number}"
+        self.taken.add(name)
+        self.new[name] = self.kinds[cell]
+        return nodes.Local(name, self.kinds[cell])
+
+    def replace_cells(self, expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Local):
+            return nodes.Load(expr.name, (), (), expr.type) if expr.name in self.names else expr
+        return walk.rebuild(expr, self.replace_cells)

@@ -1,0 +1,62 @@
+"""Names that are not taken yet, and the types of locals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from . import _nodes as nodes
+
+
+class Names:
+    """Hands out names; remembers the type of every local.
+
+    Args:
+        taken: names that are not free.
+        mark: what stands behind names that must differ from those of other tasks.
+    """
+
+    def __init__(self, taken: Iterable[str], mark: str = "") -> None:
+        self._taken = set(taken)
+        self._mark = mark
+        self._count: dict[str, int] = {}
+        self._roots: dict[str, str] = {}
+        self.types: dict[str, str] = {}
+
+    def fresh(self, wish: str, kind: str | None = None) -> str:
+        """A name like `wish`, with a number behind it where that is taken; of a local of type `kind`."""
+        name = wish if wish not in self._taken else ""
+        stem = re.sub(r"_\d+$", "", wish)
+        while not name:
+            self._count[stem] = self._count.get(stem, 0) + 1
+            candidate = f"{stem}_{self._count[stem]}"
+            name = candidate if candidate not in self._taken else ""
+        self._taken.add(name)
+        self._roots[name] = self.root(wish)
+        if kind is not None:
+            self.types[name] = kind
+        return name
+
+    def local(self, wish: str, kind: str) -> nodes.Local:
+        """A fresh local."""
+        return nodes.Local(self.fresh(wish, kind), kind)
+
+    def reserve_shared(self, wish: str) -> str:
+        """The name of memory or of an argument, which no other task of the op uses."""
+        return self.fresh(f"{wish}{self._mark}")
+
+    def root(self, name: str) -> str:
+        """What a name was wished for, without the numbers of what it was made from: `grad_s` for `grad_s_4`."""
+        if name in self._roots:
+            return self._roots[name]
+        return f"grad_{self.root(name.removeprefix('grad_'))}" if name.startswith("grad_") else name
+
+    def copy(self) -> Names:
+        """The same names taken, from here on apart."""
+        other = Names(self._taken, self._mark)
+        other._count, other._roots, other.types = dict(self._count), dict(self._roots), dict(self.types)
+        return other
+
+    def like(self, local: str, wish: str | None = None) -> str:
+        """A fresh local of another one's type."""
+        return self.fresh(wish or local, self.types[local])

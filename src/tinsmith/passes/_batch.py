@@ -1,0 +1,97 @@
+"""Batching: a kernel for one sample, made into one that runs all samples of a batch in one launch.
+
+Batched arrays get an axis in front, and each index into them the sample's number. What comes out is a kernel like any
+other: the gradient of a batch is the adjoint of this form, and its tangent the tangent of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from ..ir import Names, nodes, walk
+
+
+class NotBatchable(Exception):
+    """Why a kernel is launched once for each sample."""
+
+
+def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
+    """A kernel that runs a whole batch.
+
+    Where loops alone touch memory, each of them runs over the samples too, so that all iterations are parallel that
+    were. Else the samples are the iterations of one parallel loop, and each runs its statements in order.
+
+    Args:
+        kernel: the kernel for one sample.
+        arrays: those of its arrays that have a batch dimension, everything that it changes among them.
+
+    Raises:
+        NotBatchable: a local of the top level is changed by a parallel loop, where each sample needs one of its own.
+    """
+    if kernel.cells:
+        raise NotBatchable(f"loops share the variable `{kernel.cells[0]}`")
+    sample = Names(walk.names_of(kernel)).fresh("sample")
+    first = next(name for name in kernel.arrays if name in arrays)
+    samples = (nodes.Const(0, "i32"), nodes.Size(first, 0))
+
+    def shift(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        """The sample in front of indices, and the batch in front of sizes."""
+        match one:
+            case nodes.Size() if one.array in arrays:
+                return replace(one, axis=one.axis + 1)
+            case nodes.Load() | nodes.Store() | nodes.Atomic() if one.array in arrays:
+                return replace(one, index=(nodes.Local(sample, "i32"), *one.index))
+        return one
+
+    body = walk.change_parts(kernel.body, shift)
+    if _is_by_loops(kernel, arrays):
+        body = tuple([_with_samples(one, sample, samples) for one in body])
+    else:
+        line = body[0].line if body else 0
+        body = (nodes.For((sample,), (samples,), tuple(map(_in_order, body)), is_parallel=True, line=line),)
+    return replace(
+        kernel,
+        arrays={
+            n: replace(a, rank=a.rank + 1, dims=a.dims and (None, *a.dims)) if n in arrays else a
+            for n, a in kernel.arrays.items()
+        },
+        body=walk.number_statements(body),
+    )
+
+
+def serialize_kernel(kernel: nodes.Kernel) -> nodes.Kernel:
+    """The kernel on one thread: every loop runs in order."""
+    return replace(kernel, body=tuple(map(_in_order, kernel.body)))
+
+
+def _is_by_loops(kernel: nodes.Kernel, arrays: Collection[str]) -> bool:
+    """Whether all that differs between samples happens inside of top-level loops."""
+    tops = {name for one in kernel.body if not isinstance(one, nodes.For) for name in walk.find_assigned(one)}
+    for one in kernel.body:
+        if isinstance(one, nodes.For):
+            is_shared = not tops.isdisjoint(walk.find_defined(one.body))
+            if is_shared or (one.is_parallel and _is_of_sample(walk.expressions(one), arrays)):
+                return False
+        elif not isinstance(one, nodes.Assign) or _is_of_sample((one.value,), arrays):
+            return False
+    return True
+
+
+def _is_of_sample(expressions: Sequence[nodes.Expr], arrays: Collection[str]) -> bool:
+    """Whether expressions read elements that each sample has its own of."""
+    return any(isinstance(part, nodes.Load) and part.array in arrays for part in walk.parts(*expressions))
+
+
+def _with_samples(one: nodes.Stmt, sample: str, samples: tuple[nodes.Expr, nodes.Expr]) -> nodes.Stmt:
+    """A top-level statement for all samples."""
+    if not isinstance(one, nodes.For):
+        return one
+    if one.is_parallel:
+        return replace(one, names=(sample, *one.names), bounds=(samples, *one.bounds))
+    # Not one more dim of it: a `break` would end the loop for all samples.
+    return nodes.For((sample,), (samples,), (one,), is_parallel=True, line=one.line)
+
+
+def _in_order(one: nodes.Stmt) -> nodes.Stmt:
+    return replace(one, is_parallel=False) if isinstance(one, nodes.For) else one

@@ -1,0 +1,291 @@
+"""Elementwise: a loop that only computes numbers and stores them, in strips of 64 iterations.
+
+    for i in range(n):                        for strip in range((n + 63) >> 6):
+        z[i] = 2.5 * x[i] + y[i]                  first = strip << 6; size = min(64, n - first)
+                                       ->         for lane in range(size):
+                                                      i = first + lane; ahead[lane] = 2.5 * x[i] + y[i]
+                                                  for lane in range(size):
+                                                      z[first + lane] = ahead[lane]
+
+Strips run in place of iterations, in parallel where those did. The first of the inner loops stores to memory that
+nothing else can point to, so compilers vectorise it (docs/about/decisions/vector-speed.md); the second copies. Of a
+loop over several names the last one is in strips: a strip divides by the sizes of the others once, where each iteration
+did. There a short strip may be all of a row, and runs as it was.
+
+A strip reads all that it needs before it stores anything. So an array that the loop changes must be read at the very
+place that the same iteration stores to, or in another row: then every order of iterations gives the same result. What
+an iteration reads after it stored is the value itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+from ..analyses import affine
+from ..ir import Names, both, compare, integer, nodes, number, walk
+from ._engine_vectors import WIDTH, has_engine_vector
+from ._row_major import behind_zeros, number_element
+from ._strip_parts import (
+    KINDS,
+    LENGTH,
+    SHORTEST,
+    assign,
+    at_line,
+    bounds_of_strip,
+    by_arithmetic,
+    is_vector,
+    run_lanes,
+    strips_between,
+    within_limits,
+)
+
+Index = tuple[nodes.Expr, ...]
+
+
+@dataclass(frozen=True)
+class _Access:
+    """Statements that touch arrays, each with what it reads and where it stores, in the loop's own names."""
+
+    statement: nodes.Stmt
+    reads: Mapping[nodes.Load, Index]
+    place: Index | None
+
+
+def strip_elementwise(
+    task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool = False, is_whole: bool = False
+) -> nodes.Stmt | None:
+    """A statement of the top level in strips; None where it is not such a loop, or a machine has no vectors for it.
+
+    With `has_vectors`, strips of 64 are in vectors of the engine where they can be; if `is_whole`, only where the
+    engine takes all operations on vectors.
+    """
+    if not isinstance(task, nodes.For) or not is_elementwise(task, kernel):
+        return None
+    # A local of the top level goes on from one iteration of a serial loop to the next.
+    carried = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
+    if not carried.isdisjoint(walk.find_defined(task.body)):
+        return None
+    has_vectors = has_vectors and _may_be_vectors(task, is_whole=is_whole)
+    return strip_loop(task, kernel, names, is_task=True, has_vectors=has_vectors)[1]
+
+
+_MOST = 1 << 30
+"""Elements that an array of a strip in vectors may have at most."""
+
+
+def _may_be_vectors(loop: nodes.For, *, is_whole: bool) -> bool:
+    return all(has_engine_vector(by_arithmetic(part), is_whole=is_whole) for part in walk.parts_in(loop.body))
+
+
+def _write_vectors(
+    loop: nodes.For,
+    kernel: nodes.Kernel,
+    names: Names,
+    first: nodes.Local,
+    size: nodes.Local,
+    otherwise: Sequence[nodes.Stmt],
+) -> nodes.If:
+    """A strip in vectors of the engine where it is whole, and `otherwise` what is there for it.
+
+    Elements that are read come first and those that are stored last: each store makes the compilers load the arrays'
+    addresses again. And they must see that a vector's elements lie side by side: a sum of an index and 1, of which it
+    is not known that it does not overflow, may be anything. So an index has at most 30 bits.
+    """
+    index, part, base, lane = loop.names[-1], *(names.local(wish, "i32") for wish in ("part", "base", "lane"))
+    fresh = {name: names.local(name, names.types[name]) for one in loop.body for name in walk.find_assigned(one)}
+    fresh[index] = names.local(index, "i32")
+    places: dict[nodes.Expr, nodes.Local] = {}
+    loaded: dict[nodes.Load, nodes.Local] = {}
+
+    def at(array: str, place: Index) -> Index:
+        """An element by its number, which is the last index behind zeros."""
+        parts = [walk.substitute(one, {index: base}) for one in place]
+        start = number_element(parts, lambda axis: nodes.Size(array, axis))
+        if start not in places:
+            places[start] = names.local("at", "i32")
+        return behind_zeros(integer("+", places[start], lane), len(place))
+
+    def load(one: nodes.Load, place: Index) -> nodes.Expr:
+        if index not in walk.locals_in(place):
+            return replace(one, index=place)
+        return loaded.setdefault(replace(one, index=at(one.array, place)), names.local(f"{one.array}_at", one.type))
+
+    values, stored = _compute_values(loop, kernel, names, fresh, load)
+    stores = [nodes.Store(array, at(array, place), (), value) for (array, place), value in stored.items()]
+    loads = [assign(local, load) for load, local in loaded.items()]
+    own = [assign(fresh[index], integer("+", base, lane))] if fresh[index].name in walk.find_read(values) else []
+    vectors = run_lanes(lane, number(0), number(WIDTH), (*own, *loads, *values, *stores))
+    is_whole: nodes.Expr = compare("==", size, number(LENGTH))
+    for name in sorted(walk.find_touched(loop.body)):
+        sizes = [nodes.Size(name, axis) for axis in range(kernel.arrays[name].rank)]
+        count = reduce(lambda one, other: integer("*", one, other), sizes or [number(1)])
+        is_whole = both(is_whole, compare("<=", count, number(_MOST)))
+    before = [assign(base, integer("+", first, integer("*", part, number(WIDTH))))]
+    before += [assign(local, integer("&", start, number(_MOST - 1))) for start, local in places.items()]
+    body = (*before, replace(vectors, vector_width=WIDTH))
+    parts = run_lanes(part, number(0), number(LENGTH // WIDTH), body)
+    return nodes.If(is_whole, (parts,), tuple(otherwise))
+
+
+def _compute_values(
+    loop: nodes.For,
+    kernel: nodes.Kernel,
+    names: Names,
+    fresh: Mapping[str, nodes.Local],
+    load: Callable[[nodes.Load, Index], nodes.Expr],
+) -> tuple[list[nodes.Stmt], dict[tuple[str, Index], nodes.Local]]:
+    """An iteration without its stores: statements, and by array and place the locals that hold what is to be stored.
+
+    Args:
+        loop: the elementwise loop.
+        kernel: its kernel.
+        names: where what is added gets its names.
+        fresh: the locals that stand for the loop's own.
+        load: what stands for a load, of which the place is given in the loop's own names too.
+    """
+    values: list[nodes.Stmt] = []
+    stored: dict[tuple[str, Index], nodes.Local] = {}
+    reads: Mapping[nodes.Load, Index] = {}
+
+    def rename(expr: nodes.Expr) -> nodes.Expr:
+        match expr:
+            case nodes.Local(name):
+                return fresh.get(name, expr)
+            case nodes.Load(array):
+                return stored[array, reads[expr]] if (array, reads[expr]) in stored else load(expr, reads[expr])
+        return by_arithmetic(walk.rebuild(expr, rename))
+
+    for access in _accesses(loop):
+        reads = access.reads
+        match access.statement:
+            case nodes.Assign() as one:
+                values.append(replace(one, name=fresh[one.name].name, value=rename(one.value)))
+            case nodes.Store() as one:
+                value = names.local(f"{one.array}_value", kernel.arrays[one.array].type)
+                values.append(nodes.Assign(value.name, rename(one.value), one.line))
+                stored[one.array, access.place or ()] = value
+            case other:
+                raise AssertionError(f"{other} is not a statement of an elementwise loop")
+    return values, stored
+
+
+def is_elementwise(loop: nodes.For, kernel: nodes.Kernel) -> bool:
+    """Whether a loop can be in strips: its iterations touch elements side by side, and none another one's.
+
+    That they hand on no local is left to the caller.
+    """
+    if not _is_candidate(loop, kernel):
+        return False
+    accesses = _accesses(loop)
+    return (
+        _is_side_by_side(loop, accesses) and _reads_its_own(accesses) and all(map(is_vector, walk.parts_in(loop.body)))
+    )
+
+
+def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
+    """Whether a loop has no branches, and works on plain arrays of a launch."""
+    is_plain = all(isinstance(one, nodes.Assign | nodes.Store) for one in loop.body)
+    bounds = [bound for pair in loop.bounds for bound in pair]
+    match loop.bounds[-1]:
+        case (nodes.Const(first), nodes.Const(end)) if end - first < SHORTEST:
+            return False
+        case _:
+            pass
+    given = walk.find_defined([loop])
+    if not is_plain or loop.block_size or any(map(walk.reads_memory, bounds)) or walk.locals_in(bounds) & given:
+        return False
+    arrays = [kernel.arrays.get(name) for name in walk.find_touched(loop.body)]
+    return (
+        any(isinstance(one, nodes.Store) for one in loop.body)
+        and walk.find_defined(loop.body).isdisjoint(loop.names)
+        and all(one is not None and one.type in KINDS and not one.label and not one.element for one in arrays)
+        and not any(one is None or one.is_of_blocks or one.name in kernel.cells for one in arrays)
+    )
+
+
+def _accesses(loop: nodes.For) -> list[_Access]:
+    accesses: list[_Access] = []
+    known: dict[str, nodes.Expr] = {}  # of whole numbers alone, of which indices are made
+    for one in loop.body:
+        reads = {load: tuple(walk.substitute(part, known) for part in load.index) for load in walk.loads([one])}
+        place = tuple(walk.substitute(part, known) for part in one.index) if isinstance(one, nodes.Store) else None
+        accesses.append(_Access(one, reads, place))
+        if isinstance(one, nodes.Assign):
+            value = walk.substitute(one.value, known)
+            known.pop(one.name, None)
+            known |= {one.name: value} if one.value.type == "i32" else {}
+    return accesses
+
+
+def _is_side_by_side(loop: nodes.For, accesses: Sequence[_Access]) -> bool:
+    """Whether stores, and loads that change with the last name, move one element when that name grows by one."""
+    inside = {loop.names[-1], *walk.find_defined(loop.body)}
+
+    def is_one_for_all(index: Index) -> bool:
+        return not walk.locals_in(index) & inside
+
+    def steps_by_one(index: Index) -> bool:
+        return bool(index) and is_shifted(index[-1]) and is_one_for_all(index[:-1])
+
+    def is_shifted(expr: nodes.Expr) -> bool:
+        """Whether an index is the last name, plus or minus what no iteration changes."""
+        terms = {**affine(expr, {}).terms}
+        return terms.pop(loop.names[-1], 0) == 1 and all(
+            atom not in inside if isinstance(atom, str) else walk.is_invariant(atom) for atom in terms
+        )
+
+    reads = [index for access in accesses for index in access.reads.values()]
+    places = [access.place for access in accesses if access.place is not None]
+    return all(steps_by_one(place) and not any(map(walk.reads_memory, place)) for place in places) and all(
+        steps_by_one(index) or is_one_for_all(index) for index in reads
+    )
+
+
+def _reads_its_own(accesses: Sequence[_Access]) -> bool:
+    """Whether what the loop changes is read where the same iteration stores to, in another row, or not at all."""
+    places: dict[str, set[Index]] = {}
+    for access in accesses:
+        if isinstance(access.statement, nodes.Store) and access.place is not None:
+            places.setdefault(access.statement.array, set()).add(access.place)
+    reads = [(load.array, index) for access in accesses for load, index in access.reads.items()]
+    return all(_is_apart(index, place) for array, index in reads for place in places.get(array, {index}) - {index})
+
+
+def _is_apart(one: Index, other: Index) -> bool:
+    """Whether two elements lie in different rows: an axis but the last one tells them apart."""
+    pairs = zip(one[:-1], other[:-1], strict=True)
+    return any(affine(left, {}).plus(affine(right, {}), -1).number not in (None, 0) for left, right in pairs)
+
+
+def strip_loop(
+    loop: nodes.For, kernel: nodes.Kernel, names: Names, *, is_task: bool = False, has_vectors: bool = False
+) -> tuple[list[nodes.Stmt], nodes.For]:
+    """An elementwise loop in strips, and the arrays that are to be declared around it: none of one that `is_task`."""
+    (begin, end), strip = loop.bounds[-1], names.local("strip_of", "i32")
+    first, size, lane, again = (names.local(wish, "i32") for wish in ("strip_first", "strip_size", "lane", "lane"))
+    index, names.types[loop.names[-1]] = nodes.Local(loop.names[-1], "i32"), "i32"
+    given = [name for one in loop.body for name in walk.find_assigned(one)]
+    fresh = {name: names.local(name, names.types[name]) for name in dict.fromkeys([*loop.names[-1:], *given])}
+    values, stored = _compute_values(loop, kernel, names, fresh, lambda one, _: walk.substitute(one, fresh))
+    ahead = [assign(fresh[index.name], integer("+", first, lane)), *values]
+    copies: list[nodes.Stmt] = [assign(index, integer("+", first, again))]
+    arrays: list[nodes.Stmt] = []
+    for (array, place), value in stored.items():
+        name = names.local(f"{array}_ahead", value.type).name
+        arrays.append(nodes.LocalArray(name, value.type, LENGTH))
+        ahead.append(nodes.Store(name, (lane,), (), value))
+        copies.append(nodes.Store(array, place, (), nodes.Load(name, (again,), (), value.type)))
+    lanes: list[nodes.Stmt] = arrays if is_task else []
+    lanes = [*lanes, *within_limits(run_lanes(lane, number(0), size, ahead), names)]
+    lanes.append(run_lanes(again, number(0), size, copies))
+    if len(loop.names) > 1:
+        whole = run_lanes(index, first, integer("+", first, size), loop.body)
+        lanes = [nodes.If(compare("<", size, number(SHORTEST)), (whole,), tuple(lanes))]
+    if has_vectors:
+        lanes = [_write_vectors(loop, kernel, names, first, size, lanes)]
+    body = at_line((*bounds_of_strip(strip, begin, end, first, size), *lanes), loop.line)
+    bounds = (*loop.bounds[:-1], (number(0), strips_between(begin, end)))
+    strips = replace(loop, names=(*loop.names[:-1], strip.name), bounds=bounds, body=body)
+    return [] if is_task else arrays, strips

@@ -1,0 +1,80 @@
+"""Which loops are printed in vectors of the engine: for compilers that make short vectors of a loop, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ..codegen import VECTOR_FUNCTIONS, find_sums
+from ..ir import nodes, number, walk
+from ._strip_parts import FUNCTIONS, POWER, is_vector
+
+WIDTH = 16
+"""Numbers of a vector: float32 of 512 bits, of which LLVM makes two or four vectors where the machine's are shorter."""
+_KINDS = frozenset({"f32", "i32", "u1"})
+_WHOLE = frozenset({"neg", "not", "sqrt", "floor"})
+
+
+def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, types: Mapping[str, str]) -> nodes.Block:
+    """Statements in which loops by `lane`, of a number of lanes that is known, are in vectors where they can be."""
+
+    def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
+        if not isinstance(one, nodes.For) or one.names != (lane.name,) or not _is_straight(one, types):
+            return [one]
+        return [replace(one, bounds=((number(0), number(width)),), vector_width=WIDTH)]
+
+    return walk.rewrite(body, change)
+
+
+def _is_straight(loop: nodes.For, types: Mapping[str, str]) -> bool:
+    """Whether a loop only computes numbers, and stores them to elements of local arrays that are a lane's own."""
+    lane = nodes.Local(loop.names[0], "i32")
+    known, sums = {lane.name}, find_sums(loop)
+    given = walk.find_defined(loop.body)
+    for one in loop.body:
+        match one:
+            case nodes.Assign(name, nodes.Binary(_, nodes.Local(same), value)) if (
+                name == same and name in sums.keys() - known
+            ):
+                # A sum of all lanes. What else an iteration hands on to the next one has no place in vectors.
+                exprs, kind = [value], types[name]
+                given = given - {name}
+            case nodes.Assign(name, value):
+                exprs, kind = [value], types[name]
+            case nodes.Store(_, index, (), value) if index == (lane,):
+                exprs, kind = [value], value.type
+            case _:
+                return False
+        if kind not in _KINDS or (walk.locals_in(exprs) & given) - known:
+            return False
+        if not all(has_engine_vector(part) for part in walk.parts(*exprs)):
+            return False
+        known |= {*walk.find_assigned(one)}
+    return True
+
+
+def has_engine_vector(one: nodes.Expr, *, is_whole: bool = False) -> bool:
+    """Whether an operation is to be written for vectors of the engine; if `is_whole`, only one that they take whole.
+
+    LLVM 15 makes one operation again of what is written number by number, and LLVM 22 does not (Taichi 1.7.4,
+    Quadrants 1.3.3: docs/about/decisions/vector-speed.md).
+    """
+    if one.type not in _KINDS:
+        return False
+    match one:
+        case nodes.Select(type="u1") | nodes.Binary(operator="pow"):
+            return False
+        case nodes.Binary(operator) if operator == POWER:
+            return False
+        case nodes.Load(entry=entry) if entry:
+            return False
+        case nodes.Unary(operator) if operator in FUNCTIONS.values():
+            return operator in VECTOR_FUNCTIONS and not is_whole
+        case nodes.Unary(operator) if is_whole:
+            return operator in _WHOLE
+        case nodes.Binary("min" | "max", type="i32") | nodes.Cast() if is_whole:
+            return isinstance(one, nodes.Cast) and one.value.type == "u1"
+        case nodes.Cast():
+            return True
+        case _:
+            return is_vector(one)

@@ -1,0 +1,135 @@
+"""Slots: a number for each run of certain statements in an iteration.
+
+Wherever possible a slot is computed from the place in the text and the loops' variables alone. Then a branch that is
+taken the other way in another kernel, for the last bit of a number, moves nobody else's slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from ..ir import ONE, ZERO, Names, constant, minus, nodes, plus, times, walk
+
+Kind = TypeVar("Kind", bound=nodes.Stmt)
+
+
+@dataclass(frozen=True)
+class SlotAssignment:
+    """Statements of an iteration with a slot for each of some.
+
+    Attributes:
+        body: the statements; a local gets the slot before each of those.
+        counter: the local that says which slot is the next; who uses `body` gives it its first value.
+        slots: the locals with the slots, by the statement's number.
+    """
+
+    body: nodes.Block
+    counter: str
+    slots: Mapping[int, nodes.Local]
+
+
+def assign_slots(body: Sequence[nodes.Stmt], wanted: Mapping[int, str], names: Names) -> SlotAssignment:
+    """Give slots to the statements whose number is wanted. With each goes a word for what its slot is called after."""
+    making = _Slotting(wanted, names)
+    statements = making.flat(tuple(body), making.counter)[0] if making.is_flat(body) else making.block(tuple(body))
+    return SlotAssignment(statements, making.counter.name, making.slots)
+
+
+@dataclass
+class _Slotting:
+    words: Mapping[int, str]
+    names: Names
+    slots: dict[int, nodes.Local] = field(default_factory=dict)
+    counter: nodes.Local = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.counter = self.names.local("next_slot", "i32")
+
+    def has_any(self, body: Sequence[nodes.Stmt]) -> bool:
+        return any(one.number in self.words for one in walk.statements(body))
+
+    def is_flat(self, body: Sequence[nodes.Stmt]) -> bool:
+        """Whether no loop inside has statements with slots."""
+        loops = (one for one in walk.statements(body) if isinstance(one, nodes.For | nodes.While))
+        return not any(self.has_any(one.body) for one in loops)
+
+    def block(self, body: nodes.Block) -> nodes.Block:
+        """Statements that move the counter on."""
+        statements: list[nodes.Stmt] = []
+        for one in body:
+            if not self.has_any([one]):
+                statements.append(one)
+            elif isinstance(one, nodes.For) and self.is_flat(one.body):
+                statements += self.innermost(one)
+            elif self.is_flat([one]) and not walk.has_jumps([one]):
+                inside, count = self.flat((one,), self.counter)
+                statements += [*inside, self.advance(constant(count, "i32"))]
+            else:
+                statements.append(walk.with_bodies(one, self.block))
+        return tuple(statements)
+
+    def advance(self, by: nodes.Expr) -> nodes.Stmt:
+        return nodes.Assign(self.counter.name, plus(self.counter, by))
+
+    def flat(self, body: nodes.Block, first: nodes.Expr) -> tuple[nodes.Block, int]:
+        """Statements whose slots follow `first` as they do in the text; and how many they are."""
+        statements: list[nodes.Stmt] = []
+        count = 0
+        for one in body:
+            here = plus(first, constant(count, "i32"))
+            if one.number in self.words:
+                self.slots[one.number] = slot = self.names.local(f"slot_{self.words[one.number]}", "i32")
+                statements += [nodes.Assign(slot.name, here, one.line), one]
+                count += 1
+            elif isinstance(one, nodes.If):
+                then, more = self.flat(one.body, here)
+                other, rest = self.flat(one.orelse, plus(here, constant(more, "i32")))
+                statements.append(replace(one, body=then, orelse=other))
+                count += more + rest
+            else:
+                statements.append(one)
+        return tuple(statements), count
+
+    def innermost(self, loop: nodes.For) -> list[nodes.Stmt]:
+        """A loop whose iterations have as many slots each."""
+        before: list[nodes.Stmt] = []
+        bounds = []
+        for pair in loop.bounds:
+            ends = []
+            for bound in pair:
+                if not isinstance(bound, nodes.Const | nodes.Size | nodes.Argument):
+                    name = self.names.fresh("bound", "i32")
+                    before.append(nodes.Assign(name, bound, loop.line))
+                    bound = nodes.Local(name, "i32")
+                ends.append(bound)
+            bounds.append((ends[0], ends[1]))
+        count = sum(one.number in self.words for one in walk.statements(loop.body))
+        each = constant(count, "i32")
+        body, _ = self.flat(loop.body, plus(self.counter, times(place_of(loop.names, bounds), each)))
+        moved = self.advance(times(trips_of(bounds), each))
+        return [*before, replace(loop, bounds=tuple(bounds), body=body), moved]
+
+
+def trips_of(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
+    """The number of a loop's iterations."""
+    trips: nodes.Expr = ONE
+    for first, end in bounds:
+        trips = times(trips, nodes.Binary("max", minus(end, first), ZERO, "i32"))
+    return trips
+
+
+def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
+    """The number of an iteration among all of its loop's."""
+    place: nodes.Expr = ZERO
+    for name, (first, end) in zip(names, bounds, strict=True):
+        place = plus(times(place, minus(end, first)), minus(nodes.Local(name, "i32"), first))
+    return place
+
+
+def replace_statements(
+    body: Sequence[nodes.Stmt], wanted: Mapping[int, Kind], change: Callable[[Kind], Sequence[nodes.Stmt]]
+) -> nodes.Block:
+    """Statements in which something stands for each of those that are wanted, which go by their number."""
+    return walk.rewrite(body, lambda one: change(wanted[one.number]) if one.number in wanted else (one,))

@@ -1,0 +1,129 @@
+"""What strips of loops are written with: their length, the functions that move, names and small statements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..ir import Names, integer, nodes, number, operators, opposite, types, walk
+
+LENGTH = 64
+"""Iterations of a strip."""
+SHIFT = 6
+"""The power of two that `LENGTH` is."""
+SHORTEST = 8
+"""A loop of fewer iterations stays whole: strips of it take longer (docs/about/decisions/vector-speed.md)."""
+FUNCTIONS = {name: f"arithmetic_{name}" for name in operators.ARITHMETIC_FUNCTIONS}
+"""Functions that move, and the same by arithmetic alone."""
+POWER = "arithmetic_pow"
+"""The same for "pow", in lanes alone: strips compute functions of one number."""
+LIMITS = {"arithmetic_cos": 1048576.0, "arithmetic_sin": 1048576.0}
+"""Numbers that some take must be less than that in size; NaN is not."""
+KINDS = frozenset({"f32", "f64", "i32"})
+"""Types of arrays: of others no gain was measured."""
+_UNARY = frozenset({"neg", "not", "~", "sqrt", "abs", "floor", "ceil"})
+"""Operations that are machine vectors' own."""
+_BINARY = frozenset(
+    {POWER, "+", "-", "*", "min", "max", "&", "|", "^", "<<", ">>", "and", "or", "==", "!=", "<", "<=", ">", ">="}
+)
+_LIBRARY = {arithmetic: name for name, arithmetic in FUNCTIONS.items()}
+
+
+def moves(one: nodes.Unary) -> bool:
+    """Whether there is arithmetic for a function, which is there for float32 alone."""
+    return one.operator in FUNCTIONS and one.type == "f32" and one.value.type == "f32"
+
+
+def by_arithmetic(one: nodes.Expr) -> nodes.Expr:
+    """A function by arithmetic, where there is one; else the same expression."""
+    return replace(one, operator=FUNCTIONS[one.operator]) if isinstance(one, nodes.Unary) and moves(one) else one
+
+
+def with_powers(one: nodes.Stmt) -> nodes.Stmt:
+    """A statement with powers by arithmetic: those of two float32."""
+
+    def change(expr: nodes.Expr) -> nodes.Expr:
+        rebuilt = walk.rebuild(expr, change)
+        if not isinstance(rebuilt, nodes.Binary) or rebuilt.operator != "pow":
+            return rebuilt
+        is_single = rebuilt.type == rebuilt.left.type == rebuilt.right.type == "f32"
+        return replace(rebuilt, operator=POWER) if is_single else rebuilt
+
+    return walk.transform(one, change)
+
+
+def is_vector(one: nodes.Expr) -> bool:
+    """Whether machines have a vector operation for it: not for division of integers, nor for most functions."""
+    match one:
+        case nodes.Unary():
+            return one.operator in _UNARY or moves(one)
+        case nodes.Binary("/"):
+            return one.type in ("f32", "f64")
+        case nodes.Binary():
+            return one.operator in _BINARY
+        case nodes.Cast() if not one.keeps_bits and types.promote(one.type, one.value.type) != one.type:
+            # It may be the source's own, or the engine's, which warns that digits are lost where it sees the source.
+            return False
+        case nodes.Load() | nodes.Cast() | nodes.Local():
+            return one.type in KINDS or one.type == "u1"
+        case _:
+            return True
+
+
+def strips_between(begin: nodes.Expr, end: nodes.Expr) -> nodes.Expr:
+    """How many strips there are from one index to before another."""
+    size = end if begin == number(0) else integer("-", end, begin)
+    return integer(">>", integer("+", size, number(LENGTH - 1)), number(SHIFT))
+
+
+def bounds_of_strip(
+    strip: nodes.Expr, begin: nodes.Expr, end: nodes.Expr, first: nodes.Local, size: nodes.Local
+) -> tuple[nodes.Stmt, nodes.Stmt]:
+    """Statements that find the first index of a strip and its number of iterations."""
+    place = integer("<<", strip, number(SHIFT))
+    return (
+        assign(first, place if begin == number(0) else integer("+", begin, place)),
+        assign(size, integer("min", number(LENGTH), integer("-", end, first))),
+    )
+
+
+def at_line(body: Sequence[nodes.Stmt], line: int) -> nodes.Block:
+    """Statements of which those of ours, which have no line, are at this one."""
+    return walk.rewrite(body, lambda one: (one if one.line else replace(one, line=line),))
+
+
+def assign(local: nodes.Expr, value: nodes.Expr) -> nodes.Assign:
+    assert isinstance(local, nodes.Local)
+    return nodes.Assign(local.name, value)
+
+
+def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
+    """A loop of functions, and if a number was beyond the limits of one, the loop once more, by the library.
+
+    It stores to memory that nobody has read yet. A sum of tests lets it run in vectors, which a branch would not.
+    """
+    far = names.local("is_far", "i32")
+    body: list[nodes.Stmt] = []
+    for one in lanes.body:
+        parts = walk.parts(*walk.expressions(one))
+        for part in dict.fromkeys(part for part in parts if isinstance(part, nodes.Unary) and part.operator in LIMITS):
+            limit = nodes.Const(LIMITS[part.operator], "f32")
+            is_near = nodes.Binary("<", nodes.Unary("abs", part.value, "f32"), limit, "u1")
+            test = nodes.Cast(opposite(is_near), "i32")
+            body.append(assign(far, integer("|", far, test)))
+        body.append(one)  # after the tests: it may give a local that they read another value
+    if len(body) == len(lanes.body):
+        return [lanes]
+    library = walk.transform(lanes, _by_library)
+    again = nodes.If(nodes.Binary("!=", far, number(0), "u1"), (library,))
+    return [assign(far, number(0)), replace(lanes, body=tuple(body)), again]
+
+
+def _by_library(expr: nodes.Expr) -> nodes.Expr:
+    if isinstance(expr, nodes.Unary) and expr.operator in _LIBRARY:
+        return replace(expr, operator=_LIBRARY[expr.operator], value=_by_library(expr.value))
+    return walk.rebuild(expr, _by_library)
+
+
+def run_lanes(index: nodes.Local, begin: nodes.Expr, end: nodes.Expr, body: Sequence[nodes.Stmt]) -> nodes.For:
+    return nodes.For((index.name,), ((begin, end),), tuple(body))

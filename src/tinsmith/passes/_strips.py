@@ -1,0 +1,377 @@
+"""Strips: a loop in pieces of 64 iterations, of which the exponentials are computed first, in a loop of their own.
+
+    for s in range(a, b):                     for strip in range((b - a + 63) >> 6):
+        e = exp(-density[r, s])                   first = a + (strip << 6); count = min(64, b - first)
+        light += t * (1 - e)            ->        for lane in range(count):
+        t *= e                                        ahead[lane] = exp(-density[r, first + lane])
+                                                  for lane in range(count):
+                                                      s = first + lane; e = ahead[lane]; light += ...; t *= e
+
+The compilers of both engines vectorise the first of the inner loops: it carries nothing from one iteration to the next,
+calls no library, and stores to memory that nothing else can point to (docs/about/decisions/vector-speed.md). The second
+does the rest in its old order. This is for CPUs, and for float32.
+
+A function moves where its value depends on nothing that the loop changes: on the index, on what was there before the
+loop, on arrays that the loop does not change, and on locals made of these in each iteration. A loop that may be left
+early or skip a part of an iteration is left alone: its test may be what keeps an index inside an array.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ..analyses import find_private_loops
+from ..codegen import VECTOR_FUNCTIONS
+from ..ir import Names, integer, nodes, number, walk
+from ._edges import split_edges
+from ._elementwise import is_elementwise, strip_elementwise, strip_loop
+from ._engine_vectors import WIDTH
+from ._strip_parts import (
+    FUNCTIONS,
+    LENGTH,
+    SHORTEST,
+    assign,
+    at_line,
+    bounds_of_strip,
+    moves,
+    run_lanes,
+    strips_between,
+    with_powers,
+    within_limits,
+)
+from .lanes import run_in_lanes
+from .polish import write_out_addition
+
+_LANES = 8
+"""Iterations that arithmetic takes at a time: a machine vector. What is left of a strip calls the library."""
+
+
+def strip_functions(kernel: nodes.Kernel, *, has_fast_vectors: bool = False, has_vectors: bool = False) -> nodes.Kernel:
+    """A kernel that computes functions and stored values ahead, for machine vectors; the same one where none can be.
+
+    It has `LocalArray`s and functions by arithmetic, which printing knows, and no other pass. With `has_vectors`, loops
+    are printed in vectors of the engine where they gain; not where the kernel has vectors of its own, which it would
+    then hold in another way. Where the engine's compiler `has_fast_vectors`, loops in lanes raise by arithmetic too,
+    which is in float64, but stay loops.
+    """
+    has_vectors = has_vectors and not _has_own_vectors(kernel)
+    names = Names(walk.names_of(kernel))
+    names.types |= kernel.locals
+    statements = walk.number_statements(kernel.body)
+    writer = _Writer(kernel, names, find_private_loops(statements), has_vectors=has_vectors and not has_fast_vectors)
+    body: list[nodes.Stmt] = []
+    for one in statements:
+        body += (
+            _strip_elements(one, kernel, names, has_vectors=has_vectors, is_whole=has_fast_vectors)
+            or _lanes(one, kernel, names, has_vectors=has_vectors, has_fast_vectors=has_fast_vectors)
+            or [writer.task(one)]
+        )
+    return kernel if tuple(body) == kernel.body else replace(kernel, body=tuple(body), locals=names.types)
+
+
+def _strip_elements(
+    task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool, is_whole: bool
+) -> list[nodes.Stmt]:
+    """A task whose middle is in strips, between its ends where it has any; nothing where that cannot be."""
+    strips = strip_elementwise(task, kernel, names, has_vectors=has_vectors, is_whole=is_whole)
+    if strips is not None or not isinstance(task, nodes.For):
+        return [] if strips is None else [strips]
+    parts = split_edges(task, names.types)
+    if parts is None:
+        return []
+    strips = strip_elementwise(parts.middle, kernel, names, has_vectors=has_vectors, is_whole=is_whole)
+    return [] if strips is None else [*parts.before, strips, *parts.after]
+
+
+def _lanes(
+    task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool, has_fast_vectors: bool
+) -> list[nodes.Stmt]:
+    task = with_powers(task) if has_fast_vectors else task
+    lanes = run_in_lanes(task, kernel, names, has_vectors=has_vectors and not has_fast_vectors)
+    return [] if lanes is None else [lanes]
+
+
+def _has_own_vectors(kernel: nodes.Kernel) -> bool:
+    return any(array.element for array in kernel.arrays.values()) or any(
+        isinstance(one, nodes.Decompose) for one in walk.statements(kernel.body)
+    )
+
+
+def has_vector_loops(kernel: nodes.Kernel) -> bool:
+    """Whether loops of a kernel are printed in vectors of the engine, which is then to keep them whole."""
+    return any(isinstance(one, nodes.For) and one.vector_width for one in walk.statements(kernel.body))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What moves out of a loop: functions, and the locals that they need, in the order of the loop's text."""
+
+    functions: tuple[nodes.Unary, ...]
+    needed: Mapping[str, nodes.Expr]
+
+
+def plan_strips(loop: nodes.For, outside: frozenset[str]) -> _Plan:
+    """Find the functions that can be computed before the rest of a loop. `outside` are arrays never to load ahead."""
+    if not _is_plain(loop):
+        return _Plan((), {})
+    changed = outside | walk.find_changed(loop.body)
+    given = Counter(name for one in walk.statements(loop.body) for name in walk.find_assigned(one))
+    known: dict[str, nodes.Expr] = {}
+
+    def is_ahead(expr: nodes.Expr) -> bool:
+        loads = (one for one in walk.parts(expr) if isinstance(one, nodes.Load))
+        names = walk.locals_in([expr])
+        return all(name in known or name not in given for name in names) and all(a.array not in changed for a in loads)
+
+    functions: dict[nodes.Unary, None] = {}
+    handed_on = set[nodes.Unary]()  # of values that the iteration before gave, where the same text may come again
+    for one in loop.body:
+        for expr in walk.expressions(one):
+            functions |= dict.fromkeys(part for part in _functions_in(expr) if is_ahead(part.value))
+        inside = (expr for part in walk.statements([one]) for expr in walk.expressions(part))
+        handed_on |= {part for expr in inside for part in _functions_in(expr) if not is_ahead(part.value)}
+        if isinstance(one, nodes.Assign) and given[one.name] == 1 and is_ahead(one.value):
+            known[one.name] = one.value
+    functions = {one: None for one in functions if one not in handed_on}
+    return _Plan(tuple(functions), _select_needed(functions, known))
+
+
+def _select_needed(functions: Mapping[nodes.Unary, None], known: Mapping[str, nodes.Expr]) -> Mapping[str, nodes.Expr]:
+    names = walk.locals_in([*functions])
+    for name in reversed([*known]):  # a local needs none that comes after it
+        if name in names:
+            names |= walk.locals_in([known[name]])
+    return {name: value for name, value in known.items() if name in names}
+
+
+def _is_plain(loop: nodes.For) -> bool:
+    """Whether a loop is an innermost one that runs all its iterations, and may be a long one."""
+    inner = (nodes.For, nodes.While, nodes.Break, nodes.Continue)
+    if loop.is_parallel or len(loop.names) > 1 or any(isinstance(one, inner) for one in walk.statements(loop.body)):
+        return False
+    length = _known_length(loop)
+    return length is None or length >= SHORTEST
+
+
+def _known_length(loop: nodes.For) -> float | None:
+    match loop.bounds[0]:
+        case (nodes.Const(first), nodes.Const(end)):
+            return end - first
+        case _:
+            return None
+
+
+def _functions_in(expr: nodes.Expr) -> Iterator[nodes.Unary]:
+    return (one for one in walk.parts(expr) if isinstance(one, nodes.Unary) and moves(one))
+
+
+class _Writer:
+    """Writes the strips of one kernel, with locals of new `names`.
+
+    `private` are the numbers of loops of which no local is read outside, nor by another iteration.
+    """
+
+    def __init__(self, kernel: nodes.Kernel, names: Names, private: frozenset[int], *, has_vectors: bool) -> None:
+        self.kernel = kernel
+        self.names = names
+        self.private = private
+        self.has_vectors = has_vectors
+        self._declared: list[nodes.Stmt] = []
+        self._is_serial = False
+
+    def task(self, one: nodes.Stmt) -> nodes.Stmt:
+        """A statement of the top level, where no array can be declared: engines would put it into memory of all."""
+        if not isinstance(one, nodes.For):
+            return one
+        self._is_serial = not one.is_parallel
+        before: list[nodes.Stmt] = []
+        body: list[nodes.Stmt] = []
+        for part in one.body:
+            self._declared = []
+            rewritten = walk.rewrite([part], self.statement)
+            # A loop that became strips has a whole version beside them for short lengths, which needs no array.
+            if isinstance(part, nodes.For) and len(rewritten) > 1:
+                body += _with_arrays(rewritten, self._declared)
+            else:
+                # Declared once an iteration. In the inner loop the engines would fill it with zeros at each start.
+                before += self._declared
+                body += rewritten
+        return replace(one, body=(*before, *body))
+
+    def statement(self, one: nodes.Stmt) -> Sequence[nodes.Stmt]:
+        if not isinstance(one, nodes.For):
+            return [one]
+        plan = plan_strips(one, frozenset(self.kernel.cells))
+        return self.elements(one) or (self.strips(one, plan) if plan.functions else [one])
+
+    def elements(self, loop: nodes.For) -> Sequence[nodes.Stmt]:
+        """An elementwise loop inside another one in strips between its ends; nothing where it is none.
+
+            low, high = between the ends, or both the end where too little lies there
+            for part in range(2):
+                for i in range(begin if part == 0 else high, low if part == 0 else end): ...  # as it was written
+                if part == 0 and low < high: strips from low to high
+
+        Nothing too for loops over one array, which compilers vectorise by themselves: nothing else can overlap it.
+        """
+        if loop.number not in self.private or len(loop.names) > 1 or len(walk.find_touched(loop.body)) < 2:
+            return []
+        if self._is_serial:
+            loop = replace(loop, body=tuple(walk.transform(one, lambda expr: expr, self.plain) for one in loop.body))
+        parts = split_edges(loop, self.names.types)
+        middle = loop if parts is None else parts.middle
+        if not is_elementwise(middle, self.kernel):
+            return []
+        if parts is None and _known_length(loop) is not None:
+            arrays, strips = strip_loop(loop, self.kernel, self.names)
+            self._declared += arrays
+            return [strips]
+        (begin, end), (first, last) = loop.bounds[0], middle.bounds[0]
+        low, high = (self.names.local(f"strip_{word}", "i32") for word in ("low", "high"))
+        arrays, strips = strip_loop(replace(middle, bounds=((low, high),)), self.kernel, self.names)
+        self._declared += arrays
+        size = last if first == number(0) else integer("-", last, first)
+        is_long = nodes.Binary(">=", size, number(SHORTEST), "u1")
+        bounds = [assign(low, _choose(is_long, first, end)), assign(high, _choose(is_long, last, end))]
+        has_strips = nodes.Binary("<", low, high, "u1")
+        if parts is None or not parts.after:
+            ends = replace(loop, bounds=((begin, low),))
+            return [*bounds, ends, nodes.If(has_strips, (strips,), line=loop.line)]
+        part = self.names.local("part", "i32")
+        is_first = nodes.Binary("==", part, number(0), "u1")
+        ends = replace(loop, bounds=((_choose(is_first, begin, high), _choose(is_first, low, end)),))
+        between = nodes.If(nodes.Binary("and", is_first, has_strips, "u1"), (strips,), line=loop.line)
+        return [*bounds, run_lanes(part, number(0), number(2), [ends, between])]
+
+    def plain(self, one: nodes.Stmt) -> nodes.Stmt:
+        """A statement of code that runs in order, in which an addition needs not be atomic."""
+        array = self.kernel.arrays.get(one.array) if isinstance(one, nodes.Atomic) else None
+        is_same = isinstance(one, nodes.Atomic) and array is not None and array.type == one.value.type
+        return write_out_addition(one) if is_same else one
+
+    def strips(self, loop: nodes.For, plan: _Plan) -> Sequence[nodes.Stmt]:
+        """A loop in strips: for each where it begins and how long it is, then its loops. A short one is whole."""
+        begin, end, strip = (self.names.local(f"strip_{word}", "i32") for word in ("begin", "end", "of"))
+        first, size = self.names.local("strip_first", "i32"), self.names.local("strip_size", "i32")
+        arrays = {function: self.array(function) for function in plan.functions}
+        body = (
+            *bounds_of_strip(strip, begin, end, first, size),
+            *self.ahead(loop, plan, arrays, first, size),
+            self.rest(loop, arrays, first, size),
+        )
+        low, high = loop.bounds[0]
+        strips: nodes.Stmt = run_lanes(strip, number(0), strips_between(begin, end), body)
+        if _known_length(loop) is None:
+            is_short = nodes.Binary("<", integer("-", end, begin), number(SHORTEST), "u1")
+            strips = nodes.If(is_short, (replace(loop, bounds=((begin, end),)),), (strips,))
+        statements = [assign(begin, low), assign(end, high), strips]
+        return at_line(statements, loop.line)
+
+    def ahead(
+        self, loop: nodes.For, plan: _Plan, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local
+    ) -> Sequence[nodes.Stmt]:
+        """The functions: of whole vectors by arithmetic, then of what is left, for which the library is quicker."""
+        known, begin = _known_length(loop), number(0)
+        values: list[nodes.Stmt] = []
+        if self.has_vectors and all(FUNCTIONS[one.operator] in VECTOR_FUNCTIONS for one in plan.functions):
+            begin = self.names.local("strip_in_vectors", "i32")
+            # One vector alone would wait for the arguments, which were stored as shorter ones: 1.2 of the time.
+            has_two = nodes.Binary(">=", size, number(2 * WIDTH), "u1")
+            most = nodes.Select(has_two, integer("&", size, number(-WIDTH)), number(0), "i32")
+            arguments = self.fill_arrays(loop, plan, arrays, first, (number(0), begin), None)
+            values = [assign(begin, most), arguments, self.replace_arguments(arrays, begin)]
+        if values and known is not None and known % LENGTH == 0:
+            return values
+        if known is not None and known % _LANES == 0:
+            lanes = self.fill_arrays(loop, plan, arrays, first, (begin, size), FUNCTIONS)
+            return [*values, *within_limits(lanes, self.names)]
+        whole = self.names.local("strip_whole", "i32")
+        return [
+            *values,
+            assign(whole, integer("&", size, number(-_LANES))),
+            *within_limits(self.fill_arrays(loop, plan, arrays, first, (begin, whole), FUNCTIONS), self.names),
+            self.fill_arrays(loop, plan, arrays, first, (whole, size), {}),
+        ]
+
+    def replace_arguments(self, arrays: Mapping[nodes.Unary, str], end: nodes.Expr) -> nodes.For:
+        """A loop in vectors of the engine, by which arrays of arguments become those of functions.
+
+        It has no index of an array of several axes: those do not tell the compilers that elements lie side by side.
+        """
+        part, base, lane = (self.names.local(wish, "i32") for wish in ("part", "base", "lane"))
+        place = (integer("+", base, lane),)
+        functions = {one: replace(one, operator=FUNCTIONS[one.operator]) for one in arrays}
+        stores = [
+            nodes.Store(array, place, (), replace(functions[one], value=nodes.Load(array, place, (), one.type)))
+            for one, array in arrays.items()
+        ]
+        vectors = replace(run_lanes(lane, number(0), number(WIDTH), stores), vector_width=WIDTH)
+        # A mask, so that a sum of the index and 15 is known not to overflow.
+        start = integer("&", integer("*", part, number(WIDTH)), number(LENGTH - 1))
+        count = integer(">>", end, number(WIDTH.bit_length() - 1))
+        return run_lanes(part, number(0), count, (assign(base, start), vectors))
+
+    def fill_arrays(
+        self,
+        loop: nodes.For,
+        plan: _Plan,
+        arrays: Mapping[nodes.Unary, str],
+        first: nodes.Local,
+        lanes: tuple[nodes.Expr, nodes.Expr],
+        instead: Mapping[str, str] | None,
+    ) -> nodes.For:
+        """A loop of functions, with locals of its own, and with other functions `instead` of some; None: arguments."""
+        lane, index = self.names.local("lane", "i32"), loop.names[0]
+        fresh: dict[str, nodes.Expr] = {index: self.names.local(index, "i32")}
+        fresh |= {name: self.names.local(name, self.names.types[name]) for name in plan.needed}
+        others = FUNCTIONS if instead is None else instead
+
+        def rename(expr: nodes.Expr) -> nodes.Expr:
+            if isinstance(expr, nodes.Local):
+                return fresh.get(expr.name, expr)
+            if isinstance(expr, nodes.Unary) and moves(expr):
+                return replace(expr, operator=others.get(expr.operator, expr.operator), value=rename(expr.value))
+            return walk.rebuild(expr, rename)
+
+        places = [assign(fresh[index], integer("+", first, lane))]
+        values = [assign(fresh[name], rename(value)) for name, value in plan.needed.items()]
+        results = {array: function.value if instead is None else function for function, array in arrays.items()}
+        stores = [nodes.Store(array, (lane,), (), rename(result)) for array, result in results.items()]
+        return run_lanes(lane, *lanes, (*places, *values, *stores))
+
+    def rest(
+        self, loop: nodes.For, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local
+    ) -> nodes.For:
+        """The loop of all else, which finds the functions' values in arrays."""
+        lane = self.names.local("lane", "i32")
+        self.names.types[loop.names[0]] = "i32"
+
+        def replace_functions(expr: nodes.Expr) -> nodes.Expr:
+            array = arrays.get(expr) if isinstance(expr, nodes.Unary) else None
+            return walk.rebuild(expr, replace_functions) if array is None else nodes.Load(array, (lane,), (), expr.type)
+
+        index = assign(nodes.Local(loop.names[0], "i32"), integer("+", first, lane))
+        return run_lanes(lane, number(0), size, (index, *(walk.transform(one, replace_functions) for one in loop.body)))
+
+    def array(self, function: nodes.Unary) -> str:
+        name = self.names.local(f"{function.operator}_ahead", function.type).name
+        self._declared.append(nodes.LocalArray(name, function.type, LENGTH))
+        return name
+
+
+def _choose(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
+    return then if then == otherwise else nodes.Select(condition, then, otherwise, "i32")
+
+
+def _with_arrays(strips: Sequence[nodes.Stmt], arrays: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
+    """The statements of a loop in strips, with its arrays declared where it is not short."""
+    *bounds, last = strips
+    match last:
+        case nodes.If(orelse=()):
+            return [*bounds, replace(last, body=(*arrays, *last.body))]
+        case nodes.If():
+            return [*bounds, replace(last, orelse=(*arrays, *last.orelse))]
+        case _:
+            return [*bounds, *arrays, last]

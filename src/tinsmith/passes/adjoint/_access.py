@@ -1,0 +1,124 @@
+"""How a task uses memory: which elements are an iteration's own, what an atomic leaves, what is not read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ..._lazy import lazy
+from ...analyses import definitions, find_owned_by, whole_definitions
+from ...ir import RUN_IN_ORDER, Names, NotCovered, nodes, operators, types, walk
+from ._ssa import Step, frame_steps, parallel_loop
+
+
+def find_owned(steps: Sequence[Step]) -> frozenset[str]:
+    """Arrays no element of which two parallel iterations touch, as their indices tell."""
+    accesses = (*walk.loads(steps), *walk.stores(steps))
+    parallel = parallel_loop(steps)
+    if parallel is None:
+        return frozenset(one.array for one in accesses)
+    return find_owned_by(parallel.names, parallel.bounds, accesses, whole_definitions(definitions(steps)))
+
+
+def sequential(
+    steps: Sequence[Step],
+    arrays: Mapping[str, nodes.Array],
+    own: frozenset[str],
+    find_disjoint: Callable[[], frozenset[str]],
+    names: Names,
+    path: str,
+    races: Mapping[str, NotCovered],
+) -> tuple[tuple[Step, ...], Mapping[str, NotCovered]]:
+    """Steps in which an atomic whose old or new value matters is a load and a store.
+
+    With them, arrays that stand for integers which only the forward pass knew, each with a refusal for who reads it.
+    `races` are the refusals of `find_races`; `find_disjoint` returns arrays no element of which one iteration changes
+    and another one touches.
+
+    Raises:
+        NotCovered: one whose value has a gradient changes what other parallel iterations change too.
+    """
+    loaded = frozenset(walk.find_loaded(steps))
+    ordering = _Sequential(loaded, _find_used_in_order(steps), arrays, own, find_disjoint, names, path, races)
+    return walk.rewrite(steps, ordering.step), ordering.unknown
+
+
+def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
+    """Arrays of which a step uses an element's present value: a load, or an atomic that is no mere sum.
+
+    All changes of such an array must be seen in their order, sums too.
+    """
+    atomics = (one for one in walk.stores(steps) if isinstance(one, nodes.Atomic) and not is_mere_sum(one))
+    return frozenset(walk.find_loaded(steps) | {one.array for one in atomics})
+
+
+def is_mere_sum(one: nodes.Stmt | Step) -> bool:
+    """Whether a step only adds to an element, and asks neither for the old value nor for the new one."""
+    return isinstance(one, nodes.Atomic) and one.result is None and one.operator in ("add", "sub")
+
+
+@dataclass
+class _Sequential:
+    loaded: frozenset[str]
+    in_order: frozenset[str]
+    arrays: Mapping[str, nodes.Array]
+    own: frozenset[str]
+    find_disjoint: Callable[[], frozenset[str]]
+    names: Names
+    path: str
+    races: Mapping[str, NotCovered]
+    unknown: dict[str, NotCovered] = field(default_factory=dict)
+
+    @lazy
+    def _disjoint(self) -> frozenset[str]:
+        return self.find_disjoint()
+
+    def step(self, one: Step) -> Sequence[Step]:
+        if not isinstance(one, nodes.Atomic) or (is_mere_sum(one) and one.array not in self.in_order):
+            return [one]
+        if one.array not in self.own and one.array not in self._disjoint:
+            return self.expand_shared_atomic(one)
+        kind = self.arrays[one.array].type
+        old = one.result or self.names.fresh(f"{one.array}_at", kind)
+        new = self.names.fresh(f"{one.array}_new", kind)
+        load = nodes.Load(one.array, one.index, one.entry, kind)
+        value = nodes.Binary(operators.ATOMIC[one.operator], nodes.Local(old, kind), one.value, kind)
+        return [
+            nodes.Assign(old, load, one.line),
+            nodes.Assign(new, value, one.line),
+            nodes.Store(one.array, one.index, one.entry, nodes.Local(new, kind), one.line),
+        ]
+
+    def expand_shared_atomic(self, one: nodes.Atomic) -> list[Step]:
+        """An atomic on what other parallel iterations change too: its result depends on their order."""
+        kind = self.arrays[one.array].type
+        before: list[Step] = []
+        if one.result is not None:
+            reason = self.make_refusal(f"the value that atomic_{one.operator} returned in a parallel loop", one)
+            if types.is_float(kind):
+                raise reason
+            # Most often integers find a place for other integers, and no adjoint asks for them.
+            name = self.names.reserve_shared(f"unknown_{one.result}")
+            self.unknown[name] = reason
+            before = [nodes.Assign(one.result, nodes.Load(name, (), (), kind), one.line)]
+        if one.array in self.races:
+            raise self.races[one.array]
+        if one.array in self.loaded:
+            raise self.make_refusal(
+                f"`{one.array}`, read in the parallel loop that changes it by atomic_{one.operator}", one
+            )
+        return [*before, replace(one, result=None)]
+
+    def make_refusal(self, construct: str, one: nodes.Atomic) -> NotCovered:
+        return NotCovered(construct, one.line, self.path, remedy=RUN_IN_ORDER)
+
+
+def unread(body: Sequence[Step]) -> set[int]:
+    """Numbers of stores of a frame after which it does not read the array: it need not make and undo them."""
+    loops = [one for one in frame_steps(body) if isinstance(one, nodes.Loop)]
+    loaded, numbers = walk.find_touched(loops), set[int]()
+    for step in reversed([*frame_steps(body)]):
+        if isinstance(step, nodes.Store) and step.array not in loaded:
+            numbers.add(step.number)
+        loaded |= walk.find_loaded([step])
+    return numbers

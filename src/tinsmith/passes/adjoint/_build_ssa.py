@@ -1,0 +1,271 @@
+"""From statements to SSA form, which is reversed: one value a local, loads as steps of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from ...ir import ZERO, Names, NotCovered, integer, nodes, types, walk
+from ._exits import structurize_exits
+from ._ssa import Step
+
+Scope = dict[str, nodes.Expr]
+"""What each of the kernel's locals is called now."""
+Ranges = tuple[tuple[str, ...], tuple[tuple[nodes.Expr, nodes.Expr], ...], list[Step]]
+"""A loop's names and bounds, and steps at the head of its body."""
+
+
+class SsaBuilder:
+    """Brings the statements of one task into form."""
+
+    def __init__(self, kernel: nodes.Kernel, names: Names) -> None:
+        self.kernel = kernel
+        self.names = names
+        names.types |= kernel.locals
+        self.steps: list[Step] = []
+
+    def task(self, statement: nodes.Stmt | nodes.Block) -> tuple[Step, ...]:
+        """A task: a loop of the top level, or the statements between two."""
+        body = statement if isinstance(statement, tuple) else (statement,)
+        steps = self.block(body, {})
+        return share_loads(steps, walk.find_changed(steps))
+
+    # Statements -------------------------------------------------------------------------------
+
+    def block(self, body: Sequence[nodes.Stmt], scope: Scope) -> tuple[Step, ...]:
+        """Statements in form. `scope` is changed as they change it."""
+        outer, self.steps = self.steps, []
+        try:
+            for statement in body:
+                self.statement(statement, scope)
+            return tuple(self.steps)
+        finally:
+            self.steps = outer
+
+    def statement(self, one: nodes.Stmt, scope: Scope) -> None:
+        match one:
+            case nodes.Assign():
+                self.assign(one, scope)
+            case nodes.Decompose():
+                self.decompose(one, scope)
+            case nodes.Store():
+                index, value = self.index(one.index, scope), self.bind_stored(one, scope)
+                self.steps.append(replace(one, index=index, value=value))
+            case nodes.Atomic():
+                self.atomic(one, scope)
+            case nodes.If():
+                self.branch(one, scope)
+            case nodes.For() | nodes.While():
+                self.loop(one, scope)
+            case nodes.Draw():
+                raise self.make_refusal("a random number, which a second run would draw again", one)
+            case _:
+                raise AssertionError(f"{one} was to be straightened")
+
+    def assign(self, one: nodes.Assign, scope: Scope) -> None:
+        kind = self.names.types[one.name]
+        name = self.names.fresh(one.name, kind)
+        self.assign_fresh(name, one.value if one.value.type == kind else nodes.Cast(one.value, kind), scope, one.line)
+        scope[one.name] = nodes.Local(name, kind)
+
+    def decompose(self, one: nodes.Decompose, scope: Scope) -> None:
+        """Its matrix becomes locals, whose adjoints are added to like any other's."""
+        entries = [self.bound_entry(entry, scope, one.line) for entry in one.matrix]
+        results = [nodes.Local(self.names.fresh(name, one.type), one.type) for name in one.results]
+        scope.update(zip(one.results, results, strict=True))
+        names = tuple([result.name for result in results])
+        self.steps.append(replace(one, matrix=tuple(entries), results=names))
+
+    def bound_entry(self, entry: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
+        if isinstance(entry, nodes.Local | nodes.Const):
+            return self.expression(entry, scope, line)
+        name = self.names.fresh("entry", entry.type)
+        self.assign_fresh(name, entry, scope, line)
+        return nodes.Local(name, entry.type)
+
+    def assign_fresh(self, name: str, value: nodes.Expr, scope: Scope, line: int) -> None:
+        """The steps that give a fresh local a value."""
+        if isinstance(value, nodes.Select) and types.is_float(value.type):
+            self.assign_select(name, value, scope, line)
+        elif isinstance(value, nodes.Load):
+            self.steps.append(nodes.Assign(name, replace(value, index=self.index(value.index, scope)), line))
+        else:
+            self.steps.append(nodes.Assign(name, self.expression(value, scope, line), line))
+
+    def assign_select(self, name: str, value: nodes.Select, scope: Scope, line: int) -> None:
+        """A choice is a branch: the side that is not chosen gets no gradient, not one of zero times infinity."""
+        condition = self.bind_condition(value.condition, scope, line)
+        sides = []
+        for side in (value.then, value.otherwise):
+            outer, self.steps = self.steps, []
+            self.assign_fresh(name, side if side.type == value.type else nodes.Cast(side, value.type), scope, line)
+            sides.append(tuple(self.steps))
+            self.steps = outer
+        self.steps.append(nodes.If(condition, sides[0], sides[1], line))
+
+    def bind_stored(self, one: nodes.Store | nodes.Atomic, scope: Scope) -> nodes.Expr:
+        """The value that memory gets, as a local or a constant of the memory's type."""
+        kind = self.kernel.arrays[one.array].type
+        value = one.value if one.value.type == kind else nodes.Cast(one.value, kind)
+        if isinstance(value, nodes.Local | nodes.Const):
+            return self.expression(value, scope, one.line)
+        name = self.names.fresh(f"{one.array}_new", kind)
+        self.assign_fresh(name, value, scope, one.line)
+        return nodes.Local(name, kind)
+
+    def atomic(self, one: nodes.Atomic, scope: Scope) -> None:
+        index, value = self.index(one.index, scope), self.bind_stored(one, scope)
+        result = None
+        if one.result is not None:
+            kind = self.kernel.arrays[one.array].type
+            result = self.names.fresh(one.result, kind)
+            scope[one.result] = nodes.Local(result, kind)
+        self.steps.append(replace(one, index=index, value=value, result=result))
+
+    def branch(self, one: nodes.If, scope: Scope) -> None:
+        condition = self.bind_condition(one.condition, scope, one.line)
+        scopes = dict(scope), dict(scope)
+        body, orelse = (list(self.block(part, mine)) for part, mine in zip((one.body, one.orelse), scopes, strict=True))
+        for name, before in scope.items():
+            ends = scopes[0][name], scopes[1][name]
+            if ends == (before, before):
+                continue
+            merged = nodes.Local(self.names.fresh(name, before.type), before.type)
+            for steps, end in zip((body, orelse), ends, strict=True):
+                steps.append(nodes.Assign(merged.name, end, one.line))
+            scope[name] = merged
+        self.steps.append(nodes.If(condition, tuple(body), tuple(orelse), one.line))
+
+    def bind_condition(self, condition: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
+        """A condition that can be asked again when the frame is reversed."""
+        value = self.expression(condition, scope, line)
+        return (
+            value if isinstance(value, nodes.Local | nodes.Const | nodes.Argument) else self.bind(value, "holds", line)
+        )
+
+    def bind(self, value: nodes.Expr, wish: str, line: int) -> nodes.Local:
+        name = self.names.fresh(wish, value.type)
+        self.steps.append(nodes.Assign(name, value, line))
+        return nodes.Local(name, value.type)
+
+    # Loops ------------------------------------------------------------------------------------
+
+    def loop(self, one: nodes.For | nodes.While, scope: Scope) -> None:
+        straight = structurize_exits(one.body, self.names)
+        handed = [name for name in _find_assigned(one.body) if name in scope]
+        heads = {name: self.make_local(scope[name], name) for name in handed}
+        inner: Scope = scope | heads
+        outer, self.steps = self.steps, []
+        names, bounds, before = (), (), []
+        if isinstance(one, nodes.For):
+            many = len(one.names) > 1 and straight.exit is not None
+            names, bounds, before = (self.flatten_loop if many else self.ranges)(one, scope, inner)
+        first, self.steps = self.steps, list(before)
+        for statement in straight.body:
+            self.statement(statement, inner)
+        body, self.steps = tuple(self.steps), [*outer, *first]
+        leaves = None if straight.exit is None else inner[straight.exit]
+        assert leaves is None or isinstance(leaves, nodes.Local)
+        carried = []
+        for name in handed:
+            last, cell = self.make_local(heads[name], name), self.make_local(heads[name], name)
+            carried.append(nodes.CarriedLocal(scope[name], heads[name].name, inner[name], last.name, cell.name))
+            scope[name] = last
+        is_parallel = isinstance(one, nodes.For) and one.is_parallel
+        self.steps.append(nodes.Loop(names, bounds, body, tuple(carried), leaves, is_parallel, one.line))
+
+    def make_local(self, value: nodes.Expr, wish: str) -> nodes.Local:
+        return nodes.Local(self.names.fresh(wish, value.type), value.type)
+
+    def ranges(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
+        """Names and bounds of a loop."""
+        bounds = tuple([(self.bound_of(a, scope, one.line), self.bound_of(b, scope, one.line)) for a, b in one.bounds])
+        names = []
+        for name in one.names:
+            fresh = self.names.fresh(name, "i32")
+            inner[name] = nodes.Local(fresh, "i32")
+            names.append(fresh)
+        return tuple(names), bounds, []
+
+    def flatten_loop(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
+        """A loop over several names that may end early, as one over a count."""
+        names, bounds, _ = self.ranges(one, scope, inner)
+        flat = self.names.fresh("at", "i32")
+        rest: nodes.Expr = nodes.Local(flat, "i32")
+        before: list[Step] = []
+        for name, (first, end) in zip(reversed(names), reversed(bounds), strict=True):
+            size = _minus(end, first)
+            place = rest if name == names[0] else integer("%", rest, size)
+            before.append(nodes.Assign(name, integer("+", first, place), one.line))
+            rest = integer("//", rest, size)
+        total: nodes.Expr = _minus(bounds[0][1], bounds[0][0])
+        for first, end in bounds[1:]:
+            total = integer("*", total, _minus(end, first))
+        return (flat,), ((ZERO, total),), before
+
+    def bound_of(self, bound: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
+        value = self.expression(bound, scope, line)
+        return value if value.type == "i32" else nodes.Cast(value, "i32")
+
+    # Expressions ------------------------------------------------------------------------------
+
+    def index(self, index: tuple[nodes.Expr, ...], scope: Scope) -> tuple[nodes.Expr, ...]:
+        return tuple([self.expression(one, scope, 0) for one in index])
+
+    def expression(self, expr: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
+        """An expression in the locals' present names; loads and choices of floats become steps before it."""
+        if isinstance(expr, nodes.Local):
+            if expr.name not in scope:
+                raise NotCovered(
+                    f"`{expr.name}`, which is not given a value on every way to it", line, self.kernel.path
+                )
+            return scope[expr.name]
+        is_choice = isinstance(expr, nodes.Select) and types.is_float(expr.type)
+        if not is_choice and not isinstance(expr, nodes.Load):
+            return walk.rebuild(expr, lambda one: self.expression(one, scope, line))
+        wish = f"{expr.array}_at" if isinstance(expr, nodes.Load) else "chosen"
+        name = self.names.fresh(wish, expr.type)
+        self.assign_fresh(name, expr, scope, line)
+        return nodes.Local(name, expr.type)
+
+    # Refusals ---------------------------------------------------------------------------------
+
+    def make_refusal(self, construct: str, one: nodes.Stmt) -> NotCovered:
+        return NotCovered(construct, one.line, self.kernel.path)
+
+
+def _find_assigned(body: Sequence[nodes.Stmt]) -> list[str]:
+    """Locals that statements give a value, in order."""
+    plain = (one for one in walk.statements(body) if not isinstance(one, nodes.For))
+    return list(dict.fromkeys(name for one in plain for name in walk.find_assigned(one)))
+
+
+def _minus(end: nodes.Expr, first: nodes.Expr) -> nodes.Expr:
+    return end if first == ZERO else integer("-", end, first)
+
+
+Known: TypeAlias = tuple[Mapping[nodes.Expr, nodes.Local], Mapping[str, nodes.Local]]
+"""The locals of loads before some steps, and locals that are copies, each with the one that it is a copy of."""
+
+
+def share_loads(body: Sequence[Step], changed: Collection[str], known: Known = ({}, {})) -> tuple[Step, ...]:
+    """Steps in which `b = x[i]` is `b = a` where `a = x[i]` stands before it on every way, and nobody changes `x`.
+
+    Whatever is added to the adjoint of the element is then added once: three plain additions would load and store it
+    three times, and three atomic ones wait thrice.
+    """
+    loads, copies = dict(known[0]), dict(known[1])
+    steps: list[Step] = []
+    for one in body:
+        if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load) and one.value.array not in changed:
+            load = walk.substitute(one.value, copies)
+            if load in loads:
+                copies[one.name] = loads[load]
+            else:
+                loads[load] = nodes.Local(one.name, load.type)
+            one = replace(one, value=copies.get(one.name, load))
+        # The iterations of a parallel loop share no local.
+        around = ({}, {}) if isinstance(one, nodes.Loop) and one.is_parallel else (loads, copies)
+        steps.append(walk.with_bodies(one, lambda inner, around=around: share_loads(inner, changed, around)))
+    return tuple(steps)

@@ -1,0 +1,121 @@
+"""Checkpoints: a loop becomes a loop over blocks of its iterations, so that a tape holds one block at a time.
+
+What n iterations hand on takes a tape of n entries. In a nest, the reverse runs an inner loop forward again before it
+reverses it: so blocks of k iterations take n / k entries for what each block was handed, the checkpoints, and k for the
+block that is reversed. It costs one more forward run. With k about the root of n that is the least memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from ...analyses import Activity
+from ...ir import FALSE, Names, integer, nodes, number, walk
+from ._ssa import Step
+
+SMALLEST, LARGEST = 8, 256
+"""Iterations of a block."""
+OF_WHILE = 32
+"""Those of a block, where their number is unknown."""
+
+
+def split_into_blocks(
+    body: Sequence[Step], loops: Collection[int], activity: Activity, names: Names, numbers: Iterator[int]
+) -> tuple[Step, ...]:
+    """Steps in which loops run block by block.
+
+    Args:
+        body: the steps.
+        loops: the numbers of the loops, each over one variable or none.
+        activity: learns of the locals that are new.
+        names: gives names to them.
+        numbers: of new steps.
+    """
+    return walk.rewrite(body, _Splitting(loops, activity, names, numbers).step)
+
+
+class _Splitting:
+    def __init__(self, loops: Collection[int], activity: Activity, names: Names, numbers: Iterator[int]) -> None:
+        self.loops = loops
+        self.activity = activity
+        self.names = names
+        self.numbers = numbers
+
+    def step(self, loop: Step) -> list[Step]:
+        """A loop over blocks, and what stands before it; any other step as it is."""
+        if not isinstance(loop, nodes.Loop) or loop.number not in self.loops:
+            return [loop]
+        before, bounds, names, inner = self.ranges(loop) if loop.names else self.counts(loop)
+        pairs = [self.carry_over_blocks(one) for one in loop.carried]
+        ended = None
+        if loop.exit is not None:
+            pair = self.ending(loop.exit)
+            ended = nodes.Local(pair.last, "u1")
+            inner = replace(inner, carried=(*(one for _, one in pairs), pair))
+        else:
+            inner = replace(inner, carried=tuple(one for _, one in pairs))
+        outer = nodes.Loop(
+            names, bounds, (inner,), tuple(one for one, _ in pairs), ended, line=loop.line, number=next(self.numbers)
+        )
+        return [*before, replace(outer, has_blocks=True)]
+
+    def ranges(
+        self, loop: nodes.Loop
+    ) -> tuple[list[Step], tuple[tuple[nodes.Expr, nodes.Expr], ...], tuple[str], nodes.Loop]:
+        """What stands before a loop over blocks of a range, the loop's bounds and variable, and the loop of a block."""
+        (first, end), line = loop.bounds[0], loop.line
+        count, size, blocks = (self.names.local(word, "i32") for word in ("count", "block_size", "blocks"))
+        whole = integer("max", integer("-", end, first), number(0))
+        before: list[Step] = [
+            self.assign(count, whole, line),
+            self.assign(size, block_size(count), line),
+            self.assign(blocks, integer("//", integer("+", count, integer("-", size, number(1))), size), line),
+        ]
+        place = self.names.local("block", "i32")
+        begin = integer("+", first, integer("*", place, size))
+        inner = replace(loop, bounds=((begin, integer("min", integer("+", begin, size), end)),), most=size)
+        return before, ((number(0), blocks),), (place.name,), inner
+
+    def counts(self, loop: nodes.Loop) -> tuple[list[Step], tuple[()], tuple[()], nodes.Loop]:
+        """The same for a loop that goes on until something happens."""
+        place = self.names.fresh("in_block", "i32")
+        inner = replace(loop, names=(place,), bounds=((number(0), number(OF_WHILE)),), most=number(OF_WHILE))
+        return [], (), (), inner
+
+    def assign(self, local: nodes.Local, value: nodes.Expr, line: int) -> Step:
+        return nodes.Assign(local.name, value, line, next(self.numbers))
+
+    def carry_over_blocks(self, one: nodes.CarriedLocal) -> tuple[nodes.CarriedLocal, nodes.CarriedLocal]:
+        """What the loop over blocks hands on, and the loop of a block."""
+        kind = self.names.types[one.head]
+        head, cell = self.like(one.head), self.like(one.cell)
+        last = self.like(one.last, one.head)  # which goes into the next block, too
+        outer = nodes.CarriedLocal(one.first, head, nodes.Local(last, kind), one.last, cell)
+        return outer, nodes.CarriedLocal(nodes.Local(head, kind), one.head, one.next, last, one.cell)
+
+    def like(self, local: str, *others: str) -> str:
+        """A new local of another one's type, that has a gradient where this or one of the others has."""
+        name = self.names.like(local)
+        if any(one in self.activity for one in (local, *others)):
+            self.activity.add(name)
+        return name
+
+    def ending(self, leaves: nodes.Local) -> nodes.CarriedLocal:
+        """What the loop of a block hands out: whether the whole loop ended in it."""
+        head, last, cell = (self.names.fresh("ended", "u1") for _ in range(3))
+        return nodes.CarriedLocal(FALSE, head, leaves, last, cell)
+
+
+def block_size(count: nodes.Expr) -> nodes.Expr:
+    """The iterations of a block: a power of two about the root of their number, known before the launch where that is.
+
+    8 for up to 128 iterations, 16 for up to 512, and so on; there are between half and twice as many blocks then.
+    """
+    last = integer("max", integer("-", count, number(1)), number(0))
+    steps: nodes.Expr = number(0)
+    size, shift = SMALLEST, 2 * SMALLEST.bit_length() - 1
+    while size < LARGEST:
+        steps = integer("+", steps, integer("min", integer(">>", last, number(shift)), number(1)))
+        size, shift = 2 * size, shift + 2
+    return integer("<<", number(SMALLEST), steps)

@@ -1,0 +1,172 @@
+"""How much tape an iteration needs: a formula where trip counts are known before the launch, else a counting kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...analyses import expand
+from ...ir import Names, cast, constant, nodes, plus, times, types, walk
+from .._evaluate import can_evaluate, extent
+from ._forward_copy import ForwardCopy, Renamed
+from ._reversal import IterationRecord
+from ._ssa import Step, frame_steps
+from ._tapes import Tape, array_key
+
+Block = list[nodes.Stmt]
+Need = dict[str, nodes.Expr]
+"""Entries by the key of their tape."""
+
+
+def count_pushes(kept: IterationRecord, names: Names) -> dict[str, int]:
+    """Entries that each iteration of a loop puts on the tapes of numbers."""
+    counts: dict[str, int] = {}
+    for kind in (
+        *(names.types[name] for name in kept.heads),
+        *("i32" for array in kept.logged if array not in kept.regular),
+    ):
+        key = types.keeping(kind)
+        counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+# A formula --------------------------------------------------------------------------------------
+
+
+@dataclass
+class Formula:
+    """Computes what an iteration of a task needs, from sizes and arguments alone."""
+
+    names: Names
+    records: Mapping[int, IterationRecord]
+    definitions: dict[str, nodes.Expr]
+
+    def need(self, body: Sequence[Step]) -> Need | None:
+        """Entries that a frame needs at most; None where only a run can tell."""
+        total: Need = {}
+        for step in frame_steps(body):
+            if not isinstance(step, nodes.Loop):
+                continue
+            inner = self.need(step.body)
+            own = self.loop(step)
+            if inner is None or own is None:
+                return None
+            total = _add_needs(total, _add_needs(own, inner))
+        return total
+
+    def loop(self, loop: nodes.Loop) -> Need | None:
+        """Entries that a loop's own run puts on tapes."""
+        kept = self.records[loop.number]
+        counts: Need = {key: constant(count, "i32") for key, count in count_pushes(kept, self.names).items()}
+        for array in kept.logged:
+            stores = self.stores(loop.body, array)
+            if stores is None:
+                return None
+            counts[array_key(array)] = stores
+        if not counts:
+            return {}
+        trips = self.trips(loop)
+        return None if trips is None else {key: times(trips, count) for key, count in counts.items()}
+
+    def trips(self, loop: nodes.Loop) -> nodes.Expr | None:
+        if loop.most is not None:
+            most = expand(loop.most, set(), self.definitions)
+            return most if most is not None and can_evaluate(most) else None
+        if not loop.names or loop.exit is not None:
+            return None
+        bounds = [(expand(a, set(), self.definitions), expand(b, set(), self.definitions)) for a, b in loop.bounds]
+        return extent(bounds)
+
+    def stores(self, body: Sequence[Step], array: str) -> nodes.Expr | None:
+        """How often an iteration changes an array, at most."""
+        total: nodes.Expr = constant(0, "i32")
+        for step in frame_steps(body):
+            if isinstance(step, nodes.Store | nodes.Atomic) and step.array == array:
+                total = plus(total, constant(1, "i32"))
+            if isinstance(step, nodes.Loop) and array in walk.find_changed(step.body):
+                inner, trips = self.stores(step.body, array), self.trips(step)
+                if inner is None or trips is None:
+                    return None
+                total = plus(total, times(trips, inner))
+        return total
+
+
+def _add_needs(one: Need, other: Need) -> Need:
+    zero = constant(0, "i32")
+    return {key: plus(one.get(key, zero), other.get(key, zero)) for key in {**one, **other}}
+
+
+# A kernel ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Counting:
+    """Writes the statements that count what one iteration needs."""
+
+    names: Names
+    records: Mapping[int, IterationRecord]
+    tapes: Mapping[str, Tape]
+    state: frozenset[str]
+    need: dict[str, str] = field(default_factory=dict)
+    done: dict[str, str] = field(default_factory=dict)
+
+    def count_frame(self, body: Sequence[Step]) -> tuple[Block, dict[str, str]]:
+        """Statements that run a frame, and the locals that hold the entries it needs by the key of their tape."""
+        self.need = self.fresh("need")
+        logs = [tape for tape in self.tapes.values() if tape.of]
+        self.done = {tape.key: self.names.fresh(f"changes_{tape.label}", "i32") for tape in logs}
+        total = dict(self.need)
+        plain = _CountingPlain(self)
+        return [*self.zeros(self.need), *self.zeros(self.done), *plain.block(body, {})], total
+
+    def fresh(self, word: str) -> dict[str, str]:
+        return {key: self.names.fresh(f"{word}_{tape.label}", "i32") for key, tape in self.tapes.items()}
+
+    def zeros(self, locals_: Mapping[str, str]) -> Block:
+        return [nodes.Assign(name, constant(0, "i32")) for name in locals_.values()]
+
+    def count_change(self, store: nodes.Store | nodes.Atomic, _: Renamed) -> Block:
+        """A change of memory, counted where it would be logged."""
+        if store.array not in self.state:
+            return []
+        done = self.done.get(array_key(store.array))
+        return [store] if done is None else [_more(done, constant(1, "i32")), store]
+
+
+class _CountingPlain(ForwardCopy):
+    def __init__(self, counting: Counting) -> None:
+        super().__init__(counting.names, counting.count_change)
+        self.counting = counting
+
+    def step(self, step: Step, renamed: Renamed) -> Block:
+        return self.count_loop(step, renamed) if isinstance(step, nodes.Loop) else super().step(step, renamed)
+
+    def count_loop(self, loop: nodes.Loop, renamed: Renamed) -> Block:
+        """A loop: what its iterations put on tapes, and the most that one of them needs when it is reversed."""
+        counting = self.counting
+        outer, inner, most, before = counting.need, *(counting.fresh(word) for word in ("inner", "most", "before"))
+        kept = counting.records[loop.number]
+        entries = count_pushes(kept, self.names).items()
+        # Not of tapes that the reverse has no use for.
+        each = [_more(outer[key], constant(count, "i32")) for key, count in entries if key in outer]
+        counting.need = inner
+        tail: Block = [
+            nodes.Assign(most[key], nodes.Binary("max", _i32(most[key]), _i32(inner[key]), "i32")) for key in most
+        ]
+        body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], lambda _: tail)
+        counting.need = outer
+        begun = [nodes.Assign(before[key], _i32(done)) for key, done in counting.done.items()]
+        after = [_more(outer[key], _i32(most[key])) for key in outer]
+        logged = [key for key in map(array_key, kept.logged) if key in counting.done]
+        after += [
+            _more(outer[key], nodes.Binary("-", _i32(counting.done[key]), _i32(before[key]), "i32")) for key in logged
+        ]
+        return [*counting.zeros(most), *begun, *body, *after]
+
+
+def _i32(name: str) -> nodes.Local:
+    return nodes.Local(name, "i32")
+
+
+def _more(name: str, value: nodes.Expr) -> nodes.Stmt:
+    return nodes.Assign(name, plus(_i32(name), cast(value, "i32")))

@@ -1,0 +1,70 @@
+"""`break` and `continue` as conditions: what they skip is put under an `if`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ...ir import FALSE, TRUE, Names, nodes, walk
+
+Leaves = Literal["never", "perhaps", "always"]
+
+
+@dataclass(frozen=True)
+class StructuredLoop:
+    """A loop's body without `break` and `continue`; `exit` is the local that says that the loop ends."""
+
+    body: nodes.Block
+    exit: str | None
+
+
+def structurize_exits(body: Sequence[nodes.Stmt], names: Names) -> StructuredLoop:
+    """A loop's body, in which a `break` has become a truth. Bodies of loops inside are left as they are."""
+    jumps = [*walk.jumps_in(body)]
+    if not jumps:
+        return StructuredLoop(tuple(body), None)
+    leave = names.fresh("leave", "u1") if any(isinstance(one, nodes.Break) for one in jumps) else None
+    goes_on = names.fresh("goes_on", "u1")
+    inner, _ = _Structuring(leave, goes_on).block(tuple(body))
+    first = [nodes.Assign(goes_on, TRUE)]
+    if leave is not None:
+        first.insert(0, nodes.Assign(leave, FALSE))
+    return StructuredLoop((*first, *inner), leave)
+
+
+@dataclass(frozen=True)
+class _Structuring:
+    leave: str | None
+    goes_on: str
+
+    def block(self, body: nodes.Block) -> tuple[nodes.Block, Leaves]:
+        for place, one in enumerate(body):
+            if isinstance(one, nodes.Break | nodes.Continue):
+                return (*body[:place], *self.replace_exit(one)), "always"
+            if isinstance(one, nodes.If) and any(walk.jumps_in([one])):
+                rest, leaves = self.branch(one, body[place + 1 :])
+                return (*body[:place], *rest), leaves
+        return body, "never"
+
+    def replace_exit(self, one: nodes.Break | nodes.Continue) -> nodes.Block:
+        stop = nodes.Assign(self.goes_on, FALSE, one.line)
+        if isinstance(one, nodes.Continue) or self.leave is None:
+            return (stop,)
+        return nodes.Assign(self.leave, TRUE, one.line), stop
+
+    def branch(self, one: nodes.If, after: nodes.Block) -> tuple[nodes.Block, Leaves]:
+        body, first = self.block(one.body)
+        orelse, second = self.block(one.orelse)
+        rest, then = self.block(after)
+        if first == "always" and second == "always":
+            return (replace(one, body=body, orelse=orelse),), "always"
+        ends: Leaves = "always" if then == "always" else "perhaps"
+        if first == "always" and second == "never":
+            return (replace(one, body=body, orelse=(*orelse, *rest)),), ends
+        if second == "always" and first == "never":
+            return (replace(one, body=(*body, *rest), orelse=orelse),), ends
+        joined = replace(one, body=body, orelse=orelse)
+        if not rest:
+            return (joined,), "perhaps"
+        return (joined, nodes.If(nodes.Local(self.goes_on, "u1"), rest, (), one.line)), ends

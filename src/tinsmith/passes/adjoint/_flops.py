@@ -1,0 +1,144 @@
+"""What a kernel does, counted, as far as its text and the sizes of a call tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ...analyses import concurrent_loop, shared_atomics
+from ...ir import constant, nodes, plus, times, types, walk
+from .._evaluate import evaluate, extent
+from ..lanes import find_loops_ended_by_data
+
+_FUNCTIONS = {"exp", "log", "sin", "cos", "tan", "tanh", "asin", "acos", "pow", "atan2"}
+_FUNCTION, _ATOMIC, _DRAW, _DECOMPOSITION = 10, 4, 10, 50
+"""Operations that a function counts as, an atomic, a random number, and a decomposition of a matrix."""
+SHARED_ATOMIC = 20
+"""Operations by which an atomic that threads share is dearer than a load and a store of one thread. Measured: 4 to 6
+nanoseconds on both engines, where an operation takes 0.1 to 0.25 (docs/about/decisions/threads.md)."""
+_UNKNOWN_TRIPS = 16
+"""How often a loop of unknown length is taken to run, where what is in it is weighed against what is around it."""
+IsKnown = Callable[[nodes.Expr], bool]
+"""Whether sizes and arguments are known that a formula asks for."""
+
+
+def count_flops(kernel: nodes.Kernel, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> int:
+    """Sums, products, functions and atomic sums of floats; each counts 1.
+
+    Both branches of an `if` are counted, and the body of a loop of unknown length once.
+
+    Args:
+        kernel: the kernel.
+        shapes: of its arrays, by name, as far as they are known.
+        arguments: its scalar arguments by name.
+    """
+
+    def is_known(formula: nodes.Expr) -> bool:
+        parts = tuple(walk.parts(formula))
+        arrays = (one.array for one in parts if isinstance(one, nodes.Size))
+        names = (one.name for one in parts if isinstance(one, nodes.Argument))
+        return shapes.keys() >= {*arrays} and arguments.keys() >= {*names}
+
+    return evaluate(_sum(kernel.body, _flops_of, is_known), shapes, arguments)
+
+
+def count_operations(kernel: nodes.Kernel, is_known: IsKnown) -> nodes.Expr:
+    """A formula for what a launch costs, in operations: loads, stores, arithmetic of any type; a function counts 10.
+
+    What is not counted: as with `count_flops`.
+
+    Args:
+        kernel: the kernel.
+        is_known: whether a formula for a loop's length may be asked for; else its body counts once.
+    """
+    return _sum(kernel.body, _operations_of, is_known)
+
+
+def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int) -> nodes.Expr:
+    """A formula for what a launch loses on several threads: above 0, one thread is quicker however much there is to do.
+
+    One thread adds by a load and a store. Loops that end by data are not judged: several threads run them in lanes.
+
+    Args:
+        kernel: the kernel.
+        is_known: whether a formula for a loop's length may be asked for.
+        threads: how many share the work.
+    """
+    total: nodes.Expr = constant(0, "i64")
+    for loop in filter(None, map(concurrent_loop, kernel.body)):
+        # Not products: of what they cost nothing is known, and a deterministic op refuses those of several threads.
+        shared = {one.array for one in shared_atomics(loop) if one.operator != "mul"}
+        if not shared or any(find_loops_ended_by_data(loop.body)):
+            continue
+
+        def weigh(one: nodes.Stmt, shared: set[str] = shared) -> int:
+            is_shared = isinstance(one, nodes.Atomic) and one.array in shared
+            return is_shared * SHARED_ATOMIC - (threads - 1) * _operations_of(one)
+
+        total = plus(total, _sum([loop], weigh, is_known, _UNKNOWN_TRIPS))
+    return total
+
+
+def count_text_operations(body: Sequence[nodes.Stmt]) -> int:
+    """What statements cost in operations, each once."""
+    return sum(map(_operations_of, walk.statements(body)))
+
+
+def count_parallel_loops(kernel: nodes.Kernel) -> int:
+    """For how many loops of a launch threads are woken."""
+    return sum(isinstance(one, nodes.For) and one.is_parallel for one in walk.statements(kernel.body))
+
+
+def _sum(
+    body: Sequence[nodes.Stmt], weigh: Callable[[nodes.Stmt], int], is_known: IsKnown, unknown_trips: int = 1
+) -> nodes.Expr:
+    """What statements cost, as a formula of integers without bound: `weigh` tells it of one without those inside it."""
+    own, inside = 0, constant(0, "i64")
+    for one in body:
+        own += weigh(one)
+        bodies: nodes.Expr = constant(0, "i64")
+        for part in walk.bodies(one):
+            bodies = plus(bodies, _sum(part, weigh, is_known, unknown_trips))
+        formula = extent(one.bounds) if isinstance(one, nodes.For) else None
+        if formula is not None and is_known(formula):
+            bodies = times(formula, bodies)
+        elif isinstance(one, nodes.For | nodes.While):
+            bodies = times(constant(unknown_trips, "i64"), bodies)
+        # Known numbers are added up here: a kernel with a hundred branches would else have a formula as deep.
+        if isinstance(bodies, nodes.Const):
+            own += int(bodies.value)
+        else:
+            inside = plus(inside, bodies)
+    return plus(constant(own, "i64"), inside)
+
+
+def _flops_of(one: nodes.Stmt) -> int:
+    own = (part for part in walk.parts(*walk.expressions(one)) if isinstance(part, nodes.Unary | nodes.Binary))
+    sums = [one.value] if isinstance(one, nodes.Atomic) else []
+    return sum(types.is_float(part.type) for part in (*own, *sums))
+
+
+def _operations_of(one: nodes.Stmt) -> int:
+    count = sum(map(_operation, walk.parts(*walk.expressions(one))))
+    match one:
+        case nodes.Store():
+            return count + 1
+        case nodes.Atomic():
+            return count + _ATOMIC
+        case nodes.Draw():
+            return count + _DRAW
+        case nodes.Decompose():
+            return count + _DECOMPOSITION
+        case _:
+            return count
+
+
+def is_function(expr: nodes.Expr) -> bool:
+    """Whether an expression is a function of floats that takes about ten times as long as a product."""
+    return isinstance(expr, nodes.Unary | nodes.Binary) and expr.operator in _FUNCTIONS
+
+
+def _operation(expr: nodes.Expr) -> int:
+    if is_function(expr):
+        return _FUNCTION
+    return isinstance(expr, nodes.Load | nodes.Unary | nodes.Binary | nodes.Select | nodes.Cast)

@@ -1,0 +1,404 @@
+"""The reverse of a frame: its steps run forward, and then backwards.
+
+A frame runs forward once (`forward`), and all its locals stay; then its steps are reversed, the last first. `_reversal`
+reverses the loops in it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from ..._lazy import lazy
+from ...analyses import Activity, definitions, slopes
+from ...ir import (
+    RUN_IN_ORDER,
+    Misfit,
+    Names,
+    NotCovered,
+    cast,
+    constant,
+    either,
+    is_constant,
+    is_not_zero,
+    negate,
+    nodes,
+    plus,
+    types,
+    walk,
+)
+from .._decompositions import adjoint_of
+from ._access import unread
+from ._accumulators import find_sums_in_place
+from ._guards import Guards, put_under
+from ._ssa import BranchArm, Step, frame_locals, frame_steps, parallel_loop, repeatable_definitions
+from ._sums import Frame, Sums
+
+Block = list[nodes.Stmt]
+
+
+class TurnedFrame(NamedTuple):
+    """A frame run forward, and then backwards."""
+
+    forward: Block
+    backwards: Block
+
+    @property
+    def whole(self) -> Block:
+        return [*self.forward, *self.backwards]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task in SSA form, and what its reverse is made from.
+
+    Attributes:
+        kernel: the kernel that it is a part of.
+        number: its place among the tasks of the op.
+        steps: its steps.
+        own: arrays no element of which two parallel iterations touch.
+        activity: what has a gradient.
+        names: its names.
+        gradients: names of the adjoints of arrays that have one.
+        once: numbers of stores that write an element which nothing wrote or read before.
+    """
+
+    kernel: nodes.Kernel
+    number: int
+    steps: tuple[Step, ...]
+    own: frozenset[str]
+    activity: Activity
+    names: Names
+    gradients: Mapping[str, str]
+    once: frozenset[int]
+
+    @property
+    def parallel(self) -> nodes.Loop | None:
+        """The loop that a parallel task is."""
+        return parallel_loop(self.steps)
+
+    @property
+    def body(self) -> tuple[Step, ...]:
+        """What one thread runs."""
+        return self.steps if self.parallel is None else self.parallel.body
+
+    @lazy
+    def changed_arrays(self) -> frozenset[str]:
+        """Arrays that it changes."""
+        return frozenset(walk.find_changed(self.steps))
+
+    @lazy
+    def restored_arrays(self) -> frozenset[str]:
+        """Arrays whose overwritten values are put back: those that inner loops read, which run a second time."""
+        loops = [step for step in walk.statements(self.body) if isinstance(step, nodes.Loop)]
+        return frozenset(walk.find_loaded(loops))
+
+    @lazy
+    def expressions(self) -> dict[str, list[nodes.Expr]]:
+        """Every expression that a local of it is given: more than one where branches end with it."""
+        expressions: dict[str, list[nodes.Expr]] = {}
+        for name, value in definitions(self.steps):
+            if value is not None:
+                expressions.setdefault(name, []).append(value)
+        return expressions
+
+
+@dataclass
+class FrameReversal(ABC):
+    """Reverses the frames of one task.
+
+    Attributes:
+        task: the task.
+        state: arrays that it reads and changes: its reverse works on copies of them.
+        names: names of this reverse.
+        adjoints: locals that gather those of others, by name.
+        partial_sums: locals whose adjoint is that of a sum which a loop adds to.
+        sums_in_place: numbers of stores that add to what they overwrite, with the local that was loaded.
+        read_later: for each frame, arrays that its later steps read, or their reverse.
+        runs_back: whether the task's loop runs from its last iteration to its first.
+        is_forward_pass: whether steps that run forward are those of the forward pass, which changes memory.
+    """
+
+    task: Task
+    state: frozenset[str]
+    names: Names
+    sums: Sums = field(init=False)
+    adjoints: dict[str, str] = field(default_factory=dict)
+    partial_sums: set[str] = field(default_factory=set)
+    sums_in_place: Mapping[int, str] = field(default_factory=dict)
+    read_later: list[set[str]] = field(default_factory=list)
+    task_steps: Sequence[Step] = ()
+    runs_back: bool = False
+    is_forward_pass: bool = False
+    _guards: list[Guards] = field(default_factory=list)
+    _summands: frozenset[str] = frozenset()
+    _old: dict[int, str] = field(default_factory=dict)
+    _unread: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        """Start with no frame."""
+        self.sums = Sums(self.names)
+
+    @abstractmethod
+    def forward_loop(self, loop: nodes.Loop) -> Block:
+        """A loop in a frame that runs forward, and keeps what its reverse needs."""
+
+    @abstractmethod
+    def reverse_loop(self, loop: nodes.Loop) -> Block:
+        """The reverse of a loop."""
+
+    # Frames -----------------------------------------------------------------------------------
+
+    def frame(
+        self, body: Sequence[Step], given: Iterable[str], handed: Sequence[tuple[str, nodes.Expr]] = ()
+    ) -> TurnedFrame:
+        """A frame run forward and then backwards.
+
+        Args:
+            body: its steps.
+            given: locals that it finds: loops' names and what they are handed.
+            handed: adjoints that come in at its end, of the expressions they belong to.
+        """
+        mine = [*given, *frame_locals(body)]
+        frame = Frame(frozenset(mine), repeatable_definitions(frame_steps(body), self.task.changed_arrays))
+        self._unread |= unread(body)
+        self._guards.append(Guards(frozenset(mine)))
+        if not self.read_later:
+            self.task_steps = body
+            self.sums_in_place = find_sums_in_place(body)
+            self._summands = frozenset(self.sums_in_place.values())
+        self.read_later.append(set())
+        with self.sums.inside(frame):
+            backwards: Block = []
+            for adjoint, expr in handed:
+                backwards += self.propagate_adjoint(expr, nodes.Local(adjoint, expr.type))
+            backwards += self.backward(body)
+        self._guards.pop()
+        self.read_later.pop()
+        forward = self.forward(body)
+        zeros = [self.zero(name) for name in mine if name in self.adjoints and name not in self.partial_sums]
+        added = [self.add_total(load, total) for load, total in frame.totals.items()]
+        begun = [nodes.Assign(total.name, constant(0, total.type)) for total in frame.totals.values()]
+        return TurnedFrame(forward, [*begun, *zeros, *backwards, *added])
+
+    def zero(self, local: str) -> nodes.Stmt:
+        return nodes.Assign(self.adjoints[local], constant(0, self.names.types[local]))
+
+    def adjoint(self, local: str) -> nodes.Local:
+        """The local that gathers another one's adjoint."""
+        if local not in self.adjoints:
+            self.adjoints[local] = self.names.like(local, f"grad_{local}")
+        return nodes.Local(self.adjoints[local], self.names.types[local])
+
+    # Forward ----------------------------------------------------------------------------------
+
+    def forward(self, body: Sequence[Step]) -> Block:
+        """Steps of a frame that is going to be reversed: its locals stay."""
+        statements: Block = []
+        for step in body:
+            match step:
+                case nodes.Assign() | nodes.Decompose():
+                    statements.append(step)
+                case nodes.Store():
+                    statements += self.save_overwritten(step)
+                case nodes.Atomic():
+                    # Nobody reads what it changes: a read one has become a load and a store.
+                    statements += [step] if self.is_forward_pass else []
+                case nodes.If():
+                    then, other = (tuple(self.forward(part)) for part in (step.body, step.orelse))
+                    statements.append(nodes.If(step.condition, then, other, step.line))
+                case nodes.Loop():
+                    statements += self.forward_loop(step)
+        return statements
+
+    def save_overwritten(self, store: nodes.Store) -> Block:
+        """A store to a copy: what was there before is kept in a local."""
+        if self.is_forward_pass:
+            return [store]
+        if store.array not in self.state or store.number in self._unread:
+            return []
+        old = self.old_of(store)
+        before = nodes.Load(store.array, store.index, store.entry, old.type)
+        return [nodes.Assign(old.name, before, store.line), store]
+
+    # Backwards --------------------------------------------------------------------------------
+
+    def backward(self, body: Sequence[Step]) -> Block:
+        """The reverse of a frame's steps, the last first."""
+        statements: Block = []
+        for step in reversed(body):
+            match step:
+                case nodes.Assign():
+                    statements += self.reverse_assign(step)
+                case nodes.Decompose():
+                    statements += self.reverse_decompose(step)
+                case nodes.Store():
+                    statements += self.reverse_store(step)
+                case nodes.Atomic():
+                    statements += self.reverse_atomic(step)
+                case nodes.If():
+                    statements.append(self.reverse_branch(step))
+                case nodes.Loop():
+                    statements += self.reverse_loop(step)
+        return statements
+
+    def reverse_branch(self, step: nodes.If) -> nodes.Stmt:
+        arms = []
+        for part, holds in ((step.body, True), (step.orelse, False)):
+            with self._guards[-1].under((BranchArm(step.number, step.condition, holds),)):
+                arms.append(tuple(self.backward(part)))
+        return nodes.If(step.condition, arms[0], arms[1], step.line)
+
+    def reverse_under_guard(self, names: Sequence[str], reverse: Callable[[], Block]) -> Block:
+        """The reverse of a step that gives these locals their values, where one of their adjoints may not be zero."""
+        if not self.partial_sums.isdisjoint(names):
+            # The adjoint of a sum is that of the whole loop and comes from outside of the frame, so no branch here
+            # guards it.
+            return reverse()
+        guard = self._guards[-1].beyond_path(names)
+        if guard is None:
+            return []
+        with self._guards[-1].under(guard):
+            return put_under(reverse(), guard)
+
+    def reverse_assign(self, step: nodes.Assign) -> Block:
+        if isinstance(step.value, nodes.Load):
+            self.read_later[-1].add(step.value.array)
+        if step.name not in self.task.activity or step.name in self._summands:
+            return []
+        seed = self.adjoint(step.name)
+
+        def reverse() -> Block:
+            if isinstance(step.value, nodes.Load):
+                return self.reverse_load(step.value, seed, step.line)
+            return self.propagate_adjoint(step.value, seed, nodes.Local(step.name, seed.type), step.line)
+
+        return self.reverse_under_guard([step.name], reverse)
+
+    def reverse_decompose(self, step: nodes.Decompose) -> Block:
+        if not any(name in self.task.activity for name in step.results):
+            return []
+        zero = constant(0, step.type)
+        seeds = [self.adjoint(name) if name in self.task.activity else zero for name in step.results]
+
+        def reverse() -> Block:
+            statements, adjoints = adjoint_of(step, seeds, self.names)
+            for entry, adjoint in zip(step.matrix, adjoints, strict=True):
+                statements += self.propagate_adjoint(entry, cast(adjoint, entry.type), None, step.line)
+            return statements
+
+        return self.reverse_under_guard(step.results, reverse)
+
+    def note_use(self, local: str) -> None:
+        """Something is added to a local's adjoint: the frame that the local belongs to takes note."""
+        for guards in reversed(self._guards):
+            if local in guards.own:
+                guards.note_use(local)
+                return
+
+    def propagate_adjoint(
+        self, expr: nodes.Expr, seed: nodes.Expr, value: nodes.Expr | None = None, line: int = 0
+    ) -> Block:
+        """Adds to the adjoints of an expression's locals, `seed` being its own."""
+        if isinstance(expr, nodes.Local):
+            if expr.name not in self.task.activity or expr.name in self.partial_sums | self._summands:
+                return []
+            self.note_use(expr.name)
+            target = self.adjoint(expr.name)
+            return [nodes.Assign(target.name, plus(target, seed), line)]
+        if not self.task.activity.depends(expr):
+            return []
+        assert isinstance(expr, nodes.Unary | nodes.Binary | nodes.Cast), expr
+        if isinstance(expr, nodes.Cast) and expr.keeps_bits:
+            raise NotCovered("the bits of a number that has a gradient", line, self.task.kernel.path)
+        try:
+            derivatives = slopes(expr, expr if value is None else value)
+        except Misfit as reason:
+            raise NotCovered(str(reason), line, self.task.kernel.path) from None
+        statements: Block = []
+        for slope in derivatives:
+            part = slope.of(seed)
+            if slope.is_singular:
+                part = either(is_not_zero(seed), part, constant(0, part.type))
+            if not is_constant(part, 0):
+                statements += self.propagate_adjoint(slope.operand, part, None, line)
+        return statements
+
+    def reverse_load(self, load: nodes.Load, seed: nodes.Local, line: int) -> Block:
+        """A load hands its adjoint to the array's."""
+        if load.array not in self.task.gradients:
+            return []
+        total = None if load.array in self.task.changed_arrays else self.sums.total(load)
+        if total is not None:
+            return [nodes.Assign(total.name, plus(total, seed), line)]
+        return [self.add(load, seed, line)]
+
+    def add(self, load: nodes.Load, value: nodes.Expr, line: int = 0) -> nodes.Stmt:
+        """Add to the adjoint of an element: plainly where no other iteration can."""
+        gradient = self.task.gradients[load.array]
+        if load.array not in self.task.own:
+            return nodes.Atomic("add", gradient, load.index, load.entry, value, line=line)
+        old = nodes.Load(gradient, load.index, load.entry, load.type)
+        return nodes.Store(gradient, load.index, load.entry, plus(old, value), line)
+
+    def add_total(self, load: nodes.Load, total: nodes.Local) -> nodes.Stmt:
+        """What a loop gathered, added once. Nothing gathered: the element may not be there."""
+        return nodes.If(is_not_zero(total), (self.add(load, total),))
+
+    def reverse_store(self, store: nodes.Store) -> Block:
+        statements: Block = []
+        gradient = self.task.gradients.get(store.array)
+        if gradient is not None and types.is_float(store.value.type):
+            if store.number in self.task.once or store.number in self.sums_in_place:
+                statements += self.propagate_stored(store, self.load_adjoint(gradient, store))
+            else:
+                statements += self.take_adjoint(gradient, store)
+        if store.array in self.state & self.task.restored_arrays and store.number not in self._unread:
+            statements.append(nodes.Store(store.array, store.index, store.entry, self.old_of(store), store.line))
+        return statements
+
+    def load_adjoint(self, gradient: str, store: nodes.Store) -> nodes.Load:
+        return nodes.Load(gradient, store.index, store.entry, store.value.type)
+
+    def take_adjoint(self, gradient: str, store: nodes.Store) -> Block:
+        """The adjoint of an element that a store replaces: handed to what was stored, and 0 from there on.
+
+        Two iterations of a parallel loop may store the same value to one element, which is not a race:
+        `y[s[i]] = w[s[i]]`. So where they may meet, one of them takes the adjoint in one step with the zero. A load
+        and a store would let both have it.
+        """
+        zero = constant(0, store.value.type)
+        clear = nodes.Store(gradient, store.index, store.entry, zero, store.line)
+        load = self.load_adjoint(gradient, store)
+        if store.array in self.task.own:
+            return [*self.propagate_stored(store, load), clear]
+        taken = self.names.fresh(f"{gradient}_new", load.type)
+        handed = self.propagate_stored(store, nodes.Local(taken, load.type))
+        if not handed:
+            return [clear]
+        # On one thread the last iteration's value stayed, so that iteration must take the adjoint first.
+        self.runs_back = True
+        return [nodes.Assign(taken, load, store.line), replace(clear, takes=True), *handed]
+
+    def old_of(self, store: nodes.Store) -> nodes.Local:
+        """The local that keeps what a store to a copy overwrites."""
+        kind = self.task.kernel.arrays[store.array].type
+        if store.number not in self._old:
+            self._old[store.number] = self.names.fresh(f"{store.array}_old", kind)
+        return nodes.Local(self._old[store.number], kind)
+
+    def propagate_stored(self, store: nodes.Store | nodes.Atomic, adjoint: nodes.Expr) -> Block:
+        """An element's adjoint, handed to the value that was stored."""
+        return self.propagate_adjoint(store.value, adjoint, None, store.line)
+
+    def reverse_atomic(self, atomic: nodes.Atomic) -> Block:
+        gradient = self.task.gradients.get(atomic.array)
+        if gradient is None or not self.task.activity.depends(atomic.value):
+            return []
+        if atomic.operator not in ("add", "sub"):
+            words = f"atomic_{atomic.operator} on what other parallel iterations change too"
+            raise NotCovered(words, atomic.line, self.task.kernel.path, remedy=RUN_IN_ORDER)
+        adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
+        return self.propagate_stored(atomic, negate(adjoint) if atomic.operator == "sub" else adjoint)

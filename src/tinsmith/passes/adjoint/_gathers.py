@@ -1,0 +1,309 @@
+"""Gathers: iterations that add to adjoints of their neighbours fetch what their neighbours would have added to theirs.
+
+    for i in range(n):                             for i in range(grad_x.shape[0]):
+        atomic_add(grad_x[i], grad_y[i])               total = grad_y[i]
+        if i > 0:                           ->         if i + 1 < n:
+            g = w[i] * grad_y[i]                           g = w[i + 1] * grad_y[i + 1]
+            atomic_add(grad_x[i - 1], g)                   total = total + g
+                                                       grad_x[i] = grad_x[i] + total
+
+The adjoint of a stencil is a stencil (Hückelheim et al. 2019). It needs no atomic, gives the same bits in each run,
+fills each element once (`_whole_gradients`), and can run in machine vectors. The price is that some of an iteration is
+computed once more for each neighbour, so this is done only where the atomics would cost more. A loop that runs in
+order has no atomics: it gathers only where machine vectors will run it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
+
+from ...analyses import affine, definitions, find_private_loops, whole_definitions
+from ...ir import Names, compare, constant, minus, nodes, plus, shift_by, types, walk
+from .._edges import split_edges
+from .._elementwise import is_elementwise
+from ..polish import find_added_value, simplify
+from ._flops import SHARED_ATOMIC, count_text_operations
+from ._program import Program
+from ._whole_gradients import Extent
+
+_Addition = nodes.Atomic | nodes.Store
+_Shift = tuple[int, ...]
+"""How far from an iteration the element lies that it adds to, for each name of its loop."""
+_VECTOR_GAIN = 3
+"""A loop that runs in order may do so many times as much more than it did: machine vectors take 4 to 16 at a time."""
+_REFUSED = (nodes.For, nodes.While, nodes.Break, nodes.Continue, nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.Vote)
+
+
+def gather_additions(program: Program, extent: Extent, *, has_vectors: bool) -> Program:
+    """A program whose kernels gather what they added to neighbours, where that costs less.
+
+    Args:
+        program: a backward pass.
+        extent: tells which axes are equally long.
+        has_vectors: whether loops that run in order gain by it, since they can be in strips then (`_elementwise`).
+    """
+    owners = {gradient: array for array, gradient in program.gradients.items()}
+    return program.with_kernels(lambda kernel: _Kernel(kernel, owners, extent).gather(has_vectors=has_vectors))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where an iteration adds.
+
+    Attributes:
+        row: the index, without the loop's names: each axis that one of them moves has that name's number, and the
+            others what they are in all iterations.
+        shift: how far from the iteration the element lies, for each name.
+    """
+
+    row: tuple[int | nodes.Expr, ...]
+    shift: _Shift
+
+
+@dataclass(frozen=True)
+class _Scattered:
+    """A row of an adjoint that a loop only adds to, near the element of each iteration.
+
+    Attributes:
+        row: as in `_Place`.
+        shifts: of its additions, each with the statement.
+    """
+
+    array: nodes.Array
+    row: tuple[int | nodes.Expr, ...]
+    shifts: tuple[tuple[_Addition, _Shift], ...]
+
+    def axis(self, number: int) -> int:
+        """The axis that goes with a name of the loop."""
+        return self.row.index(number)
+
+    def index(self, names: Sequence[str]) -> tuple[nodes.Expr, ...]:
+        """The element of an iteration."""
+        return tuple(nodes.Local(names[part], "i32") if isinstance(part, int) else part for part in self.row)
+
+
+class _Kernel:
+    """Writes one kernel again."""
+
+    def __init__(self, kernel: nodes.Kernel, owners: Mapping[str, str], extent: Extent) -> None:
+        self.kernel = kernel
+        self.owners = owners
+        self.extent = extent
+        self.names = Names(walk.names_of(kernel))
+        self.names.types |= kernel.locals
+
+    def gather(self, *, has_vectors: bool) -> nodes.Kernel:
+        """The kernel with loops that gather; itself where no loop gains."""
+        body = tuple((self.parallel_loop(one) if _is_parallel(one) else None) or one for one in self.kernel.body)
+        if has_vectors:
+            body = walk.number_statements(body)
+            private = find_private_loops(body)
+            body = walk.rewrite(body, lambda one: [self.loop_in_order(one) if one.number in private else one])
+        if body == self.kernel.body:
+            return self.kernel
+        kinds = dict(self.names.types)
+        body = simplify(body, kinds)
+        defined = walk.find_defined(body)
+        return replace(self.kernel, body=body, locals={name: kind for name, kind in kinds.items() if name in defined})
+
+    def parallel_loop(self, loop: nodes.For) -> nodes.For | None:
+        """A loop that gathers what it added by atomics; None where it cannot, or loses."""
+        scattered = self.find_scattered(loop)
+        gathered = self.write(loop, scattered) if scattered else None
+        if gathered is None:
+            return None
+        saved = SHARED_ATOMIC * sum(len(one.shifts) for one in scattered)
+        return gathered if self.count_more(loop, gathered) <= saved else None
+
+    def loop_in_order(self, loop: nodes.Stmt) -> nodes.Stmt:
+        """A loop that gathers what it added one after the other; as it was where machine vectors would not run it."""
+        if not isinstance(loop, nodes.For) or loop.is_parallel or not (scattered := self.find_scattered(loop)):
+            return loop
+        gathered = self.write(loop, scattered)
+        if gathered is None or self.count_more(loop, gathered) > _VECTOR_GAIN * count_text_operations([loop]):
+            return loop
+        parts = split_edges(gathered, self.names.types)
+        return gathered if is_elementwise(gathered if parts is None else parts.middle, self.kernel) else loop
+
+    def count_more(self, loop: nodes.For, gathered: nodes.For) -> int:
+        """By how many operations an iteration grows."""
+        kinds = dict(self.names.types)
+        return count_text_operations(simplify([gathered], kinds)) - count_text_operations([loop])
+
+    def length(self, expr: nodes.Expr) -> object:
+        """What is equal for sizes of arrays that are known to be equally long."""
+        if not isinstance(expr, nodes.Size):
+            return expr
+        return self.extent(self.owners.get(expr.array, expr.array), expr.axis)
+
+    def find_scattered(self, loop: nodes.For) -> list[_Scattered]:
+        """Adjoints that the loop only adds to, which are as long as the loop is but for some iterations at its ends.
+
+        A parallel loop adds by atomics, one that runs in order by stores.
+        """
+        if loop.block_size or any(isinstance(one, _REFUSED) for one in walk.statements(loop.body)):
+            return []
+        known = whole_definitions(definitions(loop.body))
+        rows: dict[tuple[str, tuple[int | nodes.Expr, ...]], list[tuple[_Addition, _Shift]]] = {}
+        for one in walk.stores(loop.body):
+            place = _place(one, loop, known) if isinstance(one, nodes.Atomic) == loop.is_parallel else None
+            if place is not None:
+                rows.setdefault((one.array, place.row), []).append((one, place.shift))
+        accesses = [*walk.loads(loop.body), *walk.stores(loop.body)]
+        scattered: list[_Scattered] = []
+        for (name, row), additions in rows.items():
+            array = self.kernel.arrays[name]
+            # An addition by a store reads the element, too.
+            own = len(additions) if loop.is_parallel else 2 * len(additions)
+            others = sum(one.array == name and not _is_apart(row, one.index, known) for one in accesses) - own
+            is_plain = name in self.owners and not array.label and not array.offset and types.is_float(array.type)
+            one = _Scattered(array, row, tuple(additions))
+            if is_plain and not others and all(self.is_within(loop, number, one) for number in range(len(loop.names))):
+                scattered.append(one)
+        return scattered
+
+    def is_within(self, loop: nodes.For, number: int, one: _Scattered) -> bool:
+        """Whether a name of the loop goes through the axis of an adjoint, all of it but for some at either end."""
+        begin, end = loop.bounds[number]
+        return (
+            isinstance(begin, nodes.Const)
+            and begin.value >= 0
+            and self.ends_before(end, nodes.Size(one.array.name, one.axis(number))) is not None
+        )
+
+    def ends_before(self, end: nodes.Expr, size: nodes.Expr) -> int | None:
+        """How many iterations a loop ends before a size; None where that is not known, or it goes on beyond."""
+        whole = affine(end, {})
+        match [*whole.terms.items()]:
+            case [(nodes.Size() as other, 1)] if self.length(other) == self.length(size) and whole.constant <= 0:
+                return -whole.constant
+        return None
+
+    def write(self, loop: nodes.For, scattered: Sequence[_Scattered]) -> nodes.For | None:
+        """The loop over elements; None where an iteration reads what another one changes."""
+        first = scattered[0]
+        sizes = [nodes.Size(first.array.name, first.axis(number)) for number in range(len(loop.names))]
+        extents = {self.length(size): size for size in sizes}
+
+        def rename_size(one: Any) -> Any:
+            return extents.get(self.length(one), one) if isinstance(one, nodes.Size) else one
+
+        loop = replace(loop, body=walk.number_statements(walk.change_parts(loop.body, rename_size)))
+        scattered = self.find_scattered(loop)
+        shift_of = {statement.number: shift for one in scattered for statement, shift in one.shifts}
+        entry_of = {
+            statement.number: (one.array, one.index(loop.names), statement.entry)
+            for one in scattered
+            for statement, _ in one.shifts
+        }
+        totals = {
+            entry: self.names.local(f"{entry[0].name}_sum", entry[0].type) for entry in dict.fromkeys(entry_of.values())
+        }
+        body: list[nodes.Stmt] = [
+            nodes.Assign(total.name, constant(0, total.type), loop.line) for total in totals.values()
+        ]
+        here = (0,) * len(loop.names)
+        stored = walk.find_changed(loop.body)
+        for shift in sorted({here, *shift_of.values()}, key=lambda one: (one != here, one)):
+
+            def change(one: nodes.Stmt, shift: _Shift = shift) -> Sequence[nodes.Stmt]:
+                if isinstance(one, _Addition) and one.number in shift_of:
+                    value = find_added_value(one)
+                    if shift_of[one.number] != shift or value is None:
+                        return []
+                    total = totals[entry_of[one.number]]
+                    return [nodes.Assign(total.name, plus(total, value), one.line)]
+                is_dropped = isinstance(one, nodes.Store | nodes.Atomic) and shift != here
+                return [] if is_dropped else [one]
+
+            part = walk.rewrite(loop.body, change)
+            part = part if shift == here else self.move(loop, part, shift, {one.name for one in totals.values()})
+            if shift != here and not stored.isdisjoint(walk.reads(part)):
+                return None
+            body += self.guard(loop, part, shift, sizes)
+        for (array, index, entry), total in totals.items():
+            old = nodes.Load(array.name, index, entry, array.type)
+            body.append(nodes.Store(array.name, index, entry, plus(old, total), loop.line))
+        bounds = tuple((constant(0, "i32"), size) for size in sizes)
+        return replace(loop, bounds=bounds, body=tuple(body))
+
+    def move(self, loop: nodes.For, body: Sequence[nodes.Stmt], shift: _Shift, kept: set[str]) -> nodes.Block:
+        """Statements of the iteration that adds to this one's element from so far away, with locals of their own."""
+        fresh = {name: self.names.like(name) for name in sorted(walk.find_defined(body) - kept)}
+        moved = {
+            name: shift_by(nodes.Local(name, "i32"), -distance)
+            for name, distance in zip(loop.names, shift, strict=True)
+        }
+
+        def change(one: Any) -> Any:
+            if isinstance(one, nodes.Local):
+                return moved.get(one.name) or replace(one, name=fresh.get(one.name, one.name))
+            return walk.rename_results(_collect(one, loop.names), lambda name: fresh.get(name, name))
+
+        return walk.change_parts(body, change)
+
+    def guard(
+        self, loop: nodes.For, body: nodes.Block, shift: _Shift, sizes: Sequence[nodes.Size]
+    ) -> Sequence[nodes.Stmt]:
+        """Statements that run where the loop as it was has the iteration."""
+        condition: nodes.Expr | None = None
+        for name, (begin, end), distance, size in zip(loop.names, loop.bounds, shift, sizes, strict=True):
+            assert isinstance(begin, nodes.Const)
+            variable, tests = nodes.Local(name, "i32"), []
+            first, missing = int(begin.value) + distance, (self.ends_before(end, size) or 0) - distance
+            if first > 0:
+                tests.append(compare(">=", variable, constant(first, "i32")))
+            if missing > 0:
+                tests.append(compare("<", variable, minus(size, constant(missing, "i32"))))
+            for test in tests:
+                condition = test if condition is None else nodes.Binary("and", condition, test, "u1")
+        return body if condition is None else [nodes.If(condition, body, line=loop.line)]
+
+
+def _is_parallel(one: nodes.Stmt) -> TypeGuard[nodes.For]:
+    return isinstance(one, nodes.For) and one.is_parallel
+
+
+def _place(one: _Addition, loop: nodes.For, known: Mapping[str, nodes.Expr]) -> _Place | None:
+    """Where a statement adds; None if it does something else, or a name of the loop moves no axis by one."""
+    if find_added_value(one) is None:
+        return None
+    inside, shifts = walk.find_defined([loop]), dict[int, int]()
+    row: list[int | nodes.Expr] = []
+    for expr in one.index:
+        index = affine(expr, known)
+        fixed = walk.substitute(expr, known)
+        match [*index.terms.items()]:
+            case [(str(name), 1)] if name in loop.names and loop.names.index(name) not in shifts:
+                number = loop.names.index(name)
+                shifts[number] = index.constant
+                row.append(number)
+            case _ if walk.locals_in([fixed]).isdisjoint(inside) and not walk.reads_memory(fixed):
+                row.append(fixed)
+            case _:
+                return None
+    numbers = range(len(loop.names))
+    return _Place(tuple(row), tuple(shifts[number] for number in numbers)) if shifts.keys() == {*numbers} else None
+
+
+def _is_apart(row: Sequence[int | nodes.Expr], index: Sequence[nodes.Expr], known: Mapping[str, nodes.Expr]) -> bool:
+    """Whether an element lies in another row: by an axis that the loop moves in neither."""
+    pairs = (
+        (affine(part, {}), affine(expr, known))
+        for part, expr in zip(row, index, strict=True)
+        if not isinstance(part, int)
+    )
+    return any(part.plus(other, -1).number not in (None, 0) for part, other in pairs)
+
+
+def _collect(expr: Any, names: Sequence[str]) -> Any:
+    """`i - 1 + 1` as `i`."""
+    if not (isinstance(expr, nodes.Binary) and expr.operator in ("+", "-") and expr.type == "i32"):
+        return expr
+    index = affine(expr, {})
+    match [*index.terms.items()]:
+        case [(str(name), 1)] if name in names:
+            return shift_by(nodes.Local(name, "i32"), index.constant)
+    return expr

@@ -1,0 +1,168 @@
+"""What the forward pass keeps of loops, so that the backward pass need not run them forward again.
+
+It keeps what a loop leaves: how often it ran, and the last values of what it hands on, one number of each for an
+iteration of the parallel loop. It also keeps numbers of each of the loop's own iterations: what the iteration was
+handed, where this cannot be computed backwards, and values of functions such as `exp`. Together these may take as much
+memory as those arrays of the op that have a number for each such iteration.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ...analyses import expand
+from ...ir import ONE, Names, cast, compare, constant, either, is_constant, minus, nodes, plus, times, types, walk
+from .._evaluate import extent
+from .._slots import place_of
+from ._program import TapeSize
+
+Block = list[nodes.Stmt]
+MINUS_ONE = constant(-1, "i32")
+
+
+@dataclass
+class LoopResults:
+    """Memory for what the forward pass keeps of loops.
+
+    Attributes:
+        names: names of the task.
+        place: the number of an iteration among the parallel ones.
+        iterations: how many of these there are.
+        known: arrays of the op.
+        definitions: what locals are computed from, in which bounds of loops are written out.
+        keeps_functions: whether values of functions are kept.
+        arrays: the memory, by local; one that counts how often a loop ran holds that it `ended` early too.
+        entries: how many elements of it each parallel iteration has, by local, where that is not one.
+    """
+
+    names: Names
+    place: nodes.Expr
+    iterations: nodes.Expr
+    known: Iterable[nodes.Array]
+    definitions: Mapping[str, nodes.Expr]
+    keeps_functions: bool
+    arrays: dict[str, nodes.Array] = field(default_factory=dict)
+    entries: dict[str, nodes.Expr] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> tuple[TapeSize, ...]:
+        """The memory, as room to make."""
+        pairs = ((one, self.entries.get(local, ONE)) for local, one in self.arrays.items())
+        return tuple(TapeSize(((one.name, one.type, 1),), ("", entries), None) for one, entries in pairs)
+
+    def load(self, values: Sequence[str], trips: str | None, ended: Sequence[str]) -> Block:
+        """Statements that give locals the values that were kept.
+
+        Args:
+            values: locals.
+            trips: the one that counts how often a loop ran.
+            ended: those that say by which of its conditions it ended.
+        """
+        statements: Block = []
+        if trips is not None and ended:
+            kept, first = self._load(trips), nodes.Local(ended[0], "u1")
+            word = self.names.local(f"{trips}_kept", "i32")
+            statements.append(nodes.Assign(word.name, kept))
+            statements.append(nodes.Assign(first.name, compare("<", word, constant(0, "i32"))))
+            statements.append(nodes.Assign(trips, _flip_where(first, word)))
+            trips, ended = None, ended[1:]
+        locals_ = [*values, *ended] + ([] if trips is None else [trips])
+        return [*statements, *(nodes.Assign(name, self._load(name)) for name in locals_)]
+
+    def store(self, values: Sequence[str], trips: str | None, ended: Sequence[str]) -> Block:
+        """Statements that keep locals, of those that have memory; the arguments are those of `load`."""
+        kept: dict[str, nodes.Expr] = {name: nodes.Local(name, self.names.types[name]) for name in (*values, *ended)}
+        if trips is not None:
+            count = nodes.Local(trips, "i32")
+            kept[trips] = _flip_where(nodes.Local(ended[0], "u1"), count) if ended else count
+        return [self._store(name, value) for name, value in kept.items() if name in self.arrays]
+
+    # Of each iteration -------------------------------------------------------------------------
+
+    def room(self, loop: nodes.Loop) -> int:
+        """How many numbers may be kept of each iteration of a loop."""
+        trips = self._trips(loop)
+        return 0 if trips is None else _count_numbers(self.known, times(self.iterations, trips))
+
+    def load_entries(self, loop: nodes.Loop, locals_: Sequence[str]) -> Block:
+        """Statements that give locals the values that they had in an iteration of a loop."""
+        return [nodes.Assign(name, self._load(name, "was", self._entry(loop, name))) for name in locals_]
+
+    def store_entries(self, loop: nodes.Loop, locals_: Sequence[str], renamed: Mapping[str, nodes.Expr]) -> Block:
+        """Statements that keep locals of an iteration of a loop, of those that have memory; they may be `renamed`."""
+        kept = [(name, walk.substitute(self._entry(loop, name), renamed)) for name in locals_ if name in self.arrays]
+        return [self._store(name, renamed[name], place) for name, place in kept]
+
+    def _trips(self, loop: nodes.Loop) -> nodes.Expr | None:
+        bounds = [(expand(a, set(), self.definitions), expand(b, set(), self.definitions)) for a, b in loop.bounds]
+        return extent(bounds) if loop.names else None
+
+    def _entry(self, loop: nodes.Loop, local: str) -> nodes.Expr:
+        trips = self._trips(loop)
+        assert trips is not None
+        self.entries[local] = trips
+        row = self.place
+        for first, end in loop.bounds:
+            row = times(row, minus(end, first))
+        return plus(row, place_of(loop.names, loop.bounds))
+
+    def _load(self, local: str, word: str = "left", place: nodes.Expr | None = None) -> nodes.Expr:
+        kind = self.names.types[local]
+        if local not in self.arrays:
+            name = self.names.reserve_shared(f"{word}_{self.names.root(local)}")
+            self.arrays[local] = nodes.Array(name, types.keeping(kind), 1)
+        array = self.arrays[local]
+        load = nodes.Load(array.name, (self.place if place is None else place,), (), array.type)
+        return compare("!=", load, constant(0, load.type)) if kind == "u1" else cast(load, kind)
+
+    def _store(self, local: str, value: nodes.Expr, place: nodes.Expr | None = None) -> nodes.Stmt:
+        array = self.arrays[local]
+        return nodes.Store(array.name, (self.place if place is None else place,), (), cast(value, array.type))
+
+
+def _count_numbers(arrays: Iterable[nodes.Array], count: nodes.Expr) -> int:
+    """How many numbers arrays have for each of so many iterations, at least: by the names of their sizes."""
+    by_name = {one.name: one for one in arrays}
+    factors = _factors(count, by_name)
+    return 0 if factors is None else sum(_count_in(one, factors) for one in by_name.values())
+
+
+def _count_in(array: nodes.Array, factors: Counter[str | int]) -> int:
+    dims = Counter(_dims(array))
+    if any(dims[one] < power for one, power in factors.items() if isinstance(one, str)):
+        return 0
+    given = math.prod(one for one in dims.elements() if isinstance(one, int)) * math.prod(array.element)
+    return given // max(1, math.prod(one for one in factors.elements() if isinstance(one, int)))
+
+
+def _dims(array: nodes.Array) -> list[str | int]:
+    """Sizes by axis; one that has no name is called after its array."""
+    return [f"{array.name}:{axis}" if dim is None else dim for axis, dim in enumerate(array.sizes)]
+
+
+def _factors(expr: nodes.Expr, arrays: Mapping[str, nodes.Array]) -> Counter[str | int] | None:
+    """The factors of a product that is not less than a number of iterations; None where it is no product of sizes."""
+    match expr:
+        case nodes.Const(value=value) if value >= 0:
+            return Counter([int(value)])
+        case nodes.Size(array=array, axis=axis) if array in arrays:
+            return Counter([_dims(arrays[array])[axis]])
+        case nodes.Binary(operator="*", left=left, right=right):
+            one, other = _factors(left, arrays), _factors(right, arrays)
+            return None if one is None or other is None else one + other
+        case nodes.Binary(operator="max", left=left, right=right) if is_constant(right, 0):
+            return _factors(left, arrays)
+        case nodes.Binary(operator="-", left=left, right=nodes.Const(value=less)) if less >= 0:
+            return _factors(left, arrays)
+        case nodes.Binary(operator="+", left=left, right=nodes.Const(value=less)) if less <= 0:
+            return _factors(left, arrays)
+        case _:
+            return None
+
+
+def _flip_where(condition: nodes.Expr, count: nodes.Expr) -> nodes.Expr:
+    """A count, or -1 less the count: a sign that holds a truth, of 0 too. Done twice, the count itself."""
+    return either(condition, minus(MINUS_ONE, count), count)

@@ -1,0 +1,175 @@
+"""What a backward pass does: kernels to launch in order, and the memory that they work on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TypeAlias
+
+from ...ir import Names, nodes, times
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """Memory with the shape of an array of the op, all zeros; of its type if none is said."""
+
+    name: str
+    like: str
+    type: str = ""
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of other memory of this program."""
+
+    name: str
+    of: str
+
+
+@dataclass(frozen=True)
+class Run:
+    """A launch.
+
+    Attributes:
+        kernel: what is launched.
+        source: the number of the op's launch that it comes from.
+        memory: which memory each of its arrays is, where that has another name.
+    """
+
+    kernel: nodes.Kernel
+    source: int
+    memory: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class TapeSize:
+    """How large a task's tape is to be.
+
+    Attributes:
+        arrays: its arrays: name, type, and how many numbers an entry has in each.
+        depth: name of the argument that says how many entries an iteration may need, and its formula; with it, that
+            many are reserved for each.
+        starts: else name of an array that says where each iteration's part starts, and of the one in which they
+            were counted.
+    """
+
+    arrays: tuple[tuple[str, str, int], ...]
+    depth: tuple[str, nodes.Expr] | None
+    starts: tuple[str, str] | None
+
+    def first_entry(self, iteration: nodes.Expr) -> nodes.Expr:
+        """Where the part of an iteration with this number starts."""
+        if self.depth is not None:
+            return times(iteration, nodes.Argument(self.depth[0], "i32"))
+        assert self.starts is not None
+        return nodes.Load(self.starts[0], (iteration,), (), "i32")
+
+
+def size_tape(names: Names, label: str, arrays: tuple[tuple[str, str, int], ...], most: nodes.Expr | None) -> TapeSize:
+    """How large a tape of this label is: for `most` entries an iteration, or where that is None, for those counted."""
+    if most is not None:
+        return TapeSize(arrays, (names.reserve_shared(f"depth_{label}"), most), None)
+    start, count = (names.reserve_shared(f"{word}_{label}") for word in ("start", "count"))
+    return TapeSize(arrays, None, (start, count))
+
+
+@dataclass(frozen=True)
+class Reserve:
+    """Tapes for a task.
+
+    Attributes:
+        iterations: how many parallel iterations it has: computed from sizes and arguments, or by a kernel that
+            stores it in the array `total`.
+        count: counts, where a tape has no formula, what each iteration needs.
+        source: the number of the op's launch that it is for: formulas ask for its arguments.
+    """
+
+    tapes: tuple[TapeSize, ...]
+    iterations: nodes.Expr | Run
+    total: str
+    count: Run | None
+    source: int = 0
+
+    @property
+    def arguments(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """What kernels with these tapes are given besides them: how many entries an iteration may need."""
+        return {size.depth[0]: ("i32", ()) for size in self.tapes if size.depth}
+
+    @property
+    def arrays(self) -> dict[str, nodes.Array]:
+        """The arrays in which sizes are counted, and where parts start."""
+        names = [name for size in self.tapes for name in size.starts or ()]
+        return {**{name: nodes.Array(name, "i32", 1) for name in names}, self.total: nodes.Array(self.total, "i32", 0)}
+
+
+Action: TypeAlias = Fresh | Copy | Run | Reserve
+
+
+@dataclass(frozen=True)
+class Program:
+    """A backward pass.
+
+    Attributes:
+        actions: what to do, in order.
+        arrays: what is known of every array of the op, cells among them.
+        gradients: names of the memory of adjoints, by array. Those of outputs are given, others start at zero.
+        reads: arrays of the op whose values it reads, as they were after the forward pass.
+        spoils: outputs to whose adjoint it writes.
+        notes: what is kept on tapes, and what of, in words.
+        has_long_tapes: whether checkpoints would make its tapes shorter.
+        results: another forward pass with its backward pass, where loops need not run twice.
+    """
+
+    actions: tuple[Action, ...]
+    arrays: Mapping[str, nodes.Array]
+    gradients: Mapping[str, str]
+    reads: frozenset[str]
+    spoils: frozenset[str]
+    notes: tuple[str, ...]
+    has_long_tapes: bool = False
+    results: WithResults | None = None
+
+    @property
+    def runs(self) -> Iterator[Run]:
+        """Every launch, those that count entries of tapes too."""
+        for action in self.actions:
+            nested = (action.iterations, action.count) if isinstance(action, Reserve) else (action,)
+            yield from (one for one in nested if isinstance(one, Run))
+
+    def with_kernels(self, change: Callable[[nodes.Kernel], nodes.Kernel]) -> Program:
+        """The program with each of its kernels changed, once however often it is launched."""
+        change = cache(change)
+
+        def change_run(run: Run) -> Run:
+            return replace(run, kernel=change(run.kernel))
+
+        def change_action(one: Action) -> Action:
+            if isinstance(one, Run):
+                return change_run(one)
+            if not isinstance(one, Reserve):
+                return one
+            iterations = change_run(one.iterations) if isinstance(one.iterations, Run) else one.iterations
+            return replace(one, iterations=iterations, count=None if one.count is None else change_run(one.count))
+
+        return replace(self, actions=tuple(map(change_action, self.actions)))
+
+
+@dataclass(frozen=True)
+class WithResults:
+    """A forward pass that keeps values of loops, and the backward pass that reads it.
+
+    Attributes:
+        forward, backward: the passes.
+        sizes: memory for what is kept, for each of the `iterations` of the parallel loop.
+    """
+
+    forward: Program
+    backward: Program
+    sizes: tuple[TapeSize, ...]
+    iterations: nodes.Expr
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the memory is called."""
+        return tuple(name for size in self.sizes for name, _, _ in size.arrays)

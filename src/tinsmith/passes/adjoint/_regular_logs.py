@@ -1,0 +1,141 @@
+"""Regular logs: overwritten values whose places follow from the loops around the stores, so that they need not be kept.
+
+An update `x[i] = ...` of all elements is put back by a loop over the same `i`. What an iteration overwrites lies on the
+tape in the order of the loops, one value after the other, and nothing is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...analyses import affine, expand, is_invariant
+from ...ir import ONE, ZERO, Names, each_moves_an_axis, nodes, plus, times, types, walk
+from .._slots import place_of, trips_of
+from ._ssa import Access, BranchArm, Step, accesses, repeatable_definitions
+
+
+@dataclass(frozen=True)
+class LoggedStore:
+    """A store that every iteration of the loops around it runs.
+
+    Attributes:
+        store: the store; its index is in terms of the loops' variables and of what is known outside of them.
+        loops: the loops around it, the outermost first, with bounds that are known outside of all of them.
+        place: the number of its value among those of an iteration of the logging loop.
+    """
+
+    store: nodes.Store
+    loops: tuple[nodes.Loop, ...]
+    place: nodes.Expr
+
+    def undo(self, value: nodes.Expr, names: Names) -> nodes.Stmt:
+        """Put the old values back; `value` is what the tape has at `place`."""
+        renamed = {name: names.local(name, "i32") for loop in self.loops for name in loop.names}
+        index = tuple(walk.substitute(one, renamed) for one in self.store.index)
+        old = walk.substitute(value, renamed)
+        statement: nodes.Stmt = nodes.Store(self.store.array, index, self.store.entry, old, self.store.line)
+        for loop in reversed(self.loops):
+            bounds = tuple((walk.substitute(a, renamed), walk.substitute(b, renamed)) for a, b in loop.bounds)
+            statement = nodes.For(
+                tuple(renamed[name].name for name in loop.names), bounds, (statement,), line=loop.line
+            )
+        return statement
+
+
+@dataclass(frozen=True)
+class RegularLog:
+    """What each iteration of a loop overwrites of an array: its stores by number, and how many values that are."""
+
+    stores: Mapping[int, LoggedStore]
+    count: nodes.Expr
+
+
+def find_regular_log(loop: nodes.Loop, array: str) -> RegularLog | None:
+    """The log of an array in a loop, where its places follow from the text; None where they do not.
+
+    Args:
+        loop: the loop that logs.
+        array: the array.
+    """
+    finding = _Finding(_definitions(loop.body), set(loop.names), frozenset(walk.find_defined(loop.body)))
+    changes = (one for one in accesses(loop.body) if one.of.array == array and not isinstance(one.of, nodes.Load))
+    if not all(map(finding.add, changes)):
+        return None
+    stores: dict[int, LoggedStore] = {}
+    first: nodes.Expr = ZERO
+    for one, loops in finding.stores:
+        place = ZERO
+        count: nodes.Expr = ONE
+        for inner in loops:
+            trips = trips_of(inner.bounds)
+            place = plus(times(place, trips), place_of(inner.names, inner.bounds))
+            count = times(count, trips)
+        stores[one.number] = LoggedStore(one, loops, plus(first, place))
+        first = plus(first, count)
+    return RegularLog(stores, first)
+
+
+def _definitions(body: Sequence[Step]) -> dict[str, nodes.Expr]:
+    """What locals with one definition are, where that is a whole number and is not read from memory."""
+    single = repeatable_definitions(walk.statements(body), ()).items()
+    return {name: value for name, value in single if not types.is_float(value.type) and not walk.reads_memory(value)}
+
+
+def _are_apart(one: nodes.Store, other: nodes.Store) -> bool:
+    """Whether two stores in a loop name different numbers, in whichever iterations."""
+    if one.index == other.index and one.entry != other.entry:
+        return True
+    pairs = zip(one.index, other.index, strict=True)
+    return any(affine(mine, {}).never_equals(affine(theirs, {}), is_invariant) for mine, theirs in pairs)
+
+
+@dataclass
+class _Finding:
+    """Collects an array's stores, with the loops around each."""
+
+    definitions: Mapping[str, nodes.Expr]
+    outside: set[str]
+    inside: frozenset[str]
+
+    def __post_init__(self) -> None:
+        self.stores: list[tuple[nodes.Store, tuple[nodes.Loop, ...]]] = []
+        self.around = walk.locals_in([*self.definitions.values()]) - self.inside
+
+    def add(self, change: Access) -> bool:
+        """Add a change of the array; False where its elements do not follow from the loops around it alone."""
+        loops = tuple(filter(None, map(self.loop, change.around)))
+        return len(loops) == len(change.around) and isinstance(change.of, nodes.Store) and self.store(change.of, loops)
+
+    def loop(self, around: nodes.Loop | BranchArm) -> nodes.Loop | None:
+        """A loop with bounds that are known outside; None where they are not, or it may end early, and for a branch."""
+        if isinstance(around, BranchArm) or not around.names or around.exit is not None:
+            return None
+        bounds = [tuple(self.steady(one, set()) for one in pair) for pair in around.bounds]
+        if any(one is None for pair in bounds for one in pair):
+            return None
+        return replace(around, bounds=tuple((a, b) for a, b in bounds if a is not None and b is not None), body=())
+
+    def steady(self, expr: nodes.Expr, known: set[str]) -> nodes.Expr | None:
+        """An expression in terms of what is known outside, and of some loops' variables."""
+        outside = (walk.locals_in([expr]) | self.around) - self.inside
+        expanded = expand(expr, known | outside | self.outside, self.definitions)
+        if expanded is None or walk.reads_memory(expanded):
+            return None
+        return expanded if walk.locals_in([expanded]).isdisjoint(self.inside - known) else None
+
+    def store(self, store: nodes.Store, loops: tuple[nodes.Loop, ...]) -> bool:
+        """Whether the elements of a store follow from the loops' variables, no two iterations storing to one."""
+        names = [name for loop in loops for name in loop.names]
+        index = [self.steady(one, set(names)) for one in store.index]
+        if any(one is None for one in index):
+            return False
+        known = tuple(one for one in index if one is not None)
+        if not each_moves_an_axis(names, [[affine(one, {}) for one in known]], is_invariant):
+            return False
+        for other, around in self.stores:
+            shares_loop = bool(loops) and bool(around) and loops[0].number == around[0].number
+            if shares_loop and not _are_apart(other, replace(store, index=known)):
+                return False
+        self.stores.append((replace(store, index=known), loops))
+        return True

@@ -1,0 +1,103 @@
+"""SSA, the form of a kernel that is reversed: every local gets its value once, and loops say what they carry.
+
+A *frame* is what runs straight through: a task, or the body of a loop. In a frame every local is given a value at
+most once on each path, so that all of them can still be read when the frame is reversed. What changes from one
+iteration to the next is carried by the loop (`nodes.Loop`) in a cell. There is no `break` or `continue`: what would be
+skipped stands under an `if`, and a loop that may end early has an `exit`, asked after each iteration. Each load is a
+statement of its own, and a condition is a local's value, a constant or an argument: it can be asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import NamedTuple, TypeAlias
+
+from ...analyses import single_definitions
+from ...ir import nodes, walk
+
+Step: TypeAlias = nodes.Stmt
+"""A statement in SSA form: an `Assign`, `Decompose`, `Store`, `Atomic`, `If` or `Loop`."""
+
+
+def number_steps(body: Sequence[Step], numbers: Iterator[int]) -> tuple[Step, ...]:
+    """Steps with numbers of their own."""
+    return walk.rewrite(body, lambda one: (replace(one, number=next(numbers)),))
+
+
+def frame_steps(body: Sequence[Step]) -> Iterator[Step]:
+    """The steps of a frame: what stands in branches too, what stands in inner loops not."""
+    for one in body:
+        yield one
+        if isinstance(one, nodes.If):
+            yield from frame_steps(one.body)
+            yield from frame_steps(one.orelse)
+
+
+def frame_locals(body: Sequence[Step]) -> list[str]:
+    """Locals that a frame gives a value, in order; without loops' names and carried heads."""
+    names: dict[str, None] = {}
+    for one in frame_steps(body):
+        if isinstance(one, nodes.Assign | nodes.Decompose):
+            names |= dict.fromkeys(walk.find_assigned(one))
+        elif isinstance(one, nodes.Loop):
+            names |= dict.fromkeys(carried.last for carried in one.carried)
+    return list(names)
+
+
+def plain_steps(body: Sequence[Step]) -> Iterator[Step]:
+    """Every step that gives something a value; what loops hand on is assigned."""
+    for one in walk.statements(body):
+        if isinstance(one, nodes.Loop):
+            for carried in one.carried:
+                for value in (carried.first, carried.next):
+                    yield from (nodes.Assign(name, value, one.line) for name in (carried.head, carried.last))
+        elif not isinstance(one, nodes.If):
+            yield one
+
+
+class BranchArm(NamedTuple):
+    """An arm of a branch."""
+
+    number: int
+    condition: nodes.Expr
+    holds: bool
+
+
+class Access(NamedTuple):
+    """A load or change of an element, with the loops and arms of branches around it, the outermost first."""
+
+    of: nodes.Load | nodes.Store | nodes.Atomic
+    line: int
+    around: tuple[nodes.Loop | BranchArm, ...]
+
+
+def accesses(body: Sequence[Step], around: tuple[nodes.Loop | BranchArm, ...] = ()) -> Iterator[Access]:
+    """Every access to memory, in the order of the text."""
+    for one in body:
+        match one:
+            case nodes.Assign(value=nodes.Load() as load):
+                yield Access(load, one.line, around)
+            case nodes.Store() | nodes.Atomic():
+                yield Access(one, one.line, around)
+            case nodes.If():
+                for arm, holds in ((one.body, True), (one.orelse, False)):
+                    yield from accesses(arm, (*around, BranchArm(one.number, one.condition, holds)))
+            case nodes.Loop():
+                yield from accesses(one.body, (*around, one))
+
+
+def parallel_loop(task: Sequence[Step]) -> nodes.Loop | None:
+    """The loop that a parallel task is; what stands before it is for its bounds."""
+    last = task[-1] if task else None
+    return last if isinstance(last, nodes.Loop) and last.is_parallel else None
+
+
+def repeatable_definitions(steps: Iterable[Step], changed: Collection[str]) -> dict[str, nodes.Expr]:
+    """What locals with one definition are computed from, if it can be done again: no array in `changed` is read."""
+    given = single_definitions((one.name, one.value) for one in steps if isinstance(one, nodes.Assign))
+    return {name: value for name, value in given.items() if not _loads_any(value, changed)}
+
+
+def _loads_any(expr: nodes.Expr, arrays: Collection[str]) -> bool:
+    return any(isinstance(part, nodes.Load) and part.array in arrays for part in walk.parts(expr))

@@ -1,0 +1,59 @@
+"""Sums: the adjoint of an element that a loop reads again and again is gathered in a local, and added once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from ...analyses import expand
+from ...ir import Names, nodes
+
+
+@dataclass
+class Frame:
+    """What can be named in a frame, and what is gathered there.
+
+    Attributes:
+        names: its locals.
+        definitions: what some of them are computed from.
+        totals: locals that gather for elements, by a load of each.
+    """
+
+    names: frozenset[str]
+    definitions: Mapping[str, nodes.Expr]
+    totals: dict[nodes.Load, nodes.Local] = field(default_factory=dict)
+
+
+class Sums:
+    """The frames that are open, the outermost first."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.frames: list[Frame] = []
+
+    @contextlib.contextmanager
+    def inside(self, frame: Frame) -> Iterator[None]:
+        """While a frame is being reversed."""
+        self.frames.append(frame)
+        try:
+            yield
+        finally:
+            self.frames.pop()
+
+    def total(self, load: nodes.Load) -> nodes.Local | None:
+        """The local that gathers a load's adjoint in the outermost frame that can name the element.
+
+        None if that is the frame of the load.
+        """
+        definitions = {name: value for frame in self.frames for name, value in frame.definitions.items()}
+        known: set[str] = set()
+        for frame in self.frames[:-1]:
+            known |= frame.names
+            index = [expand(one, known, definitions) for one in load.index]
+            if all(one is not None for one in index):
+                element = replace(load, index=tuple(one for one in index if one is not None))
+                if element not in frame.totals:
+                    frame.totals[element] = self.names.local(f"grad_{load.array}_sum", load.type)
+                return frame.totals[element]
+        return None

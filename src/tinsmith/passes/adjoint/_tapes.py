@@ -1,0 +1,133 @@
+"""Tapes: memory on which an iteration keeps what it cannot compute again. Last in, first out.
+
+There is one tape for numbers of each width, and one for each array that is overwritten (`Log`): where, and what was
+there. Every parallel iteration has a part of each tape for itself, and a local that says how far it is filled.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+
+from ...ir import Names, cast, compare, constant, nodes, number, plus, times, types
+
+Block = list[nodes.Stmt]
+
+
+def array_key(array: str) -> str:
+    """The key of the tape that keeps what an array held: no type, though an array may be called `f32`."""
+    return f"@{array}"
+
+
+@dataclass(frozen=True)
+class Tape:
+    """A tape: an array, the local that says how far it is filled, and how many numbers an entry has.
+
+    Attributes:
+        array: its name.
+        top: the local.
+        type: of the numbers on it.
+        of: the array whose overwritten values it keeps, "" for any numbers.
+        where: for such a one, the array with their places: `rank` numbers an entry.
+        width: numbers of an entry.
+    """
+
+    array: str
+    top: str
+    type: str
+    of: str = ""
+    where: str = ""
+    rank: int = 0
+    element: tuple[int, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return array_key(self.of) if self.of else self.type
+
+    @property
+    def label(self) -> str:
+        """What locals and arrays about this tape are called after."""
+        return self.of or self.type
+
+    @property
+    def width(self) -> int:
+        return math.prod(self.element)
+
+    def slot(self, place: nodes.Expr, width: int | None = None) -> nodes.Expr:
+        """The place of a number that lies so far behind the entry at the top, of entries of `width` numbers."""
+        return plus(times(constant(self.width if width is None else width, "i32"), _top(self)), place)
+
+
+@dataclass
+class Tapes:
+    """The tapes of one task."""
+
+    names: Names
+    by_key: dict[str, Tape] = field(default_factory=dict)
+
+    def for_type(self, kind: str) -> Tape:
+        """The tape for numbers of a type."""
+        kept = types.keeping(kind)
+        if kept not in self.by_key:
+            top = self.names.fresh(f"top_{kept}", "i32")
+            self.by_key[kept] = Tape(self.names.reserve_shared(f"tape_{kept}"), top, kept)
+        return self.by_key[kept]
+
+    def for_array(self, array: nodes.Array) -> Tape:
+        """The tape for overwritten values of an array."""
+        key = array_key(array.name)
+        if key not in self.by_key:
+            names = [self.names.reserve_shared(f"{array.name}_{word}") for word in ("was", "where")]
+            top = self.names.fresh(f"top_{array.name}", "i32")
+            self.by_key[key] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
+        return self.by_key[key]
+
+    def top_of(self, array: nodes.Array) -> nodes.Local:
+        """The local that says how far the tape for an array's overwritten values is filled."""
+        return _top(self.for_array(array))
+
+    def push(self, value: nodes.Local) -> Block:
+        """Keep a local's value."""
+        tape = self.for_type(value.type)
+        return [nodes.Store(tape.array, (_top(tape),), (), cast(value, tape.type)), _move_top(tape, "+")]
+
+    def pop(self, local: nodes.Local) -> Block:
+        """Give a local the value that was kept last."""
+        tape = self.for_type(local.type)
+        kept: nodes.Expr = nodes.Load(tape.array, (_top(tape),), (), tape.type)
+        if local.type == "u1":
+            kept = compare("!=", kept, constant(0, tape.type))
+        return [_move_top(tape, "-"), nodes.Assign(local.name, cast(kept, local.type))]
+
+    def log(self, tape: Tape, index: tuple[nodes.Expr, ...]) -> Block:
+        """Keep an element that is about to be overwritten, and where it is."""
+        block: Block = []
+        for axis, place in enumerate(index):
+            block.append(nodes.Store(tape.where, (tape.slot(number(axis), tape.rank),), (), place))
+        for at, entry in enumerate(itertools.product(*map(range, tape.element))):
+            old = nodes.Load(tape.of, index, entry, tape.type)
+            block.append(nodes.Store(tape.array, (tape.slot(number(at)),), (), old))
+        return [*block, _move_top(tape, "+")]
+
+    def undo(self, tape: Tape, mark: nodes.Local) -> Block:
+        """Put back what was kept since `mark`, the latest first."""
+        index = tuple(
+            nodes.Load(tape.where, (tape.slot(number(axis), tape.rank),), (), "i32") for axis in range(tape.rank)
+        )
+        block: Block = [nodes.If(compare("<=", _top(tape), mark), (nodes.Break(),)), _move_top(tape, "-")]
+        names = [self.names.fresh(f"{tape.of}_row", "i32") for _ in index]
+        block += [nodes.Assign(name, place) for name, place in zip(names, index, strict=True)]
+        places = tuple(nodes.Local(name, "i32") for name in names)
+        for at, entry in enumerate(itertools.product(*map(range, tape.element))):
+            old = nodes.Load(tape.array, (tape.slot(number(at)),), (), tape.type)
+            block.append(nodes.Store(tape.of, places, entry, old))
+        return [nodes.While(tuple(block))]
+
+
+def _top(tape: Tape) -> nodes.Local:
+    return nodes.Local(tape.top, "i32")
+
+
+def _move_top(tape: Tape, way: str) -> nodes.Assign:
+    return nodes.Assign(tape.top, nodes.Binary(way, _top(tape), constant(1, "i32"), "i32"))

@@ -1,0 +1,69 @@
+"""A kernel as tasks: its parallel loops, and what stands between them.
+
+Tasks share nothing but memory: a local of the top level that another task uses becomes an expression where it
+is only a matter of sizes and arguments, else memory of its own, one element without dims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ...analyses import tasks_of
+from ...ir import nodes, walk, with_cells
+from ..polish import declare_locals, eliminate_dead_code, inline_sizes
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A kernel's tasks, and the arrays that hold what passes between them."""
+
+    kernel: nodes.Kernel
+    tasks: tuple[nodes.Block, ...]
+    cells: frozenset[str]
+
+
+def parts_of(kernel: nodes.Kernel) -> Parts:
+    """Split a kernel."""
+    plain = replace(kernel, body=inline_sizes(declare_locals(eliminate_dead_code(kernel.body), kernel.locals)))
+    whole = with_cells(plain, frozenset(_find_shared_locals(tasks_of(plain.body))))
+    cells = frozenset(kernel.cells) | frozenset(whole.cells)
+    return Parts(replace(whole, cells=()), tasks_of(whole.body), cells)
+
+
+def kernel_of(
+    kernel: nodes.Kernel,
+    name: str,
+    body: Sequence[nodes.Stmt],
+    arrays: Mapping[str, nodes.Array],
+    arguments: Mapping[str, tuple[str, tuple[int, ...]]],
+) -> nodes.Kernel:
+    """A kernel made of another one's statements: of arrays and arguments it has those that the statements use."""
+    used = walk.find_touched(body) | walk.find_sized(body)
+    asked = {part.name for part in walk.parts_in(body) if isinstance(part, nodes.Argument)}
+    arrays = {key: array for key, array in arrays.items() if key in used}
+    arguments = {key: kind for key, kind in arguments.items() if key in asked}
+    # Whatever memory was its own is handed to it.
+    made = replace(kernel, name=name, arrays=arrays, arguments=arguments, body=tuple(body))
+    return replace(made, cells=(), block_memory={})
+
+
+def _find_shared_locals(tasks: Sequence[nodes.Block]) -> list[str]:
+    """Locals that one task gives a value and another reads or changes."""
+    shared: dict[str, None] = {}
+    mentions = [walk.find_mentioned(task) for task in tasks]
+    for place, task in enumerate(tasks):
+        for one in task:
+            for name in _find_assigned(one):
+                if any(name in other for number, other in enumerate(mentions) if number != place):
+                    shared[name] = None
+    return list(shared)
+
+
+def _find_assigned(one: nodes.Stmt) -> list[str]:
+    """Locals of the top level that a statement gives a value; those of a loop's body are its own."""
+    if isinstance(one, nodes.For) and one.is_parallel:
+        return []
+    return [
+        name for part in walk.statements([one]) if not isinstance(part, nodes.For) for name in walk.find_assigned(part)
+    ]

@@ -1,0 +1,231 @@
+"""Blocks in order: a parallel loop with barriers becomes one over blocks, with loops over lanes between the barriers.
+
+This is loop fission, as MCUDA and POCL do it on CPUs. `for i in range(n)` in blocks of 64 iterations becomes a parallel
+loop over the blocks. In it, statements between two barriers become a loop over the 64 lanes of the block. A loop or a
+branch with a barrier inside is the same for all lanes (`_uniform`), so it changes places with the loops over lanes. An
+array that threads share becomes an array with one more axis, that of the blocks, and so does a local that a lane needs
+behind a barrier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ...analyses import Expander, definitions, single_definitions
+from ...ir import ONE, ZERO, Names, NotCovered, cast, compare, constant, minus, nodes, plus, times, types, walk
+from .._evaluate import can_evaluate
+from ._lanes import RegionLocals, locals_across
+from ._layout import BlockLayout
+from ._regions import Item, Region, Uniform, regions_in, split_at_barriers
+from ._uniform import BlockLevel
+
+
+def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
+    """A kernel without barriers, whose blocks have memory of their own; itself where nothing shares memory or waits.
+
+    Where the loop's length is not a multiple of the block's size, the last block runs fewer iterations. Memory of a
+    block is zero when the kernel starts.
+
+    Raises:
+        NotCovered: iterations of a block may not reach a barrier alike, or only a run can tell how many there are.
+    """
+    if not kernel.block_memory and not walk.has_barriers(kernel.body):
+        return kernel
+    kernel = replace(kernel, body=walk.number_statements(kernel.body))
+    names = Names(walk.names_of(kernel))
+    arrays = {name: array for name, array in kernel.arrays.items() if name not in kernel.block_memory}
+    memory: dict[str, tuple[nodes.Expr, ...]] = {}
+    body: list[nodes.Stmt] = []
+    for one in kernel.body:
+        if not any(_is_in_blocks(part, kernel) for part in walk.statements([one])):
+            body.append(one)
+            continue
+        ordering = _Ordering(kernel, _parallel_loop(one, kernel), names)
+        body.append(ordering.task())
+        arrays |= ordering.arrays
+        memory |= ordering.memory
+    locals_ = {**kernel.locals, **names.types}
+    return replace(kernel, arrays=arrays, locals=locals_, body=walk.number_statements(tuple(body)), block_memory=memory)
+
+
+def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
+    """Whether a statement waits for a block, or touches its memory."""
+    if isinstance(one, nodes.Barrier | nodes.Vote):
+        return True
+    accesses = (nodes.Load, nodes.Store, nodes.Atomic)
+    parts = (one, *walk.parts(*walk.expressions(one)))
+    return any(isinstance(part, accesses) and part.array in kernel.block_memory for part in parts)
+
+
+def _parallel_loop(one: nodes.Stmt, kernel: nodes.Kernel) -> nodes.For:
+    """A statement of the top level, which must be a parallel loop."""
+    if isinstance(one, nodes.For) and one.is_parallel:
+        return one
+    raise NotCovered("a block's memory or `sync()` outside a parallel loop", one.line, kernel.path)
+
+
+class _Ordering:
+    """Writes one parallel loop.
+
+    Attributes:
+        arrays: memory of blocks.
+        memory: its sizes.
+    """
+
+    def __init__(self, kernel: nodes.Kernel, loop: nodes.For, names: Names) -> None:
+        self.kernel = kernel
+        self.names = names
+        self.loop = loop
+        self.loop = replace(loop, bounds=tuple((self.resolve_bound(a), self.resolve_bound(b)) for a, b in loop.bounds))
+        block, lane = (nodes.Local(names.fresh(word), "i32") for word in ("block", "lane"))
+        self.layout = BlockLayout(self.loop, block, lane)
+        self.iterations = names.local("iterations", "i32")
+        self.level = BlockLevel(self.layout, loop.body, kernel)
+        self.level.check_order()
+        self.items = split_at_barriers(loop.body, self.level)
+        self.handed = locals_across([*regions_in(self.items)], self.level)
+        self.arrays: dict[str, nodes.Array] = {}
+        self.memory: dict[str, tuple[nodes.Expr, ...]] = {}
+        self.shared_copies: dict[str, nodes.Array] = {}
+        self.share()
+
+    def resolve_bound(self, bound: nodes.Expr) -> nodes.Expr:
+        """A bound in terms of sizes and arguments. Raises NotCovered where only a run can tell it."""
+        resolved = Expander(single_definitions(definitions(self.kernel.body)))(bound)
+        if can_evaluate(resolved):
+            return resolved
+        words = "a loop with a `sync()` or memory of a block, whose bounds only a run can tell"
+        raise NotCovered(words, self.loop.line, self.kernel.path)
+
+    def share(self) -> None:
+        """Make memory of the blocks."""
+        touched = walk.find_touched(self.loop.body)
+        for name, sizes in self.kernel.block_memory.items():
+            if name in touched:
+                array = self.kernel.arrays[name]
+                self.arrays[name] = replace(array, rank=array.rank + 1)
+                self.memory[name] = (self.layout.blocks, *sizes)
+        for name in sorted({name for one in self.handed.values() for name in (*one.loaded, *one.stored)}):
+            kind = types.keeping(self.kernel.locals[name])
+            array = nodes.Array(self.names.fresh(f"{name}_of_lanes"), kind, 2, is_of_blocks=True)
+            self.shared_copies[name] = self.arrays[array.name] = array
+            self.memory[array.name] = (self.layout.blocks, constant(self.layout.size, "i32"))
+
+    # Statements -------------------------------------------------------------------------------
+
+    def task(self) -> nodes.For:
+        """The loop over blocks."""
+        line = self.loop.line
+        body = self.write_items(self.items)
+        head: list[nodes.Stmt] = []
+        if self.iterations.name in walk.find_read(body):
+            head.append(nodes.Assign(self.iterations.name, self.layout.total, line))
+        for name in self.loop.names:
+            self.names.types[name] = "i32"
+            if not self.is_lanes(name):
+                head.append(nodes.Assign(name, self.layout.variables[name], line))
+        body = walk.change_parts((*head, *body), self.redirect_block_memory)
+        return nodes.For((self.layout.block.name,), ((ZERO, self.layout.blocks),), body, True, line)
+
+    def is_lanes(self, name: str) -> bool:
+        """Whether a variable of the loop differs from lane to lane."""
+        return self.layout.lane in walk.parts(self.layout.variables[name])
+
+    def write_items(self, items: Sequence[Item]) -> nodes.Block:
+        statements: list[nodes.Stmt] = []
+        for one in items:
+            statements += self.region(one) if isinstance(one, Region) else [self.uniform(one)]
+        return tuple(statements)
+
+    def uniform(self, item: Uniform) -> nodes.Stmt:
+        """A statement that the block runs once."""
+        one = walk.with_expressions(item.statement, self.alike)
+        bodies = [self.write_items(part) for part in item.bodies]
+        match one:
+            case nodes.If():
+                return replace(one, body=bodies[0], orelse=bodies[1])
+            case nodes.For() | nodes.While():
+                return replace(one, body=bodies[0])
+            case _:
+                return one
+
+    def alike(self, expr: nodes.Expr) -> nodes.Expr:
+        uniform = self.level.form(expr)
+        assert uniform is not None, f"{expr} was to be checked"
+        return uniform
+
+    def region(self, region: Region) -> nodes.Block:
+        """The loop over lanes that runs a region."""
+        handed = self.handed[region]
+        body = tuple([walk.transform(one, self.layout.in_blocks) for one in region.body])
+        # A `continue` would skip the stores that follow the body. In a loop of one iteration it ends that one alone.
+        if region.is_left_early and handed.stored:
+            once = self.names.fresh("once")
+            body = (nodes.For((once,), ((ZERO, ONE),), body, line=self.loop.line),)
+        body = (*body, *self.count_vote(region.vote), *self.stores(handed))
+        head = [*self.repeats(handed), *self.loads(handed)]
+        wanted = walk.find_read((*head, *body))
+        mine = [name for name in self.loop.names if self.is_lanes(name) and name in wanted]
+        variables = [nodes.Assign(name, self.layout.variables[name], self.loop.line) for name in mine]
+        lanes = self.over_lanes((*variables, *head, *body))
+        return (*self.start_vote(region.vote), lanes, *self.decide_vote(region.vote))
+
+    def over_lanes(self, body: nodes.Block) -> nodes.For:
+        """A loop over the lanes of a block; its length is known, so that tapes have a formula."""
+        if not self.layout.are_full:
+            body = (nodes.If(compare("<", self.layout.number, self.iterations), body, (), self.loop.line),)
+        lanes = ((ZERO, constant(self.layout.size, "i32")),)
+        return nodes.For((self.layout.lane.name,), lanes, body, line=self.loop.line)
+
+    def repeats(self, handed: RegionLocals) -> list[nodes.Stmt]:
+        values = ((name, self.layout.in_blocks(self.level.pure[name])) for name in handed.repeated)
+        return [nodes.Assign(name, value, self.loop.line) for name, value in values]
+
+    def loads(self, handed: RegionLocals) -> list[nodes.Stmt]:
+        statements: list[nodes.Stmt] = []
+        for name in handed.loaded:
+            array, kind = self.shared_copies[name], self.kernel.locals[name]
+            value: nodes.Expr = nodes.Load(array.name, (self.layout.block, self.layout.lane), (), array.type)
+            value = compare("!=", value, constant(0, array.type)) if kind == "u1" else value
+            statements.append(nodes.Assign(name, cast(value, kind), self.loop.line))
+        return statements
+
+    def stores(self, handed: RegionLocals) -> list[nodes.Stmt]:
+        statements: list[nodes.Stmt] = []
+        for name in handed.stored:
+            array = self.shared_copies[name]
+            value = cast(nodes.Local(name, self.kernel.locals[name]), array.type)
+            index = self.layout.block, self.layout.lane
+            statements.append(nodes.Store(array.name, index, (), value, self.loop.line))
+        return statements
+
+    # Votes ------------------------------------------------------------------------------------
+
+    def start_vote(self, vote: nodes.Vote | None) -> list[nodes.Stmt]:
+        return [] if vote is None else [nodes.Assign(vote.result, ZERO, vote.line)]
+
+    def count_vote(self, vote: nodes.Vote | None) -> list[nodes.Stmt]:
+        """A lane's part of a vote: the iterations are counted that agree."""
+        if vote is None:
+            return []
+        agrees = compare("!=", vote.value, ZERO)
+        return [nodes.Assign(vote.result, plus(nodes.Local(vote.result, "i32"), cast(agrees, "i32")), vote.line)]
+
+    def decide_vote(self, vote: nodes.Vote | None) -> list[nodes.Stmt]:
+        """What a vote says when all lanes are counted."""
+        if vote is None or vote.operator == "count":
+            return []
+        count = nodes.Local(vote.result, "i32")
+        first = times(constant(self.layout.size, "i32"), self.layout.block)
+        lanes = nodes.Binary("min", constant(self.layout.size, "i32"), minus(self.iterations, first), "i32")
+        holds = compare(">", count, ZERO) if vote.operator == "any" else compare("==", count, lanes)
+        return [nodes.Assign(vote.result, cast(holds, "i32"), vote.line)]
+
+    # Memory -----------------------------------------------------------------------------------
+
+    def redirect_block_memory(self, one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
+        """What uses the block's memory finds it in the arrays of all blocks."""
+        if isinstance(one, nodes.Load | nodes.Store | nodes.Atomic) and one.array in self.kernel.block_memory:
+            return replace(one, index=(self.layout.block, *one.index))
+        return one

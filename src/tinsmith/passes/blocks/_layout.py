@@ -1,0 +1,130 @@
+"""How the iterations of a parallel loop fall into blocks, and its variables as formulas in block and lane.
+
+Iteration number f, counted from 0 with the last loop variable fastest, is lane `f % size` of block `f // size`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from ...analyses import affine
+from ...ir import BLOCK_SIZE, ZERO, constant, iteration_number, minus, nodes, plus, times, walk
+
+
+@dataclass(frozen=True)
+class BlockLayout:
+    """A parallel loop in blocks.
+
+    Attributes:
+        loop: the loop; its bounds follow from sizes and arguments.
+        block, lane: the variables that number blocks, and iterations of one block.
+    """
+
+    loop: nodes.For
+    block: nodes.Local
+    lane: nodes.Local
+
+    @property
+    def size(self) -> int:
+        """How many iterations a block has."""
+        return self.loop.block_size or BLOCK_SIZE
+
+    @cached_property
+    def extents(self) -> tuple[nodes.Expr, ...]:
+        """How many values each variable of the loop has; a negative number where it has none."""
+        return tuple([minus(end, first) for first, end in self.loop.bounds])
+
+    @cached_property
+    def total(self) -> nodes.Expr:
+        """How many iterations there are."""
+        count: nodes.Expr = constant(1, "i32")
+        for one in self.extents:
+            count = _product(count, one if isinstance(one, nodes.Const) else nodes.Binary("max", one, ZERO, "i32"))
+        return count
+
+    @property
+    def are_full(self) -> bool:
+        """Whether every block has all of its iterations, whatever the sizes are."""
+        factors = (affine(one, {}) for one in self.extents)
+        return math.prod(math.gcd(one.constant, *one.terms.values()) for one in factors) % self.size == 0
+
+    @property
+    def blocks(self) -> nodes.Expr:
+        """How many blocks there are."""
+        if isinstance(self.total, nodes.Const):
+            return constant(-(-int(self.total.value) // self.size), "i32")
+        last = constant(self.size - 1, "i32")
+        return nodes.Binary("//", plus(self.total, last), constant(self.size, "i32"), "i32")
+
+    @property
+    def number(self) -> nodes.Expr:
+        """The number of an iteration."""
+        return plus(times(constant(self.size, "i32"), self.block), self.lane)
+
+    @cached_property
+    def variables(self) -> Mapping[str, nodes.Expr]:
+        """The loop's variables."""
+        formulas: dict[str, nodes.Expr] = {}
+        stride: nodes.Expr = constant(1, "i32")
+        pairs = list(zip(self.loop.names, self.loop.bounds, strict=True))
+        for place, (name, (first, _)) in reversed(list(enumerate(pairs))):
+            extent = self.extents[place]
+            here = self.divide_number(stride)
+            formulas[name] = plus(first, here if place == 0 else self._remainder(here, stride, extent))
+            stride = _product(stride, extent)
+        return formulas
+
+    def divide_number(self, stride: nodes.Expr) -> nodes.Expr:
+        """The number of an iteration `// stride`, which is positive."""
+        if not isinstance(stride, nodes.Const):
+            return nodes.Binary("//", self.number, stride, "i32")
+        whole = int(stride.value)
+        if whole % self.size == 0:  # blocks of blocks: alike for all lanes
+            return _quotient(self.block, whole // self.size)
+        if self.size % whole == 0:
+            return plus(times(constant(self.size // whole, "i32"), self.block), _quotient(self.lane, whole))
+        return nodes.Binary("//", self.number, stride, "i32")
+
+    def remainder(self, divisor: int) -> nodes.Expr:
+        """The number of an iteration `% divisor`."""
+        return self._remainder(self.number, constant(1, "i32"), constant(divisor, "i32"))
+
+    def _remainder(self, here: nodes.Expr, stride: nodes.Expr, extent: nodes.Expr) -> nodes.Expr:
+        """`here % extent`, where `here` is the number of an iteration `// stride`."""
+        if isinstance(stride, nodes.Const) and isinstance(extent, nodes.Const):
+            inner, outer = int(stride.value), int(stride.value) * int(extent.value)
+            if inner and self.size % inner == 0 and outer % self.size == 0:
+                # Lanes of one block never carry over: the rest is that of blocks.
+                rest = nodes.Binary("%", self.block, constant(outer // self.size, "i32"), "i32")
+                head = ZERO if outer == self.size else times(constant(self.size // inner, "i32"), rest)
+                return plus(head, _quotient(self.lane, inner))
+            if outer and self.size % outer == 0:
+                return nodes.Binary("%", _quotient(self.lane, inner), extent, "i32")
+        return nodes.Binary("%", here, extent, "i32")
+
+    def in_blocks(self, expr: nodes.Expr) -> nodes.Expr:
+        """An expression in which divisions of an iteration's number by a known number speak of block and lane."""
+        expr = walk.rebuild(expr, self.in_blocks)
+        match expr:
+            case nodes.Binary("//" | "%" as operator, left, nodes.Const(value, "i32"), "i32") if value > 0:
+                if left in (self._numbering, self.number):
+                    whole = int(value)
+                    return self.divide_number(constant(whole, "i32")) if operator == "//" else self.remainder(whole)
+        return expr
+
+    @cached_property
+    def _numbering(self) -> nodes.Expr:
+        return iteration_number(self.loop.names, self.loop.bounds)
+
+
+def _quotient(expr: nodes.Expr, divisor: int) -> nodes.Expr:
+    return expr if divisor == 1 else nodes.Binary("//", expr, constant(divisor, "i32"), "i32")
+
+
+def _product(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
+    if isinstance(one, nodes.Const) and isinstance(other, nodes.Const):
+        return constant(one.value * other.value, "i32")
+    return times(one, other)

@@ -1,0 +1,42 @@
+"""Blocks spread over the threads of a CPU: each is enough work for a thread, which engines do not know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ir import Names, compare, constant, minus, nodes, times, walk
+
+SHARE = 512
+"""Iterations that Taichi 1.7.4 and Quadrants 1.3.3 give a thread at least, however long one takes."""
+ENOUGH = 128 * SHARE
+"""Iterations that keep all threads busy: as many blocks need no others beside them."""
+
+
+def spread_blocks(kernel: nodes.Kernel) -> nodes.Kernel:
+    """The kernel with iterations that do nothing between its blocks, as many as let each thread get some blocks.
+
+    A picture of 256 tiles would be one thread's work otherwise.
+    """
+    names = Names(walk.names_of(kernel))
+
+    def split_loop(one: nodes.Stmt) -> nodes.Stmt:
+        if not (isinstance(one, nodes.For) and one.is_parallel):
+            return one
+        is_over_blocks = any(kernel.arrays[name].is_of_blocks for name in walk.find_touched([one]))
+        return _split_loop(one, names) if is_over_blocks else one
+
+    return replace(kernel, body=tuple(map(split_loop, kernel.body)))
+
+
+def _split_loop(loop: nodes.For, names: Names) -> nodes.For:
+    share = nodes.Local(names.fresh("share"), "i32")
+    zero, one = constant(0, "i32"), constant(1, "i32")
+    total: nodes.Expr = one
+    for first, end in loop.bounds:
+        total = times(total, minus(end, first))
+    blocks = nodes.Binary("max", total, one, "i32")
+    beside = nodes.Binary("max", nodes.Binary("//", constant(ENOUGH, "i32"), blocks, "i32"), one, "i32")
+    count = nodes.Binary("min", beside, constant(SHARE, "i32"), "i32")
+    body = (nodes.If(compare("==", share, zero), loop.body, (), loop.line),)
+    bounds = (*loop.bounds, (zero, count))
+    return replace(loop, names=(*loop.names, share.name), bounds=bounds, body=body)

@@ -1,0 +1,242 @@
+"""Uniformity: which statements of a block run once for all of its lanes, because no lane could do otherwise.
+
+A barrier may only stand where all lanes of a block reach it together. What decides over it, the condition of a branch
+or the bounds of a loop around it, has to be the same for all of them: made of sizes, arguments, the block's number, and
+what is read from memory at a place that is the same for all. Such statements are at the level of the block, and what
+gives their locals a value is too. Everything else is a lane's own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from ...analyses import affine, definitions, single_definitions
+from ...ir import NotCovered, constant, nodes, plus, times, walk
+from ._layout import BlockLayout
+
+Block = Sequence[nodes.Stmt]
+Compound = nodes.If | nodes.For | nodes.While
+
+
+class BlockLevel:
+    """The statements of a parallel loop's body that are at the level of the block.
+
+    Attributes:
+        locals: locals that have one value for the whole block.
+        given: at how many places of the body each local gets a value.
+        pure: locals that each lane may compute again wherever it needs them, and from what.
+    """
+
+    def __init__(self, layout: BlockLayout, body: Block, kernel: nodes.Kernel) -> None:
+        self.layout = layout
+        self.body = body
+        self.kernel = kernel
+        self.given = Counter(name for name, _ in definitions(body))
+        self.pure = self._find_pure()
+        self.locals = {one.result for one in walk.statements(body) if isinstance(one, nodes.Vote)}
+        self._numbers: set[int] = set()
+        self._expanded: dict[str, nodes.Expr] = {}
+        self._settle()
+        self._check()
+
+    def has(self, one: nodes.Stmt) -> bool:
+        """Whether a statement is at the level of the block."""
+        return one.number in self._numbers
+
+    # Expressions ------------------------------------------------------------------------------
+
+    def form(self, expr: nodes.Expr) -> nodes.Expr | None:
+        """An expression in terms of the block alone; None where lanes may differ in it."""
+        uniform = self._without_lanes(self.layout.in_blocks(self._expand(expr)))
+        return None if self._has_lane(uniform) else uniform
+
+    def _has_lane(self, expr: nodes.Expr) -> bool:
+        return self.layout.lane in walk.parts(expr)
+
+    def _expand(self, expr: nodes.Expr) -> nodes.Expr:
+        """An expression in which the loop's variables, and locals that are computed from lanes, are written out."""
+        expr = self.layout.in_blocks(expr)
+        if not isinstance(expr, nodes.Local):
+            return walk.rebuild(expr, self._expand)
+        if expr.name in self.layout.variables:
+            return self.layout.variables[expr.name]
+        if expr.name not in self.pure:
+            return expr
+        if expr.name not in self._expanded:
+            self._expanded[expr.name] = self._without_lanes(self._expand(self.pure[expr.name]))
+        expanded = self._expanded[expr.name]
+        return expanded if self._has_lane(expanded) else expr  # what the block computes once it need not compute again
+
+    def _without_lanes(self, expr: nodes.Expr) -> nodes.Expr:
+        """A sum in which the lane cancels out, `i - i % 64`, without it."""
+        if not self._has_lane(expr):
+            return expr
+        if isinstance(expr, nodes.Binary) and expr.operator in ("+", "-") and expr.type == "i32":
+            index = affine(expr, {})
+            keys = [nodes.Local(key, "i32") if isinstance(key, str) else key for key in index.terms]
+            if not any(self._has_lane(key) for key in keys):
+                total: nodes.Expr = constant(index.constant, "i32")
+                for part, factor in zip(keys, index.terms.values(), strict=True):
+                    total = plus(total, times(constant(factor, "i32"), part))
+                return total
+        return walk.rebuild(expr, self._without_lanes)
+
+    def _find_pure(self) -> dict[str, nodes.Expr]:
+        return {
+            name: value
+            for name, value in single_definitions(definitions(self.body)).items()
+            if value.type == self.kernel.locals[name]
+            and not walk.reads_memory(value)
+            and all(self.given[one] <= 1 for one in walk.locals_in([value]))
+        }
+
+    # Levels -----------------------------------------------------------------------------------
+
+    def _settle(self) -> None:
+        """Find the statements: what is needed to decide over one of them is one of them too."""
+        while True:
+            before = len(self._numbers), len(self.locals)
+            self._mark(self.body, is_tail=True)
+            for one in self._find_marked():
+                # What lanes vote is their own.
+                for expr in () if isinstance(one, nodes.Vote) else walk.expressions(one):
+                    form = self.form(expr)
+                    self.locals |= walk.locals_in([self._expand(expr) if form is None else form])
+                if isinstance(one, nodes.For):
+                    self.locals |= {*one.names}
+            self.locals -= {self.layout.block.name, self.layout.lane.name}
+            if before == (len(self._numbers), len(self.locals)):
+                return
+
+    def _find_marked(self) -> Iterator[nodes.Stmt]:
+        return (one for one in walk.statements(self.body) if self.has(one))
+
+    def _mark(self, body: Block, *, is_tail: bool, is_inside: bool = True) -> bool:
+        """Mark statements; whether there is one.
+
+        Args:
+            body: the statements.
+            is_tail: whether a lane that leaves them with `continue` misses nothing but lanes' own statements.
+            is_inside: whether the loop around them is at the level of the block.
+        """
+        is_any_marked = False
+        for place, one in enumerate(body):
+            rest = body[place + 1 :]
+            tail = is_tail and not any(self.has(other) for other in rest)
+            if self._is_marked(one, rest, is_tail=tail, is_inside=is_inside):
+                self._numbers.add(one.number)
+                is_any_marked = True
+        return is_any_marked
+
+    def _is_marked(self, one: nodes.Stmt, rest: Block, *, is_tail: bool, is_inside: bool) -> bool:
+        match one:
+            case nodes.Barrier() | nodes.Vote():
+                return True
+            case nodes.Break():
+                return is_inside
+            case nodes.Continue():
+                return is_inside and not is_tail
+            case nodes.If():
+                # Behind one at the level of the block another loop over the lanes begins.
+                tail = is_tail and not (self.has(one) and rest)
+                marks = [self._mark(part, is_tail=tail, is_inside=is_inside) for part in walk.bodies(one)]
+                return any(marks)
+            case nodes.For() | nodes.While():
+                return self._mark(one.body, is_tail=True, is_inside=self.has(one))
+            case _:
+                return not self.locals.isdisjoint(walk.find_assigned(one))
+
+    # Refusals ---------------------------------------------------------------------------------
+
+    def _check(self) -> None:
+        """Refuse what lanes may not do alike, with the line of the barrier."""
+        differing: set[str] = set()
+        while True:
+            before = len(differing)
+            self._propagate_differing(self.body, differing, "")
+            if len(differing) == before:
+                break
+        for one in walk.statements(self.body):
+            if isinstance(one, nodes.If | nodes.For | nodes.While) and self.has(one):
+                culprits = (self._culprit(expr, differing) for expr in walk.expressions(one))
+                culprit = next(filter(None, culprits), "")
+                if culprit and self._find_held_up(one) is not None:
+                    raise self._make_refusal(one, culprit)
+        if differing:
+            first = next(one for one in self._find_marked() if differing.intersection(walk.find_assigned(one)))
+            words = f"`{self.kernel.source_name(min(differing))}`, on which a `sync()` depends"
+            raise NotCovered(words, first.line, self.kernel.path)
+
+    def _propagate_differing(self, body: Block, differing: set[str], around: str) -> None:
+        """Add locals of the block's level that lanes may not agree about."""
+        for one in body:
+            if not self.has(one):
+                continue
+            inside = around
+            if isinstance(one, nodes.If | nodes.For | nodes.While):
+                inside = around or next(filter(None, (self._culprit(e, differing) for e in walk.expressions(one))), "")
+            elif not isinstance(one, nodes.Vote):
+                is_alike = isinstance(one, nodes.Assign) and not self._culprit(one.value, differing)
+                if not is_alike or around:
+                    differing.update(walk.find_assigned(one))
+            for part in walk.bodies(one):
+                self._propagate_differing(part, differing, inside)
+
+    def _culprit(self, expr: nodes.Expr, differing: set[str]) -> str:
+        """What an expression differs in from lane to lane; "" where in nothing."""
+        form = self.form(expr)
+        wanted = walk.locals_in([expr] if form is None else [form])
+        bad = sorted(wanted & differing)
+        if bad:
+            return bad[0]
+        if form is not None:
+            return ""
+        names = (name for name in sorted(wanted) if self.form(nodes.Local(name, "i32")) is None)
+        return next(names, self.layout.loop.names[-1])
+
+    def _find_held_up(self, one: Compound) -> nodes.Barrier | nodes.Vote | nodes.Break | nodes.Continue | None:
+        """What inside a statement all lanes of a block have to reach together."""
+        inside = [other for other in walk.statements([one]) if self.has(other)]
+        waiting = (other for other in inside if isinstance(other, nodes.Barrier | nodes.Vote))
+        leaving = (other for other in inside if isinstance(other, nodes.Break | nodes.Continue))
+        return next(waiting, None) or next(leaving, None)
+
+    def _make_refusal(self, one: Compound, culprit: str) -> NotCovered:
+        held = self._find_held_up(one)
+        leaving = {nodes.Break: "`break` before a `sync()`", nodes.Continue: "`continue` before a `sync()`"}
+        what = leaving.get(type(held), "`sync()`")
+        where = f"under the `if` of line {one.line}" if isinstance(one, nodes.If) else f"in the loop of line {one.line}"
+        line = one.line if held is None else held.line or one.line
+        name = self.kernel.source_name(culprit)
+        words = f"{what} {where}, which iterations of one block run differently: they differ in `{name}`"
+        return NotCovered(words, line, self.kernel.path)
+
+    def check_order(self) -> None:
+        """Refuse what the block reads from memory that a lane may have changed since the last barrier."""
+        self._follow(self.body, frozenset(), [])
+
+    def _follow(self, body: Block, changed: frozenset[str], left: list[frozenset[str]]) -> frozenset[str]:
+        """Arrays that lanes changed since the last barrier, behind statements; `left` gets those at each `break`."""
+        for one in body:
+            if not self.has(one):
+                changed |= walk.find_changed([one])
+                continue
+            for load in walk.parts(*walk.expressions(one)):
+                if isinstance(load, nodes.Load) and load.array in changed:
+                    name = self.kernel.source_name(load.array)
+                    words = f"`{name}`, on which a `sync()` depends, read while other iterations may store to it"
+                    raise NotCovered(words, one.line, self.kernel.path)
+            match one:
+                case nodes.Barrier() | nodes.Vote():
+                    changed = frozenset()
+                case nodes.Break() | nodes.Continue():
+                    left.append(changed)
+                case nodes.If():
+                    changed = self._follow(one.body, changed, left) | self._follow(one.orelse, changed, left)
+                case nodes.For() | nodes.While():
+                    for _ in range(2):  # what an iteration leaves is there in the next
+                        ends: list[frozenset[str]] = []
+                        changed |= self._follow(one.body, changed, ends)
+                        changed = changed.union(*ends)
+        return changed

@@ -1,0 +1,247 @@
+"""Maxima and minima whose winner shows only when all iterations are through, as ordinary tasks.
+
+For `atomic_max(y[k], v)` in a loop, what stood in `y` before counts as one candidate more:
+
+    winner[k] = y[k]                                # for every k
+    atomic_max(winner[k], v)                        # in the loop
+    ties[k] = 1 if y[k] == winner[k] else 0         # for every k
+    if v == winner[k]: ties[k] += 1                 # in the loop once more
+
+and then, through which alone derivatives go,
+
+    y[k] = y[k] / ties[k] if y[k] == winner[k] else 0.0         # for every k
+    if v == winner[k]: atomic_add(y[k], v / ties[k])            # in the loop, with all else that it does
+
+Engines compile with fast maths: computed in another loop, `v` has other last bits, and of the winners 44 to 66 in a
+hundred did not equal themselves. So a `v` that was calculated (`Exact`) is kept by the loop that finds the winner, by
+slot, and taken from there to be compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from ...ir import ONE, ZERO, Names, cast, compare, constant, nodes, over, types, walk
+from .._evaluate import extent
+from .._exact import Exact
+from .._most_runs import most_runs
+from .._rename_arrays import with_names
+from .._slots import assign_slots, place_of, replace_statements
+from ..polish import eliminate_dead_code
+from ._extreme import INTEGER, Beside, Change, Extreme, Index, copy_of, over_elements
+
+Standing = Callable[[nodes.Atomic], Sequence[nodes.Stmt]]
+"""What stands for an atomic."""
+Rewriting = Callable[[nodes.Stmt], Sequence[nodes.Stmt]]
+"""What stands for a statement."""
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """What stands for a task.
+
+    Attributes:
+        search: tasks that find the winners and count them. They change no memory but what lies beside the arrays.
+        settle: a task for each array: what stood there keeps its share.
+        gather: the task itself, in which candidates that won are added.
+    """
+
+    search: nodes.Block
+    settle: tuple[nodes.Block, ...]
+    gather: nodes.Block
+
+
+class Search:
+    """The search for winners of a task that takes maxima or minima of `arrays`, and does nothing else to these.
+
+    Attributes:
+        loop: the parallel loop that the task is; None where it is what stands between two.
+        body: what one thread runs.
+        extremes: the arrays, by name.
+        candidates: the array for candidates that have to be kept, None where none has.
+        copies: arrays that the search changes copies of, with the copies' names.
+    """
+
+    def __init__(self, task: nodes.Block, kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> None:
+        task = walk.number_statements(task)
+        self.kernel, self.names, self.task = kernel, names, task
+        self.loop = task[-1] if isinstance(task[-1], nodes.For) and task[-1].is_parallel else None
+        self.body = self.loop.body if self.loop else task
+        self.line = self.loop.line if self.loop else 0
+        self.extremes = {
+            name: Extreme(kernel.arrays[name], *(names.reserve_shared(f"{name}_{word}") for word in ("ties", "winner")))
+            for name in sorted(arrays)
+        }
+        atomics = (one for one in walk.stores(self.body) if isinstance(one, nodes.Atomic))
+        self.atomics = {one.number: one for one in atomics if one.array in self.extremes}
+        self.changed = frozenset(walk.find_changed(task))
+        exact = Exact(task, self.changed)
+        kept = {key: one.array for key, one in self.atomics.items() if not exact.has(one.value)}
+        self._slotted = assign_slots(self.body, kept, names) if kept else None
+        self.slots = self._slotted.slots if self._slotted else {}
+        widest = "f64" if any(kernel.arrays[self.atomics[key].array].type == "f64" for key in kept) else "f32"
+        plain = nodes.Array("", widest, 1, is_differentiable=False)
+        self.candidates = replace(plain, name=names.reserve_shared("candidates")) if kept else None
+        self.copies: dict[str, str] = {}
+
+    # Room for candidates ----------------------------------------------------------------------
+
+    @property
+    def counter(self) -> str:
+        assert self._slotted is not None
+        return self._slotted.counter
+
+    @property
+    def iterations(self) -> nodes.Expr | None:
+        """How many parallel iterations there are; None where only a run can tell."""
+        return extent(self.loop.bounds) if self.loop else ONE
+
+    @property
+    def most(self) -> nodes.Expr | None:
+        """How many candidates an iteration has to keep at most; None where only a run can tell."""
+        return None if self.iterations is None else most_runs(self.body, self.slots)
+
+    @property
+    def place(self) -> nodes.Expr:
+        """The number of an iteration."""
+        return place_of(self.loop.names, self.loop.bounds) if self.loop else ZERO
+
+    # The tasks --------------------------------------------------------------------------------
+
+    def expand(self, first_slot: nodes.Expr | None = None) -> Expansion:
+        """Write the tasks; `first_slot` is where the candidates of an iteration are kept."""
+        start = () if first_slot is None else (nodes.Assign(self.counter, first_slot),)
+        extremes = self.extremes.values()
+        search = [
+            *self.over_all(self._begin),
+            *self.again(self._find_winner, start),
+            *self.over_all(self._first_tie),
+            *self.again(self._count_tie, start),
+        ]
+        settle = tuple(over_elements(one.array, self.names, self._build_share(one), self.line) for one in extremes)
+        gather = (*start, *replace_statements(self._body, self.atomics, self._add_share))
+        return Expansion(tuple(search), settle, gather if self.loop is None else (replace(self.loop, body=gather),))
+
+    @property
+    def beside(self) -> tuple[Beside, ...]:
+        """Memory that the search needs, whatever it holds before: known when all tasks are written."""
+        beside = [memory for one in self.extremes.values() for memory in one.beside]
+        return (*beside, *(Beside(copy_of(self.kernel.arrays[old], new), old) for old, new in self.copies.items()))
+
+    def again(self, change: Standing, start: nodes.Block = (), also: Rewriting | None = None) -> nodes.Block:
+        """The task once more with something for its atomics, of the rest only what that needs, on copies."""
+        body = replace_statements(self._body, self.atomics, change)
+        body = (*start, *(body if also is None else walk.rewrite(body, also)))
+        loop = self.loop or nodes.For((self.names.fresh("once", INTEGER),), ((ZERO, ONE),), (), True)
+        others = self.changed - self.extremes.keys()
+        statements = eliminate_dead_code([replace(loop, body=body)], private=others)
+        copies = {name: self._copy(name) for name in sorted(others & walk.find_changed(statements))}
+        arrays = (self.kernel.arrays[name] for name in copies)
+        begun = [
+            one for array in arrays for one in over_elements(array, self.names, self._build_copy(array), self.line)
+        ]
+        return (*begun, *with_names(statements, copies))
+
+    @property
+    def _body(self) -> nodes.Block:
+        return self._slotted.body if self._slotted else self.body
+
+    def _copy(self, name: str) -> str:
+        if name not in self.copies:
+            self.copies[name] = self.names.reserve_shared(f"{name}_copy")
+        return self.copies[name]
+
+    def _build_copy(self, array: nodes.Array) -> Change:
+        return lambda index, entry: [
+            nodes.Store(self._copy(array.name), index, entry, nodes.Load(array.name, index, entry, array.type))
+        ]
+
+    # What stands for an atomic ----------------------------------------------------------------
+
+    def _find_winner(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
+        extreme = self.extremes[one.array]
+        slot = self.slots.get(one.number)
+        if slot is None or self.candidates is None:
+            return [replace(one, array=extreme.winner)]
+        value = self.names.local(f"candidate_{one.array}", extreme.array.type)
+        kept = cast(value, self.candidates.type)
+        return [
+            nodes.Assign(value.name, cast(one.value, value.type), one.line),
+            nodes.Store(self.candidates.name, (slot,), (), kept, one.line),
+            replace(one, array=extreme.winner, value=value),
+        ]
+
+    def _count_tie(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
+        more = replace(one, operator="add", array=self.extremes[one.array].ties, value=ONE)
+        return self._if_won(one, lambda index: replace(more, index=index))
+
+    def _add_share(self, one: nodes.Atomic) -> Sequence[nodes.Stmt]:
+        extreme = self.extremes[one.array]
+
+        def add(index: Index) -> nodes.Stmt:
+            share = over(cast(one.value, extreme.array.type), self._ties(extreme, index, one.entry))
+            return replace(one, operator="add", index=index, value=share)
+
+        return self._if_won(one, add)
+
+    def _if_won(self, one: nodes.Atomic, then: Callable[[Index], nodes.Stmt]) -> Sequence[nodes.Stmt]:
+        """A statement for a candidate that won; the loads in its index are done once."""
+        extreme = self.extremes[one.array]
+        first: list[nodes.Stmt] = []
+        here: list[nodes.Expr] = []
+        for place in one.index:
+            if walk.reads_memory(place):
+                row = self.names.local(f"{one.array}_row", INTEGER)
+                first.append(nodes.Assign(row.name, place, one.line))
+                place = row
+            here.append(place)
+        index = tuple(here)
+        slot = self.slots.get(one.number)
+        candidate = one.value
+        if slot is not None and self.candidates is not None:
+            candidate = nodes.Load(self.candidates.name, (slot,), (), self.candidates.type)
+        won = compare("==", cast(candidate, extreme.array.type), extreme.load(extreme.winner, index, one.entry))
+        return [*first, nodes.If(won, (then(index),), (), one.line)]
+
+    # What is done for every element -----------------------------------------------------------
+
+    def over_all(self, change: Callable[[Extreme], Change]) -> nodes.Block:
+        """Something for every number of the arrays: a task for each array."""
+        blocks = (over_elements(one.array, self.names, change(one), self.line) for one in self.extremes.values())
+        return tuple([one for block in blocks for one in block])
+
+    def _begin(self, extreme: Extreme) -> Change:
+        name = extreme.array.name
+        return lambda index, entry: [nodes.Store(extreme.winner, index, entry, extreme.load(name, index, entry))]
+
+    def _first_tie(self, extreme: Extreme) -> Change:
+        """What stood there is the first candidate."""
+
+        def change(index: Index, entry: tuple[int, ...]) -> Sequence[nodes.Stmt]:
+            won, lost = (nodes.Store(extreme.ties, index, entry, count) for count in (ONE, ZERO))
+            return [nodes.If(extreme.stays(index, entry), (won,), (lost,))]
+
+        return change
+
+    def _build_share(self, extreme: Extreme) -> Change:
+        array = extreme.array
+
+        def change(index: Index, entry: tuple[int, ...]) -> Sequence[nodes.Stmt]:
+            old = extreme.load(array.name, index, entry)
+            share = nodes.Store(array.name, index, entry, over(old, self._ties(extreme, index, entry)))
+            nothing = nodes.Store(array.name, index, entry, constant(0, array.type))
+            return [nodes.If(extreme.stays(index, entry), (share,), (nothing,))]
+
+        return change
+
+    def _ties(self, extreme: Extreme, index: Index, entry: tuple[int, ...]) -> nodes.Expr:
+        return cast(extreme.load(extreme.ties, index, entry), extreme.array.type)
+
+
+def note_of(search: Search) -> str:
+    """What a search keeps, in words; "" where that is nothing."""
+    if search.candidates is None:
+        return ""
+    names, size = ", ".join(f"`{name}`" for name in search.extremes), types.width(search.candidates.type) // 8
+    return f"tape: every value that may become {names}, to compare it with what won: {size} bytes"

@@ -1,0 +1,55 @@
+"""What several loops over lanes use lies in arrays, an element for each lane; the rest are numbers of one loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...analyses import Liveness
+from ...ir import Names, nodes, number, walk
+
+Remade = Mapping[str, Sequence[nodes.Stmt]]
+"""Locals that each loop over lanes computes again, and how."""
+
+
+def with_arrays(
+    body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, varying: set[str], remade: Remade, names: Names
+) -> tuple[list[nodes.Stmt], nodes.Block]:
+    """Statements in which what several loops over lanes use lies in arrays of a width, and the arrays' declarations.
+
+    Loops over lanes are those by the index `lane`. Locals that are `varying` have a value for each lane.
+    """
+
+    def is_over_lanes(one: nodes.Stmt) -> bool:
+        return isinstance(one, nodes.For) and one.names == (lane.name,)
+
+    loops = [one for one in walk.statements(body) if is_over_lanes(one)]
+    inner = [part for one in loops for part in walk.statements([one]) if isinstance(part, nodes.For)]
+    uses = Counter(name for one in loops for name in walk.find_mentioned([one]) & varying)
+    of_one = {name for part in inner for name in part.names} | remade.keys()
+    arrays: dict[str, nodes.LocalArray] = {}
+    for name in sorted(name for name, count in uses.items() if count > 1 and name not in of_one):
+        kind = "i32" if names.types[name] == "u1" else names.types[name]
+        arrays[name] = nodes.LocalArray(names.fresh(f"{name}_lanes", kind), kind, width)
+
+    def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
+        if not isinstance(one, nodes.For) or not is_over_lanes(one):
+            return [one]
+        given = sorted(walk.find_defined(one.body) & arrays.keys())
+        _, live = Liveness().block(one.body, frozenset(given))
+        loads = [part for name in sorted(live & {*arrays, *remade}) for part in remade.get(name) or [load(name)]]
+        stores = [store(name) for name in given]
+        return [replace(one, body=(*loads, *one.body, *stores))]
+
+    def load(name: str) -> nodes.Stmt:
+        value: nodes.Expr = nodes.Load(arrays[name].name, (lane,), (), arrays[name].type)
+        is_truth = names.types[name] == "u1"
+        return nodes.Assign(name, nodes.Binary("!=", value, number(0), "u1") if is_truth else value)
+
+    def store(name: str) -> nodes.Stmt:
+        value: nodes.Expr = nodes.Local(name, names.types[name])
+        value = nodes.Cast(value, "i32") if value.type == "u1" else value
+        return nodes.Store(arrays[name].name, (lane,), (), value)
+
+    return [*arrays.values()], walk.rewrite(body, change)

@@ -1,0 +1,272 @@
+"""Lanes: a parallel loop whose inner loops end by data, in blocks of iterations that run side by side.
+
+    for r in range(n):                        for block of 32 iterations:
+        t = 0.0                                   t: an array of 32, as each local that lives across loops
+        while t < x[r]:                           while any lane is active:
+            t += exp(-t) + 0.1         ->             for lane in range(32):
+        y[r] = t                                          e = exp(-t[lane]) + 0.1
+                                                          t[lane] = select(active[lane], t[lane] + e, t[lane])
+                                                          active[lane] &= t[lane] < x[first + lane]
+                                                  for lane in range(32):
+                                                      y[first + lane] = t[lane]
+
+The compilers of both engines vectorise loops over lanes that store to local arrays alone and have no branch
+(docs/about/decisions/vector-speed.md). So a branch becomes a mask: its lanes are chosen by `select`. A branch that
+stores, or takes long, runs only where it has a lane. What no machine vector does (a store, an atomic, a function of
+the library, a division of integers) runs in a loop over lanes of its own, for active lanes alone, as it was written.
+
+An inactive lane reads element 0 in place of what it is no longer entitled to. So a block in which an array is
+empty, and one that is not full, runs iteration by iteration, as the kernel was written.
+
+What all lanes share stays one number: a load by it is one load, and sums of all lanes are added to it by one atomic.
+Bounds of inner loops that are read from memory, such as a tile's list of splats, are shared if they are found equal in
+all lanes of a block; blocks in which they are not run as the kernel was written. This is for CPUs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import reduce
+
+from ...ir import FALSE, TRUE, Names, both, compare, constant, integer, nodes, number, types, walk
+from .._engine_vectors import has_engine_vector, with_vectors
+from .._strip_parts import assign, at_line, by_arithmetic, run_lanes
+from ._arrays import Remade, with_arrays
+from ._loops import find_loops_ended_by_data, operations, with_named_bounds
+from ._sharing import Sharing
+from ._statements import Block, Writer
+
+_WIDTH = 32
+"""Lanes of a block: two machine vectors of 512 bits, so that one waits for its results while the other runs."""
+_SHARED_WIDTH = 16
+"""Lanes of a block that is to agree on the bounds of its loops: tiles are 16 pixels wide."""
+_MOST_IN_VECTORS = 200
+"""The same in vectors of the engine: what is written number by number takes Taichi 1.7.4 longer than in proportion."""
+_LONG = 60
+"""Operations of an iteration beyond which one vector of the engine keeps a machine busy, and two only take longer to
+compile."""
+_KINDS = frozenset({"f32", "f64", "i32", "u32", "i64"})
+"""Types of arrays that lanes may touch."""
+_GATHER = 8
+"""Operations that there must be for each element that lanes read or store apart from each other. Measured:
+docs/about/decisions/vector-speed.md."""
+_MOST = 400
+"""Operations that an iteration may have in its text: engines take 2 to 4 seconds to compile lanes of so many."""
+
+
+def run_in_lanes(
+    task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool = False
+) -> nodes.Stmt | None:
+    """A statement of the top level in lanes; None where it is not such a loop, or lanes would lose.
+
+    With `has_vectors`, loops over lanes are printed in vectors of the engine.
+    """
+    if not isinstance(task, nodes.For) or not _is_candidate(task, kernel):
+        return None
+    task = replace(task, body=with_named_bounds(task.body, names))
+    sharing = Sharing(task, names)
+    if not _is_worthwhile(sharing):
+        return None
+    return _Task(task, sharing, kernel, names, has_vectors=has_vectors and _may_be_vectors(sharing)).write()
+
+
+def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
+    """Whether iterations have a loop, and rely on nothing but plain arrays of a launch."""
+    has_loop = any(isinstance(one, nodes.For | nodes.While) for one in walk.statements(task.body))
+    if not task.is_parallel or task.block_size or not has_loop:
+        return False
+    refused = (nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.Vote, nodes.LocalArray)
+    arrays = [kernel.arrays[name] for name in walk.find_touched(task.body)]
+    outside = walk.find_defined([one for one in kernel.body if not isinstance(one, nodes.For)])
+    return (
+        not any(isinstance(one, refused) or _loses_digits(one, kernel) for one in walk.statements(task.body))
+        and all(walk.is_invariant(bound) for pair in task.bounds for bound in pair)
+        and not walk.find_mentioned(task.body) & outside
+        and all(one.type in _KINDS and one.is_given for one in arrays)
+        and not any(one.name in kernel.cells for one in arrays)
+    )
+
+
+def _loses_digits(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
+    """Whether the engine converts what is assigned to a narrower type: it warns where it sees the user's own line."""
+    match one:
+        case nodes.Assign(name, value):
+            kind = kernel.locals[name]
+        case nodes.Store(array, _, _, value) | nodes.Atomic(_, array, _, _, value):
+            kind = kernel.arrays[array].type
+        case _:
+            return False
+    return types.promote(kind, value.type) != kind
+
+
+def _is_worthwhile(sharing: Sharing) -> bool:
+    """Whether loops end by data, machines have vectors for them, and they do more than fetch and store."""
+    loops = [*find_loops_ended_by_data(sharing.body, sharing.descending)]
+    return bool(loops) and operations(sharing.body) <= _MOST and all(_is_quick(loop, sharing) for loop in loops)
+
+
+def _may_be_vectors(sharing: Sharing) -> bool:
+    """Whether all that inner loops do can be written for vectors of the engine, and is not too much to compile."""
+    if operations(sharing.body) > _MOST_IN_VECTORS:
+        return False
+    inner = [one for one in walk.statements(sharing.body) if isinstance(one, nodes.For | nodes.While)]
+    return all(has_engine_vector(by_arithmetic(part)) for part in walk.parts_in(inner))
+
+
+def _is_quick(loop: nodes.For | nodes.While, sharing: Sharing) -> bool:
+    loads = {*walk.loads(loop.body)}
+    apart = [load for load in loads if not sharing.is_shared_index(load) and sharing.bounds_of(load) is None]
+    stores = [store for store in walk.stores(loop.body) if not sharing.is_shared_sum(store)]
+    # Not float64: a machine vector holds half as many, and no gain was measured.
+    return (
+        sharing.has_loop_vectors(loop)
+        and not any(part.type == "f64" for part in walk.parts_in(loop.body))
+        and operations(loop.body) >= _GATHER * (len(apart) + len(stores))
+    )
+
+
+class _Task:
+    """Writes one parallel loop in lanes."""
+
+    def __init__(
+        self, task: nodes.For, sharing: Sharing, kernel: nodes.Kernel, names: Names, *, has_vectors: bool
+    ) -> None:
+        self.loop = task
+        self.sharing = sharing
+        self.kernel = kernel
+        self.names = names
+        self.has_vectors = has_vectors
+        self.first, self.size = names.local("block_first", "i32"), names.local("block_size", "i32")
+        is_long = has_vectors and operations(sharing.body) > _LONG
+        self.width = _SHARED_WIDTH if sharing.agreed or is_long else _WIDTH
+        self.writer = Writer(sharing, names, self.size)
+
+    def write(self) -> nodes.For:
+        """A parallel loop of as many iterations, of which each first one of a block runs all of it.
+
+        So engines share the work as before: a thread gets 512 iterations at least, whatever they do.
+        """
+        sizes = [end if begin == number(0) else integer("-", end, begin) for begin, end in self.loop.bounds]
+        # The product of two negative sizes, of loops that do not run, would be positive.
+        if len(sizes) > 1:
+            sizes = [one if isinstance(one, nodes.Size) else integer("max", one, number(0)) for one in sizes]
+        total = sizes[0]
+        for size in sizes[1:]:
+            total = integer("*", total, size)
+        each = self.names.local("iteration", "i32")
+        end = integer("+", self.first, self.size)
+        one_by_one = run_lanes(each, self.first, end, (*self.places(each, sizes), *self.loop.body))
+        mask = integer("&", self.first, number(self.width - 1))
+        body = (
+            assign(self.size, integer("min", number(self.width), integer("-", total, self.first))),
+            *self.write_block(sizes, one_by_one),
+        )
+        begins = nodes.If(nodes.Binary("==", mask, number(0), "u1"), body)
+        body = at_line([begins], self.loop.line)
+        return replace(self.loop, names=(self.first.name,), bounds=((number(0), total),), body=body)
+
+    def write_block(self, sizes: Sequence[nodes.Expr], one_by_one: nodes.For) -> list[nodes.Stmt]:
+        """A block: in lanes where no array is empty and lanes agree; else iteration by iteration.
+
+        That the last block may have fewer lanes helps the compilers: a loop of a known number of lanes is unrolled
+        before it is made of vectors, and LLVM 15 takes an array of more than 100 uses for one that others may know.
+        """
+        for place in self.places(integer("+", self.first, self.writer.lane), sizes):
+            self.sharing.varying.add(place.name)
+            self.writer.assign(place, TRUE)
+        if self.has_vectors:
+            self.load_own_elements()
+        if not self.sharing.agreed:
+            self.writer.run(self.sharing.body, TRUE)
+            self.writer.flush()
+            arrays, statements = self.with_arrays(self.writer.block.statements)
+            return [nodes.If(self.may_read(), (*arrays, *statements), (one_by_one,))]
+        split = max(self.sharing.agreed.values()) + 1
+        self.writer.run(self.sharing.body[:split], TRUE, is_open=True)
+        bounds = [self.agree(name) for name in self.sharing.agreed]
+        self.writer.flush()
+        agrees = self.names.local("lanes_agree", "u1")
+        test = reduce(both, [compare("==", low, high) for low, high in bounds])
+        self.writer.block.statements.append(assign(agrees, test))
+        head, self.writer.block = self.writer.block.statements, Block()
+        self.writer.run(self.sharing.body[split:], TRUE)
+        self.writer.flush()
+        given: list[nodes.Stmt] = [assign(nodes.Local(name, "i32"), number(0)) for name in self.sharing.agreed]
+        given += self.declare_shared(self.sharing.body[:split])
+        begins = nodes.If(self.may_read(), tuple(head))
+        runs = nodes.If(agrees, tuple(self.writer.block.statements), (one_by_one,))
+        arrays, statements = self.with_arrays([*given, assign(agrees, FALSE), begins, runs])
+        return [*arrays, *statements]
+
+    def declare_shared(self, head: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
+        """Give a value to what the head computes for all lanes at once: engines know it in the head's block alone."""
+        each = self.sharing.varying | self.sharing.agreed.keys()
+        types_of = {name: self.names.types[name] for name in sorted(walk.find_defined(head) - each)}
+        return [
+            assign(nodes.Local(name, kind), FALSE if kind == "u1" else constant(0, kind))
+            for name, kind in types_of.items()
+        ]
+
+    def may_read(self) -> nodes.Expr:
+        """Whether there is all that inactive lanes read: element 0 of each array, or one for each iteration."""
+        arrays = sorted(walk.find_loaded(self.sharing.body))
+        axes = [nodes.Size(name, axis) for name in arrays for axis in range(self.kernel.arrays[name].rank)]
+        tests = [compare(">", axis, number(0)) for axis in axes]
+        is_full = [compare("==", self.size, number(self.width))] if self.has_vectors else []
+        return reduce(both, [*tests, *self.writer.within, *is_full], TRUE)
+
+    def load_own_elements(self) -> None:
+        """Load what inner loops read at a lane's own places before them: a vector is loaded number by number."""
+        inner = [one for one in walk.statements(self.sharing.body) if isinstance(one, nodes.For | nodes.While)]
+        stored = walk.find_changed(self.sharing.body)
+        places = {name: place for name, (_, place) in self.sharing.own_places.items()}
+        for load in dict.fromkeys(load for one in inner for load in walk.loads([one])):
+            tests = self.sharing.bounds_of(load)
+            if tests is None or load.array in stored or self.sharing.is_shared_index(load):
+                continue
+            local = self.names.local(f"{load.array}_own", load.type)
+            index = tuple([walk.substitute(part, places) for part in load.index])
+            self.writer.give(local, replace(load, index=index))
+            self.writer.own_elements[load] = local
+            self.writer.within |= dict.fromkeys(tests)
+
+    def places(self, flat: nodes.Expr, sizes: Sequence[nodes.Expr]) -> list[nodes.Assign]:
+        """The loop's own names in one of its iterations."""
+        assignments: list[nodes.Assign] = []
+        for axis in reversed(range(len(self.loop.names))):
+            name, begin = self.loop.names[axis], self.loop.bounds[axis][0]
+            self.names.types[name] = "i32"
+            rest = flat
+            if axis:
+                over = self.names.local("over", "i32")
+                assignments.append(assign(over, integer("//", flat, sizes[axis])))
+                rest, flat = integer("-", flat, integer("*", over, sizes[axis])), over
+            assignments.append(nodes.Assign(name, rest if begin == number(0) else integer("+", begin, rest)))
+        return assignments
+
+    def agree(self, name: str) -> tuple[nodes.Local, nodes.Local]:
+        """Give a local that lanes are to share its least value among them, and return that and the greatest."""
+        each = nodes.Local(self.writer.own[name], "i32")
+        low = self.writer.reduce("min", each, nodes.Const(2**31 - 1, "i32"))
+        high = self.writer.reduce("max", each, nodes.Const(-(2**31), "i32"))
+        self.writer.block.behind.append((None, nodes.Assign(name, low)))
+        return low, high
+
+    def with_arrays(self, body: Sequence[nodes.Stmt]) -> tuple[list[nodes.Stmt], nodes.Block]:
+        varying, lane = self.sharing.varying, self.writer.lane
+        arrays, body = with_arrays(body, lane, self.width, varying, self.plan_remaking(), self.names)
+        return arrays, with_vectors(body, lane, self.width, self.names.types) if self.has_vectors else body
+
+    def plan_remaking(self) -> Remade:
+        """What loops over lanes compute again, so that it is a range of elements that they read by it.
+
+        A number from an array could be any number, to the compilers.
+        """
+        if len(self.loop.names) > 1:
+            return {}
+        flat = self.places(integer("+", self.first, self.writer.lane), ())
+        places = self.sharing.own_places.items()
+        return {
+            name: flat if name in self.loop.names else [*flat, nodes.Assign(name, value)] for name, (_, value) in places
+        }

@@ -1,0 +1,151 @@
+"""Sharing: what all lanes of a block have together, and what each has for itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from ...ir import Names, nodes, number, walk
+from ._loops import is_for_lanes, with_places
+
+
+class Sharing:
+    """What lanes share in the body of a parallel loop.
+
+    Attributes:
+        body: the loop's, with loops that run backwards by their places.
+        descending: names of those places.
+        definitions: how often each local is given a value in the text.
+        agreed: locals that blocks in lanes agree on, with their places in the body.
+        varying: locals of which lanes have values of their own.
+        own_places: locals from 0 to before a size of the loop, with that size and what they are by the loop's names.
+    """
+
+    def __init__(self, task: nodes.For, names: Names) -> None:
+        self.loop = task
+        self.types = names.types
+        self.body, self.descending = with_places(task.body, names)
+        self._stored = walk.find_changed(self.body)
+        whole = [replace(task, body=self.body)]
+        self.definitions = Counter(name for one in walk.statements(whole) for name in walk.find_assigned(one))
+        self.own_places = self._find_places()
+        self.agreed = self._find_agreed()
+        self.varying = self._find_varying()
+
+    def _find_agreed(self) -> dict[str, int]:
+        """Locals from memory that bound loops, given where an iteration begins, with their place in it."""
+        loops = [one for one in walk.statements(self.body) if isinstance(one, nodes.For)]
+        bounds = walk.locals_in([bound for one in loops for pair in one.bounds for bound in pair])
+        bounds |= {name for one in loops for name in self._find_first(one)}
+        places: dict[str, int] = {}
+        for place, one in enumerate(self.body):
+            if not isinstance(one, nodes.Assign) or walk.locals_in([one.value]) & places.keys():
+                break
+            is_bound = one.name in bounds and self.definitions[one.name] == 1 and self.types[one.name] == "i32"
+            if is_bound and any(map(self._may_agree, walk.loads([one]))):
+                places[one.name] = place
+        return places
+
+    def _find_first(self, loop: nodes.For) -> set[str]:
+        """The first place of a list that a loop goes through backwards: `k = first + at`, with `at` its name."""
+        match loop.body[:1]:
+            case (nodes.Assign(_, nodes.Binary("+", nodes.Local(first), nodes.Local(at))),) if at in self.descending:
+                return {first}
+            case _:
+                return set()
+
+    def _may_agree(self, load: nodes.Load) -> bool:
+        """Whether iterations may read one element: not if each has a place of its own."""
+        return not any(map(self._is_own_place, load.index))
+
+    def _is_own_place(self, index: nodes.Expr) -> bool:
+        """Whether an index is an iteration's own: one of its places, or a flat number made of all of them."""
+        match index:
+            case nodes.Local(name):
+                return name in self.own_places
+            case nodes.Binary("+", nodes.Binary("*", outer, nodes.Size()), nodes.Local(name)):
+                return name in self.own_places and (self._is_own_place(outer))
+            case _:
+                return False
+
+    def _find_varying(self) -> set[str]:
+        """Locals of which lanes have values of their own."""
+        varying = set(self.loop.names)
+        while True:
+            before = len(varying)
+            for one in walk.statements(self.body):
+                match one:
+                    case nodes.For():
+                        varying |= set() if self.is_shared_loop(one, varying) else {*one.names}
+                    case nodes.Assign():
+                        is_shared = self.definitions[one.name] == 1 and self.is_shared(one.value, varying)
+                        varying |= set() if is_shared or one.name in self.agreed else {one.name}
+                    case _:
+                        varying |= {*walk.find_assigned(one)}
+            if len(varying) == before:
+                return varying
+
+    def is_shared(self, expr: nodes.Expr, varying: set[str] | None = None) -> bool:
+        """Whether an expression has one value in all lanes."""
+        names = self.varying if varying is None else varying
+        return not walk.locals_in([expr]) & names and not any(
+            isinstance(part, nodes.Load) and part.array in self._stored for part in walk.parts(expr)
+        )
+
+    def is_shared_loop(self, loop: nodes.For, varying: set[str] | None = None) -> bool:
+        """Whether all lanes run a loop by one index, from one first value on; ends may differ."""
+        bounds = [bound for pair in loop.bounds for bound in pair]
+        wanted = bounds if len(loop.names) > 1 else bounds[:1]
+        is_single = all(self.definitions[name] == 1 for name in loop.names)
+        return is_single and all(self.is_shared(bound, varying) for bound in wanted)
+
+    def is_shared_index(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> bool:
+        """Whether all lanes read or change one element."""
+        return all(map(self.is_shared, one.index))
+
+    def is_shared_sum(self, one: nodes.Store | nodes.Atomic) -> bool:
+        """Whether all lanes add to one element."""
+        is_sum = isinstance(one, nodes.Atomic) and one.operator in ("add", "sub") and one.result is None
+        return is_sum and self.is_shared_index(one) and not any(map(walk.reads_memory, one.index))
+
+    def has_vectors(self, expr: nodes.Expr) -> bool:
+        """Whether machines have vectors for an expression, but for what of it lanes share."""
+        return self.is_shared(expr) or (is_for_lanes(expr) and all(map(self.has_vectors, walk.operands(expr))))
+
+    def has_loop_vectors(self, loop: nodes.For | nodes.While) -> bool:
+        """Whether machines have vectors for all that lanes do on their own in a loop."""
+        if any(
+            isinstance(one, nodes.For) and len(one.names) > 1 and not self.is_shared_loop(one)
+            for one in walk.statements([loop])
+        ):
+            return False
+        return all(self.has_vectors(expr) for one in walk.statements([loop]) for expr in walk.expressions(one))
+
+    def _find_places(self) -> dict[str, tuple[nodes.Expr, nodes.Expr]]:
+        """Locals from 0 to before a size of the loop, with that size and what they are by the loop's names."""
+        bounds = zip(self.loop.names, self.loop.bounds, strict=True)
+        ranges: dict[str, tuple[nodes.Expr, nodes.Expr]] = {
+            name: (end, nodes.Local(name, "i32")) for name, (begin, end) in bounds if begin == number(0)
+        }
+        for one in self.body:
+            match one:
+                case nodes.Assign(name, nodes.Binary("-", nodes.Binary("-", end, nodes.Const(1)), nodes.Local(back))):
+                    if self.definitions[name] == 1 and back in self.loop.names and ranges.get(back, (None,))[0] == end:
+                        ranges[name] = (end, one.value)
+                case _:
+                    pass
+        return ranges
+
+    def bounds_of(self, load: nodes.Load) -> list[nodes.Expr] | None:
+        """What must hold for all iterations to read within an array, where an index is made of their own places."""
+        tests: list[nodes.Expr] = []
+        for axis, part in enumerate(load.index):
+            size = nodes.Size(load.array, axis)
+            match part:
+                case nodes.Local(name) if name in self.own_places:
+                    tests.append(nodes.Binary(">=", size, self.own_places[name][0], "u1"))
+                case nodes.Const(value) if value >= 0:
+                    tests.append(nodes.Binary(">", size, part, "u1"))
+                case _:
+                    return None
+        return tests

@@ -1,0 +1,125 @@
+"""Locals coalesced: what a loop hands on, and what branches end with, is one local that changes, as a person writes it.
+
+Two locals are one where one is copied to the other and they never hold different values at a time at which both are
+asked for (Chaitin's coalescing, on live ranges).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ...analyses import Live, Liveness
+from ...ir import nodes, walk
+
+
+def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
+    """Statements of the top level in which each loop has fewer locals. What is known outside of a loop stays as it is.
+
+    Args:
+        body: the statements.
+        kinds: types of locals.
+    """
+    statements: list[nodes.Stmt] = []
+    for place, one in enumerate(body):
+        if not isinstance(one, nodes.For):
+            statements.append(one)
+            continue
+        outside = {
+            *one.names,
+            *walk.locals_read(one),
+            *walk.find_mentioned((*body[:place], *body[place + 1 :])),
+        }
+        statements.append(replace(one, body=_within(one.body, kinds, outside)))
+    return tuple(statements)
+
+
+def _within(body: nodes.Block, kinds: Mapping[str, str], fixed: set[str]) -> nodes.Block:
+    loops = {name for one in walk.statements(body) if isinstance(one, nodes.For) for name in one.names}
+    barred = fixed | loops
+    pairs = [pair for pair in _copies(body) if barred.isdisjoint(pair) and kinds[pair[0]] == kinds[pair[1]]]
+    conflicts = _Interference(frozenset(name for pair in pairs for name in pair))
+    conflicts.loop(body, frozenset(), frozenset())
+    places = {name: place for place, name in enumerate(_in_order(body))}
+    merged = _MergedLocals(conflicts.of, places)
+    for one, other in pairs:
+        merged.join(one, other)
+    return _rename(body, merged)
+
+
+def _in_order(body: Sequence[nodes.Stmt]) -> Iterator[str]:
+    """Locals as they are given values in the text, the last first: of several places the first counts."""
+    return reversed([name for one in walk.statements(body) for name in walk.find_assigned(one)])
+
+
+def _copies(body: Sequence[nodes.Stmt]) -> Iterator[tuple[str, str]]:
+    for one in walk.statements(body):
+        if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local):
+            yield one.name, one.value.name
+
+
+@dataclass
+class _MergedLocals:
+    """Which locals are one by now: by the name of the one that comes first in the text.
+
+    Attributes:
+        conflicts: those that cannot be one, both ways.
+        places: greater for what comes earlier.
+    """
+
+    conflicts: dict[str, set[str]]
+    places: Mapping[str, int]
+    into: dict[str, str] = field(default_factory=dict)
+
+    def name(self, local: str) -> str:
+        while local in self.into:
+            local = self.into[local]
+        return local
+
+    def join(self, one: str, other: str) -> None:
+        """Make two locals one where nothing is against it."""
+        other, one = sorted((self.name(one), self.name(other)), key=lambda name: self.places.get(name, -1))
+        theirs = self.conflicts.get(other, set())
+        if one == other or one in theirs:
+            return
+        self.into[other] = one
+        self.conflicts.setdefault(one, set()).update(theirs)
+        for local in theirs:
+            self.conflicts[local].add(one)
+
+
+class _Interference(Liveness):
+    """Notes which of some locals hold values at one time that are asked for later: the interference graph."""
+
+    def __init__(self, tracked: Live) -> None:
+        super().__init__(tracked)
+        self.given = tracked
+        self.of: dict[str, set[str]] = {}
+
+    def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt, Live]:
+        source = one.value.name if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) else ""
+        for name in self.given.intersection(walk.find_assigned(one)):
+            self.note(name, live - {name, source})
+        return one, live.difference(walk.find_assigned(one)) | self.reads(one)
+
+    def note(self, name: str, others: Live) -> None:
+        self.of.setdefault(name, set()).update(others)
+        for other in others:
+            self.of.setdefault(other, set()).add(name)
+
+
+def _rename(body: nodes.Block, merged: _MergedLocals) -> nodes.Block:
+    def expression(expr: nodes.Expr) -> nodes.Expr:
+        if isinstance(expr, nodes.Local):
+            new = merged.name(expr.name)
+            return expr if new == expr.name else nodes.Local(new, expr.type)
+        return walk.rebuild(expr, expression)
+
+    renamed: list[nodes.Stmt] = []
+    for old in body:
+        one = old
+        if not merged.into.keys().isdisjoint(walk.mentioned_in(old)):
+            one = walk.rename_results(walk.with_expressions(old, expression), merged.name)
+        if not (isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) and one.value.name == one.name):
+            renamed.append(walk.with_bodies(one, lambda inner: _rename(inner, merged)))
+    return walk.keep_block(body, renamed)

@@ -1,0 +1,78 @@
+"""Copies propagated: what has one value by two names goes by the first, and an element is loaded once an iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...analyses import DefinitionsAndUses
+from ...ir import nodes, walk
+
+Loaded = Mapping[nodes.Load, nodes.Local]
+
+
+def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
+    """Statements without `a = b`, where `b` keeps its value as long as `a` is asked for.
+
+    That is so where `a` gets a value nowhere else, `b` nowhere after it in the text, and both live in one iteration.
+
+    Args:
+        body: the statements.
+        kinds: types of locals.
+    """
+    table = DefinitionsAndUses(body)
+    values: dict[str, nodes.Expr] = {}
+    for one in walk.statements(body):
+        if not isinstance(one, nodes.Assign) or not isinstance(one.value, nodes.Local):
+            continue
+        source = values.get(one.value.name, one.value)
+        assert isinstance(source, nodes.Local)
+        if kinds[one.name] == source.type and table.is_copy(one.name, source.name):
+            values[one.name] = source
+
+    if not values:
+        return tuple(body)
+
+    def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
+        if isinstance(one, nodes.Assign) and one.name in values:
+            return ()
+        if walk.locals_read(one).isdisjoint(values):
+            return (one,)
+        return (walk.with_expressions(one, lambda expr: walk.substitute(expr, values)),)
+
+    return walk.rewrite(body, change)
+
+
+def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
+    """Statements in which `b = x[i]` is `b = a` where `a = x[i]` stands before it on every way, and nobody changes `x`.
+
+    Args:
+        body: the statements.
+        kinds: types of locals.
+    """
+    changed = frozenset(walk.find_changed(body))
+    table = DefinitionsAndUses(body)
+
+    def holds(name: str, load: nodes.Load) -> bool:
+        """Whether a local holds what the load gives, wherever both can be asked for."""
+        definition = table.single(name)
+        if definition is None or kinds[name] != load.type:
+            return False
+        if any(isinstance(part, nodes.Load) and part.array in changed for part in walk.parts(load)):
+            return False
+        return all(table.is_fixed_from(definition[0], local) for local in walk.locals_in([load]))
+
+    def block(statements: nodes.Block, outer: Loaded) -> nodes.Block:
+        known = dict(outer)
+        rewritten: list[nodes.Stmt] = []
+        for one in statements:
+            if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Load):
+                load = one.value
+                if load in known:
+                    one = replace(one, value=known[load])
+                elif holds(one.name, load):
+                    known[load] = nodes.Local(one.name, load.type)
+            rewritten.append(walk.with_bodies(one, lambda inner: block(inner, known)))
+        return walk.keep_block(statements, rewritten)
+
+    return block(tuple(body), {})

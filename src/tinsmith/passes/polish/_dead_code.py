@@ -1,0 +1,115 @@
+"""Dead code eliminated: assignments to locals that are not read, stores to memory that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+
+from ...analyses import Live, Liveness, find_owned
+from ...ir import nodes, opposite, walk
+
+
+def eliminate_dead_code(
+    body: Sequence[nodes.Stmt],
+    wanted: Collection[str] = (),
+    *,
+    private: Collection[str] = (),
+    unread: Collection[str] = (),
+) -> nodes.Block:
+    """Statements without what has no effect.
+
+    Args:
+        body: the statements.
+        wanted: locals whose values are read afterwards.
+        private: arrays that nobody reads afterwards: stores to them stay only before something that reads them.
+        unread: arrays of which nobody reads what is stored, here either: no stores to them stay.
+    """
+    return _Elimination(frozenset(private), frozenset(unread)).block(tuple(body), frozenset(wanted))[0]
+
+
+def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> frozenset[str]:
+    """Locals that statements read before they give them a value, where only some matter afterwards."""
+    wanted = frozenset(filter(is_wanted, walk.find_defined(body)))
+    return _Elimination(frozenset(), frozenset()).block(tuple(body), wanted)[1] - wanted
+
+
+class _Elimination(Liveness):
+    """Keeps what changes memory that somebody reads, or a live local. Private arrays are live as `@name`."""
+
+    def __init__(self, private: frozenset[str], unread: frozenset[str]) -> None:
+        super().__init__()
+        self.private = private
+        self.unread = unread
+
+    def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> tuple[nodes.Stmt | None, Live]:
+        if not isinstance(one, nodes.For) or not one.is_parallel:
+            return super().statement(one, live, is_last)
+        shared = self.private & (walk.loaded_in(one) | walk.changed_in(one))
+        if not shared:
+            return super().statement(one, live, is_last)
+        own = _as_memory(find_owned(one, shared))
+
+        def carry(body: nodes.Block, before: Live) -> Live:
+            # Iterations follow each other in no order: another one may read what they share wherever this one is.
+            return (before | _as_memory(self.private & walk.reads(body))) - own
+
+        body, before = self.loop(one.body, live, live, carry)
+        return self.compound(one, (body,), live | before.difference(one.names) | self.reads(one), live)
+
+    def reads(self, one: nodes.Stmt) -> frozenset[str]:
+        names = walk.locals_read(one)
+        if self.private:
+            arrays = frozenset(walk.arrays_in(walk.expressions(one))) if walk.bodies(one) else walk.loaded_in(one)
+            if isinstance(one, nodes.Atomic) and one.result is not None:
+                arrays |= {one.array}
+            if not self.private.isdisjoint(arrays):
+                names |= _as_memory(self.private & arrays)
+        return names
+
+    def changes(self, one: nodes.Stmt, live: Live) -> bool:
+        """Whether a statement changes memory that somebody reads."""
+        return isinstance(one, nodes.Store | nodes.Atomic) and self.is_read(one.array, live)
+
+    def is_read(self, array: str, live: Live) -> bool:
+        """Return whether a value that is stored to an array is read later."""
+        return array not in self.unread and (array not in self.private or f"@{array}" in live)
+
+    def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
+        if type(one) is nodes.Assign:  # as below, for most statements
+            return (one, live - {one.name} | self.reads(one)) if one.name in live else (None, live)
+        if isinstance(one, nodes.Atomic) and one.result is not None and one.result not in live:
+            one = replace(one, result=None)
+        given = walk.find_assigned(one)
+        if not self.changes(one, live) and live.isdisjoint(given):
+            return None, live
+        return one, live.difference(given) | self.reads(one)
+
+    def compound(
+        self, one: nodes.Stmt, bodies: tuple[nodes.Block, ...], before: Live, live: Live
+    ) -> tuple[nodes.Stmt | None, Live]:
+        if not any(bodies):
+            # A `continue` that skips nothing too: kept, it would keep the branch around it, and what that reads. A
+            # tangent would ask for arrays that the adjoint, where it is a branch around nothing, has not saved.
+            return None, live
+        match one:
+            case nodes.If() if not bodies[0]:
+                return nodes.If(opposite(one.condition), bodies[1], (), one.line), before
+            case nodes.For() | nodes.While() if not self.is_felt(bodies[0], live):
+                return None, live
+        left = iter(bodies)
+        return walk.with_bodies(one, lambda _: next(left)), before
+
+    def is_felt(self, body: nodes.Block, live: Live) -> bool:
+        """Whether a loop changes memory that somebody reads after it, or a local that is read after it.
+
+        That it never ends is not an effect, nor is what it asks only for itself.
+        """
+        return any(
+            not live.isdisjoint(walk.defined_in(one))
+            or any(self.is_read(array, live) for array in walk.changed_in(one))
+            for one in body
+        )
+
+
+def _as_memory(arrays: Iterable[str]) -> Live:
+    return frozenset(f"@{name}" for name in arrays)

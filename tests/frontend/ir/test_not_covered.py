@@ -1,0 +1,287 @@
+"""What the front end does not know is named: the construct and the line."""
+
+import pytest
+import torch
+
+from support.roundtrip import lowered
+from tinsmith.ir import NotCovered
+
+CASES = {}
+
+
+def case(words):
+    """Adds a kernel whose line with `# here` is refused with these words."""
+
+    def add(build):
+        CASES[build.__name__] = (build, words)
+        return build
+
+    return add
+
+
+@case("`return x[0]` of a kernel")
+def returns(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()) -> lang.f32:
+        return x[0]  # here
+
+    return kernel
+
+
+@case("`return 1` inside a loop or branch that the run decides")
+def returns_early(lang):
+    @lang.func
+    def function(v):
+        if v > 0:
+            return 1  # here
+        return 2
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = function(x[i])
+
+    return kernel
+
+
+@case("the name `missing`, which has no value")
+def unknown_name(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = missing  # noqa: F821  # here
+
+    return kernel
+
+
+@case("the Python function `outside` of a run-time value")
+def python_function(lang):
+    def outside(v):
+        return v
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = outside(x[i])  # here
+
+    return kernel
+
+
+@case("an operation on shapes (2,) and (3,)")
+def shapes(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = (lang.Vector([1, 2]) + lang.Vector([1, 2, 3])).sum()  # here
+
+    return kernel
+
+
+@case("2 indices into `x`, which has 1")
+def indices(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in range(2):
+            x[i, i] = 1  # here
+
+    return kernel
+
+
+@case("`static` of what only the run knows")
+def static(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            if lang.static(x[i] > 0):  # here
+                x[i] = 1
+
+    return kernel
+
+
+@case("`.grad` of the array `x`")
+def gradient(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = x.grad[i]  # here
+
+    return kernel
+
+
+@case("1 loop variables over 2 dims in `lang.ndrange(2, 3)`")
+def collapsed(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in lang.ndrange(2, 3):  # here
+            x[i] = 1
+
+    return kernel
+
+
+@case("`break` of a static loop inside a branch that the run decides")
+def static_break(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            for j in lang.static(range(3)):
+                if x[i] > j:
+                    break  # here
+
+    return kernel
+
+
+@case("`sin` of i32")
+def sine_of_an_integer(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = lang.sin(i)  # here
+
+    return kernel
+
+
+@case("an assignment to the parameter `x`")
+def parameter(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        x = 1  # noqa: F841  # here
+
+    return kernel
+
+
+@case("an assignment to a loop's own variable")
+def loop_variable(lang):
+    @lang.func
+    def up(n: lang.template()):
+        n += 1  # here
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            up(i)
+
+    return kernel
+
+
+@case("which calls itself")
+def recursion(lang):
+    @lang.func
+    def again(v):
+        return again(v)  # here
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = again(x[i])
+
+    return kernel
+
+
+@case("an early return inside a static loop")
+def returns_from_a_static_loop(lang):
+    @lang.real_func
+    def function(v: lang.f32) -> lang.f32:
+        for k in lang.static(range(3)):
+            if v > k:
+                return v  # here
+        return 0.0
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = function(x[i])
+
+    return kernel
+
+
+@case("an early return of `function`, whose result is not a number")
+def returns_a_vector_early(lang):
+    @lang.real_func
+    def function(v: lang.f32) -> lang.math.vec2:
+        if v > 0:
+            return lang.math.vec2(v, 1.0)
+        return lang.math.vec2(0.0, 0.0)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = function(x[i]).x  # here
+
+    return kernel
+
+
+@case("`sum` with the argument `start`")
+def named_argument(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = sum([x[i], 1.0], start=2.0)  # here
+
+    return kernel
+
+
+@case("`lambda")
+def unknown_expression(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = (lambda v: v)(1)  # here
+
+    return kernel
+
+
+@case("`with open('x'):`")
+def unknown_statement(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        with open("x"):  # here
+            x[0] = 1
+
+    return kernel
+
+
+@case("the function `frexp`")
+def engine_function(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = lang.frexp(x[i])  # here
+
+    return kernel
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_refused_with_its_line(name, lang):
+    build, words = CASES[name]
+    with pytest.raises(NotCovered) as refused:
+        lowered(build(lang), torch.zeros(4))
+    assert words in str(refused.value)
+    with open(__file__) as file:
+        line = file.read().splitlines()[refused.value.line - 1]
+    assert "# here" in line
+    assert refused.value.place == f"{__file__}:{refused.value.line}"
+
+
+def test_a_sparse_field_is_no_range(lang):
+    field = lang.field(lang.f32)
+    lang.root.pointer(lang.i, 4).place(field)
+
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in field:
+            x[i] = 1
+
+    with pytest.raises(NotCovered, match="the loop over `field`, a sparse field"):
+        lowered(kernel, torch.zeros(4))
+
+
+def test_of_an_engines_own_function_the_call_is_named(lang):
+    @lang.kernel
+    def kernel(x: lang.types.ndarray()):
+        for i in x:
+            x[i] = lang.Matrix([[1.0, 2, 3], [3, 4, 5]]).inverse()[0, 0]  # the call
+
+    with pytest.raises(NotCovered) as refused:
+        lowered(kernel, torch.zeros(4))
+    with open(__file__) as file:
+        assert "# the call" in file.read().splitlines()[refused.value.line - 1]

@@ -1,0 +1,46 @@
+"""Numbers of statements: each has one of its own from lowering on, and passes keep them."""
+
+import torch
+
+import rows
+from rows import Draw
+from support.by_hand import array, assign, branch, local, loop, store
+from support.tangents import given
+from tinsmith.ir import walk
+from tinsmith.passes import flat, write_out_divisions
+
+X, Y = array("x"), array("y")
+T = local("t")
+
+
+def numbers(body):
+    return [one.number for one in walk.statements(body)]
+
+
+def test_lowering_gives_every_statement_one(lang64):
+    row = next(one for one in rows.ALL if one.name == "serial_state")
+    lowered, _, _ = given(row.build(lang64, lang64.f64), row.draw(Draw(torch.float64)))
+    all_numbers = numbers(lowered.body)
+    assert 0 not in all_numbers and len({*all_numbers}) == len(all_numbers) > 5
+    for change in (flat, write_out_divisions):
+        assert {*all_numbers} <= {*numbers(change(lowered).body)}
+
+
+def test_one_object_in_two_places():
+    twice = store(Y, "i", T)
+    body = [assign("t", X["i"]), branch(T > 0.0, [twice], [twice])]
+    numbered = walk.number_statements([loop("i", X.size(), body)])
+    assert sorted(numbers(numbered)) == [1, 2, 3, 4, 5]
+
+
+def test_a_number_stays():
+    """Also where other statements come in between; and it is no part of what a statement says."""
+    (first,) = walk.number_statements([loop("i", X.size(), [assign("t", X["i"]), store(Y, "i", T)])])
+    (changed,) = walk.rewrite([first], lambda one: (assign("u", 0.0), one) if one == first.body[1] else (one,))
+    numbered = walk.number_statements([changed])
+    assert len({*numbers(numbered)}) == 4
+    assert [one.number for one in numbered[0].body if one in first.body] == [one.number for one in first.body]
+    assert walk.number_statements(numbered) == numbered and numbers(walk.number_statements(numbered)) == numbers(
+        numbered
+    )
+    assert first == loop("i", X.size(), [assign("t", X["i"]), store(Y, "i", T)])

@@ -1,0 +1,64 @@
+"""Floats made of another one's bits: the derivative is lost on the way, and the adjoint says so."""
+
+import pytest
+import torch
+
+from support.backwards import gradients
+from support.by_hand import array, assign, branch, cast, const, kernel, local, loop, store
+from support.interpreted import run
+from tinsmith.ir import NotCovered
+from tinsmith.passes.adjoint import adjoint
+
+X, Y, K = array("x", "f64"), array("y", "f64"), array("k", "i64")
+B = local("b", "i64")
+
+
+def bits(value):
+    return cast(value, "i64", keeps_bits=True)
+
+
+def made_of(value):
+    return cast(value, "f64", keeps_bits=True)
+
+
+def over(*body):
+    return loop("i", X.size(), body, is_parallel=True)
+
+
+REFUSED = {
+    "at once": [over(store(Y, "i", made_of(bits(X["i"])), line=4))],
+    "calculated with": [over(assign("b", bits(X["i"])), store(Y, "i", made_of(B + 1), line=4))],
+    "handed on by a loop": [
+        over(
+            assign("b", 0),
+            loop("j", 3, [assign("b", B + bits(X["i"]))]),
+            store(Y, "i", made_of(B), line=4),
+        )
+    ],
+    "through memory": [over(store(K, "i", bits(X["i"]))), over(store(Y, "i", made_of(K["i"]), line=4))],
+}
+HARMLESS = {
+    "a question": [over(assign("b", bits(X["i"])), branch(B > 0, [store(Y, "i", X["i"] * X["i"])]))],
+    "of a number": [over(assign("b", const(4_607_182_418_800_017_408, "i64")), store(Y, "i", made_of(B) * X["i"]))],
+}
+
+
+def of(tasks):
+    return kernel([X, K, Y], tasks, b="i64")
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name):
+    with pytest.raises(NotCovered, match="the derivative of a float's bits, at by_hand.py:4"):
+        adjoint([of(REFUSED[name])], ["x"], ["y"], ["y", "k"])
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_harmless(name):
+    arrays = {"x": torch.randn(5, dtype=torch.float64), "y": torch.zeros(5, dtype=torch.float64)}
+    arrays["k"] = torch.zeros(5, dtype=torch.int64)
+    cotangents = {"y": torch.randn(5, dtype=torch.float64)}
+    wanted = run(of(HARMLESS[name]), arrays, {}, cotangents)
+    actual = gradients(adjoint([of(HARMLESS[name])], ["x"], ["y"], ["y"]), {**arrays, **wanted.arrays}, {}, cotangents)
+    assert wanted.gradients["x"].any()
+    torch.testing.assert_close(actual["x"], wanted.gradients["x"])
