@@ -37,6 +37,7 @@ class Config:
         raise_on_nan: the Python engine raises FloatingPointError at the first operation that makes NaN.
         raise_on_unwritten: the Python engine raises ValueError where a kernel reads an element that starts
             uninitialized and that no kernel has written.
+        verify: check the IR after every pass, and raise where one left a kernel that breaks its rules.
         plan_cache: number of plans (one per combination of ranks and dtypes) that an op keeps.
     """
 
@@ -49,6 +50,7 @@ class Config:
     engine: str = dataclasses.field(default="", metadata={"choices": ("python",), "about": "python, for debugging"})
     raise_on_nan: bool = dataclasses.field(default=False, metadata={"about": "0 or 1, on the Python engine"})
     raise_on_unwritten: bool = dataclasses.field(default=False, metadata={"about": "0 or 1, on the Python engine"})
+    verify: bool = dataclasses.field(default=False, metadata={"about": "0 or 1, for developers"})
     plan_cache: int = dataclasses.field(default=1024, metadata={"least": 1, "about": "plans kept by an op"})
 
     def is_serial(self, elements: int) -> bool:

@@ -8,13 +8,12 @@ that is the same, float32 has too few digits for the program.
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
 from tinsmith.ir import nodes
-from tinsmith.passes import _elementwise, _engine_vectors, _strip_parts, _strips, strip_functions
+from tinsmith.passes import _elementwise, _engine_vectors, _pipelines, _strip_parts, _strips, strip_functions
 from tinsmith.passes.lanes import _run
 
 _LENGTHS: tuple[tuple[Any, str], ...] = (
@@ -74,8 +73,5 @@ def no_vectors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replaced(function: Any) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        for module in [one for name, one in sys.modules.items() if name.startswith("tinsmith.bridge.")]:
-            if hasattr(module, "strip_functions"):
-                stack.enter_context(patch.object(module, "strip_functions", function))
+    with patch.object(_pipelines, "strip_functions", function):
         yield

@@ -16,8 +16,8 @@ import numpy as np
 from .._errors import BoundsError, refusal
 from ..engines import Compiled, Engine, Launch, survive_forks
 from ..ir import nodes
-from ..passes import ENTRIES, RECORD, Site, insert_bounds_checks
-from ._from_ir import compile_ir, lower_for, over_samples
+from ..passes import ENTRIES, GUARDED, RECORD, Site, run_pipeline
+from ._from_ir import batch_options, compile_ir, lower_for
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -96,8 +96,8 @@ def compile_guarded(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     one = replace(variant.single, is_serial=False) if variant.batched_arrays else variant
     plain, fields = lower_for(stage, one, values, f"op `{op}` cannot check its bounds", remedy)
     # Tested before it becomes a kernel for a batch: messages count axes as the source does.
-    kernel, sites = insert_bounds_checks(plain)
-    kernel = over_samples(kernel, variant) if variant.batched_arrays else kernel
+    sites: list[Site] = []
+    kernel = run_pipeline(GUARDED, plain, replace(batch_options(variant), note_sites=sites.extend))
     handed = {**fields, RECORD: record_of(stage.engine)}
     words = f"the kernel of op `{op}` does not compile with its bounds checked"
     compiled = compile_ir(stage, variant, kernel, handed, words, "Leave out `check_bounds`.")

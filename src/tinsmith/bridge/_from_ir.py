@@ -12,16 +12,14 @@ from ..engines import Compiled, CompileOptions, Engine, Language
 from ..ir import NotCovered, nodes, types
 from ..kernels import ARITHMETIC, VECTOR_ARITHMETIC, VECTOR_WIDTHS
 from ..passes import (
-    batch_kernel,
+    CPU,
+    ENGINE,
+    GENERATED,
+    PassOptions,
     flat,
     has_elements_at_top,
-    has_rows_in_loops,
     has_vector_loops,
-    index_by_rows,
-    separate_powers,
-    serialize_kernel,
-    strip_functions,
-    sum_in_locals,
+    run_pipeline,
 )
 from ._compile_errors import reverse_remedy, telling
 from ._kernel_families import annotate_numbers, compile_in_family
@@ -69,7 +67,7 @@ def compile_ir(
         raise KernelError(refusal(words, [("because", "it uses numbers of a field of vectors outside of loops")], hint))
     is_flat = has_elements_at_top(kernel)
     if is_flat:
-        kernel = flat(kernel)
+        kernel = run_pipeline(GENERATED, kernel, PassOptions(is_flat=True))
         arrays = {name: one._replace(rank=one.rank + len(one.element), element=()) for name, one in arrays.items()}
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
@@ -80,8 +78,7 @@ def compile_ir(
     # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
     is_users = is_same or bool(variant.batched_arrays)
     is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
-    if is_aliased and stage.engine.ends_on_nested_powers:
-        kernel = separate_powers(kernel)
+    kernel = run_pipeline(ENGINE, kernel, engine_options(stage.engine, is_aliased=is_aliased))
     options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, has_vector_loops(kernel))
 
     def compile_printed(kernel: nodes.Kernel) -> Compiled:
@@ -113,15 +110,17 @@ def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
 
 
 def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
-    """A kernel in strips and lanes, which an engine's compiler makes machine vectors of.
-
-    Before that, sums go to locals and lose atomics; afterwards, indices become row-major.
-    """
+    """A kernel in strips and lanes, which an engine's compiler makes machine vectors of; itself where it runs none."""
     if engine.runs_source or engine.device_type() != "cpu":
         return kernel
-    summed = sum_in_locals(kernel)
-    stripped = strip_functions(summed, has_fast_vectors=engine.has_fast_vectors, has_vectors=True)
-    return stripped if stripped is kernel and not has_rows_in_loops(kernel) else index_by_rows(stripped)
+    return run_pipeline(CPU, kernel, engine_options(engine))
+
+
+def engine_options(engine: Engine, *, is_aliased: bool = False) -> PassOptions:
+    """What passes depend on of an engine; `is_aliased` says that the kernel changes an array under several indices."""
+    return PassOptions(
+        has_fast_vectors=engine.has_fast_vectors, separates_powers=is_aliased and engine.ends_on_nested_powers
+    )
 
 
 def namespace_of(engine: Engine) -> dict[str, Any]:
@@ -139,10 +138,9 @@ _FUNCTIONS: dict[str, dict[str, Any]] = {}
 """Functions of printed kernels, by the engine's name."""
 
 
-def over_samples(kernel: nodes.Kernel, variant: Variant) -> nodes.Kernel:
-    """A kernel for one sample as the one for a batch that a variant wants. Raises NotBatchable."""
-    kernel = batch_kernel(kernel, variant.batched_arrays | kernel.block_memory.keys())
-    return serialize_kernel(kernel) if variant.is_serial else kernel
+def batch_options(variant: Variant) -> PassOptions:
+    """What passes depend on of a variant that runs a batch."""
+    return PassOptions(batched=variant.batched_arrays, is_serial=variant.is_serial)
 
 
 def compile_batched(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:

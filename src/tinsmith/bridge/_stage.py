@@ -39,14 +39,13 @@ from ..frontend import (
 from ..frontend.lowering import LoweredKernel, lower
 from ..frontend.tree import annotate, drop_gradient_stores, drop_stores, loop_over_ranges, serialize_loops
 from ..ir import NotCovered, nodes, types
-from ..passes import NotBatchable, nests_powers, write_out_divisions, write_out_products
+from ..passes import BATCH, FORWARD, NotBatchable, PassOptions, nests_powers, run_pipeline
 from ..passes.adjoint import NO_PROMISES, Promise, find_promised
-from ..passes.blocks import run_blocks_in_order
 from ..spec import DimSizes
 from ._baked_values import BakedValues, value_changed_between
 from ._compilation import compile_variant
 from ._deadly_operations import refuse_breakpoints, refuse_deadly_operations
-from ._from_ir import over_samples
+from ._from_ir import batch_options
 from ._linked_kernel import NO_NAMES, link_kernel
 from ._links import Links
 from ._races import check_races
@@ -294,16 +293,18 @@ class Stage:
     def _lower(self, variant: Variant, values: Mapping[str, Any], defaults: types.Defaults) -> LoweredKernel:
         if variant.batched_arrays:
             one, fields = self.lower_variant(replace(variant.single, is_serial=False), values)
-            return LoweredKernel(over_samples(one, variant), fields)
+            return LoweredKernel(run_pipeline(BATCH, one, batch_options(variant)), fields)
         lowered = self._lower_in_blocks(variant, values, defaults)
-        plain = self._put_in_order(run_blocks_in_order(lowered.kernel), (variant, defaults))
-        exact = write_out_divisions(plain)
-        if exact is not plain:
-            self._misread.add(variant)
-        return lowered._replace(kernel=write_out_products(exact))
+        options = PassOptions(find_racing_loops=lambda kernel: self._find_racing_loops(kernel, (variant, defaults)))
 
-    def _put_in_order(self, kernel: nodes.Kernel, key: tuple[Variant, types.Defaults]) -> nodes.Kernel:
-        """Return a kernel in which loops whose iterations may race run in order, and note their conflicts."""
+        def watch(name: str, before: nodes.Kernel, after: nodes.Kernel) -> None:
+            if name == "write-divisions" and after is not before:
+                self._misread.add(variant)
+
+        return lowered._replace(kernel=run_pipeline(FORWARD, lowered.kernel, options, watch))
+
+    def _find_racing_loops(self, kernel: nodes.Kernel, key: tuple[Variant, types.Defaults]) -> list[nodes.For]:
+        """Return the loops that are to run in order since their iterations may race, and note their conflicts."""
         variant, _ = key
         is_asked = not (self.allows_races or variant.adjoint or variant.is_serial)
         conflicts = (
@@ -311,16 +312,10 @@ class Stage:
         )
         self._conflicts[key] = conflicts
         if self.engine.device_type() != "cpu":
-            return kernel
-        racing = [one.loop for one in conflicts if one.verdict is not Verdict.CERTAIN]
-        self._loops_in_order |= {
-            one.loop.line: describe_conflict(one, kernel) for one in conflicts if one.verdict is not Verdict.CERTAIN
-        }
-        body = tuple(
-            replace(one, is_parallel=False, may_race=True) if any(one is loop for loop in racing) else one
-            for one in kernel.body
-        )
-        return replace(kernel, body=body) if racing else kernel
+            return []
+        racing = [one for one in conflicts if one.verdict is not Verdict.CERTAIN]
+        self._loops_in_order |= {one.loop.line: describe_conflict(one, kernel) for one in racing}
+        return [one.loop for one in racing]
 
     @property
     def _unique(self) -> frozenset[str]:

@@ -15,6 +15,7 @@ from ._exact import Exact
 from ._exchanges import exchange_values
 from ._local_sums import sum_in_locals
 from ._most_runs import most_runs
+from ._pipelines import BATCH, CPU, ENGINE, FORWARD, GENERATED, GUARDED, PIPELINES, Pass, PassOptions, run_pipeline
 from ._powers import nests_powers, separate_powers
 from ._products import write_out_products
 from ._rename_arrays import rename_arrays, with_names
@@ -25,13 +26,22 @@ from ._strip_parts import FUNCTIONS, LIMITS, POWER, assign, at_line, by_arithmet
 from ._strips import has_vector_loops, strip_functions
 
 __all__ = [
+    "BATCH",
+    "CPU",
+    "ENGINE",
     "ENTRIES",
     "Exact",
+    "FORWARD",
     "FUNCTIONS",
+    "GENERATED",
+    "GUARDED",
     "LIMITS",
     "NotBatchable",
+    "PIPELINES",
     "POWER",
     "Part",
+    "Pass",
+    "PassOptions",
     "RECORD",
     "Site",
     "SlotAssignment",
@@ -67,6 +77,7 @@ __all__ = [
     "rename_arrays",
     "replace_statements",
     "run_lanes",
+    "run_pipeline",
     "seed_random",
     "separate_powers",
     "serialize_kernel",

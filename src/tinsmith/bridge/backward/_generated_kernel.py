@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..._errors import EngineError, TinsmithError, internal_error
@@ -12,21 +13,21 @@ from ...codegen import add_comments, build, print_kernel
 from ...engines import COMPILING, DTYPES, Compiled, CompileOptions, Language, Parameter, array_text
 from ...ir import nodes, types, walk
 from ...passes import (
+    ENGINE,
+    GENERATED,
     RECORD,
+    Site,
     exchange_values,
-    flat,
     has_aliases,
     has_elements_at_top,
     has_vector_loops,
-    insert_bounds_checks,
     is_swept,
-    separate_powers,
+    run_pipeline,
 )
 from ...passes.adjoint import serial_twin
-from ...passes.blocks import spread_blocks
 from .._bounds_guard import guard_launches, record_of
 from .._compile_errors import telling
-from .._from_ir import in_machine_vectors, namespace_of
+from .._from_ir import engine_options, in_machine_vectors, namespace_of
 from .._kernel_families import annotate_numbers, compile_in_family
 from .._stage import Stage
 from .._steps import Entry, Step
@@ -108,22 +109,26 @@ class GeneratedKernel:
         engine = self.stage.engine
         engine.require_ready(self.op)
         self.stage.baked_values.check_fields(self.op)
-        plain = exchange_values(flat(self.kernel) if self._is_flat else self.kernel)
-        kernel, sites = insert_bounds_checks(plain) if self.stage.is_checked else (plain, ())
-        kernel = spread_blocks(kernel) if engine.device_type() == "cpu" else kernel
+        is_aliased = is_swept(self.kernel.body)
+        sites: list[Site] = []
+        options = replace(
+            engine_options(engine, is_aliased=is_aliased),
+            is_flat=self._is_flat,
+            note_sites=sites.extend if self.stage.is_checked else None,
+            is_spread=engine.device_type() == "cpu",
+        )
+        kernel = run_pipeline(GENERATED, self.kernel, options)
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
         if not self.stage.is_checked:
             kernel = in_machine_vectors(kernel, engine)
-        is_aliased = is_swept(self.kernel.body)
-        if is_aliased and engine.ends_on_nested_powers:
-            kernel = separate_powers(kernel)
+        kernel = run_pipeline(ENGINE, kernel, options)
         # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
-        options = CompileOptions(is_careful=True, is_aliased=is_aliased, is_simd=has_vector_loops(kernel))
+        choices = CompileOptions(is_careful=True, is_aliased=is_aliased, is_simd=has_vector_loops(kernel))
 
         def compile_printed(kernel: nodes.Kernel) -> Compiled:
             function, _ = build(self._tree(kernel), namespace_of(engine), kernel.name)
             # Equal text is an equal kernel, unless it names fields, which two texts may call alike.
-            return engine.compile(function, fields, options, content=None if fields else "")
+            return engine.compile(function, fields, choices, content=None if fields else "")
 
         try:
             if fields:

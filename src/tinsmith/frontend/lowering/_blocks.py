@@ -14,6 +14,7 @@ from . import _constructors
 from ._lowering import Lowering
 from ._values import ArrayValue, Matrix, plain
 
+
 def _parallel(low: Lowering, name: str) -> nodes.For:
     """The parallel loop around a call that only means something in one."""
     if low.state.parallel is None:

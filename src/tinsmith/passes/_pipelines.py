@@ -1,0 +1,186 @@
+"""The pipelines: which passes a kernel goes through, and in which order.
+
+    Python source --lower--> IR --FORWARD--> one kernel for one sample
+                                    --BATCH--> the kernel for all samples
+    a kernel of a gradient --GENERATED--> the kernel that is launched
+    any kernel --CPU--> the form that the engines' compilers make machine vectors of
+
+Each pass takes a kernel and options and returns a kernel: the very same one where there is nothing to do. With
+`TINSMITH_VERIFY=1`, and in all tests, the IR is verified after each pass that changed it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from .._config import config
+from ..ir import nodes, verify
+from ._aliases import flat
+from ._batch import batch_kernel, serialize_kernel
+from ._bounds_checks import Site, insert_bounds_checks
+from ._divisions import write_out_divisions
+from ._exchanges import exchange_values
+from ._local_sums import sum_in_locals
+from ._powers import separate_powers
+from ._products import write_out_products
+from ._row_major import has_rows_in_loops, index_by_rows
+from ._strips import strip_functions
+from .blocks import run_blocks_in_order, spread_blocks
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassOptions:
+    """What passes depend on, besides the kernel.
+
+    Attributes:
+        find_racing_loops: finds the parallel loops that are to run in order since their iterations may race.
+        batched: arrays that have a batch dimension, everything that the kernel changes among them.
+        is_serial: whether all loops run in order.
+        is_flat: whether arrays of vectors and matrices become arrays of numbers.
+        note_sites: is told the places whose indices are checked; None where none are.
+        is_spread: whether blocks are spread over the threads of a CPU.
+        has_fast_vectors: whether the engine's compiler makes vectors of float64 that pay.
+        separates_powers: whether powers of powers must be kept apart, since the engine ends the process on them.
+        first: the kernel that the pipeline was given.
+    """
+
+    find_racing_loops: Callable[[nodes.Kernel], Collection[nodes.For]] = lambda _: ()
+    batched: frozenset[str] = frozenset()
+    is_serial: bool = False
+    is_flat: bool = False
+    note_sites: Callable[[tuple[Site, ...]], None] | None = None
+    is_spread: bool = False
+    has_fast_vectors: bool = False
+    separates_powers: bool = False
+    first: nodes.Kernel | None = None
+
+
+class Pass(NamedTuple):
+    """One pass of a pipeline.
+
+    Attributes:
+        name: what `--print-ir-after` calls it.
+        run: the pass.
+        needs: what must hold of the kernel that it is given, besides the rules of the IR.
+    """
+
+    name: str
+    run: Callable[[nodes.Kernel, PassOptions], nodes.Kernel]
+    needs: str = ""
+
+
+Pipeline = tuple[Pass, ...]
+Watch = Callable[[str, nodes.Kernel, nodes.Kernel], Any]
+"""Is told a pass's name, and the kernel before and after it."""
+
+
+def order_racing_loops(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
+    """Let the parallel loops whose iterations may race run in order."""
+    racing = options.find_racing_loops(kernel)
+    body = tuple(
+        replace(one, is_parallel=False, may_race=True) if any(one is loop for loop in racing) else one
+        for one in kernel.body
+    )
+    return replace(kernel, body=body) if racing else kernel
+
+
+def _batch(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
+    return batch_kernel(kernel, options.batched | kernel.block_memory.keys()) if options.batched else kernel
+
+
+def _check_bounds(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
+    if options.note_sites is None:
+        return kernel
+    checked, sites = insert_bounds_checks(kernel)
+    options.note_sites(sites)
+    return checked
+
+
+def _strip(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
+    return strip_functions(kernel, has_fast_vectors=options.has_fast_vectors, has_vectors=True)
+
+
+def _index_by_rows(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
+    is_rewritten = kernel is not options.first
+    return index_by_rows(kernel) if is_rewritten or has_rows_in_loops(kernel) else kernel
+
+
+_CHECK_BOUNDS = Pass("check-bounds", _check_bounds, "its indices are those of the source, but for fields' offsets")
+
+FORWARD: Pipeline = (
+    Pass("run-blocks", lambda kernel, _: run_blocks_in_order(kernel), "all lanes of a block reach the same barriers"),
+    Pass("order-races", order_racing_loops, "there are no barriers"),
+    Pass("write-divisions", lambda kernel, _: write_out_divisions(kernel)),
+    Pass("write-products", lambda kernel, _: write_out_products(kernel), "loops that may race run in order"),
+)
+"""From what lowering gives to the kernel that all other pipelines, and all analyses, take."""
+
+BATCH: Pipeline = (
+    Pass("batch", _batch, "no local of the top level is changed by a parallel loop"),
+    Pass("serialize", lambda kernel, options: serialize_kernel(kernel) if options.is_serial else kernel),
+)
+"""To the kernel that runs all samples of a batch."""
+
+GUARDED: Pipeline = (_CHECK_BOUNDS, *BATCH)
+"""To the kernel that notes the first index outside of its array."""
+
+GENERATED: Pipeline = (
+    Pass("flatten", lambda kernel, options: flat(kernel) if options.is_flat else kernel),
+    Pass("exchange", lambda kernel, _: exchange_values(kernel), "stores that take what was there follow its load"),
+    _CHECK_BOUNDS,
+    Pass("spread-blocks", lambda kernel, options: spread_blocks(kernel) if options.is_spread else kernel),
+)
+"""From a kernel of a gradient, as the adjoint leaves it, to what is launched."""
+
+CPU: Pipeline = (
+    Pass("sum-in-locals", lambda kernel, _: sum_in_locals(kernel)),
+    Pass("strip", _strip, "every statement has a number of its own, or none"),
+    Pass("index-by-rows", _index_by_rows),
+)
+"""To strips and lanes, of which an engine's compiler makes machine vectors."""
+
+ENGINE: Pipeline = (
+    Pass("separate-powers", lambda kernel, options: separate_powers(kernel) if options.separates_powers else kernel),
+)
+"""What an engine's compiler needs before it gets a kernel."""
+
+PIPELINES = {
+    "FORWARD": FORWARD,
+    "BATCH": BATCH,
+    "GUARDED": GUARDED,
+    "GENERATED": GENERATED,
+    "CPU": CPU,
+    "ENGINE": ENGINE,
+}
+"""All pipelines by name."""
+
+
+def run_pipeline(
+    pipeline: Pipeline, kernel: nodes.Kernel, options: PassOptions | None = None, watch: Watch | None = None
+) -> nodes.Kernel:
+    """Run the passes of a pipeline, one after the other.
+
+    Args:
+        pipeline: the passes.
+        kernel: what the first one gets.
+        options: what they depend on.
+        watch: is told what each pass does.
+    """
+    options = replace(options or PassOptions(), first=kernel)
+    for one in pipeline:
+        after = one.run(kernel, options)
+        if after is not kernel and config().verify:
+            _verify_after(one, after)
+        if watch is not None:
+            watch(one.name, kernel, after)
+        kernel = after
+    return kernel
+
+
+def _verify_after(one: Pass, kernel: nodes.Kernel) -> None:
+    try:
+        verify(kernel)
+    except AssertionError as fault:
+        raise AssertionError(f"after the pass `{one.name}`, {fault}") from None
