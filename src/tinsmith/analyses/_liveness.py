@@ -55,6 +55,8 @@ class Liveness:
             case nodes.For():
                 body, before = self.loop(one.body, live, live)
                 return self.compound(one, (body,), live | before.difference(one.names) | self.reads(one), live)
+            case nodes.Loop():
+                return self._loop_in_ssa(one, live)
             # A `while` ends by `break` alone: nothing is live at the end of its body but what the next iteration reads.
             case nodes.While():
                 body, before = self.loop(one.body, live, frozenset())
@@ -67,6 +69,15 @@ class Liveness:
                 return one, self.after_continue[-1]
             case _:
                 return self.plain(one, live)
+
+    def _loop_in_ssa(self, one: nodes.Loop, live: Live) -> tuple[nodes.Stmt | None, Live]:
+        """A loop in SSA form: what it hands on, and whether it ends, is computed at the end of an iteration."""
+        own = {*one.names, *(carried.head for carried in one.carried)}
+        after = live.difference(carried.last for carried in one.carried)
+        asked = frozenset(walk.locals_in(walk.inner_expressions(one)))
+        body, before = self.loop(one.body, after, after | asked, lambda _, before: before.difference(own))
+        first = frozenset(walk.locals_in(walk.outer_expressions(one)))
+        return self.compound(one, (body,), after | before.difference(own) | first, live)
 
     def loop(
         self,

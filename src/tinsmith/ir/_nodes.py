@@ -14,6 +14,7 @@ field, is visited everywhere without another line of code:
 | a field of type | holds |
 |---|---|
 | `Expr` or `Local`, or tuples of it | operands: what the node computes itself |
+| `Inner` or `InnerLocal` | operands that it computes inside its body, at the end of an iteration |
 | `Block` | the statements inside it |
 | `Defined`, or a tuple of it | the names of locals that it gives a value |
 | `Loaded` | the array of which it loads an element |
@@ -34,6 +35,12 @@ from ..spec import DimSizes
 
 Defined: TypeAlias = str
 """The name of a local that a statement gives a value."""
+
+Inner: TypeAlias = "Expr"
+"""An expression that a loop computes at the end of an iteration."""
+
+InnerLocal: TypeAlias = "Local"
+"""A local that a loop reads at the end of an iteration."""
 
 Loaded: TypeAlias = str
 """The name of an array of which a node loads an element."""
@@ -319,7 +326,7 @@ class CarriedLocal:
 
     first: Expr
     head: Defined
-    next: Expr
+    next: Inner
     last: Defined
     cell: Defined
 
@@ -338,7 +345,7 @@ class Loop(_Statement):
     bounds: tuple[tuple[Expr, Expr], ...]
     body: Block
     carried: tuple[CarriedLocal, ...] = ()
-    exit: Local | None = None
+    exit: InnerLocal | None = None
     is_parallel: bool = False
     line: int = 0
     number: int = NUMBER

@@ -5,7 +5,7 @@ They are compiled once, as the methods of a dataclass are, because passes call t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple
 
@@ -14,6 +14,8 @@ from . import _nodes as nodes
 _ROLES = {
     "Expr": "operand",
     "Local": "operand",
+    "Inner": "inner",
+    "InnerLocal": "inner",
     "Block": "body",
     "Defined": "result",
     "Loaded": "loaded",
@@ -55,24 +57,24 @@ def _describe(name: str, annotation: str) -> Iterator[Field]:
 _PARTS = describe_fields(nodes.CarriedLocal)
 
 
-def _getters(role: str) -> dict[type, Callable[[Any], tuple[Any, ...]]]:
-    """Functions that return what a node holds in a role, by the types of nodes that hold anything."""
+def _getters(*roles: str) -> dict[type, Callable[[Any], tuple[Any, ...]]]:
+    """Functions that return what a node holds in some roles, by the types of nodes that hold anything."""
     getters = {}
     for node in nodes.NODE_TYPES:
-        items = [item for field in describe_fields(node) if (item := _list_items(field, role))]
+        items = [item for field in describe_fields(node) if (item := _list_items(field, roles))]
         if items:
             is_tuple = len(items) == 1 and items[0].startswith("*node.")
             getters[node] = _compile("lambda node: " + (items[0][1:] if is_tuple else f"({', '.join(items)},)"))
     return getters
 
 
-def _list_items(field: Field, role: str) -> str:
-    """What a field holds in a role, as items of a tuple; "" where that is nothing."""
+def _list_items(field: Field, roles: Sequence[str]) -> str:
+    """What a field holds in some roles, as items of a tuple; "" where that is nothing."""
     value = f"node.{field.name}"
     if field.count == "parts":
-        inner = "".join(f"part.{one.name}, " for one in _PARTS if one.role == role)
+        inner = "".join(f"part.{one.name}, " for one in _PARTS if one.role in roles)
         return f"*[item for part in {value} for item in ({inner})]" if inner else ""
-    if field.role != role:
+    if field.role not in roles:
         return ""
     return {
         "one": value,
@@ -82,22 +84,22 @@ def _list_items(field: Field, role: str) -> str:
     }[field.count]
 
 
-def _setters(role: str) -> dict[type, Callable[[Any, tuple[Any, ...]], Any]]:
-    """Functions that return a node with others in a role, which are given in the order of its getter."""
+def _setters(*roles: str) -> dict[type, Callable[[Any, tuple[Any, ...]], Any]]:
+    """Functions that return a node with others in some roles, which are given in the order of its getter."""
     setters = {}
-    for node in _getters(role):
-        held = {field.name: field for field in describe_fields(node) if _list_items(field, role)}
+    for node in _getters(*roles):
+        held = {field.name: field for field in describe_fields(node) if _list_items(field, roles)}
         # Arguments are computed in the order of the fields, as the getter lists them.
-        arguments = [_take(held[one.name], role) if one.name in held else f"node.{one.name}" for one in fields(node)]
+        arguments = [_take(held[one.name], roles) if one.name in held else f"node.{one.name}" for one in fields(node)]
         made = f"{node.__name__}({', '.join(arguments)})"
         setters[node] = _compile(f"lambda node, new: (lambda take: {made})(iter(new).__next__)")
     return setters
 
 
-def _take(field: Field, role: str) -> str:
+def _take(field: Field, roles: Sequence[str]) -> str:
     """What a field gets, from the items that are left."""
     value = f"node.{field.name}"
-    inner = ", ".join("take()" if one.role == role else f"part.{one.name}" for one in _PARTS)
+    inner = ", ".join("take()" if one.role in roles else f"part.{one.name}" for one in _PARTS)
     return {
         "one": "take()",
         "optional": f"None if {value} is None else take()",
@@ -111,7 +113,8 @@ def _compile(text: str) -> Any:
     return eval(text, dict(vars(nodes)))
 
 
-GET_OPERANDS, SET_OPERANDS = _getters("operand"), _setters("operand")
+GET_OPERANDS, SET_OPERANDS = _getters("operand", "inner"), _setters("operand", "inner")
+GET_OUTER, GET_INNER = _getters("operand"), _getters("inner")
 GET_BODIES, SET_BODIES = _getters("body"), _setters("body")
 GET_RESULTS, SET_RESULTS = _getters("result"), _setters("result")
 GET_LOADED, GET_CHANGED = _getters("loaded"), _getters("changed")

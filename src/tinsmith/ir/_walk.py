@@ -12,8 +12,10 @@ from . import _nodes as nodes
 from ._traversals import (
     GET_BODIES,
     GET_CHANGED,
+    GET_INNER,
     GET_LOADED,
     GET_OPERANDS,
+    GET_OUTER,
     GET_RESULTS,
     SET_BODIES,
     SET_OPERANDS,
@@ -94,6 +96,18 @@ def substitute(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr
 def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
     """What a statement computes itself, without the statements inside it."""
     get = GET_OPERANDS.get(type(statement))
+    return () if get is None else get(statement)
+
+
+def inner_expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
+    """Of these, what a loop in SSA form computes inside its body, at the end of an iteration."""
+    get = GET_INNER.get(type(statement))
+    return () if get is None else get(statement)
+
+
+def outer_expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
+    """Of these, what a statement computes before those inside it run."""
+    get = GET_OUTER.get(type(statement))
     return () if get is None else get(statement)
 
 

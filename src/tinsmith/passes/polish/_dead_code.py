@@ -42,7 +42,7 @@ class _Elimination(Liveness):
         self.unread = unread
 
     def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> tuple[nodes.Stmt | None, Live]:
-        if not isinstance(one, nodes.For) or not one.is_parallel:
+        if not isinstance(one, nodes.For | nodes.Loop) or not one.is_parallel:
             return super().statement(one, live, is_last)
         shared = self.private & (walk.loaded_in(one) | walk.changed_in(one))
         if not shared:
@@ -95,6 +95,8 @@ class _Elimination(Liveness):
             case nodes.If() if not bodies[0]:
                 return nodes.If(opposite(one.condition), bodies[1], (), one.line), before
             case nodes.For() | nodes.While() if not self.is_felt(bodies[0], live):
+                return None, live
+            case nodes.Loop() if not self.is_felt(bodies[0], live) and live.isdisjoint(walk.find_assigned(one)):
                 return None, live
         left = iter(bodies)
         return walk.with_bodies(one, lambda _: next(left)), before
