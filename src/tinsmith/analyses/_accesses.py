@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .._lazy import lazy
-from ..ir import nodes, types, walk
+from ..ir import AtomicOperator, Operator, Type, nodes, types, walk
 from ..spec import Arithmetic, Tree, parse
 
 OPAQUE = "?"
@@ -45,7 +45,7 @@ class Origin(enum.Enum):
     UNKNOWN = "unknown"
 
 
-_ZERO = nodes.Const(0, "i32")
+_ZERO = nodes.Const(0, Type.I32)
 _SLOT = f"{OPAQUE}{Origin.COUNTER.value}:"
 
 
@@ -208,7 +208,7 @@ def _are_offsets(first: nodes.Expr, end: nodes.Expr) -> bool:
         return False
     *rows, last = zip(first.index, end.index, strict=True)
     is_one_row = all(one == two for one, two in rows) and first.entry == end.entry
-    return is_one_row and last[1] == nodes.Binary("+", last[0], nodes.Const(1, last[0].type), last[0].type)
+    return is_one_row and last[1] == nodes.Binary(Operator.ADD, last[0], nodes.Const(1, last[0].type), last[0].type)
 
 
 def is_computable(expr: nodes.Expr) -> bool:
@@ -259,12 +259,12 @@ class _Walk:
     def enter_loop(self, loop: nodes.For) -> None:
         """Add the bounds of a loop to the conditions."""
         for name, (first, end) in zip(loop.names, loop.bounds, strict=True):
-            variable = nodes.Local(name, "i32")
+            variable = nodes.Local(name, Type.I32)
             self.values[name] = variable
             low, high = self.resolve(first, loop.line), self.resolve(end, loop.line)
             self.conditions += (
-                Condition(nodes.Binary(">=", variable, low, "u1"), True, True),
-                Condition(nodes.Binary("<", variable, high, "u1"), True, True),
+                Condition(nodes.Binary(Operator.GE, variable, low, Type.U1), True, True),
+                Condition(nodes.Binary(Operator.LT, variable, high, Type.U1), True, True),
             )
 
     def block(self, body: Sequence[nodes.Stmt]) -> None:
@@ -273,7 +273,7 @@ class _Walk:
             self.statement(one)
             if isinstance(one, nodes.If) and _may_leave(one):
                 # Which of both arms leaves is in the arms' own conditions; the sum of them need not be expressed.
-                stays = self.opaque(self.origin([one.condition]), "u1")
+                stays = self.opaque(self.origin([one.condition]), Type.U1)
                 condition = self.resolve(one.condition, one.line)
                 leaves = one.body if _always_leaves(one.body) else one.orelse
                 if _always_leaves(leaves) and not any(map(_is_leaving, one.orelse if leaves is one.body else one.body)):
@@ -298,7 +298,9 @@ class _Walk:
                 self.latest[one.array] = self.accesses[-1]
                 if one.result is not None:
                     step = one.value.value if isinstance(one.value, nodes.Const) else 0
-                    is_counter = one.operator in ("add", "sub") and isinstance(step, int) and step != 0
+                    is_counter = (
+                        one.operator in (AtomicOperator.ADD, AtomicOperator.SUB) and isinstance(step, int) and step != 0
+                    )
                     result = self.opaque(Origin.COUNTER if is_counter else Origin.DATA, one.value.type)
                     self.values[one.result] = (
                         replace(result, name=f"{result.name}:{abs(step)}") if is_counter else result
@@ -313,7 +315,7 @@ class _Walk:
                 for expr in walk.expressions(one):
                     self.resolve(expr, one.line)
                 for name in walk.find_assigned(one):
-                    self.values[name] = self.opaque(Origin.DATA, self.kernel.locals.get(name, "f32"))
+                    self.values[name] = self.opaque(Origin.DATA, self.kernel.locals.get(name, Type.F32))
 
     def branch(self, one: nodes.If) -> None:
         condition = self.resolve(one.condition, one.line)
@@ -335,8 +337,10 @@ class _Walk:
         bounds = [self.resolve(bound, one.line) for pair in one.bounds for bound in pair]
         self.forget(one.body)
         self.enter_loop(one)
-        variables = [nodes.Local(name, "i32") for name in one.names]
-        turns = [nodes.Binary("-", name, low, "i32") for name, low in zip(variables, bounds[::2], strict=True)]
+        variables = [nodes.Local(name, Type.I32) for name in one.names]
+        turns = [
+            nodes.Binary(Operator.SUB, name, low, Type.I32) for name, low in zip(variables, bounds[::2], strict=True)
+        ]
         if len(turns) == 1:
             self.count_on(one.body, before, turns[0])
         # How often a loop with a `break` runs is decided inside it.
@@ -348,15 +352,15 @@ class _Walk:
 
     def unknown_loop(self, one: nodes.While) -> None:
         around, before = self.conditions, dict(self.values)
-        turn = nodes.Local(f"turn {next(self._numbers)}", "i32")
+        turn = nodes.Local(f"turn {next(self._numbers)}", Type.I32)
         self.forget(one.body)
         self.count_on(one.body, before, turn)
         end = self.find_end(one.body, before)
-        is_turn = Condition(nodes.Binary(">=", turn, _ZERO, "u1"), True, True)
+        is_turn = Condition(nodes.Binary(Operator.GE, turn, _ZERO, Type.U1), True, True)
         if end is None:
             self.conditions += (is_turn, self.is_not_left(one.body, [turn]))
         else:
-            self.conditions += (is_turn, Condition(nodes.Binary("<", turn, end, "u1"), True, True))
+            self.conditions += (is_turn, Condition(nodes.Binary(Operator.LT, turn, end, Type.U1), True, True))
         self.block(one.body)
         self.conditions = around
         self.forget(one.body)
@@ -382,18 +386,26 @@ class _Walk:
             step = _find_step(body, counter.name) if isinstance(counter, nodes.Local) and is_fixed else 0
             if isinstance(counter, nodes.Local) and step * _SIGNS[word] > 0 and counter.name in before:
                 low, high = before[counter.name], self.resolve(bound, 0)
-                distance = nodes.Binary("-", high, low, "i32") if step > 0 else nodes.Binary("-", low, high, "i32")
+                distance = (
+                    nodes.Binary(Operator.SUB, high, low, Type.I32)
+                    if step > 0
+                    else nodes.Binary(Operator.SUB, low, high, Type.I32)
+                )
                 # `<=` runs once more, and a distance that is no multiple of the step is rounded up.
-                added = nodes.Const(abs(step) - 1 + word.endswith("="), "i32")
-                whole = nodes.Binary("+", distance, added, "i32")
-                return nodes.Binary("//", whole, nodes.Const(abs(step), "i32"), "i32") if abs(step) > 1 else whole
+                added = nodes.Const(abs(step) - 1 + word.endswith("="), Type.I32)
+                whole = nodes.Binary(Operator.ADD, distance, added, Type.I32)
+                return (
+                    nodes.Binary(Operator.FLOOR_DIV, whole, nodes.Const(abs(step), Type.I32), Type.I32)
+                    if abs(step) > 1
+                    else whole
+                )
         return None
 
     def is_not_left(self, body: Sequence[nodes.Stmt], turns: Sequence[nodes.Expr]) -> Condition:
         """Return the condition that no earlier iteration left a loop, which holds where all its `turns` are 0."""
-        first = [nodes.Binary("==", turn, _ZERO, "u1") for turn in turns]
-        enough = functools.reduce(lambda one, two: nodes.Binary("and", one, two, "u1"), first)
-        return Condition(self.opaque(self.origin_of_breaks(body), "u1"), True, enough=enough)
+        first = [nodes.Binary(Operator.EQ, turn, _ZERO, Type.U1) for turn in turns]
+        enough = functools.reduce(lambda one, two: nodes.Binary(Operator.AND, one, two, Type.U1), first)
+        return Condition(self.opaque(self.origin_of_breaks(body), Type.U1), True, enough=enough)
 
     def count_on(self, body: Sequence[nodes.Stmt], before: Mapping[str, nodes.Expr], turn: nodes.Expr) -> None:
         """Express locals to which each iteration of a loop adds a constant by the number of iterations before it."""
@@ -403,8 +415,8 @@ class _Walk:
             step = _find_step(body, name)
             if step and name in before:
                 kind = before[name].type
-                moved = nodes.Binary("*", turn, nodes.Const(step, kind), kind)
-                self.values[name] = nodes.Binary("+", before[name], moved, kind)
+                moved = nodes.Binary(Operator.MUL, turn, nodes.Const(step, kind), kind)
+                self.values[name] = nodes.Binary(Operator.ADD, before[name], moved, kind)
 
     def origin_of_breaks(self, body: Sequence[nodes.Stmt]) -> Origin:
         """Where the conditions come from under which a loop ends."""
@@ -424,7 +436,7 @@ class _Walk:
             is_plain = all(isinstance(one, nodes.Assign | nodes.For) for one in statements)
             is_of_data = not is_plain or Origin.DATA in (around, self.origin(exprs))
             origin = Origin.DATA if is_of_data else Origin.UNKNOWN
-            self.values[name] = self.opaque(origin, self.kernel.locals.get(name, "i32"))
+            self.values[name] = self.opaque(origin, self.kernel.locals.get(name, Type.I32))
 
     def origin(self, exprs: Sequence[nodes.Expr]) -> Origin:
         """Where something comes from that depends on expressions."""
@@ -498,7 +510,7 @@ def _canonical_size(arrays: Mapping[str, nodes.Array], array: str, axis: int) ->
     """Return one expression for all sizes that the spec says are equal."""
     size = arrays[array].sizes[axis] if array in arrays and axis < len(arrays[array].sizes) else None
     if isinstance(size, int):
-        return nodes.Const(size, "i32")
+        return nodes.Const(size, Type.I32)
     return nodes.Size(array, axis) if size is None else _size_of_dim(size)
 
 
@@ -512,8 +524,8 @@ def _size_of_dim(text: str) -> nodes.Expr:
 
 def _size_of_tree(tree: Tree) -> nodes.Expr:
     if isinstance(tree, tuple):
-        return nodes.Binary(tree[0], _size_of_tree(tree[1]), _size_of_tree(tree[2]), "i32")
-    return nodes.Const(tree, "i32") if isinstance(tree, int) else nodes.Size(tree, DIM)
+        return nodes.Binary(tree[0], _size_of_tree(tree[1]), _size_of_tree(tree[2]), Type.I32)
+    return nodes.Const(tree, Type.I32) if isinstance(tree, int) else nodes.Size(tree, DIM)
 
 
 def _find_dim_names(kernel: nodes.Kernel) -> frozenset[str]:
@@ -529,7 +541,9 @@ def _find_slots(kernel: nodes.Kernel) -> frozenset[str]:
     kinds: dict[str, set[bool]] = {}
     for one in walk.statements(kernel.body):
         match one:
-            case nodes.Atomic(operator="add" | "sub", result=str() as name) if not types.is_float(one.value.type):
+            case nodes.Atomic(operator=AtomicOperator.ADD | AtomicOperator.SUB, result=str() as name) if (
+                not types.is_float(one.value.type)
+            ):
                 counted.add(name)
             case nodes.Assign(name, nodes.Local(source)) if source in counted:
                 counted.add(name)
@@ -547,7 +561,8 @@ def _find_step(body: Sequence[nodes.Stmt], name: str) -> int:
     for one in body:
         match one:
             case nodes.Assign(
-                changed, nodes.Binary("+" | "-" as word, nodes.Local(same), nodes.Const(int() as step))
+                changed,
+                nodes.Binary(Operator.ADD | Operator.SUB as word, nodes.Local(same), nodes.Const(int() as step)),
             ) if changed == same == name:
                 steps.append(step if word == "+" else -step)
     changes = [changed for one in walk.statements(body) for changed in walk.find_assigned(one)]
@@ -557,7 +572,7 @@ def _find_step(body: Sequence[nodes.Stmt], name: str) -> int:
 def _negate(condition: nodes.Expr) -> nodes.Binary | None:
     """Return the comparison that holds where a condition does not; None if neither is a comparison by order."""
     match condition:
-        case nodes.Unary("not", nodes.Binary() as inner) if inner.operator in _SIGNS:
+        case nodes.Unary(Operator.NOT, nodes.Binary() as inner) if inner.operator in _SIGNS:
             return inner
         case nodes.Binary() if condition.operator in _SIGNS:
             return replace(condition, operator=_OPPOSITE[condition.operator])

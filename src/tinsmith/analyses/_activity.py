@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..ir import nodes, types, walk
+from ..ir import Operator, nodes, types, walk
 from ._derivatives import is_flat
 
 Edge = tuple[str, str]
@@ -43,7 +43,7 @@ def differentiated_leaves(expr: nodes.Expr) -> Iterator[nodes.Expr]:
             yield from differentiated_leaves(expr.otherwise)
         case nodes.Unary() | nodes.Binary() if is_flat(expr.operator):
             return
-        case nodes.Binary("straight_through", _, right):
+        case nodes.Binary(Operator.STRAIGHT_THROUGH, _, right):
             yield from differentiated_leaves(right)
         case _:
             for operand in walk.operands(expr):

@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..ir import AffineIndex, each_moves_an_axis, nodes, types, walk
+from ..ir import AffineIndex, Operator, Type, each_moves_an_axis, nodes, types, walk
 from ._accesses import Condition, LoopAccess, Origin, find_accesses, is_computable, step_of
 from ._forms import Atom, IterationForms, is_private
 from ._integer_systems import Constraint, Variable, find_solution, has_no_solution
@@ -159,7 +159,7 @@ def _are_told_apart(conflict: Conflict, unique: Collection[str]) -> bool:
     loop, first, second = conflict.loop, conflict.change, conflict.other
     if not unique or len(loop.names) != 1:
         return False
-    variable = nodes.Local(loop.names[0], "i32")
+    variable = nodes.Local(loop.names[0], Type.I32)
     loads = [one for one in walk.parts(*first.index, *second.index) if isinstance(one, nodes.Load)]
     chosen = [one for one in dict.fromkeys(loads) if one.array in unique and one.index == (variable,)]
     pair = _Pair(loop, first, second, None)
@@ -198,7 +198,7 @@ def _have_own_elements(loop: nodes.For, accesses: Sequence[LoopAccess]) -> bool:
     known = [[form for form in index if form is not None] for index in indices]
     if [*map(len, known)] != [*map(len, indices)]:
         return False
-    variables = [forms.atom(nodes.Local(name, "i32")) for name in loop.names]
+    variables = [forms.atom(nodes.Local(name, Type.I32)) for name in loop.names]
     return each_moves_an_axis(variables, known, lambda atom: not atom.is_private)
 
 
@@ -253,18 +253,22 @@ def _have_affine_indices(*accesses: LoopAccess) -> bool:
     """Return True if all indices are affine in the loops' variables once sizes and arguments are numbers."""
     for one in walk.parts(*(part for access in accesses for part in access.index)):
         match one:
-            case nodes.Unary("abs") | nodes.Select() | nodes.Binary("min" | "max" | "^" | "|"):
+            case (
+                nodes.Unary(Operator.ABS)
+                | nodes.Select()
+                | nodes.Binary(Operator.MIN | Operator.MAX | Operator.BIT_XOR | Operator.BIT_OR)
+            ):
                 return False
             case nodes.Cast(value) if types.is_float(value.type):
                 return False
-            case nodes.Binary("*", left, right) if is_private(left) and is_private(right):
+            case nodes.Binary(Operator.MUL, left, right) if is_private(left) and is_private(right):
                 return False
     return True
 
 
 def _are_own_slots(first: LoopAccess, second: LoopAccess) -> bool:
     """Return True if an axis of both indices is a number that an atomic counter handed out to one iteration alone."""
-    slot = nodes.Local("slot", "i32")
+    slot = nodes.Local("slot", Type.I32)
     steps = [step_of(one) for access in (first, second) for one in walk.parts(*access.index)]
     step = min((one for one in steps if one), default=0)
 
@@ -319,7 +323,7 @@ class _Pair:
         choices = itertools.product(
             self.mine.alternatives(self.first.conditions),
             self.theirs.alternatives(self.second.conditions),
-            [one for name in self.loop.names for one in self.difference(nodes.Local(name, "i32"))],
+            [one for name in self.loop.names for one in self.difference(nodes.Local(name, Type.I32))],
             values,
         )
         for one, two, difference, value in choices:
@@ -367,7 +371,7 @@ class _Pair:
         self, forms: IterationForms, access: LoopAccess
     ) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]] | None:
         """Return elements that an access uses, each with the numbers of the iteration; None if there are too many."""
-        parallel = [nodes.Local(name, "i32") for name in self.loop.names]
+        parallel = [nodes.Local(name, Type.I32) for name in self.loop.names]
         parts = walk.parts(*access.index, *(one.expr for one in access.conditions if is_computable(one.expr)))
         leaves = [*dict.fromkeys([*parallel, *(one for one in parts if isinstance(one, nodes.Local))])]
         if len(leaves) > MOST_TRIED_VARIABLES:
@@ -393,7 +397,7 @@ def _find_start(forms: IterationForms, access: LoopAccess, variable: nodes.Expr)
     """Return the first number of a loop's variable to try: 0, or a known negative one from which 0 is tried too."""
     for one in access.conditions:
         match one:
-            case Condition(nodes.Binary(">=", left, first), is_bound=True) if left == variable:
+            case Condition(nodes.Binary(Operator.GE, left, first), is_bound=True) if left == variable:
                 known = forms.evaluate(first, {})
                 return 0 if known is None else max(min(int(known.numbers[0]), 0), -(TRIED_NUMBERS // 2))
     return 0
@@ -411,7 +415,7 @@ def _same_value(first: LoopAccess, second: LoopAccess) -> tuple[nodes.Expr, ...]
     indices = {*first.index}
 
     def replace(expr: nodes.Expr) -> nodes.Expr:
-        return nodes.Const(0, "i32") if expr in indices else walk.rebuild(expr, replace)
+        return nodes.Const(0, Type.I32) if expr in indices else walk.rebuild(expr, replace)
 
     return _leaves(replace(first.value))
 

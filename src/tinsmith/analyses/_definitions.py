@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import TypeAlias
 
-from ..ir import nodes, walk
+from ..ir import Type, nodes, walk
 
 Definition: TypeAlias = tuple[str, nodes.Expr | None]
 """A local and what it is computed from; None where that is not an expression: a draw, an atomic's result, a loop."""
@@ -28,7 +28,7 @@ def single_definitions(pairs: Iterable[Definition]) -> dict[str, nodes.Expr]:
 
 def whole_definitions(pairs: Iterable[Definition]) -> dict[str, nodes.Expr]:
     """Those of integers, and not from memory: the same wherever they are named."""
-    whole = (one for one in _single(pairs) if one[1].type == "i32" and not isinstance(one[1], nodes.Load))
+    whole = (one for one in _single(pairs) if one[1].type == Type.I32 and not isinstance(one[1], nodes.Load))
     return {name: value for name, value in whole if name not in walk.locals_in([value])}
 
 

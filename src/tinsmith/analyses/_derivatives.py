@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeAlias
 
 from ..ir import (
     Misfit,
+    Operator,
+    Type,
     cast,
     compare,
     constant,
@@ -128,8 +130,8 @@ class _One(NamedTuple):
 
 def _abs(one: _One) -> Contribution:
     zero = one.number(0)
-    below = either(compare("<", one.x, zero), one.number(-1), zero)
-    return one.times(either(compare(">", one.x, zero), one.number(1), below))
+    below = either(compare(Operator.LT, one.x, zero), one.number(-1), zero)
+    return one.times(either(compare(Operator.GT, one.x, zero), one.number(1), below))
 
 
 def _half_inverse(one: _One) -> Contribution:
@@ -226,7 +228,7 @@ def _quotient(two: _Two) -> list[Slope]:
 
 
 def _remainder(two: _Two) -> list[Slope]:
-    whole = nodes.Binary("//", two.a, two.b, two.y.type)
+    whole = nodes.Binary(Operator.FLOOR_DIV, two.a, two.b, two.y.type)
     is_singular = not is_constant(two.b) or is_constant(two.b, 0)
     return [Slope(two.left, _same), Slope(two.right, lambda seed: negate(times(seed, whole)), is_singular)]
 
@@ -241,7 +243,7 @@ def _extreme(two: _Two, wins: str) -> list[Slope]:
         if is_constant(other, 0):
             is_off = compare(f"{wins}=", one, other)
             return lambda seed: either(is_off, two.number(0), seed)
-        tie, lost = compare("==", one, other), compare(wins, one, other)
+        tie, lost = compare(Operator.EQ, one, other), compare(wins, one, other)
 
         def contribution(seed: nodes.Expr) -> nodes.Expr:
             return either(tie, times(two.number(0.5), seed), either(lost, two.number(0), seed))
@@ -277,8 +279,8 @@ def _by_base(two: _Two) -> list[Slope]:
         factor = times(two.number(exponent), _known_power(two, exponent - 1))
         return [Slope(two.left, lambda seed: times(seed, factor), exponent not in (1, 2))]
     exponent, kind = two.exponent, two.exponent.type
-    lower = nodes.Binary("pow", two.a, minus(exponent, constant(1, kind)), two.y.type)
-    is_zero = compare("==", exponent, constant(0, kind))
+    lower = nodes.Binary(Operator.POW, two.a, minus(exponent, constant(1, kind)), two.y.type)
+    is_zero = compare(Operator.EQ, exponent, constant(0, kind))
 
     def contribution(seed: nodes.Expr) -> nodes.Expr:
         return either(is_zero, two.number(0), times(seed, times(two.b, lower)))
@@ -295,7 +297,7 @@ def _known_power(two: _Two, exponent: float) -> nodes.Expr:
             return two.a
         case 2:
             return times(two.a, two.a)
-    return nodes.Binary("pow", two.a, constant(exponent, two.exponent.type), two.y.type)
+    return nodes.Binary(Operator.POW, two.a, constant(exponent, two.exponent.type), two.y.type)
 
 
 def _by_exponent(two: _Two) -> nodes.Expr:
@@ -303,8 +305,8 @@ def _by_exponent(two: _Two) -> nodes.Expr:
     if isinstance(two.left, nodes.Const) and _is_positive(two.left):
         return times(two.number(math.log(two.left.value)), two.y)
     zero = two.number(0)
-    is_flat = nodes.Binary("and", compare("==", two.a, zero), compare(">=", two.b, zero), "u1")
-    return either(is_flat, zero, times(two.y, nodes.Unary("log", two.a, two.y.type)))
+    is_flat = nodes.Binary(Operator.AND, compare(Operator.EQ, two.a, zero), compare(Operator.GE, two.b, zero), Type.U1)
+    return either(is_flat, zero, times(two.y, nodes.Unary(Operator.LOG, two.a, two.y.type)))
 
 
 _BINARY: dict[str, Callable[[_Two], list[Slope]]] = {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..ir import nodes, types, walk
+from ..ir import Operator, Type, nodes, types, walk
 from ._accesses import is_computable
 
 Numbers: TypeAlias = np.ndarray
@@ -60,14 +60,16 @@ def _compute(expr: nodes.Expr, numbers: Sequence[Numbers], is_defined: np.ndarra
             return Result(np.where(numbers[0] != 0, numbers[1], numbers[2]).astype(dtype), is_defined)
         case nodes.Unary(word) if word in _UNARY:
             return Result(_UNARY[word](numbers[0].astype(dtype)).astype(dtype), is_defined)
-        case nodes.Binary("//" | "%" as word):
+        case nodes.Binary(Operator.FLOOR_DIV | Operator.MOD as word):
             is_whole = numbers[1] != 0
             divisor = np.where(is_whole, numbers[1], 1).astype(numbers[1].dtype)
             return Result(_BINARY[word](numbers[0], divisor).astype(dtype), is_defined & is_whole)
-        case nodes.Binary("<<" | ">>" | ">>>" as word):
+        case nodes.Binary(Operator.SHIFT_LEFT | Operator.SHIFT_RIGHT | Operator.SHIFT_RIGHT_UNSIGNED as word):
             is_shift = (numbers[1] >= 0) & (numbers[1] < 64)
             return Result(_BINARY[word](numbers[0], np.where(is_shift, numbers[1], 0)), is_defined & is_shift)
-        case nodes.Binary("+" | "-" | "*" | "/" as word) if types.is_float(expr.type):
+        case nodes.Binary(Operator.ADD | Operator.SUB | Operator.MUL | Operator.DIV as word) if types.is_float(
+            expr.type
+        ):
             left, right = (one.astype(dtype) for one in numbers)
             return Result(_BINARY[word](left, right), is_defined)
         case nodes.Binary(word) if word in _BINARY:
@@ -85,7 +87,7 @@ def _wrap(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-_FLOATS = {"f16": np.dtype(np.float16), "f32": np.dtype(np.float32), "f64": np.dtype(np.float64)}
+_FLOATS = {Type.F16: np.dtype(np.float16), Type.F32: np.dtype(np.float32), Type.F64: np.dtype(np.float64)}
 _UNARY: Mapping[str, Callable[[Any], Any]] = {
     "neg": operator.neg,
     "~": operator.invert,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from ..ir import AffineIndex, combine, nodes, operators, types, walk
+from ..ir import AffineIndex, Operator, Type, combine, nodes, operators, types, walk
 from ._accesses import Condition, LoopAccess
 from ._evaluate import Numbers, Result, evaluate
 from ._integer_systems import Constraint, Variable, has_no_solution
@@ -85,12 +85,18 @@ class IterationForms:
                 self.facts.append(Constraint(AffineIndex({expr: 1})))
             case nodes.Cast(value, keeps_bits=False) if not types.is_float(value.type):
                 return self.form(value)
-            case nodes.Unary("neg", value):
+            case nodes.Unary(Operator.NEG, value):
                 inner = self.form(value)
                 return None if inner is None else inner.times(-1)
-            case nodes.Binary("&", left, nodes.Const(int() as mask)) if mask > 0 and mask & (mask + 1) == 0:
+            case nodes.Binary(Operator.BIT_AND, left, nodes.Const(int() as mask)) if (
+                mask > 0 and mask & (mask + 1) == 0
+            ):
                 return self._remainder(left, mask + 1)
-            case nodes.Binary(("<<" | ">>" | ">>>") as word, left, nodes.Const(int() as shift)) if 0 <= shift < 31:
+            case nodes.Binary(
+                (Operator.SHIFT_LEFT | Operator.SHIFT_RIGHT | Operator.SHIFT_RIGHT_UNSIGNED) as word,
+                left,
+                nodes.Const(int() as shift),
+            ) if 0 <= shift < 31:
                 other = nodes.Const(1 << shift, left.type)
                 return self.form(nodes.Binary(_SHIFTS[word], left, other, expr.type))
             case nodes.Binary(word, left, right):
@@ -119,7 +125,9 @@ class IterationForms:
         if not form.terms:
             return AffineIndex(constant=form.constant // divisor)
         # `n // 2` is one atom wherever it stands, so that the halves of an array have one length.
-        quotient = AffineIndex({self.atom(nodes.Binary("//", left, nodes.Const(divisor, "i32"), "i32")): 1})
+        quotient = AffineIndex(
+            {self.atom(nodes.Binary(Operator.FLOOR_DIV, left, nodes.Const(divisor, Type.I32), Type.I32)): 1}
+        )
         rest = form.plus(quotient, -divisor)
         self.facts.append(Constraint(rest))
         self.facts.append(Constraint(rest.times(-1).plus(AffineIndex(constant=divisor - 1))))
@@ -127,7 +135,7 @@ class IterationForms:
 
     def _remainder(self, left: nodes.Expr, divisor: int) -> AffineIndex | None:
         form = self.form(left)
-        quotient = self.form(nodes.Binary("//", left, nodes.Const(divisor, "i32"), "i32"))
+        quotient = self.form(nodes.Binary(Operator.FLOOR_DIV, left, nodes.Const(divisor, Type.I32), Type.I32))
         return None if form is None or quotient is None else form.plus(quotient, -divisor)
 
     def evaluate(self, expr: nodes.Expr, solutions: Mapping[Variable, Numbers]) -> Result | None:
@@ -169,11 +177,11 @@ class IterationForms:
         match expr:
             case nodes.Const(value):
                 return [()] if bool(value) == holds else []
-            case nodes.Unary("not", value):
+            case nodes.Unary(Operator.NOT, value):
                 return self._cases(value, holds=not holds)
             case nodes.Cast(value, keeps_bits=False) if not types.is_float(value.type):
                 return self._cases(value, holds=holds)
-            case nodes.Binary("and" | "or" as word, left, right):
+            case nodes.Binary(Operator.AND | Operator.OR as word, left, right):
                 one, two = self._cases(left, holds=holds), self._cases(right, holds=holds)
                 return _both(one, two) if (word == "and") == holds else _either(one, two)
             case nodes.Binary(word, nodes.Select() as chosen, right) if word in operators.OPPOSITE:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from ..ir import AffineIndex, combine, each_moves_an_axis, nodes, walk
+from ..ir import AffineIndex, Operator, Type, combine, each_moves_an_axis, nodes, walk
 from ._definitions import definitions, whole_definitions
 
 Atom = str | nodes.Expr
@@ -23,13 +23,13 @@ def affine(expr: nodes.Expr, definitions: Mapping[str, nodes.Expr]) -> AffineInd
         definitions: what locals are computed from that have one value wherever they are named.
     """
     match expr:
-        case nodes.Const(value, "i32" | "i64"):
+        case nodes.Const(value, Type.I32 | Type.I64):
             return AffineIndex(constant=int(value))
-        case nodes.Local(name, "i32") if name in definitions:
+        case nodes.Local(name, Type.I32) if name in definitions:
             return affine(definitions[name], definitions)
         case nodes.Local(name):
             return AffineIndex({name: 1})
-        case nodes.Binary("+" | "-" | "*" as operator, left, right, "i32" | "i64"):
+        case nodes.Binary(Operator.ADD | Operator.SUB | Operator.MUL as operator, left, right, Type.I32 | Type.I64):
             index = combine(operator, affine(left, definitions), affine(right, definitions))
             if index is not None:
                 return index

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..ir import nodes, operators, types
+from ..ir import Operator, nodes, operators, types
 
 
 class Range(NamedTuple):
@@ -73,9 +73,9 @@ class Ranges:
         match condition:
             case nodes.Local(name) if len(self._definitions.get(name, ())) == 1:
                 return self._bounds(self._definitions[name][0], holds)
-            case nodes.Unary("not", value):
+            case nodes.Unary(Operator.NOT, value):
                 return self._bounds(value, not holds)
-            case nodes.Binary("and" | "or" as word, left, right) if holds == (word == "and"):
+            case nodes.Binary(Operator.AND | Operator.OR as word, left, right) if holds == (word == "and"):
                 return [*self._bounds(left, holds), *self._bounds(right, holds)]
             case nodes.Binary(operator, left, right) if operator in _ORDER:
                 asked = operator if holds else operators.OPPOSITE[operator]
@@ -105,7 +105,7 @@ class Ranges:
             case nodes.Cast(value, kind) if not expr.keeps_bits:
                 image = self.of(value)
                 return image if types.is_float(kind) else Range(image.low - 1, image.high + 1)
-            case nodes.Unary("neg", value):
+            case nodes.Unary(Operator.NEG, value):
                 low, high = self.of(value)
                 return Range(-high, -low)
             case nodes.Unary(operator):

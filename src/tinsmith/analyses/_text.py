@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..ir import nodes
+from ..ir import Operator, nodes
 from ._accesses import LoopAccess
 from ._conflicts import Conflict, Verdict
 
@@ -52,7 +52,7 @@ def _expression(expr: nodes.Expr, kernel: nodes.Kernel) -> str:
         case nodes.Unary(operator, value):
             inner = _expression(value, kernel)
             return f"-{inner}" if operator == "neg" else f"{operator}({inner})"
-        case nodes.Binary("+", left, nodes.Const(int() as value)) if value < 0:
+        case nodes.Binary(Operator.ADD, left, nodes.Const(int() as value)) if value < 0:
             return f"{_expression(left, kernel)} - {-value}"
         case nodes.Binary(operator, left, right) if operator in _SIGNS:
             sides = (_expression(one, kernel) for one in (left, right))

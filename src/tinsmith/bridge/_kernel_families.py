@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from ..engines import Compiled, Engine, bind_scalars, one_at_a_time
-from ..ir import nodes, walk
+from ..ir import Operator, Type, nodes, walk
 from ._digest import digest_of
 
 MOST_ALONE = 4
@@ -23,7 +23,7 @@ MOST_ALONE = 4
 _MOST_PRODUCTS = 32
 """The largest exponent for which engines multiply (Taichi 1.7.4, Quadrants 1.3.3)."""
 
-_SETTERS = {"f32": "float", "f64": "float", "i32": "int", "i64": "int"}
+_SETTERS = {Type.F32: "float", Type.F64: "float", Type.I32: "int", Type.I64: "int"}
 """How launches set numbers that are taken out, by type; others stay, as they are rare."""
 
 
@@ -101,7 +101,7 @@ def take_out_numbers(kernel: nodes.Kernel) -> tuple[nodes.Kernel, dict[str, node
                 name = next(free)
                 numbers[name] = expr
                 return nodes.Argument(name, kind)
-            case nodes.Binary("pow", base, nodes.Const(exponent)) if _is_special(exponent):
+            case nodes.Binary(Operator.POW, base, nodes.Const(exponent)) if _is_special(exponent):
                 return replace(expr, left=expression(base))
             case nodes.Load(array) if array in local_arrays:
                 return expr

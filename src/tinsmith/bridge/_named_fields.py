@@ -13,7 +13,7 @@ from typing import Any
 from ..codegen import build, print_kernel
 from ..engines import Language
 from ..frontend import Source, Written
-from ..ir import nodes, types, walk
+from ..ir import Operator, nodes, types, walk
 from ._binding import BoundArguments
 from ._launcher import Launcher
 from ._links import Links
@@ -78,4 +78,4 @@ def _less(index: nodes.Expr, start: int) -> nodes.Expr:
         return index
     if isinstance(index, nodes.Const):
         return replace(index, value=index.value - start)
-    return nodes.Binary("-", index, nodes.Const(start, index.type), index.type)
+    return nodes.Binary(Operator.SUB, index, nodes.Const(start, index.type), index.type)

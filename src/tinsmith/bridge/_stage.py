@@ -38,7 +38,7 @@ from ..frontend import (
 )
 from ..frontend.lowering import LoweredKernel, lower
 from ..frontend.tree import annotate, drop_gradient_stores, drop_stores, loop_over_ranges, serialize_loops
-from ..ir import NotCovered, nodes, types
+from ..ir import NotCovered, Type, nodes, types
 from ..passes import BATCH, FORWARD, NotBatchable, PassOptions, nests_powers, run_pipeline
 from ..passes.adjoint import NO_PROMISES, Promise, find_promised
 from ..spec import DimSizes
@@ -420,4 +420,4 @@ class Stage:
 def _type_of(parameter: Parameter, defaults: types.Defaults) -> str:
     """The type of a scalar, or of a vector's numbers, by its annotation: `float` is the engine's default."""
     kind = parameter.text.rpartition("_lang.")[2].rpartition(", ")[2].rstrip(")")
-    return {"float": defaults.fp, "int": defaults.ip, "bool": "u1"}.get(kind, kind)
+    return {"float": defaults.fp, "int": defaults.ip, "bool": Type.U1}.get(kind, kind)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import refusal
 from .._user_warnings import TruncationWarning
-from ..ir import NotCovered, nodes, types, walk
+from ..ir import NotCovered, Type, nodes, types, walk
 from ..linter import Cuts, Finding, drop_suppressed
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ def _find_cut_lines(kernel: nodes.Kernel) -> Iterator[int]:
                 wanted = kernel.arrays[one.array].type
             case _:
                 continue
-        if wanted == "u1" or types.is_float(wanted):
+        if wanted == Type.U1 or types.is_float(wanted):
             continue
         if _may_have_fraction(one.value) or any(
             isinstance(part, nodes.Cast) and not part.keeps_bits and _may_have_fraction(part.value)
             for part in walk.parts(one.value)
-            if not types.is_float(part.type) and part.type != "u1"
+            if not types.is_float(part.type) and part.type != Type.U1
         ):
             yield one.line
 

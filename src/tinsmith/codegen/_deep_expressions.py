@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..ir import nodes, walk
+from ..ir import Operator, nodes, walk
 
 DEEPEST = 40
 """Levels of operations in a printed expression: few enough for the engines, and more than people write."""
@@ -49,7 +49,7 @@ def _depth(expr: nodes.Expr) -> int:
 
 def _split(expr: nodes.Expr, give_name: Callable[[nodes.Expr], nodes.Expr]) -> tuple[nodes.Expr, int]:
     """Return an expression of at most `DEEPEST` levels, and how many it has."""
-    if isinstance(expr, nodes.Binary) and expr.operator == "straight_through":
+    if isinstance(expr, nodes.Binary) and expr.operator == Operator.STRAIGHT_THROUGH:
         return _split(expr.left, give_name)  # all that is printed of it
     depths = [0]
 

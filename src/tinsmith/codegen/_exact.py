@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..engines import COMPILING, complete_places
 from ..engines.python import EXACT_OPERATIONS, ExactKernel, NoRule
-from ..ir import nodes, types, walk
+from ..ir import Operator, nodes, types, walk
 from ._kernel import Writer
 from ._syntax import SIGNS, assign, operation
 
@@ -150,7 +150,7 @@ class _ExactWriter(Writer):
         return self.convert(value, kind)
 
     def unary(self, one: nodes.Unary) -> ast.expr:
-        keeps_type = one.operator in ("not", "ffs")
+        keeps_type = one.operator in (Operator.NOT, Operator.FFS)
         return self.function(one, self.operand(one.value) if keeps_type else self.convert(one.value, one.type))
 
     def function(self, one: nodes.Unary, value: ast.expr) -> ast.expr:
@@ -179,7 +179,7 @@ class _ExactWriter(Writer):
 
     def _operand_of(self, one: nodes.Binary, side: nodes.Expr) -> ast.expr:
         """An operand; of integers that are divided, a float of the result's type."""
-        is_widened = one.operator in ("/", "atan2") and not types.is_float(side.type)
+        is_widened = one.operator in (Operator.DIV, Operator.ATAN2) and not types.is_float(side.type)
         return self.convert(side, one.type) if is_widened else self.operand(side)
 
     def constant(self, one: nodes.Const, *, is_typed: bool) -> ast.expr:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from itertools import count
 
 from ..engines import COMPILING, complete_places, parse_expression
-from ..ir import Defaults, nodes, operators, parts_of, side_of, types, walk
+from ..ir import Defaults, Operator, Type, nodes, operators, parts_of, side_of, types, walk
 from ._deep_expressions import split_deep_expressions
 from ._syntax import SIGNS, assign, call, call_operation, lang, number, operation
 from ._vectors import VectorLoop, plan_lane_arrays, zeros
@@ -175,14 +175,14 @@ class Writer:
         body = [*self.declare_block_memory(one), *self.body(one.body)]
         if len(names) == 1:
             first, end = one.bounds[0]
-            bounds = [end] if first == nodes.Const(0, "i32") else [first, end]
+            bounds = [end] if first == nodes.Const(0, Type.I32) else [first, end]
             iterator = ast.Call(ast.Name("range", ast.Load()), [self.expression(bound) for bound in bounds], [])
             return ast.For(names[0], iterator, body, [])
         pairs = [self.write_bound(*bound) for bound in one.bounds]
         return ast.For(ast.Tuple(names, ast.Store()), call("ndrange", *pairs), body, [])
 
     def write_bound(self, first: nodes.Expr, end: nodes.Expr) -> ast.expr:
-        if first == nodes.Const(0, "i32"):
+        if first == nodes.Const(0, Type.I32):
             return self.expression(end)
         return ast.Tuple([self.expression(first), self.expression(end)], ast.Load())
 
@@ -222,12 +222,12 @@ class Writer:
         if one.operator in ARITHMETIC:
             return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), [value], [])
         called = call_operation(one.operator, value)
-        if one.operator == "norm":  # no engine's function is it; whoever lowers the tree again must know
+        if one.operator == Operator.NORM:  # no engine's function is it; whoever lowers the tree again must know
             vars(called)["is_norm"] = True
         return called
 
     def binary(self, one: nodes.Binary) -> ast.expr:
-        if one.operator == "straight_through":
+        if one.operator == Operator.STRAIGHT_THROUGH:
             return self.straight_through(one, self.expression(one.left))
         if one.operator in ARITHMETIC:
             operands = [self.operand(one.left), self.operand(one.right)]

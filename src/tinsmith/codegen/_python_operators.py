@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import ast
 
-UNARY: dict[type[ast.unaryop], str] = {ast.USub: "neg", ast.Not: "not", ast.Invert: "~"}
-BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.FloorDiv: "//",
-    ast.Mod: "%",
-    ast.Pow: "pow",
-    ast.LShift: "<<",
-    ast.RShift: ">>",
-    ast.BitAnd: "&",
-    ast.BitOr: "|",
-    ast.BitXor: "^",
+from ..ir import AtomicOperator, Operator
+
+UNARY: dict[type[ast.unaryop], Operator] = {ast.USub: Operator.NEG, ast.Not: Operator.NOT, ast.Invert: Operator.INVERT}
+BINARY: dict[type[ast.operator], Operator] = {
+    ast.Add: Operator.ADD,
+    ast.Sub: Operator.SUB,
+    ast.Mult: Operator.MUL,
+    ast.Div: Operator.DIV,
+    ast.FloorDiv: Operator.FLOOR_DIV,
+    ast.Mod: Operator.MOD,
+    ast.Pow: Operator.POW,
+    ast.LShift: Operator.SHIFT_LEFT,
+    ast.RShift: Operator.SHIFT_RIGHT,
+    ast.BitAnd: Operator.BIT_AND,
+    ast.BitOr: Operator.BIT_OR,
+    ast.BitXor: Operator.BIT_XOR,
 }
-COMPARE: dict[type[ast.cmpop], str] = {
-    ast.Eq: "==",
-    ast.NotEq: "!=",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
+COMPARE: dict[type[ast.cmpop], Operator] = {
+    ast.Eq: Operator.EQ,
+    ast.NotEq: Operator.NE,
+    ast.Lt: Operator.LT,
+    ast.LtE: Operator.LE,
+    ast.Gt: Operator.GT,
+    ast.GtE: Operator.GE,
 }
-ATOMIC_AUGMENTED: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "sub",
-    ast.BitAnd: "and",
-    ast.BitOr: "or",
-    ast.BitXor: "xor",
+ATOMIC_AUGMENTED: dict[type[ast.operator], AtomicOperator] = {
+    ast.Add: AtomicOperator.ADD,
+    ast.Sub: AtomicOperator.SUB,
+    ast.BitAnd: AtomicOperator.AND,
+    ast.BitOr: AtomicOperator.OR,
+    ast.BitXor: AtomicOperator.XOR,
 }
 """Augmented assignments that are atomic in memory; their operand becomes the target's type first."""

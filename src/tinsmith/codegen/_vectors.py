@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..ir import nodes, types, walk
+from ..ir import Operator, Type, nodes, types, walk
 from ._syntax import assign, call, lang, operation
 
 _ANY_ORDER = frozenset({"+", "*", "&", "|", "^", "min", "max", "and", "or"})
@@ -54,7 +54,9 @@ def plan_lane_arrays(body: Sequence[nodes.Stmt], reserve_name: Callable[[str], s
     width = max((one.vector_width for one in outside if isinstance(one, nodes.For)), default=0)
     stored = {one.array for one in outside if isinstance(one, nodes.Store)}
     elsewhere = stored | _find_loaded(outside)
-    lanes = {(nodes.Local(one.names[0], "i32"),) for one in outside if isinstance(one, nodes.For) and one.vector_width}
+    lanes = {
+        (nodes.Local(one.names[0], Type.I32),) for one in outside if isinstance(one, nodes.For) and one.vector_width
+    }
     places = [one for one in inside if isinstance(one, nodes.Store)] + [*walk.loads(inside)]
     used = {one.array for one in places} - {one.array for one in places if one.index not in lanes}
     arrays: dict[str, LaneArray] = {}
@@ -163,10 +165,10 @@ class VectorLoop:
         """An expression as a vector of a type."""
         if not self.is_shared(one):
             return self.as_type(one, kind)
-        if kind == "u1":
-            chosen = nodes.Select(one, nodes.Const(1, "i32"), nodes.Const(0, "i32"), "i32")
-            value = nodes.Const(int(one.value), "i32") if isinstance(one, nodes.Const) else chosen
-            return _is_set(self.vector(value, "i32"))
+        if kind == Type.U1:
+            chosen = nodes.Select(one, nodes.Const(1, Type.I32), nodes.Const(0, Type.I32), Type.I32)
+            value = nodes.Const(int(one.value), Type.I32) if isinstance(one, nodes.Const) else chosen
+            return _is_set(self.vector(value, Type.I32))
         number = self.as_type(one, kind)
         return _vector(ast.BinOp(ast.List([number], ast.Load()), ast.Mult(), ast.Constant(self.width)), kind)
 
@@ -196,7 +198,7 @@ class VectorLoop:
     def places(self) -> ast.expr:
         first = self.group * self.width
         numbers: list[ast.expr] = [ast.Constant(first + place) for place in range(self.width)]
-        return _vector(ast.List(numbers, ast.Load()), "i32")
+        return _vector(ast.List(numbers, ast.Load()), Type.I32)
 
     def load(self, one: nodes.Load) -> ast.expr:
         array = self.arrays.get(one.array)
@@ -211,7 +213,9 @@ class VectorLoop:
         index: list[ast.expr] = []
         for part in one.index:
             match part:
-                case nodes.Binary("+", first, nodes.Local(name)) if name == self.lane and self.is_shared(first):
+                case nodes.Binary(Operator.ADD, first, nodes.Local(name)) if name == self.lane and self.is_shared(
+                    first
+                ):
                     index.append(ast.BinOp(self.scalar.expression(first), ast.Add(), self.place()))
                 case _ if self.is_shared(part):
                     index.append(self.scalar.expression(part))
@@ -224,9 +228,9 @@ class VectorLoop:
         kind, value = one.type, one.value
         if value.type == kind:
             return self.expression(value)
-        if kind == "u1":
-            return _is_set(self.as_type(value, "i32"))
-        if value.type == "u1":
+        if kind == Type.U1:
+            return _is_set(self.as_type(value, Type.I32))
+        if value.type == Type.U1:
             numbers = [nodes.Const(types.zero(kind) + chosen, kind) for chosen in (1, 0)]
             return call("select", self.expression(value), *map(self.scalar.expression, numbers))
         number = self.number(self.give_name(self.expression(value)))
@@ -234,13 +238,13 @@ class VectorLoop:
 
     def select(self, one: nodes.Select) -> ast.expr:
         values = [self.as_type(value, one.type) for value in (one.then, one.otherwise)]
-        return call("select", self.vector(one.condition, "u1"), *values)
+        return call("select", self.vector(one.condition, Type.U1), *values)
 
     def unary(self, one: nodes.Unary) -> ast.expr:
         value = self.expression(one.value)
-        if one.operator == "neg":
+        if one.operator == Operator.NEG:
             return ast.BinOp(value, ast.Mult(), self.scalar.expression(nodes.Const(types.zero(one.type) - 1, one.type)))
-        if one.operator == "not":
+        if one.operator == Operator.NOT:
             return ast.UnaryOp(ast.Not(), value)
         if one.operator in _WHOLE:
             return call(one.operator, value)
@@ -251,13 +255,13 @@ class VectorLoop:
 
     def binary(self, one: nodes.Binary) -> ast.expr:
         if one.operator in ("and", "or"):
-            return operation(one.operator, *(self.vector(part, "u1") for part in (one.left, one.right)))
-        if one.operator == "straight_through":
+            return operation(one.operator, *(self.vector(part, Type.U1) for part in (one.left, one.right)))
+        if one.operator == Operator.STRAIGHT_THROUGH:
             return self.as_type(one.left, one.type)
         kind = one.type
-        if kind == "u1":
+        if kind == Type.U1:
             kind = types.promote(one.left.type, one.right.type)
-            kind = "i32" if kind == "u1" else kind
+            kind = Type.I32 if kind == Type.U1 else kind
         return operation(one.operator, self.as_type(one.left, kind), self.as_type(one.right, kind))
 
     # Number by number -------------------------------------------------------------------------

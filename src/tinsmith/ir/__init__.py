@@ -45,14 +45,16 @@ from ._algebra import (
 from ._cells import with_cells
 from ._decompositions import PARTS, Part, parts_of, side_of
 from ._names import Names
+from ._operators import AtomicOperator, Operator, VoteOperator
 from ._parser import TextError, parse_ir
 from ._printer import print_ir
 from ._refusals import DIVISION_BY_ZERO, RUN_IN_ORDER, Deadly, Misfit, NotCovered, Race
-from ._types import Defaults
+from ._types import Defaults, Type
 from ._verify import InvalidKernel, verify
 
 __all__ = [
     "AffineIndex",
+    "AtomicOperator",
     "BLOCK_SIZE",
     "DIVISION_BY_ZERO",
     "Deadly",
@@ -66,6 +68,7 @@ __all__ = [
     "Names",
     "NotCovered",
     "ONE",
+    "Operator",
     "PARTS",
     "Part",
     "PartialIndexMap",
@@ -73,6 +76,8 @@ __all__ = [
     "Race",
     "TRUE",
     "TextError",
+    "Type",
+    "VoteOperator",
     "ZERO",
     "both",
     "cast",

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 from . import _nodes as nodes
 from . import _types as types
+from ._operators import Operator
+from ._types import Type
 
 
 def constant(value: float, kind: str) -> nodes.Const:
@@ -22,18 +24,18 @@ def constant(value: float, kind: str) -> nodes.Const:
     return nodes.Const(float(value) if types.is_float(kind) else int(value), kind)
 
 
-ZERO, ONE = constant(0, "i32"), constant(1, "i32")
-TRUE, FALSE = nodes.Const(True, "u1"), nodes.Const(False, "u1")
+ZERO, ONE = constant(0, Type.I32), constant(1, Type.I32)
+TRUE, FALSE = nodes.Const(True, Type.U1), nodes.Const(False, Type.U1)
 
 
 def number(value: int) -> nodes.Const:
     """A whole number that is known."""
-    return constant(value, "i32")
+    return constant(value, Type.I32)
 
 
 def integer(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
     """An operation on two whole numbers."""
-    return nodes.Binary(operator, left, right, "i32")
+    return nodes.Binary(operator, left, right, Type.I32)
 
 
 def both(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
@@ -42,7 +44,7 @@ def both(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
         return FALSE
     if TRUE in (one, other):
         return other if one == TRUE else one
-    return nodes.Binary("and", one, other, "u1")
+    return nodes.Binary(Operator.AND, one, other, Type.U1)
 
 
 def or_else(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
@@ -51,13 +53,13 @@ def or_else(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
         return TRUE
     if FALSE in (one, other):
         return other if one == FALSE else one
-    return nodes.Binary("or", one, other, "u1")
+    return nodes.Binary(Operator.OR, one, other, Type.U1)
 
 
 def opposite(truth: nodes.Expr) -> nodes.Expr:
     """`not truth`."""
-    is_opposite = isinstance(truth, nodes.Unary) and truth.operator == "not"
-    return truth.value if isinstance(truth, nodes.Unary) and is_opposite else nodes.Unary("not", truth, "u1")
+    is_opposite = isinstance(truth, nodes.Unary) and truth.operator == Operator.NOT
+    return truth.value if isinstance(truth, nodes.Unary) and is_opposite else nodes.Unary(Operator.NOT, truth, Type.U1)
 
 
 def is_constant(expr: nodes.Expr, value: float | None = None) -> bool:
@@ -79,11 +81,13 @@ def negate(expr: nodes.Expr) -> nodes.Expr:
     match expr:
         case nodes.Const(value, kind):
             return constant(-value, kind) if value else expr
-        case nodes.Unary("neg", value, kind) if value.type == kind:
+        case nodes.Unary(Operator.NEG, value, kind) if value.type == kind:
             return value
-        case nodes.Binary("*" | "/" as operator, nodes.Const(value, kind), right, whole) if kind == whole:
+        case nodes.Binary(Operator.MUL | Operator.DIV as operator, nodes.Const(value, kind), right, whole) if (
+            kind == whole
+        ):
             return nodes.Binary(operator, constant(-value, kind), right, whole)
-    return nodes.Unary("neg", expr, expr.type)
+    return nodes.Unary(Operator.NEG, expr, expr.type)
 
 
 def plus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
@@ -94,9 +98,9 @@ def plus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
         return left
     if left == right:
         return times(constant(2, left.type), left)
-    if isinstance(right, nodes.Unary) and right.operator == "neg" and right.value.type == right.type:
-        return nodes.Binary("-", left, right.value, left.type)
-    return nodes.Binary("+", left, right, left.type)
+    if isinstance(right, nodes.Unary) and right.operator == Operator.NEG and right.value.type == right.type:
+        return nodes.Binary(Operator.SUB, left, right.value, left.type)
+    return nodes.Binary(Operator.ADD, left, right, left.type)
 
 
 def minus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
@@ -105,7 +109,7 @@ def minus(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
         return negate(right)
     if is_constant(right, 0):
         return left
-    return nodes.Binary("-", left, right, left.type)
+    return nodes.Binary(Operator.SUB, left, right, left.type)
 
 
 def shift_by(expr: nodes.Expr, distance: int) -> nodes.Expr:
@@ -130,7 +134,7 @@ def times(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
                 return negate(right)
         if isinstance(right, nodes.Const):
             return constant(left.value * right.value, left.type)
-    return nodes.Binary("*", left, right, left.type)
+    return nodes.Binary(Operator.MUL, left, right, left.type)
 
 
 def over(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
@@ -139,7 +143,7 @@ def over(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
         return left
     if is_constant(right, -1):
         return negate(left)
-    return nodes.Binary("/", left, right, left.type)
+    return nodes.Binary(Operator.DIV, left, right, left.type)
 
 
 def either(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
@@ -149,17 +153,17 @@ def either(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> no
 
 def compare(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     """A comparison: "==", "<"..."""
-    return nodes.Binary(operator, left, right, "u1")
+    return nodes.Binary(operator, left, right, Type.U1)
 
 
 def is_not_zero(number: nodes.Expr) -> nodes.Expr:
     """Whether a number is not 0, as NaN is not either: for engines NaN is neither equal to a number nor unequal."""
-    return opposite(compare("==", number, constant(0, number.type)))
+    return opposite(compare(Operator.EQ, number, constant(0, number.type)))
 
 
 def straight_through(value: nodes.Expr, source: nodes.Expr) -> nodes.Expr:
     """The value of one expression with the derivative of another."""
-    return nodes.Binary("straight_through", value, source, value.type)
+    return nodes.Binary(Operator.STRAIGHT_THROUGH, value, source, value.type)
 
 
 BLOCK_SIZE = 128
@@ -173,11 +177,15 @@ def iteration_number(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, no
         >>> iteration_number(["i"], [(nodes.Const(0, "i32"), nodes.Size("x", 0))])
         Local(name='i', type='i32')
     """
-    zero = nodes.Const(0, "i32")
+    zero = nodes.Const(0, Type.I32)
     number: nodes.Expr | None = None
     for name, (first, end) in zip(names, bounds, strict=True):
-        here: nodes.Expr = nodes.Local(name, "i32")
-        size = end if first == zero else nodes.Binary("-", end, first, "i32")
-        here = here if first == zero else nodes.Binary("-", here, first, "i32")
-        number = here if number is None else nodes.Binary("+", nodes.Binary("*", number, size, "i32"), here, "i32")
+        here: nodes.Expr = nodes.Local(name, Type.I32)
+        size = end if first == zero else nodes.Binary(Operator.SUB, end, first, Type.I32)
+        here = here if first == zero else nodes.Binary(Operator.SUB, here, first, Type.I32)
+        number = (
+            here
+            if number is None
+            else nodes.Binary(Operator.ADD, nodes.Binary(Operator.MUL, number, size, Type.I32), here, Type.I32)
+        )
     return zero if number is None else number

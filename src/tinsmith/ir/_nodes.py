@@ -32,6 +32,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar, get_args
 
 from ..spec import DimSizes
+from ._operators import AtomicOperator, Operator, VoteOperator
+from ._types import Type
 
 Defined: TypeAlias = str
 """The name of a local that a statement gives a value."""
@@ -79,7 +81,7 @@ class Const:
     """A number that is known."""
 
     value: bool | int | float
-    type: str
+    type: Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,7 @@ class Local:
     """The present value of a local."""
 
     name: str
-    type: str
+    type: Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class Argument:
     """A scalar argument of the kernel; of a vector or matrix one, its number `entry`."""
 
     name: str
-    type: str
+    type: Type
     entry: tuple[int, ...] = ()
 
 
@@ -105,7 +107,7 @@ class Size:
 
     array: str
     axis: int
-    type: str = "i32"
+    type: Type = Type.I32
 
 
 @_hash_once
@@ -116,34 +118,28 @@ class Load(_Hashed):
     array: Loaded
     index: tuple[Expr, ...]
     entry: tuple[int, ...]
-    type: str
+    type: Type
 
 
 @_hash_once
 @dataclass(frozen=True, slots=True)
 class Unary(_Hashed):
-    """An operation on one number: "neg", "not", "~", or a function by the engine's name: "sin", "sqrt", "abs".
+    """An operation on one number."""
 
-    "norm" is the root of a sum of squares: "sqrt" whose derivative at 0 is 0.
-    """
-
-    operator: str
+    operator: Operator
     value: Expr
-    type: str
+    type: Type
 
 
 @_hash_once
 @dataclass(frozen=True, slots=True)
 class Binary(_Hashed):
-    """An operation on two: "+", "//", "<=", "and" (of two truths, both evaluated), "min", "max", "atan2", "pow"...
+    """An operation on two numbers."""
 
-    "straight_through" is the value of the left one with the derivative of the right one.
-    """
-
-    operator: str
+    operator: Operator
     left: Expr
     right: Expr
-    type: str
+    type: Type
 
 
 @_hash_once
@@ -154,7 +150,7 @@ class Select(_Hashed):
     condition: Expr
     then: Expr
     otherwise: Expr
-    type: str
+    type: Type
 
 
 @_hash_once
@@ -163,7 +159,7 @@ class Cast(_Hashed):
     """A value as another type: converted, or with the same bits."""
 
     value: Expr
-    type: str
+    type: Type
     keeps_bits: bool = False
 
 
@@ -201,7 +197,7 @@ class Draw(_Statement):
     """A random number, uniform in [0, 1) or of all integers, into a local."""
 
     name: Defined
-    type: str
+    type: Type
     line: int = 0
     number: int = NUMBER
 
@@ -218,7 +214,7 @@ class Decompose(_Statement):
     function: str
     matrix: tuple[Expr, ...]
     results: tuple[Defined, ...]
-    type: str
+    type: Type
     is_descending: bool = False
     line: int = 0
     number: int = NUMBER
@@ -229,7 +225,7 @@ class LocalArray(_Statement):
     """Declare an array that an iteration has to itself, of rank 1, zero at first. Stands inside a loop."""
 
     name: str
-    type: str
+    type: Type
     length: int
     line: int = 0
     number: int = NUMBER
@@ -254,12 +250,12 @@ class Store(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class Atomic(_Statement):
-    """Change an element by "add", "sub", "min", "max", "and", "or", "xor" or "mul".
+    """Change an element in one step.
 
     The element's old value goes into the local `result`, where there is one; `value` has the array's type.
     """
 
-    operator: str
+    operator: AtomicOperator
     array: Changed
     index: tuple[Expr, ...]
     entry: tuple[int, ...]
@@ -379,9 +375,9 @@ class Barrier(_Statement):
 
 @dataclass(frozen=True, slots=True)
 class Vote(_Statement):
-    """A barrier that says in how many iterations of a block `value` is not 0: "all", "any" or "count"."""
+    """A barrier that says in how many iterations of a block `value` is not 0."""
 
-    operator: str
+    operator: VoteOperator
     value: Local
     result: Defined
     line: int = 0
@@ -427,7 +423,7 @@ class Array:
     """
 
     name: str
-    type: str
+    type: Type
     rank: int
     element: tuple[int, ...] = ()
     label: str = ""
@@ -470,8 +466,8 @@ class Kernel:
     name: str
     path: str
     arrays: Mapping[str, Array]
-    arguments: Mapping[str, tuple[str, tuple[int, ...]]]
-    locals: Mapping[str, str]
+    arguments: Mapping[str, tuple[Type, tuple[int, ...]]]
+    locals: Mapping[str, Type]
     body: Block
     cells: tuple[str, ...] = ()
     block_memory: Mapping[str, tuple[Expr, ...]] = field(default_factory=dict)

@@ -2,51 +2,171 @@
 
 from __future__ import annotations
 
-COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
-SHIFTS = frozenset({"<<", ">>", ">>>"})
-BITWISE = frozenset({"&", "|", "^"}) | SHIFTS
-LOGICAL = frozenset({"and", "or"})
-"""Of two truths, of which both are computed."""
-SYMBOLS = COMPARISONS | BITWISE | LOGICAL | {"+", "-", "*", "/", "//", "%"}
+from enum import Enum
+
+
+class Operator(str, Enum):
+    """An operation on one number or two. As text it is the sign or the name that the printed IR has."""
+
+    # On one.
+    NEG = "neg"
+    NOT = "not"
+    INVERT = "~"
+    ABS = "abs"
+    SQRT = "sqrt"
+    RSQRT = "rsqrt"
+    EXP = "exp"
+    LOG = "log"
+    SIN = "sin"
+    COS = "cos"
+    TAN = "tan"
+    ASIN = "asin"
+    ACOS = "acos"
+    TANH = "tanh"
+    FLOOR = "floor"
+    CEIL = "ceil"
+    ROUND = "round"
+    POPCNT = "popcnt"
+    CLZ = "clz"
+    FFS = "ffs"
+    # The root of a sum of squares: a root whose derivative at 0 is 0.
+    NORM = "norm"
+    # The same functions by arithmetic alone, which `kernels` has and no engine.
+    ARITHMETIC_COS = "arithmetic_cos"
+    ARITHMETIC_EXP = "arithmetic_exp"
+    ARITHMETIC_LOG = "arithmetic_log"
+    ARITHMETIC_SIN = "arithmetic_sin"
+    ARITHMETIC_TANH = "arithmetic_tanh"
+
+    # On two.
+    ADD = "+"
+    SUB = "-"
+    MUL = "*"
+    DIV = "/"
+    FLOOR_DIV = "//"
+    MOD = "%"
+    POW = "pow"
+    MIN = "min"
+    MAX = "max"
+    ATAN2 = "atan2"
+    # Division of integers towards zero, and its rest.
+    RAW_DIV = "raw_div"
+    RAW_MOD = "raw_mod"
+    BIT_AND = "&"
+    BIT_OR = "|"
+    BIT_XOR = "^"
+    SHIFT_LEFT = "<<"
+    SHIFT_RIGHT = ">>"
+    # Fills with zeros.
+    SHIFT_RIGHT_UNSIGNED = ">>>"
+    EQ = "=="
+    NE = "!="
+    LT = "<"
+    LE = "<="
+    GT = ">"
+    GE = ">="
+    # Of two truths, of which both are computed.
+    AND = "and"
+    OR = "or"
+    # The value of the left one with the derivative of the right one.
+    STRAIGHT_THROUGH = "straight_through"
+    ARITHMETIC_POW = "arithmetic_pow"
+
+    # As texts they are compared and hashed in C.
+    __hash__ = str.__hash__
+    __str__ = str.__str__
+    __format__ = str.__format__
+    __repr__ = str.__repr__
+
+
+COMPARISONS = frozenset({Operator.EQ, Operator.NE, Operator.LT, Operator.LE, Operator.GT, Operator.GE})
+SHIFTS = frozenset({Operator.SHIFT_LEFT, Operator.SHIFT_RIGHT, Operator.SHIFT_RIGHT_UNSIGNED})
+BITWISE = SHIFTS | {Operator.BIT_AND, Operator.BIT_OR, Operator.BIT_XOR}
+LOGICAL = frozenset({Operator.AND, Operator.OR})
+SYMBOLS = frozenset(one for one in Operator if not one.value.isidentifier() and one is not Operator.INVERT) | LOGICAL
 """Those that are written between their operands."""
 
 ARITHMETIC_FUNCTIONS = ("cos", "exp", "log", "sin", "tanh")
 """Functions that `kernels` has by arithmetic alone, as `arithmetic_cos` and so on."""
 
-UNARY = frozenset(
-    {
-        "neg",
-        "not",
-        "~",
-        "abs",
-        "sgn",
-        "norm",
-        "sqrt",
-        "rsqrt",
-        "exp",
-        "log",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "tanh",
-    }
-    | {"floor", "ceil", "round", "popcnt", "clz", "ffs"}
-    | {f"arithmetic_{name}" for name in ARITHMETIC_FUNCTIONS}
-)
-"""Operations on one number."""
-BINARY = SYMBOLS | {"pow", "min", "max", "atan2", "raw_div", "raw_mod", "straight_through", "arithmetic_pow"}
+BINARY = SYMBOLS | {
+    Operator.POW,
+    Operator.MIN,
+    Operator.MAX,
+    Operator.ATAN2,
+    Operator.RAW_DIV,
+    Operator.RAW_MOD,
+    Operator.STRAIGHT_THROUGH,
+    Operator.ARITHMETIC_POW,
+}
 """Operations on two numbers."""
+UNARY = frozenset(Operator) - BINARY
+"""Operations on one number."""
 
-REAL_ONLY = frozenset({"sin", "cos", "tan", "asin", "acos", "tanh", "floor", "ceil", "round"})
-WIDENING = frozenset({"sqrt", "exp", "log"})
+REAL_ONLY = frozenset(map(Operator, ("sin", "cos", "tan", "asin", "acos", "tanh", "floor", "ceil", "round")))
+WIDENING = frozenset({Operator.SQRT, Operator.EXP, Operator.LOG})
 """Functions that make an integer a float of the default width."""
-INTEGERS_ONLY = BITWISE | LOGICAL | {"not", "~", "popcnt", "clz", "ffs"}
+INTEGERS_ONLY = BITWISE | LOGICAL | set(map(Operator, ("not", "~", "popcnt", "clz", "ffs")))
 
-OPPOSITE = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+OPPOSITE = {
+    Operator.LT: Operator.GE,
+    Operator.LE: Operator.GT,
+    Operator.GT: Operator.LE,
+    Operator.GE: Operator.LT,
+    Operator.EQ: Operator.NE,
+    Operator.NE: Operator.EQ,
+}
 """The comparison that holds where another one does not."""
-SWAPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+SWAPPED = {
+    Operator.LT: Operator.GT,
+    Operator.LE: Operator.GE,
+    Operator.GT: Operator.LT,
+    Operator.GE: Operator.LE,
+    Operator.EQ: Operator.EQ,
+    Operator.NE: Operator.NE,
+}
 """The comparison of the same two values in the other order."""
-ATOMIC = {"add": "+", "sub": "-", "mul": "*", "min": "min", "max": "max", "and": "&", "or": "|", "xor": "^"}
+
+
+class AtomicOperator(str, Enum):
+    """What an atomic does to an element."""
+
+    ADD = "add"
+    SUB = "sub"
+    MUL = "mul"
+    MIN = "min"
+    MAX = "max"
+    AND = "and"
+    OR = "or"
+    XOR = "xor"
+
+    __hash__ = str.__hash__
+    __str__ = str.__str__
+    __format__ = str.__format__
+    __repr__ = str.__repr__
+
+
+ATOMIC = {
+    AtomicOperator.ADD: Operator.ADD,
+    AtomicOperator.SUB: Operator.SUB,
+    AtomicOperator.MUL: Operator.MUL,
+    AtomicOperator.MIN: Operator.MIN,
+    AtomicOperator.MAX: Operator.MAX,
+    AtomicOperator.AND: Operator.BIT_AND,
+    AtomicOperator.OR: Operator.BIT_OR,
+    AtomicOperator.XOR: Operator.BIT_XOR,
+}
 """What an atomic makes of the old value and its operand."""
+
+
+class VoteOperator(str, Enum):
+    """What a vote says of the iterations of a block."""
+
+    ALL = "all"
+    ANY = "any"
+    COUNT = "count"
+
+    __hash__ = str.__hash__
+    __str__ = str.__str__
+    __format__ = str.__format__
+    __repr__ = str.__repr__

@@ -11,6 +11,7 @@ from . import _nodes as nodes
 from . import _types as types
 from ._operators import BINARY, UNARY
 from ._printer import DEFAULTS, PRECEDENCE, TIGHTEST, usual_type
+from ._types import Type
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -462,7 +463,7 @@ class _Tokens:
             return nodes.Argument(name, self.known.arguments[name][0], self.entry())
         if name not in self.known.locals and name not in self.parser.loop_names:
             self.line.fail(f"`{name}` is not declared")
-        return nodes.Local(name, self.known.locals.get(name, "i32"))
+        return nodes.Local(name, self.known.locals.get(name, Type.I32))
 
     def type_of(self, array: str) -> str:
         """The type of an array's elements."""
@@ -483,10 +484,10 @@ class _Tokens:
         sign = -1 if self.skip("-") else 1
         text = self.take()
         if text in ("true", "false"):
-            return self.with_type(nodes.Const(text == "true", "u1"))
+            return self.with_type(nodes.Const(text == "true", Type.U1))
         is_whole = text.isdigit()
         value = sign * int(text) if is_whole else float("-" * (sign < 0) + text)
-        return self.with_type(nodes.Const(value, "i32" if is_whole else "f32"))
+        return self.with_type(nodes.Const(value, Type.I32 if is_whole else Type.F32))
 
     def call(self, name: str) -> nodes.Expr:
         self.expect("(")

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from . import _nodes as nodes
 from . import _types as types
 from ._operators import COMPARISONS, SYMBOLS
+from ._types import Type
 
 PRECEDENCE: dict[str, int] = {
     "or": 1,
@@ -188,7 +189,7 @@ def print_expression(expr: nodes.Expr, around: int = 0) -> str:
         case nodes.Argument():
             return expr.name + _print_entry(expr.entry)
         case nodes.Size():
-            return f"{expr.array}.shape[{expr.axis}]" + _print_type(expr.type, "i32")
+            return f"{expr.array}.shape[{expr.axis}]" + _print_type(expr.type, Type.I32)
         case nodes.Load():
             return print_place(expr)
         case nodes.Cast():
@@ -225,8 +226,8 @@ def _print_type(kind: str, usual: str) -> str:
 def print_constant(expr: nodes.Const) -> str:
     """Return a number with its type, where that is not i32 or f32."""
     if isinstance(expr.value, bool):
-        return ("true" if expr.value else "false") + _print_type(expr.type, "u1")
+        return ("true" if expr.value else "false") + _print_type(expr.type, Type.U1)
     if isinstance(expr.value, float):
         text = repr(expr.value) if math.isfinite(expr.value) else str(expr.value)
-        return text + _print_type(expr.type, "f32")
-    return f"{expr.value}" + _print_type(expr.type, "i32")
+        return text + _print_type(expr.type, Type.F32)
+    return f"{expr.value}" + _print_type(expr.type, Type.I32)

@@ -14,8 +14,9 @@ from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
 from ._operators import BINARY, LOGICAL, UNARY
+from ._types import Type
 
-INDICES = frozenset({"i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"})
+INDICES = frozenset({Type.I8, Type.I16, Type.I32, Type.I64, Type.U8, Type.U16, Type.U32, Type.U64})
 """Types that an index or a bound of a loop may have."""
 
 ATOMICS = frozenset({"add", "sub", "min", "max", "and", "or", "xor", "mul"})
@@ -192,7 +193,7 @@ class _Checker:
 
 
 def _check_constant(expr: nodes.Const, _at: _Place) -> Iterator[str]:
-    wanted = bool if expr.type == "u1" else float if types.is_float(expr.type) else int
+    wanted = bool if expr.type == Type.U1 else float if types.is_float(expr.type) else int
     if type(expr.value) is not wanted:
         yield f"the {expr.type} constant {expr.value!r} is a {type(expr.value).__name__}"
     elif wanted is int and not types.fits(int(expr.value), expr.type):
@@ -201,7 +202,7 @@ def _check_constant(expr: nodes.Const, _at: _Place) -> Iterator[str]:
 
 def _check_local(expr: nodes.Local, at: _Place) -> Iterator[str]:
     # What a loop counts is an i32.
-    kind = at.kernel.locals.get(expr.name, "i32")
+    kind = at.kernel.locals.get(expr.name, Type.I32)
     if at.scope.is_reached and expr.name not in at.scope.defined:
         yield f"`{expr.name}` is read before it has a value"
     if kind != expr.type:
@@ -245,14 +246,14 @@ def _check_binary(expr: nodes.Binary, _at: _Place) -> Iterator[str]:
         yield f"`{expr.operator}` is no operation on two numbers"
     elif not types.accepts(expr.operator, *kinds):
         yield f"`{expr.operator}` of {' and '.join(kinds)}"
-    elif expr.operator in LOGICAL and {*kinds, expr.type} != {"u1"}:
+    elif expr.operator in LOGICAL and {*kinds, expr.type} != {Type.U1}:
         yield f"`{expr.operator}` of {' and '.join(kinds)} is {expr.type}: it is of truths, and one"
     elif expr.type not in types.of_operation_in_any(expr.operator, *kinds):
         yield f"`{expr.operator}` of {' and '.join(kinds)} is not {expr.type}"
 
 
 def _check_select(expr: nodes.Select, _at: _Place) -> Iterator[str]:
-    if expr.condition.type != "u1":
+    if expr.condition.type != Type.U1:
         yield f"a selection by a {expr.condition.type}"
     if {expr.then.type, expr.otherwise.type} != {expr.type}:
         yield f"a selection of {expr.then.type} and {expr.otherwise.type} is not {expr.type}"
@@ -331,7 +332,7 @@ def _inside(scope: Scope, **known: Any) -> Scope:
 
 
 def _check_if(checker: _Checker, one: nodes.If, scope: Scope) -> Scope:
-    if one.condition.type != "u1":
+    if one.condition.type != Type.U1:
         checker.fault(one, f"its condition is a {one.condition.type}")
     ends = [checker.check_block(body, _inside(scope)) for body in (one.body, one.orelse)]
     reached = [end for end in ends if end.is_reached]
@@ -426,7 +427,7 @@ def _check_barrier(checker: _Checker, one: nodes.Barrier, scope: Scope) -> Scope
 def _check_vote(checker: _Checker, one: nodes.Vote, scope: Scope) -> Scope:
     if one.operator not in VOTES:
         checker.fault(one, f"`{one.operator}` is no vote")
-    if (one.value.type, checker.kernel.locals.get(one.result, "i32")) != ("i32", "i32"):
+    if (one.value.type, checker.kernel.locals.get(one.result, Type.I32)) != (Type.I32, Type.I32):
         checker.fault(one, "a vote is about i32, and gives one")
     return _check_barrier(checker, one, scope)  # type: ignore[arg-type]
 

@@ -29,16 +29,16 @@ from ..frontend import (
     shaping_name,
     walk,
 )
-from ..ir import nodes, operators
+from ..ir import Type, nodes, operators
 from ..ir import walk as ir_walk
 from ._subject import Subject
 
 _ATOMICS = {f"atomic_{name}": name for name in operators.ATOMIC}
-_TRANSPARENT = frozenset({"static", "int", "cast", "i32", "i64", "u32"})
+_TRANSPARENT = frozenset({"static", "int", "cast", Type.I32, Type.I64, Type.U32})
 _OF_FLOATS = frozenset({"sqrt", "floor", "ceil"})
 _ARITHMETIC = frozenset({("min", 2), ("max", 2), ("abs", 1), *((word, 1) for word in _OF_FLOATS)})
 """Functions whose values the race analysis can compute, each with its number of arguments."""
-_ZERO, _ONE = nodes.Const(0, "i32"), nodes.Const(1, "i32")
+_ZERO, _ONE = nodes.Const(0, Type.I32), nodes.Const(1, Type.I32)
 MOST_DEPTH = 8
 """Calls inside calls that are followed."""
 
@@ -60,7 +60,7 @@ def sketch_kernel(subject: Subject) -> Sketch:
         name: nodes.Array(name, writer.type_of_array(name), len(dims.get(name, ())), dims=dims.get(name, ()))
         for name in subject.arrays
     }
-    cells = {name: nodes.Array(name, "f32", 0) for name in writer.cells}
+    cells = {name: nodes.Array(name, Type.F32, 0) for name in writer.cells}
     skipped = writer.escaped
     body = tuple(_without(one, skipped) for one in body)
     kernel = nodes.Kernel(
@@ -128,7 +128,7 @@ class _Writer:
 
     def type_of_array(self, name: str) -> str:
         """Return a guess of an array's type."""
-        return "i32" if name in self.subject.integers else "f32"
+        return Type.I32 if name in self.subject.integers else Type.F32
 
     # The top level ----------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class _Writer:
             yield nodes.While((*before, leave, *self.block(one.body)), one.lineno)
             return
         if resolve_callee(one.test) == "static":
-            condition = self.opaque(Origin.UNKNOWN, "u1")
+            condition = self.opaque(Origin.UNKNOWN, Type.U1)
         yield from before
         yield nodes.If(condition, self.block(one.body), self.block(one.orelse), one.lineno)
 
@@ -220,18 +220,20 @@ class _Writer:
         variables = []
         for name in names:
             local = self.fresh(name)
-            scope[name] = nodes.Local(local, "i32")
+            scope[name] = nodes.Local(local, Type.I32)
             variables.append(local)
         if len(variables) == 1 and len(bounds) != 1:
             # A vector of indices, or a range with a step: as one number, which is another one in each iteration.
-            ends = (self.opaque(Origin.UNKNOWN, "i32"), self.opaque(Origin.UNKNOWN, "i32"))
+            ends = (self.opaque(Origin.UNKNOWN, Type.I32), self.opaque(Origin.UNKNOWN, Type.I32))
             yield nodes.For((variables[0],), (ends,), self.block(one.body), line=one.lineno)
             return
         if not bounds or len(bounds) != len(variables):
             # Of these iterations nothing is known: one variable that tells them apart.
             hidden = self.fresh("iteration")
-            first = tuple(nodes.Assign(name, self.opaque(Origin.UNKNOWN, "i32"), one.lineno) for name in variables)
-            yield nodes.For((hidden,), ((_ZERO, self.opaque(Origin.UNKNOWN, "i32")),), (*first, *self.block(one.body)))
+            first = tuple(nodes.Assign(name, self.opaque(Origin.UNKNOWN, Type.I32), one.lineno) for name in variables)
+            yield nodes.For(
+                (hidden,), ((_ZERO, self.opaque(Origin.UNKNOWN, Type.I32)),), (*first, *self.block(one.body))
+            )
             return
         yield nodes.For(tuple(variables), tuple(bounds), self.block(one.body), line=one.lineno)
 
@@ -308,7 +310,7 @@ class _Writer:
     def _value(self, one: ast.expr, before: list[nodes.Stmt]) -> nodes.Expr:
         match one:
             case ast.Constant(value=bool() as value):
-                return nodes.Const(value, "u1")
+                return nodes.Const(value, Type.U1)
             case ast.Constant(value=int() | float() as value):
                 return nodes.Const(value, _KINDS[type(value)])
             case ast.Name(id=name):
@@ -327,10 +329,10 @@ class _Writer:
                 inner, word = self._value(operand, before), python_operators.UNARY.get(type(op), "neg")
                 if isinstance(op, ast.UAdd):
                     return inner
-                return nodes.Unary(word, inner, "u1" if word == "not" else inner.type)
+                return nodes.Unary(word, inner, Type.U1 if word == "not" else inner.type)
             case ast.BinOp(left=left, op=op, right=right):
                 first, second = self._value(left, before), self._value(right, before)
-                kind = "f32" if isinstance(op, ast.Div) else _common(first, second)
+                kind = Type.F32 if isinstance(op, ast.Div) else _common(first, second)
                 return nodes.Binary(python_operators.BINARY.get(type(op), "?"), first, second, kind)
             case ast.BoolOp(op=op, values=values):
                 word = "and" if isinstance(op, ast.And) else "or"
@@ -339,7 +341,7 @@ class _Writer:
                 sides = [self._value(part, before) for part in (left, *others)]
                 words = [python_operators.COMPARE.get(type(op), "?") for op in ops]
                 pairs = zip(words, sides, sides[1:], strict=False)
-                return _join("and", [nodes.Binary(word, first, second, "u1") for word, first, second in pairs])
+                return _join("and", [nodes.Binary(word, first, second, Type.U1) for word, first, second in pairs])
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 condition, then, otherwise = (self._value(part, before) for part in (test, body, orelse))
                 return nodes.Select(condition, then, otherwise, then.type)
@@ -352,11 +354,11 @@ class _Writer:
                 value=ast.Attribute(value=ast.Name(id=name), attr="shape"), slice=ast.Constant(int(axis))
             ):
                 array = self._scopes[-1].get(name)
-                return nodes.Size(array, axis) if isinstance(array, str) else self.opaque(Origin.UNKNOWN, "i32")
+                return nodes.Size(array, axis) if isinstance(array, str) else self.opaque(Origin.UNKNOWN, Type.I32)
         element, first = self.element(one)
         before += first
         if element is None and isinstance(one, ast.Attribute) and root(one) not in self._scopes[-1]:
-            return nodes.Argument(ast.unparse(one), "i32")  # a number of an object: the same in all iterations
+            return nodes.Argument(ast.unparse(one), Type.I32)  # a number of an object: the same in all iterations
         return element or self.unknown(one, before)
 
     def call(self, one: ast.Call, before: list[nodes.Stmt]) -> nodes.Expr:
@@ -369,19 +371,19 @@ class _Writer:
         if word in _TRANSPARENT and one.args:
             inner = self._value(one.args[0], before)
             is_whole = word != "static" and (word != "cast" or "f" not in ast.unparse(one.args[-1]).rpartition(".")[2])
-            return nodes.Cast(inner, "i32") if is_whole and inner.type == "f32" else inner
+            return nodes.Cast(inner, Type.I32) if is_whole and inner.type == Type.F32 else inner
         if (word, len(one.args)) in _ARITHMETIC and not one.keywords:
             operands = [self._value(part, before) for part in one.args]
             if len(operands) == 1:
-                return nodes.Unary(word, operands[0], "f32" if word in _OF_FLOATS else operands[0].type)
+                return nodes.Unary(word, operands[0], Type.F32 if word in _OF_FLOATS else operands[0].type)
             return nodes.Binary(word, operands[0], operands[1], _common(*operands))
         if word == "random":
-            return self.opaque(Origin.DATA, "f32")
+            return self.opaque(Origin.DATA, Type.F32)
         callee = callee_of(self._source[-1], one, self.subject.engine)
         if callee is not None and len(self._scopes) < MOST_DEPTH:
             return self.follow(one, callee, before)
         if one.args and all(_is_constant(part) for part in (*one.args, *(word.value for word in one.keywords))):
-            return nodes.Argument(ast.unparse(one), "f32")  # a vector of constants: the same in all iterations
+            return nodes.Argument(ast.unparse(one), Type.F32)  # a vector of constants: the same in all iterations
         return self.unknown(one, before)
 
     def follow(self, one: ast.Call, callee: Callee, before: list[nodes.Stmt]) -> nodes.Expr:
@@ -406,8 +408,8 @@ class _Writer:
         self._scopes.pop()
         given = [value for value in scope.values() if not isinstance(value, str)]
         if len(given) == len(scope) and not any(map(is_private, given)):
-            return nodes.Argument(ast.unparse(one), "f32")  # the same in all iterations
-        return self.opaque(Origin.UNKNOWN, "f32")
+            return nodes.Argument(ast.unparse(one), Type.F32)  # the same in all iterations
+        return self.opaque(Origin.UNKNOWN, Type.F32)
 
     def _holds_element(self, one: ast.expr) -> bool:
         return isinstance(one, ast.Subscript) and not isinstance(one.value, ast.Attribute)
@@ -420,25 +422,25 @@ class _Writer:
             elif isinstance(part, ast.expr):
                 value = self._value(part, before)
                 before.append(nodes.Assign(self.fresh("part"), value, getattr(one, "lineno", 0)))
-        return self.opaque(Origin.UNKNOWN, "f32")
+        return self.opaque(Origin.UNKNOWN, Type.F32)
 
     def name(self, name: str) -> nodes.Expr:
         scope = self._scopes[-1]
         if name in self.cells and len(self._scopes) == 1:
-            return nodes.Load(name, (), (), "f32")
+            return nodes.Load(name, (), (), Type.F32)
         meaning = scope.get(name)
         if isinstance(meaning, str):
             self.escaped.add(meaning)  # a whole array, as it is
-            return self.opaque(Origin.DATA, "f32")
+            return self.opaque(Origin.DATA, Type.F32)
         if meaning is not None:
             return meaning
         declared = self.subject.declared.get(name) if len(self._scopes) == 1 else None
         if declared is not None and declared.kind == "scalar" and not declared.element:
-            return nodes.Argument(name, "f32" if declared.dtype.startswith("f") else "i32")
+            return nodes.Argument(name, Type.F32 if declared.dtype.startswith("f") else Type.I32)
         value = find_called_function(self._source[-1], ast.Name(name, ast.Load()))
         if isinstance(value, int | float) and not isinstance(value, bool):
-            return nodes.Const(value, "f32" if isinstance(value, float) else "i32")
-        return nodes.Argument(name, "i32")  # a number of the file, or an attribute: the same in all iterations
+            return nodes.Const(value, Type.F32 if isinstance(value, float) else Type.I32)
+        return nodes.Argument(name, Type.I32)  # a number of the file, or an attribute: the same in all iterations
 
     def local(self, name: str, kind: str) -> str:
         """Return the local that a name of the present function stands for."""
@@ -490,18 +492,18 @@ class _Writer:
         return number
 
 
-_KINDS = {int: "i32", float: "f32"}
+_KINDS = {int: Type.I32, float: Type.F32}
 _LETTERS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}
 
 
 def _common(first: nodes.Expr, second: nodes.Expr) -> str:
-    return "f32" if "f32" in (first.type, second.type) else "i32"
+    return Type.F32 if Type.F32 in (first.type, second.type) else Type.I32
 
 
 def _join(word: str, parts: Sequence[nodes.Expr]) -> nodes.Expr:
     whole = parts[0]
     for part in parts[1:]:
-        whole = nodes.Binary(word, whole, part, "u1")
+        whole = nodes.Binary(word, whole, part, Type.U1)
     return whole
 
 

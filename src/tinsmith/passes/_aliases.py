@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..analyses import affine
-from ..ir import AffineIndex, nodes, walk
+from ..ir import AffineIndex, Type, nodes, walk
 
 
 def has_aliases(body: Sequence[nodes.Stmt]) -> bool:
@@ -57,7 +57,7 @@ def flat(kernel: nodes.Kernel) -> nodes.Kernel:
 
     def flatten(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
         if isinstance(one, nodes.Load | nodes.Store | nodes.Atomic) and one.array in moved:
-            numbers = [nodes.Const(number, "i32") for number in one.entry]
+            numbers = [nodes.Const(number, Type.I32) for number in one.entry]
             return replace(one, index=(*one.index, *numbers), entry=())
         return one
 

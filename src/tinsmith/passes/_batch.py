@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from ..ir import Names, nodes, walk
+from ..ir import Names, Type, nodes, walk
 
 
 class NotBatchable(Exception):
@@ -33,7 +33,7 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
         raise NotBatchable(f"loops share the variable `{kernel.cells[0]}`")
     sample = Names(walk.names_of(kernel)).fresh("sample")
     first = next(name for name in kernel.arrays if name in arrays)
-    samples = (nodes.Const(0, "i32"), nodes.Size(first, 0))
+    samples = (nodes.Const(0, Type.I32), nodes.Size(first, 0))
 
     def shift(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
         """The sample in front of indices, and the batch in front of sizes."""
@@ -41,7 +41,7 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
             case nodes.Size() if one.array in arrays:
                 return replace(one, axis=one.axis + 1)
             case nodes.Load() | nodes.Store() | nodes.Atomic() if one.array in arrays:
-                return replace(one, index=(nodes.Local(sample, "i32"), *one.index))
+                return replace(one, index=(nodes.Local(sample, Type.I32), *one.index))
         return one
 
     body = walk.change_parts(kernel.body, shift)

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..analyses import differentiated_leaves
-from ..ir import NotCovered, nodes, operators, types, walk
+from ..ir import NotCovered, Operator, Type, nodes, operators, types, walk
 
 IsActive = Callable[[nodes.Expr], bool]
-_MANTISSA = {"f16": 10, "f32": 23, "f64": 52}
+_MANTISSA = {Type.F16: 10, Type.F32: 23, Type.F64: 52}
 _LEAST_HASH_FACTOR = 1 << 16
 """Products with at least this wrap around: hashes have such factors; calculations with mantissas have smaller ones."""
 
@@ -118,7 +118,7 @@ class _Reader:
         if types.is_float(expr.type):
             lost = any(self._is_lost(leaf) for leaf in differentiated_leaves(expr))
             return _Fine(_ones(types.width(expr.type))) if lost else _NONE
-        if expr.type == "u1":  # a comparison's truth has no derivative to lose
+        if expr.type == Type.U1:  # a comparison's truth has no derivative to lose
             return _NONE
         match expr:
             case nodes.Local() | nodes.Load():
@@ -163,18 +163,22 @@ class _Reader:
             return _NONE
         width = types.width(expr.type)
         number = _known_number(expr.right)
-        if number is None and expr.operator in ("&", "|", "*"):
+        if number is None and expr.operator in (Operator.BIT_AND, Operator.BIT_OR, Operator.MUL):
             number = _known_number(expr.left)
             left = left if number is None else right
-        if expr.operator == "^" and left.all and right.all and (left.is_shifted or right.is_shifted):
+        if expr.operator == Operator.BIT_XOR and left.all and right.all and (left.is_shifted or right.is_shifted):
             return _NONE
-        if expr.operator in ("+", "-", "^", "min", "max"):
+        if expr.operator in (Operator.ADD, Operator.SUB, Operator.BIT_XOR, Operator.MIN, Operator.MAX):
             return left.join(right)
-        if expr.operator == "*" and number is not None and abs(number) >= _LEAST_HASH_FACTOR:
+        if expr.operator == Operator.MUL and number is not None and abs(number) >= _LEAST_HASH_FACTOR:
             return _NONE
         if number is None:
             joined = left.join(right)
-            return joined if expr.operator in ("&", "|") else joined.map(lambda bits: bits and _ones(width))
+            return (
+                joined
+                if expr.operator in (Operator.BIT_AND, Operator.BIT_OR)
+                else joined.map(lambda bits: bits and _ones(width))
+            )
         return left.map(
             lambda bits: _operate(expr.operator, bits, number, width), is_shift=expr.operator in operators.SHIFTS
         )
@@ -209,7 +213,7 @@ def _known_number(expr: nodes.Expr) -> int | None:
             return int(value)
         case nodes.Cast(value) if not types.is_float(expr.type):
             return _known_number(value)
-        case nodes.Unary("neg" | "~" as operator, value):
+        case nodes.Unary(Operator.NEG | Operator.INVERT as operator, value):
             number = _known_number(value)
             return number if number is None else -number if operator == "neg" else ~number
     return None

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..ir import TRUE, both, nodes, opposite, types, walk
+from ..ir import TRUE, AtomicOperator, Operator, Type, both, nodes, opposite, types, walk
 
 RECORD = "_outside"
 ENTRIES = 4
@@ -54,9 +54,9 @@ def insert_bounds_checks(kernel: nodes.Kernel) -> tuple[nodes.Kernel, tuple[Site
     """A kernel with the array `RECORD`, and the sites that the record counts."""
     writer = _Writer(kernel)
     body = writer.block(kernel.body)
-    record = nodes.Array(RECORD, "i32", 1, label=RECORD)
+    record = nodes.Array(RECORD, Type.I32, 1, label=RECORD)
     arrays = {**kernel.arrays, RECORD: record}
-    return replace(kernel, arrays=arrays, locals={**kernel.locals, _COUNT: "i32"}, body=body), tuple(writer.sites)
+    return replace(kernel, arrays=arrays, locals={**kernel.locals, _COUNT: Type.I32}, body=body), tuple(writer.sites)
 
 
 class _Writer:
@@ -90,7 +90,7 @@ class _Writer:
                 yield from self._of(chosen, condition)
                 yield from self._of(then, both(condition, _truth(chosen)))
                 yield from self._of(otherwise, both(condition, opposite(_truth(chosen))))
-            case nodes.Binary("and" | "or", left, right):
+            case nodes.Binary(Operator.AND | Operator.OR, left, right):
                 yield from self._of(left, condition)
                 reached = _truth(left) if expr.operator == "and" else opposite(_truth(left))
                 yield from self._of(right, both(condition, reached))
@@ -111,21 +111,21 @@ class _Writer:
         self.sites.append(Site(self.kernel.arrays[one.array].label or one.array, one.axis, line))
         value = self._clamp_indices(one.value)
         outside = both(self._clamp_indices(one.condition), opposite(self._is_inside(one.array, one.axis, value)))
-        return self._note(outside, nodes.Cast(value, "i32"), nodes.Size(one.array, one.axis), line)
+        return self._note(outside, nodes.Cast(value, Type.I32), nodes.Size(one.array, one.axis), line)
 
     def _test_division(self, one: _Division, line: int) -> nodes.Stmt:
         """Note a division that would end the process, the first one with its operands."""
         self.sites.append(Site("", 0, line))
         left, right = self._clamp_indices(one.left), self._clamp_indices(one.right)
         is_wrong = both(self._clamp_indices(one.condition), _ends_process(left, right))
-        return self._note(is_wrong, nodes.Cast(right, "i32"), nodes.Cast(left, "i32"), line)
+        return self._note(is_wrong, nodes.Cast(right, Type.I32), nodes.Cast(left, Type.I32), line)
 
     def _note(self, outside: nodes.Expr, first: nodes.Expr, second: nodes.Expr, line: int) -> nodes.Stmt:
         """Note what is wrong at the last site, where that is so."""
-        notes = (nodes.Const(len(self.sites) - 1, "i32"), first, second)
+        notes = (nodes.Const(len(self.sites) - 1, Type.I32), first, second)
         stores = tuple(_store(place, note, line) for place, note in enumerate(notes, 1))
-        add = nodes.Atomic("add", RECORD, (_ZERO,), (), nodes.Const(1, "i32"), _COUNT, line)
-        is_first = nodes.Binary("==", nodes.Local(_COUNT, "i32"), _ZERO, "u1")
+        add = nodes.Atomic(AtomicOperator.ADD, RECORD, (_ZERO,), (), nodes.Const(1, Type.I32), _COUNT, line)
+        is_first = nodes.Binary(Operator.EQ, nodes.Local(_COUNT, Type.I32), _ZERO, Type.U1)
         return nodes.If(outside, (add, nodes.If(is_first, stores, (), line)), (), line)
 
     def _clamp_indices(self, expr: nodes.Expr) -> nodes.Expr:
@@ -154,12 +154,12 @@ class _Writer:
 
     def _is_inside(self, array: str, axis: int, value: nodes.Expr) -> nodes.Expr:
         start, end = self._start(array, axis), nodes.Size(array, axis)
-        shifted = nodes.Binary("-", value, nodes.Const(start, "i32"), value.type) if start else value
-        first = nodes.Binary("<=", nodes.Const(0, shifted.type), shifted, "u1")
-        return nodes.Binary("and", first, nodes.Binary("<", shifted, end, "u1"), "u1")
+        shifted = nodes.Binary(Operator.SUB, value, nodes.Const(start, Type.I32), value.type) if start else value
+        first = nodes.Binary(Operator.LE, nodes.Const(0, shifted.type), shifted, Type.U1)
+        return nodes.Binary(Operator.AND, first, nodes.Binary(Operator.LT, shifted, end, Type.U1), Type.U1)
 
 
-_ZERO = nodes.Const(0, "i32")
+_ZERO = nodes.Const(0, Type.I32)
 _DIVISIONS = frozenset({"//", "%", "raw_div", "raw_mod"})
 
 
@@ -174,20 +174,22 @@ def _ends_process(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     """Whether a division is one by zero, or of the least integer by -1, whose quotient is no integer of the type."""
 
     def equal(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
-        return nodes.Binary("==", one, other, "u1")
+        return nodes.Binary(Operator.EQ, one, other, Type.U1)
 
     by_zero = equal(right, nodes.Const(0, right.type))
     if left.type not in types.SIGNED or right.type not in types.SIGNED:
         return by_zero
     # The least integer is its own negative, and the only one besides 0.
-    is_least = both(equal(left, nodes.Unary("neg", left, left.type)), opposite(equal(left, nodes.Const(0, left.type))))
+    is_least = both(
+        equal(left, nodes.Unary(Operator.NEG, left, left.type)), opposite(equal(left, nodes.Const(0, left.type)))
+    )
     by_minus_one = both(equal(right, nodes.Const(-1, right.type)), is_least)
-    return nodes.Binary("or", by_zero, by_minus_one, "u1")
+    return nodes.Binary(Operator.OR, by_zero, by_minus_one, Type.U1)
 
 
 def _store(place: int, value: nodes.Expr, line: int) -> nodes.Stmt:
-    return nodes.Store(RECORD, (nodes.Const(place, "i32"),), (), value, line)
+    return nodes.Store(RECORD, (nodes.Const(place, Type.I32),), (), value, line)
 
 
 def _truth(expr: nodes.Expr) -> nodes.Expr:
-    return expr if expr.type == "u1" else nodes.Cast(expr, "u1")
+    return expr if expr.type == Type.U1 else nodes.Cast(expr, Type.U1)

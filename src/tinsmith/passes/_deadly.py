@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..analyses import Numbers, Result, evaluate
-from ..ir import DIVISION_BY_ZERO, nodes, types, walk
+from ..ir import DIVISION_BY_ZERO, AtomicOperator, Operator, Type, nodes, types, walk
 from ._products import is_alone_in
 
-_BYTES = frozenset({"u1", "i8", "u8"})
-_NARROW = frozenset({"i8", "i16"})
+_BYTES = frozenset({Type.U1, Type.I8, Type.U8})
+_NARROW = frozenset({Type.I8, Type.I16})
 _DIVISIONS = frozenset({"//", "%", "raw_div", "raw_mod"})
 
 
@@ -63,7 +63,9 @@ def _find_assignment(one: nodes.Stmt, known: Mapping[str, Numbers]) -> tuple[str
     match one:
         case nodes.Assign(name, value):
             return name, value
-        case nodes.Atomic(operator="add" | "sub" as operator, array=name, value=value) if name in known:
+        case nodes.Atomic(operator=AtomicOperator.ADD | AtomicOperator.SUB as operator, array=name, value=value) if (
+            name in known
+        ):
             sign = "+" if operator == "add" else "-"
             return name, nodes.Binary(sign, nodes.Local(name, value.type), value, value.type)
     return "", None
@@ -96,16 +98,16 @@ def _of_statement(
         case nodes.Atomic() if one.array in kernel.arrays:
             kind = kernel.arrays[one.array].type
             yield from _to_bool(one.value, kind)
-            if types.is_float(kind) and one.operator in ("and", "or", "xor"):
+            if types.is_float(kind) and one.operator in (AtomicOperator.AND, AtomicOperator.OR, AtomicOperator.XOR):
                 yield f"an atomic `{one.operator}` on {kind}", "Use an array of integers"
-            elif kind == "u1" and not is_alone_in(task, one):
+            elif kind == Type.U1 and not is_alone_in(task, one):
                 yield f"an atomic `{one.operator}` on bools", "Use an array of i32"
             elif kind in _BYTES and one.operator in ("min", "max"):
                 yield f"an atomic `{one.operator}` on {kind}", "Use an array of i32"
 
 
 def _to_bool(value: nodes.Expr, kind: str) -> Iterator[tuple[str, str]]:
-    if kind == "u1" and types.is_float(value.type):
+    if kind == Type.U1 and types.is_float(value.type):
         yield "a bool that is given a float", "Compare it, `x != 0.0`, or begin with a float: `s = float(x)`"
 
 
@@ -114,15 +116,17 @@ def _of_expression(one: nodes.Expr, known: Mapping[str, Numbers]) -> Iterator[tu
         case nodes.Cast(value, kind, keeps_bits):
             if not keeps_bits:
                 yield from _to_bool(value, kind)
-        case nodes.Unary("abs", value) if value.type in _NARROW:
+        case nodes.Unary(Operator.ABS, value) if value.type in _NARROW:
             yield f"`abs` of {value.type}", "Convert it to i32 first"
-        case nodes.Unary("rsqrt", value) if not types.is_float(value.type):
+        case nodes.Unary(Operator.RSQRT, value) if not types.is_float(value.type):
             yield f"`rsqrt` of {value.type}", "Convert it to a float first"
-        case nodes.Binary("min" | "max" as operator, _, _, kind) if kind in _BYTES:
+        case nodes.Binary(Operator.MIN | Operator.MAX as operator, _, _, kind) if kind in _BYTES:
             yield f"`{operator}` of {kind}", "Convert the operands to i32 first"
-        case nodes.Binary("pow", left, right) if right.type in {*_NARROW, "u1"} and not isinstance(right, nodes.Const):
+        case nodes.Binary(Operator.POW, left, right) if right.type in {*_NARROW, Type.U1} and not isinstance(
+            right, nodes.Const
+        ):
             yield f"a power of {left.type} whose exponent is {right.type}", "Convert the exponent to i32 first"
-        case nodes.Binary("raw_mod", _, _, kind) if types.is_float(kind):
+        case nodes.Binary(Operator.RAW_MOD, _, _, kind) if types.is_float(kind):
             yield f"`raw_mod` of {kind}", "Use `%`"
         case nodes.Binary(operator, _, right, kind) if operator in _DIVISIONS and not types.is_float(kind):
             divisor = _evaluate(right, known)

@@ -13,13 +13,28 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from ..analyses import slopes
-from ..ir import Names, compare, constant, minus, negate, nodes, over, parts_of, plus, side_of, times, walk
+from ..ir import (
+    Names,
+    Operator,
+    Type,
+    compare,
+    constant,
+    minus,
+    negate,
+    nodes,
+    over,
+    parts_of,
+    plus,
+    side_of,
+    times,
+    walk,
+)
 
 Rows = list[list[nodes.Expr]]
 Parts = dict[str, Rows]
 """By the name of `parts_of`, the entries of each part; of a vector, one row."""
 Moved = Sequence[nodes.Expr]
-_EPS = {"f32": 2.0**-23, "f64": 2.0**-52}
+_EPS = {Type.F32: 2.0**-23, Type.F64: 2.0**-52}
 
 
 def tangent_of(one: nodes.Decompose, moved: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
@@ -106,14 +121,14 @@ class _Work:
     def reciprocal(self, value: nodes.Expr, limit: nodes.Expr) -> nodes.Expr:
         """`1 / value`; 0 where `value` is not greater than a limit, and no division by 0 in the choice not taken."""
         value = self.bind(value)
-        is_far = self.bind(compare(">", nodes.Unary("abs", value, value.type), limit), "is_far")
+        is_far = self.bind(compare(Operator.GT, nodes.Unary(Operator.ABS, value, value.type), limit), "is_far")
         divisor = self.bind(nodes.Select(is_far, value, self.number(1), value.type), "divisor")
         return self.bind(nodes.Select(is_far, over(self.number(1), divisor), self.number(0), value.type), "inverse")
 
     def rounding(self, values: Sequence[nodes.Expr]) -> nodes.Expr:
         """What a difference of some values may be where they are equal."""
-        sizes = [nodes.Unary("abs", value, value.type) for value in values]
-        largest = reduce(lambda one, other: nodes.Binary("max", one, other, one.type), sizes[1:], sizes[0])
+        sizes = [nodes.Unary(Operator.ABS, value, value.type) for value in values]
+        largest = reduce(lambda one, other: nodes.Binary(Operator.MAX, one, other, one.type), sizes[1:], sizes[0])
         return self.bind(times(self.number(4 * _EPS[self.one.type]), largest), "limit")
 
     def antisymmetric(self, entry: Callable[[int, int], nodes.Expr]) -> Rows:
@@ -182,8 +197,8 @@ def _positive_tangent(work: _Work, _known: Parts, moved: Rows) -> Parts:
     work.steps.append(eigen)
     w, entries = ([nodes.Local(name, one.type) for name in some] for some in (names[:side], names[side:]))
     q = work.square(entries)
-    sizes = [work.bind(nodes.Unary("abs", value, value.type)) for value in w]
-    kept = [work.bind(nodes.Binary("max", value, work.number(0), value.type)) for value in w]
+    sizes = [work.bind(nodes.Unary(Operator.ABS, value, value.type)) for value in w]
+    kept = [work.bind(nodes.Binary(Operator.MAX, value, work.number(0), value.type)) for value in w]
     inner, limit = work.product(work.product(_transpose(q), moved), q), work.rounding(w)
     scaled: Rows = [[work.number(0)] * side for _ in range(side)]
     for i, j in [*_pairs(side), *((k, k) for k in range(side))]:

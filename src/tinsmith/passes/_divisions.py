@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..ir import Names, cast, compare, constant, either, nodes, types, walk
+from ..ir import Names, Operator, Type, cast, compare, constant, either, nodes, types, walk
 
-_SIGNED = frozenset({"i8", "i16", "i32", "i64"})
+_SIGNED = frozenset({Type.I8, Type.I16, Type.I32, Type.I64})
 _RULES = {"//": operator.floordiv, "%": operator.mod}
 _KEEP_SIGN = frozenset({"+", "*", "//", "%", "min", "max", "&", "|", "^", ">>", "raw_div", "raw_mod"})
 """Operators whose result is not negative where neither operand is."""
@@ -82,7 +82,7 @@ def _origins(kernel: nodes.Kernel) -> Iterator[_Origin]:
                 yield _Origin(name, value)
             case nodes.Atomic(array=name, value=value, result=result):
                 old = nodes.Load(name, one.index, one.entry, kernel.arrays[name].type)
-                yield _Origin(name, nodes.Binary("-", old, value, old.type))
+                yield _Origin(name, nodes.Binary(Operator.SUB, old, value, old.type))
                 if result is not None:
                     yield _Origin(result, old)
             case nodes.For(names, bounds):
@@ -158,17 +158,17 @@ class _Writer:
         left, right = self._simple(one.left, "number", line), cast(self._simple(one.right, "divisor", line), kind)
         if isinstance(left, nodes.Const) and isinstance(right, nodes.Const) and right.value:
             return nodes.Const(_RULES[one.operator](left.value, right.value), kind)
-        rest = self._simple(nodes.Binary("raw_mod", left, right, kind), "rest", line)
+        rest = self._simple(nodes.Binary(Operator.RAW_MOD, left, right, kind), "rest", line)
         zero = constant(0, kind)
         if isinstance(right, nodes.Const):
-            is_off = compare("<" if right.value > 0 else ">", rest, zero)
+            is_off = compare(Operator.LT if right.value > 0 else Operator.GT, rest, zero)
         else:
-            differs = compare("<", nodes.Binary("^", rest, right, kind), zero)
-            is_off = nodes.Binary("and", compare("!=", rest, zero), differs, "u1")
-        if one.operator == "%":
-            return nodes.Binary("+", rest, either(is_off, right, zero), kind)
-        quotient = nodes.Binary("raw_div", left, right, kind)
-        return nodes.Binary("-", quotient, either(is_off, constant(1, kind), zero), kind)
+            differs = compare(Operator.LT, nodes.Binary(Operator.BIT_XOR, rest, right, kind), zero)
+            is_off = nodes.Binary(Operator.AND, compare(Operator.NE, rest, zero), differs, Type.U1)
+        if one.operator == Operator.MOD:
+            return nodes.Binary(Operator.ADD, rest, either(is_off, right, zero), kind)
+        quotient = nodes.Binary(Operator.RAW_DIV, left, right, kind)
+        return nodes.Binary(Operator.SUB, quotient, either(is_off, constant(1, kind), zero), kind)
 
     def _simple(self, expr: nodes.Expr, wish: str, line: int) -> nodes.Expr:
         """An expression that may stand in several places: a number or a local, given its value beforehand."""

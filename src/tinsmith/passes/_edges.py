@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ..analyses import affine, definitions, find_owned, single_definitions
-from ..ir import AffineIndex, both, compare, constant, integer, nodes, operators, shift_by, walk
+from ..ir import AffineIndex, Operator, Type, both, compare, constant, integer, nodes, operators, shift_by, walk
 from .polish import declare_locals, eliminate_dead_code
 
 _WIDEST = 64
@@ -61,7 +61,7 @@ def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
     if len(loop.names) > 1 and not loop.is_parallel and not touched <= find_owned(loop):
         return None
     known = single_definitions(definitions(loop.body))
-    known = {name: one for name, one in known.items() if one.type in ("i32", "u1") and not walk.reads_memory(one)}
+    known = {name: one for name, one in known.items() if one.type in (Type.I32, Type.U1) and not walk.reads_memory(one)}
     middle = _Middle(loop, known)
     body = eliminate_dead_code(middle.block(loop.body))
     if not any(middle.ends.values()):
@@ -73,8 +73,8 @@ def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
     for axis, name in enumerate(loop.names):
         begin, end = bounds[axis]
         first, last = (middle.ends.get((name, is_last), 0) for is_last in (False, True))
-        low = integer("min", shift_by(begin, first), end) if first else begin
-        high = integer("max", low, shift_by(end, -last)) if last else end
+        low = integer(Operator.MIN, shift_by(begin, first), end) if first else begin
+        high = integer(Operator.MAX, low, shift_by(end, -last)) if last else end
         for parts, count, pair in ((before, first, (begin, low)), (after, last, (high, end))):
             if count:
                 parts.append(replace(loop, bounds=(*bounds[:axis], pair, *bounds[axis + 1 :]), is_parallel=is_parallel))
@@ -116,10 +116,10 @@ class _Middle:
         match expr:
             case nodes.Select(condition, then, otherwise):
                 value = self.decide(condition)
-            case nodes.Binary("max" | "min" as operator, then, otherwise, "i32"):
-                value = self.decide(compare(">=" if operator == "max" else "<=", then, otherwise))
-            case nodes.Binary("%", left, right, "i32"):
-                is_inside = both(compare(">=", left, constant(0, "i32")), compare("<", left, right))
+            case nodes.Binary(Operator.MAX | Operator.MIN as operator, then, otherwise, Type.I32):
+                value = self.decide(compare(Operator.GE if operator == "max" else Operator.LE, then, otherwise))
+            case nodes.Binary(Operator.MOD, left, right, Type.I32):
+                is_inside = both(compare(Operator.GE, left, constant(0, Type.I32)), compare(Operator.LT, left, right))
                 answer = self.ask(is_inside)
                 return left if answer is not None and answer.value and self.decide(is_inside) else None
             case _:
@@ -139,15 +139,15 @@ class _Middle:
         match condition:
             case nodes.Const(value):
                 return _Answer(bool(value))
-            case nodes.Local(name, "u1") if name in self.known:
+            case nodes.Local(name, Type.U1) if name in self.known:
                 return self.ask(self.known[name])
-            case nodes.Unary("not", value):
+            case nodes.Unary(Operator.NOT, value):
                 answer = self.ask(value)
                 return None if answer is None else answer._replace(value=not answer.value)
-            case nodes.Binary("and" | "or" as operator, left, right):
+            case nodes.Binary(Operator.AND | Operator.OR as operator, left, right):
                 return self.join(self.ask(left), self.ask(right), decides=operator == "or")
             case nodes.Binary(operator, left, right) if (
-                operator in operators.SWAPPED and left.type == right.type == "i32"
+                operator in operators.SWAPPED and left.type == right.type == Type.I32
             ):
                 return self.compare(operator, affine(left, self.known).plus(affine(right, self.known), -1))
         return None

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from ..analyses import affine
-from ..ir import Names, both, compare, integer, nodes, number, walk
+from ..ir import Names, Operator, Type, both, compare, integer, nodes, number, walk
 from ._engine_vectors import WIDTH, has_engine_vector
 from ._row_major import behind_zeros, number_element
 from ._strip_parts import (
@@ -93,9 +93,9 @@ def _write_vectors(
     addresses again. And they must see that a vector's elements lie side by side: a sum of an index and 1, of which it
     is not known that it does not overflow, may be anything. So an index has at most 30 bits.
     """
-    index, part, base, lane = loop.names[-1], *(names.local(wish, "i32") for wish in ("part", "base", "lane"))
+    index, part, base, lane = loop.names[-1], *(names.local(wish, Type.I32) for wish in ("part", "base", "lane"))
     fresh = {name: names.local(name, names.types[name]) for one in loop.body for name in walk.find_assigned(one)}
-    fresh[index] = names.local(index, "i32")
+    fresh[index] = names.local(index, Type.I32)
     places: dict[nodes.Expr, nodes.Local] = {}
     loaded: dict[nodes.Load, nodes.Local] = {}
 
@@ -104,8 +104,8 @@ def _write_vectors(
         parts = [walk.substitute(one, {index: base}) for one in place]
         start = number_element(parts, lambda axis: nodes.Size(array, axis))
         if start not in places:
-            places[start] = names.local("at", "i32")
-        return behind_zeros(integer("+", places[start], lane), len(place))
+            places[start] = names.local("at", Type.I32)
+        return behind_zeros(integer(Operator.ADD, places[start], lane), len(place))
 
     def load(one: nodes.Load, place: Index) -> nodes.Expr:
         if index not in walk.locals_in(place):
@@ -115,15 +115,17 @@ def _write_vectors(
     values, stored = _compute_values(loop, kernel, names, fresh, load)
     stores = [nodes.Store(array, at(array, place), (), value) for (array, place), value in stored.items()]
     loads = [assign(local, load) for load, local in loaded.items()]
-    own = [assign(fresh[index], integer("+", base, lane))] if fresh[index].name in walk.find_read(values) else []
+    own = (
+        [assign(fresh[index], integer(Operator.ADD, base, lane))] if fresh[index].name in walk.find_read(values) else []
+    )
     vectors = run_lanes(lane, number(0), number(WIDTH), (*own, *loads, *values, *stores))
-    is_whole: nodes.Expr = compare("==", size, number(LENGTH))
+    is_whole: nodes.Expr = compare(Operator.EQ, size, number(LENGTH))
     for name in sorted(walk.find_touched(loop.body)):
         sizes = [nodes.Size(name, axis) for axis in range(kernel.arrays[name].rank)]
-        count = reduce(lambda one, other: integer("*", one, other), sizes or [number(1)])
-        is_whole = both(is_whole, compare("<=", count, number(_MOST)))
-    before = [assign(base, integer("+", first, integer("*", part, number(WIDTH))))]
-    before += [assign(local, integer("&", start, number(_MOST - 1))) for start, local in places.items()]
+        count = reduce(lambda one, other: integer(Operator.MUL, one, other), sizes or [number(1)])
+        is_whole = both(is_whole, compare(Operator.LE, count, number(_MOST)))
+    before = [assign(base, integer(Operator.ADD, first, integer(Operator.MUL, part, number(WIDTH))))]
+    before += [assign(local, integer(Operator.BIT_AND, start, number(_MOST - 1))) for start, local in places.items()]
     body = (*before, replace(vectors, vector_width=WIDTH))
     parts = run_lanes(part, number(0), number(LENGTH // WIDTH), body)
     return nodes.If(is_whole, (parts,), tuple(otherwise))
@@ -215,7 +217,7 @@ def _accesses(loop: nodes.For) -> list[_Access]:
         if isinstance(one, nodes.Assign):
             value = walk.substitute(one.value, known)
             known.pop(one.name, None)
-            known |= {one.name: value} if one.value.type == "i32" else {}
+            known |= {one.name: value} if one.value.type == Type.I32 else {}
     return accesses
 
 
@@ -263,14 +265,14 @@ def strip_loop(
     loop: nodes.For, kernel: nodes.Kernel, names: Names, *, is_task: bool = False, has_vectors: bool = False
 ) -> tuple[list[nodes.Stmt], nodes.For]:
     """An elementwise loop in strips, and the arrays that are to be declared around it: none of one that `is_task`."""
-    (begin, end), strip = loop.bounds[-1], names.local("strip_of", "i32")
-    first, size, lane, again = (names.local(wish, "i32") for wish in ("strip_first", "strip_size", "lane", "lane"))
-    index, names.types[loop.names[-1]] = nodes.Local(loop.names[-1], "i32"), "i32"
+    (begin, end), strip = loop.bounds[-1], names.local("strip_of", Type.I32)
+    first, size, lane, again = (names.local(wish, Type.I32) for wish in ("strip_first", "strip_size", "lane", "lane"))
+    index, names.types[loop.names[-1]] = nodes.Local(loop.names[-1], Type.I32), Type.I32
     given = [name for one in loop.body for name in walk.find_assigned(one)]
     fresh = {name: names.local(name, names.types[name]) for name in dict.fromkeys([*loop.names[-1:], *given])}
     values, stored = _compute_values(loop, kernel, names, fresh, lambda one, _: walk.substitute(one, fresh))
-    ahead = [assign(fresh[index.name], integer("+", first, lane)), *values]
-    copies: list[nodes.Stmt] = [assign(index, integer("+", first, again))]
+    ahead = [assign(fresh[index.name], integer(Operator.ADD, first, lane)), *values]
+    copies: list[nodes.Stmt] = [assign(index, integer(Operator.ADD, first, again))]
     arrays: list[nodes.Stmt] = []
     for (array, place), value in stored.items():
         name = names.local(f"{array}_ahead", value.type).name
@@ -281,8 +283,8 @@ def strip_loop(
     lanes = [*lanes, *within_limits(run_lanes(lane, number(0), size, ahead), names)]
     lanes.append(run_lanes(again, number(0), size, copies))
     if len(loop.names) > 1:
-        whole = run_lanes(index, first, integer("+", first, size), loop.body)
-        lanes = [nodes.If(compare("<", size, number(SHORTEST)), (whole,), tuple(lanes))]
+        whole = run_lanes(index, first, integer(Operator.ADD, first, size), loop.body)
+        lanes = [nodes.If(compare(Operator.LT, size, number(SHORTEST)), (whole,), tuple(lanes))]
     if has_vectors:
         lanes = [_write_vectors(loop, kernel, names, first, size, lanes)]
     body = at_line((*bounds_of_strip(strip, begin, end, first, size), *lanes), loop.line)

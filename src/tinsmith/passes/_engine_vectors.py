@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..codegen import VECTOR_FUNCTIONS, find_sums
-from ..ir import nodes, number, walk
+from ..ir import Operator, Type, nodes, number, walk
 from ._strip_parts import FUNCTIONS, POWER, is_vector
 
 WIDTH = 16
 """Numbers of a vector: float32 of 512 bits, of which LLVM makes two or four vectors where the machine's are shorter."""
-_KINDS = frozenset({"f32", "i32", "u1"})
+_KINDS = frozenset({Type.F32, Type.I32, Type.U1})
 _WHOLE = frozenset({"neg", "not", "sqrt", "floor"})
 
 
@@ -28,7 +28,7 @@ def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, type
 
 def _is_straight(loop: nodes.For, types: Mapping[str, str]) -> bool:
     """Whether a loop only computes numbers, and stores them to elements of local arrays that are a lane's own."""
-    lane = nodes.Local(loop.names[0], "i32")
+    lane = nodes.Local(loop.names[0], Type.I32)
     known, sums = {lane.name}, find_sums(loop)
     given = walk.find_defined(loop.body)
     for one in loop.body:
@@ -62,7 +62,7 @@ def has_engine_vector(one: nodes.Expr, *, is_whole: bool = False) -> bool:
     if one.type not in _KINDS:
         return False
     match one:
-        case nodes.Select(type="u1") | nodes.Binary(operator="pow"):
+        case nodes.Select(type=Type.U1) | nodes.Binary(operator=Operator.POW):
             return False
         case nodes.Binary(operator) if operator == POWER:
             return False
@@ -72,8 +72,8 @@ def has_engine_vector(one: nodes.Expr, *, is_whole: bool = False) -> bool:
             return operator in VECTOR_FUNCTIONS and not is_whole
         case nodes.Unary(operator) if is_whole:
             return operator in _WHOLE
-        case nodes.Binary("min" | "max", type="i32") | nodes.Cast() if is_whole:
-            return isinstance(one, nodes.Cast) and one.value.type == "u1"
+        case nodes.Binary(Operator.MIN | Operator.MAX, type=Type.I32) | nodes.Cast() if is_whole:
+            return isinstance(one, nodes.Cast) and one.value.type == Type.U1
         case nodes.Cast():
             return True
         case _:

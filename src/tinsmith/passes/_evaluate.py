@@ -7,7 +7,7 @@ from functools import reduce
 from operator import add, floordiv, getitem, lshift, mod, mul, rshift, sub
 from typing import Any, TypeAlias, TypeVar
 
-from ..ir import nodes
+from ..ir import Operator, Type, nodes
 from ._slots import trips_of
 
 _RULES: dict[str, Callable[[int, int], int]] = {
@@ -31,13 +31,13 @@ def can_evaluate(expr: nodes.Expr) -> bool:
     """Whether sizes and arguments tell an integer's value before the launch."""
     match expr:
         case nodes.Const() | nodes.Size() | nodes.Argument():
-            return expr.type in ("i32", "i64", "u1")
+            return expr.type in (Type.I32, Type.I64, Type.U1)
         case nodes.Binary():
             return expr.operator in _RULES and can_evaluate(expr.left) and can_evaluate(expr.right)
         case nodes.Unary():
-            return expr.operator == "neg" and can_evaluate(expr.value)
+            return expr.operator == Operator.NEG and can_evaluate(expr.value)
         case nodes.Cast():
-            return expr.type in ("i32", "i64") and can_evaluate(expr.value)
+            return expr.type in (Type.I32, Type.I64) and can_evaluate(expr.value)
         case _:
             return False
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..analyses import concurrent_loop
-from ..ir import nodes, walk
+from ..ir import AtomicOperator, nodes, walk
 
 
 def exchange_values(kernel: nodes.Kernel) -> nodes.Kernel:
@@ -30,7 +30,9 @@ def _block(body: Sequence[nodes.Stmt]) -> nodes.Block:
         last = changed[-1] if changed else None
         match one:
             case nodes.Store(takes=True) if isinstance(last, nodes.Assign) and last.value == _load(one):
-                changed[-1] = nodes.Atomic("mul", one.array, one.index, one.entry, one.value, last.name, one.line)
+                changed[-1] = nodes.Atomic(
+                    AtomicOperator.MUL, one.array, one.index, one.entry, one.value, last.name, one.line
+                )
             case _:
                 changed.append(walk.with_bodies(one, _block))
     return tuple(changed)

@@ -22,10 +22,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..analyses import concurrent_loop, find_owned
-from ..ir import Names, constant, is_not_zero, nodes, walk
+from ..ir import AtomicOperator, Names, Operator, Type, constant, is_not_zero, nodes, walk
 
 _OPERATORS = {"add": "+", "sub": "-"}
-_KINDS = frozenset({"f32", "f64", "i32", "i64", "u32", "u64"})
+_KINDS = frozenset({Type.F32, Type.F64, Type.I32, Type.I64, Type.U32, Type.U64})
 
 
 def sum_in_locals(kernel: nodes.Kernel) -> nodes.Kernel:
@@ -59,9 +59,11 @@ class _Addition(NamedTuple):
 def _addition(one: nodes.Stmt) -> _Addition | None:
     """A statement as an addition; None where it is something else."""
     match one:
-        case nodes.Atomic(operator="add" | "sub" as operator, result=None):
+        case nodes.Atomic(operator=AtomicOperator.ADD | AtomicOperator.SUB as operator, result=None):
             return _Addition(_Element(one.array, one.index, one.entry), _OPERATORS[operator], one.value)
-        case nodes.Store(value=nodes.Binary("+" | "-" as operator, nodes.Load() as load, value), takes=False):
+        case nodes.Store(
+            value=nodes.Binary(Operator.ADD | Operator.SUB as operator, nodes.Load() as load, value), takes=False
+        ):
             element = _Element(one.array, one.index, one.entry)
             is_own = (load.array, load.index, load.entry) == element and load.type == one.value.type
             return _Addition(element, operator, value) if is_own else None
@@ -82,7 +84,7 @@ class _Task:
         # can run in strips.
         has_loops = any(isinstance(one, nodes.For | nodes.While) for one in walk.statements(task.body))
         is_known = task.is_parallel and len(task.names) == 1 and has_loops
-        variable = (nodes.Local(task.names[0], "i32"),)
+        variable = (nodes.Local(task.names[0], Type.I32),)
         self.known = {_Element(name, variable, ()) for name in self.own if is_known}
 
     def rewrite(self) -> nodes.For:
@@ -108,7 +110,7 @@ class _Task:
         for element, addition in self.constant_elements(loop).items():
             kind = self.kinds[element.array]
             totals[element] = total = self.names.local(f"{element.array}_sum", kind)
-            added = nodes.Atomic("add", *element, total, line=addition.line)
+            added = nodes.Atomic(AtomicOperator.ADD, *element, total, line=addition.line)
             statement = added if isinstance(addition, nodes.Atomic) else _plainly(added)
             whole.append(nodes.If(is_not_zero(total), (statement,), line=addition.line))
         if not totals:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from ..analyses import affine, definitions, expand, single_definitions
-from ..ir import ONE, ZERO, constant, minus, nodes, plus, times, walk
+from ..ir import ONE, ZERO, Type, constant, minus, nodes, plus, times, walk
 from ._evaluate import can_evaluate, extent
 
 Ranges = Mapping[str, tuple[nodes.Expr, nodes.Expr]]
@@ -76,10 +76,10 @@ def _extremum(expr: nodes.Expr, ranges: Ranges, *, largest: bool) -> nodes.Expr 
     if can_evaluate(expr):
         return expr
     index = affine(expr, {})
-    total: nodes.Expr = constant(index.constant, "i32")
+    total: nodes.Expr = constant(index.constant, Type.I32)
     for atom, factor in index.terms.items():
         if isinstance(atom, str) and atom not in ranges:
             return None
         part = ranges[atom][largest == (factor > 0)] if isinstance(atom, str) else atom
-        total = plus(total, times(constant(factor, "i32"), part))
+        total = plus(total, times(constant(factor, Type.I32), part))
     return total if can_evaluate(total) else None

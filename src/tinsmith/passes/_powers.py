@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir import nodes, types, walk
+from ..ir import Operator, nodes, types, walk
 
 
 def nests_powers(kernel: nodes.Kernel) -> bool:
@@ -25,10 +25,10 @@ def separate_powers(kernel: nodes.Kernel) -> nodes.Kernel:
     def separate(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
         if not (isinstance(one, nodes.Binary) and _is_power(one)):
             return one
-        return nodes.Unary("neg", nodes.Unary("neg", one, one.type), one.type)
+        return nodes.Unary(Operator.NEG, nodes.Unary(Operator.NEG, one, one.type), one.type)
 
     return replace(kernel, body=walk.change_parts(kernel.body, separate))
 
 
 def _is_power(one: nodes.Expr) -> bool:
-    return isinstance(one, nodes.Binary) and one.operator == "pow" and not types.is_float(one.right.type)
+    return isinstance(one, nodes.Binary) and one.operator == Operator.POW and not types.is_float(one.right.type)

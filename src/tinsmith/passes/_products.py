@@ -12,14 +12,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ..analyses import definitions, single_definitions
-from ..ir import Names, cast, nodes, times, walk
+from ..ir import AtomicOperator, Names, Operator, cast, nodes, times, walk
 
 Ask = Callable[[nodes.Atomic], bool]
 
 
 def write_out_products(kernel: nodes.Kernel) -> nodes.Kernel:
     """The kernel with `a[i] = a[i] * v` for atomic products that nobody interferes with."""
-    if not any(isinstance(one, nodes.Atomic) and one.operator == "mul" for one in walk.stores(kernel.body)):
+    if not any(
+        isinstance(one, nodes.Atomic) and one.operator == AtomicOperator.MUL for one in walk.stores(kernel.body)
+    ):
         return kernel
     names = Names(walk.names_of(kernel))
     kinds = {name: array.type for name, array in kernel.arrays.items()}
@@ -64,7 +66,7 @@ def _moves_with(index: nodes.Expr, name: str, values: dict[str, nodes.Expr]) -> 
             return _moves_with(values[index.name], name, values)
         case nodes.Cast():
             return _moves_with(index.value, name, values)
-        case nodes.Binary("+" | "-" | "^", left, right):
+        case nodes.Binary(Operator.ADD | Operator.SUB | Operator.BIT_XOR, left, right):
             sides = [(left, right), (right, left)]
             return any(_moves_with(a, name, values) and walk.is_invariant(b) for a, b in sides)
     return False
@@ -76,7 +78,7 @@ def _block(body: Sequence[nodes.Stmt], is_alone: Ask, kinds: dict[str, str], nam
 
     for one in body:
         match one:
-            case nodes.Atomic("mul") if is_alone(one):
+            case nodes.Atomic(AtomicOperator.MUL) if is_alone(one):
                 yield from _written_out(one, kinds[one.array], names)
             case _:
                 yield walk.with_bodies(one, inside)

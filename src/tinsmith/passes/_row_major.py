@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from ..ir import Names, cast, integer, nodes, number, walk
+from ..ir import Names, Operator, Type, cast, integer, nodes, number, walk
 from ._strip_parts import assign
 
 
@@ -49,15 +49,15 @@ def number_element(
         if place == number(0):
             place = one
             continue
-        row = integer("*", share(place), size(axis))
+        row = integer(Operator.MUL, share(place), size(axis))
         match one:
             case nodes.Const():
                 row = share(row)
-                place = row if one == number(0) else integer("+", row, one)
-            case nodes.Binary("+", first, last):
-                place = integer("+", integer("+", row, first), last)
+                place = row if one == number(0) else integer(Operator.ADD, row, one)
+            case nodes.Binary(Operator.ADD, first, last):
+                place = integer(Operator.ADD, integer(Operator.ADD, row, first), last)
             case _:
-                place = integer("+", row, one)
+                place = integer(Operator.ADD, row, one)
     return place
 
 
@@ -155,13 +155,13 @@ class _Indexing:
         if not isinstance(size, nodes.Size):
             return size
         if size not in self.size_locals:
-            self.size_locals[size] = self.names.local(f"{size.array}_size", "i32")
+            self.size_locals[size] = self.names.local(f"{size.array}_size", Type.I32)
         return self.size_locals[size]
 
     def index(self, array: str, index: Sequence[nodes.Expr]) -> tuple[nodes.Expr, ...]:
         if (array, 1) not in self.sizes:
             return tuple(index)
-        places = [cast(one, "i32") for one in index]
+        places = [cast(one, Type.I32) for one in index]
         place = number_element(places, lambda axis: self.size_of(array, axis), self.share)
         return behind_zeros(place if isinstance(places[-1], nodes.Const) else self.share(place), len(index))
 
@@ -171,6 +171,6 @@ class _Indexing:
         if is_leaf or self.known is None or walk.reads_memory(place):
             return place
         if place not in self.known:
-            self.known[place] = self.names.local("at", "i32")
+            self.known[place] = self.names.local("at", Type.I32)
             self.before.append(assign(self.known[place], place))
         return self.known[place]

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir import Names, NotCovered, nodes, walk
+from ..ir import Names, NotCovered, Operator, Type, nodes, walk
 from ._slots import assign_slots, place_of, replace_statements
 
-WORD = "u32"
-SEED = "i64"
+WORD = Type.U32
+SEED = Type.I64
 """The type of the seed."""
 
 
@@ -60,25 +60,25 @@ class _Seeding:
         """A statement of the top level: a task of its own, or a part of one."""
         if isinstance(one, nodes.For) and one.is_parallel:
             return (replace(one, body=self.iteration(number, one.body, place_of(one.names, one.bounds))),)
-        return self.iteration(number, (one,), nodes.Const(0, "i32"))
+        return self.iteration(number, (one,), nodes.Const(0, Type.I32))
 
     def iteration(self, number: int, body: nodes.Block, place: nodes.Expr) -> nodes.Block:
         wanted = {one.number: one for one in walk.statements(body) if isinstance(one, nodes.Draw)}
         if not wanted:
             return body
         slotted = assign_slots(body, {key: one.name for key, one in wanted.items()}, self.names)
-        here = self.names.local("iteration", "i32")
+        here = self.names.local("iteration", Type.I32)
 
         def draw(one: nodes.Draw) -> Sequence[nodes.Stmt]:
             return self.emit_draw(one, number, here, slotted.slots[one.number])
 
-        begun = nodes.Assign(here.name, place), nodes.Assign(slotted.counter, nodes.Const(0, "i32"))
+        begun = nodes.Assign(here.name, place), nodes.Assign(slotted.counter, nodes.Const(0, Type.I32))
         return (*begun, *replace_statements(slotted.body, wanted, draw))
 
     def emit_draw(self, one: nodes.Draw, number: int, place: nodes.Expr, slot: nodes.Expr) -> list[nodes.Stmt]:
         """The hash, and the number made of it."""
         seed = nodes.Load(self.seed, (), (), SEED)
-        upper = nodes.Binary(">>", seed, nodes.Const(32, "i32"), SEED)
+        upper = nodes.Binary(Operator.SHIFT_RIGHT, seed, nodes.Const(32, Type.I32), SEED)
         task = _word(self.first + number)
         words: list[nodes.Expr] = [
             nodes.Cast(seed, WORD),
@@ -107,20 +107,20 @@ class _Seeding:
         """A number of the type that is drawn, uniform in [0, 1) or of all integers."""
         a, b = words[:2]
         match one.type:
-            case "f16":
-                return _part(a, 11, "f16")
-            case "f32":
-                return _part(a, 24, "f32")
-            case "f64":
-                low = nodes.Binary("*", _part(b, 26, "f64"), nodes.Const(2.0**-27, "f64"), "f64")
-                return nodes.Binary("+", _part(a, 27, "f64"), low, "f64")
-            case "u32":
+            case Type.F16:
+                return _part(a, 11, Type.F16)
+            case Type.F32:
+                return _part(a, 24, Type.F32)
+            case Type.F64:
+                low = nodes.Binary(Operator.MUL, _part(b, 26, Type.F64), nodes.Const(2.0**-27, Type.F64), Type.F64)
+                return nodes.Binary(Operator.ADD, _part(a, 27, Type.F64), low, Type.F64)
+            case Type.U32:
                 return a
-            case "i32":
-                return nodes.Cast(a, "i32", keeps_bits=True)
-            case "i64" | "u64" as kind:
-                high = nodes.Binary("<<", nodes.Cast(a, kind), nodes.Const(32, "i32"), kind)
-                return nodes.Binary("|", high, nodes.Cast(b, kind), kind)
+            case Type.I32:
+                return nodes.Cast(a, Type.I32, keeps_bits=True)
+            case Type.I64 | Type.U64 as kind:
+                high = nodes.Binary(Operator.SHIFT_LEFT, nodes.Cast(a, kind), nodes.Const(32, Type.I32), kind)
+                return nodes.Binary(Operator.BIT_OR, high, nodes.Cast(b, kind), kind)
             case _:
                 words_ = f"a random {one.type}"
                 raise NotCovered(words_, one.line, self.kernel.path)
@@ -136,5 +136,5 @@ def _binary(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
 
 def _part(word: nodes.Expr, bits: int, kind: str) -> nodes.Expr:
     """The upper bits of a word as a number in [0, 1): exact, whatever a compiler does."""
-    upper = nodes.Cast(_binary(">>", word, nodes.Const(32 - bits, WORD)), "i32")
-    return nodes.Binary("*", nodes.Cast(upper, kind), nodes.Const(2.0**-bits, kind), kind)
+    upper = nodes.Cast(_binary(">>", word, nodes.Const(32 - bits, WORD)), Type.I32)
+    return nodes.Binary(Operator.MUL, nodes.Cast(upper, kind), nodes.Const(2.0**-bits, kind), kind)

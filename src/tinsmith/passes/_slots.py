@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ..ir import ONE, ZERO, Names, constant, minus, nodes, plus, times, walk
+from ..ir import ONE, ZERO, Names, Operator, Type, constant, minus, nodes, plus, times, walk
 
 Kind = TypeVar("Kind", bound=nodes.Stmt)
 
@@ -45,7 +45,7 @@ class _Slotting:
     counter: nodes.Local = field(init=False)
 
     def __post_init__(self) -> None:
-        self.counter = self.names.local("next_slot", "i32")
+        self.counter = self.names.local("next_slot", Type.I32)
 
     def has_any(self, body: Sequence[nodes.Stmt]) -> bool:
         return any(one.number in self.words for one in walk.statements(body))
@@ -65,7 +65,7 @@ class _Slotting:
                 statements += self.innermost(one)
             elif self.is_flat([one]) and not walk.has_jumps([one]):
                 inside, count = self.flat((one,), self.counter)
-                statements += [*inside, self.advance(constant(count, "i32"))]
+                statements += [*inside, self.advance(constant(count, Type.I32))]
             else:
                 statements.append(walk.with_bodies(one, self.block))
         return tuple(statements)
@@ -78,14 +78,14 @@ class _Slotting:
         statements: list[nodes.Stmt] = []
         count = 0
         for one in body:
-            here = plus(first, constant(count, "i32"))
+            here = plus(first, constant(count, Type.I32))
             if one.number in self.words:
-                self.slots[one.number] = slot = self.names.local(f"slot_{self.words[one.number]}", "i32")
+                self.slots[one.number] = slot = self.names.local(f"slot_{self.words[one.number]}", Type.I32)
                 statements += [nodes.Assign(slot.name, here, one.line), one]
                 count += 1
             elif isinstance(one, nodes.If):
                 then, more = self.flat(one.body, here)
-                other, rest = self.flat(one.orelse, plus(here, constant(more, "i32")))
+                other, rest = self.flat(one.orelse, plus(here, constant(more, Type.I32)))
                 statements.append(replace(one, body=then, orelse=other))
                 count += more + rest
             else:
@@ -100,13 +100,13 @@ class _Slotting:
             ends = []
             for bound in pair:
                 if not isinstance(bound, nodes.Const | nodes.Size | nodes.Argument):
-                    name = self.names.fresh("bound", "i32")
+                    name = self.names.fresh("bound", Type.I32)
                     before.append(nodes.Assign(name, bound, loop.line))
-                    bound = nodes.Local(name, "i32")
+                    bound = nodes.Local(name, Type.I32)
                 ends.append(bound)
             bounds.append((ends[0], ends[1]))
         count = sum(one.number in self.words for one in walk.statements(loop.body))
-        each = constant(count, "i32")
+        each = constant(count, Type.I32)
         body, _ = self.flat(loop.body, plus(self.counter, times(place_of(loop.names, bounds), each)))
         moved = self.advance(times(trips_of(bounds), each))
         return [*before, replace(loop, bounds=tuple(bounds), body=body), moved]
@@ -116,7 +116,7 @@ def trips_of(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
     """The number of a loop's iterations."""
     trips: nodes.Expr = ONE
     for first, end in bounds:
-        trips = times(trips, nodes.Binary("max", minus(end, first), ZERO, "i32"))
+        trips = times(trips, nodes.Binary(Operator.MAX, minus(end, first), ZERO, Type.I32))
     return trips
 
 
@@ -124,7 +124,7 @@ def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr
     """The number of an iteration among all of its loop's."""
     place: nodes.Expr = ZERO
     for name, (first, end) in zip(names, bounds, strict=True):
-        place = plus(times(place, minus(end, first)), minus(nodes.Local(name, "i32"), first))
+        place = plus(times(place, minus(end, first)), minus(nodes.Local(name, Type.I32), first))
     return place
 
 

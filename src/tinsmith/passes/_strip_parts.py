@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..ir import Names, integer, nodes, number, operators, opposite, types, walk
+from ..ir import Names, Operator, Type, integer, nodes, number, operators, opposite, types, walk
 
 LENGTH = 64
 """Iterations of a strip."""
@@ -19,7 +19,7 @@ POWER = "arithmetic_pow"
 """The same for "pow", in lanes alone: strips compute functions of one number."""
 LIMITS = {"arithmetic_cos": 1048576.0, "arithmetic_sin": 1048576.0}
 """Numbers that some take must be less than that in size; NaN is not."""
-KINDS = frozenset({"f32", "f64", "i32"})
+KINDS = frozenset({Type.F32, Type.F64, Type.I32})
 """Types of arrays: of others no gain was measured."""
 _UNARY = frozenset({"neg", "not", "~", "sqrt", "abs", "floor", "ceil"})
 """Operations that are machine vectors' own."""
@@ -31,7 +31,7 @@ _LIBRARY = {arithmetic: name for name, arithmetic in FUNCTIONS.items()}
 
 def moves(one: nodes.Unary) -> bool:
     """Whether there is arithmetic for a function, which is there for float32 alone."""
-    return one.operator in FUNCTIONS and one.type == "f32" and one.value.type == "f32"
+    return one.operator in FUNCTIONS and one.type == Type.F32 and one.value.type == Type.F32
 
 
 def by_arithmetic(one: nodes.Expr) -> nodes.Expr:
@@ -44,9 +44,9 @@ def with_powers(one: nodes.Stmt) -> nodes.Stmt:
 
     def change(expr: nodes.Expr) -> nodes.Expr:
         rebuilt = walk.rebuild(expr, change)
-        if not isinstance(rebuilt, nodes.Binary) or rebuilt.operator != "pow":
+        if not isinstance(rebuilt, nodes.Binary) or rebuilt.operator != Operator.POW:
             return rebuilt
-        is_single = rebuilt.type == rebuilt.left.type == rebuilt.right.type == "f32"
+        is_single = rebuilt.type == rebuilt.left.type == rebuilt.right.type == Type.F32
         return replace(rebuilt, operator=POWER) if is_single else rebuilt
 
     return walk.transform(one, change)
@@ -57,33 +57,33 @@ def is_vector(one: nodes.Expr) -> bool:
     match one:
         case nodes.Unary():
             return one.operator in _UNARY or moves(one)
-        case nodes.Binary("/"):
-            return one.type in ("f32", "f64")
+        case nodes.Binary(Operator.DIV):
+            return one.type in (Type.F32, Type.F64)
         case nodes.Binary():
             return one.operator in _BINARY
         case nodes.Cast() if not one.keeps_bits and types.promote(one.type, one.value.type) != one.type:
             # It may be the source's own, or the engine's, which warns that digits are lost where it sees the source.
             return False
         case nodes.Load() | nodes.Cast() | nodes.Local():
-            return one.type in KINDS or one.type == "u1"
+            return one.type in KINDS or one.type == Type.U1
         case _:
             return True
 
 
 def strips_between(begin: nodes.Expr, end: nodes.Expr) -> nodes.Expr:
     """How many strips there are from one index to before another."""
-    size = end if begin == number(0) else integer("-", end, begin)
-    return integer(">>", integer("+", size, number(LENGTH - 1)), number(SHIFT))
+    size = end if begin == number(0) else integer(Operator.SUB, end, begin)
+    return integer(Operator.SHIFT_RIGHT, integer(Operator.ADD, size, number(LENGTH - 1)), number(SHIFT))
 
 
 def bounds_of_strip(
     strip: nodes.Expr, begin: nodes.Expr, end: nodes.Expr, first: nodes.Local, size: nodes.Local
 ) -> tuple[nodes.Stmt, nodes.Stmt]:
     """Statements that find the first index of a strip and its number of iterations."""
-    place = integer("<<", strip, number(SHIFT))
+    place = integer(Operator.SHIFT_LEFT, strip, number(SHIFT))
     return (
-        assign(first, place if begin == number(0) else integer("+", begin, place)),
-        assign(size, integer("min", number(LENGTH), integer("-", end, first))),
+        assign(first, place if begin == number(0) else integer(Operator.ADD, begin, place)),
+        assign(size, integer(Operator.MIN, number(LENGTH), integer(Operator.SUB, end, first))),
     )
 
 
@@ -102,20 +102,20 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
 
     It stores to memory that nobody has read yet. A sum of tests lets it run in vectors, which a branch would not.
     """
-    far = names.local("is_far", "i32")
+    far = names.local("is_far", Type.I32)
     body: list[nodes.Stmt] = []
     for one in lanes.body:
         parts = walk.parts(*walk.expressions(one))
         for part in dict.fromkeys(part for part in parts if isinstance(part, nodes.Unary) and part.operator in LIMITS):
-            limit = nodes.Const(LIMITS[part.operator], "f32")
-            is_near = nodes.Binary("<", nodes.Unary("abs", part.value, "f32"), limit, "u1")
-            test = nodes.Cast(opposite(is_near), "i32")
-            body.append(assign(far, integer("|", far, test)))
+            limit = nodes.Const(LIMITS[part.operator], Type.F32)
+            is_near = nodes.Binary(Operator.LT, nodes.Unary(Operator.ABS, part.value, Type.F32), limit, Type.U1)
+            test = nodes.Cast(opposite(is_near), Type.I32)
+            body.append(assign(far, integer(Operator.BIT_OR, far, test)))
         body.append(one)  # after the tests: it may give a local that they read another value
     if len(body) == len(lanes.body):
         return [lanes]
     library = walk.transform(lanes, _by_library)
-    again = nodes.If(nodes.Binary("!=", far, number(0), "u1"), (library,))
+    again = nodes.If(nodes.Binary(Operator.NE, far, number(0), Type.U1), (library,))
     return [assign(far, number(0)), replace(lanes, body=tuple(body)), again]
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 
 from ..analyses import find_private_loops
 from ..codegen import VECTOR_FUNCTIONS
-from ..ir import Names, integer, nodes, number, walk
+from ..ir import Names, Operator, Type, integer, nodes, number, walk
 from ._edges import split_edges
 from ._elementwise import is_elementwise, strip_elementwise, strip_loop
 from ._engine_vectors import WIDTH
@@ -229,20 +229,20 @@ class _Writer:
             self._declared += arrays
             return [strips]
         (begin, end), (first, last) = loop.bounds[0], middle.bounds[0]
-        low, high = (self.names.local(f"strip_{word}", "i32") for word in ("low", "high"))
+        low, high = (self.names.local(f"strip_{word}", Type.I32) for word in ("low", "high"))
         arrays, strips = strip_loop(replace(middle, bounds=((low, high),)), self.kernel, self.names)
         self._declared += arrays
-        size = last if first == number(0) else integer("-", last, first)
-        is_long = nodes.Binary(">=", size, number(SHORTEST), "u1")
+        size = last if first == number(0) else integer(Operator.SUB, last, first)
+        is_long = nodes.Binary(Operator.GE, size, number(SHORTEST), Type.U1)
         bounds = [assign(low, _choose(is_long, first, end)), assign(high, _choose(is_long, last, end))]
-        has_strips = nodes.Binary("<", low, high, "u1")
+        has_strips = nodes.Binary(Operator.LT, low, high, Type.U1)
         if parts is None or not parts.after:
             ends = replace(loop, bounds=((begin, low),))
             return [*bounds, ends, nodes.If(has_strips, (strips,), line=loop.line)]
-        part = self.names.local("part", "i32")
-        is_first = nodes.Binary("==", part, number(0), "u1")
+        part = self.names.local("part", Type.I32)
+        is_first = nodes.Binary(Operator.EQ, part, number(0), Type.U1)
         ends = replace(loop, bounds=((_choose(is_first, begin, high), _choose(is_first, low, end)),))
-        between = nodes.If(nodes.Binary("and", is_first, has_strips, "u1"), (strips,), line=loop.line)
+        between = nodes.If(nodes.Binary(Operator.AND, is_first, has_strips, Type.U1), (strips,), line=loop.line)
         return [*bounds, run_lanes(part, number(0), number(2), [ends, between])]
 
     def plain(self, one: nodes.Stmt) -> nodes.Stmt:
@@ -253,8 +253,8 @@ class _Writer:
 
     def strips(self, loop: nodes.For, plan: _Plan) -> Sequence[nodes.Stmt]:
         """A loop in strips: for each where it begins and how long it is, then its loops. A short one is whole."""
-        begin, end, strip = (self.names.local(f"strip_{word}", "i32") for word in ("begin", "end", "of"))
-        first, size = self.names.local("strip_first", "i32"), self.names.local("strip_size", "i32")
+        begin, end, strip = (self.names.local(f"strip_{word}", Type.I32) for word in ("begin", "end", "of"))
+        first, size = self.names.local("strip_first", Type.I32), self.names.local("strip_size", Type.I32)
         arrays = {function: self.array(function) for function in plan.functions}
         body = (
             *bounds_of_strip(strip, begin, end, first, size),
@@ -264,7 +264,7 @@ class _Writer:
         low, high = loop.bounds[0]
         strips: nodes.Stmt = run_lanes(strip, number(0), strips_between(begin, end), body)
         if _known_length(loop) is None:
-            is_short = nodes.Binary("<", integer("-", end, begin), number(SHORTEST), "u1")
+            is_short = nodes.Binary(Operator.LT, integer(Operator.SUB, end, begin), number(SHORTEST), Type.U1)
             strips = nodes.If(is_short, (replace(loop, bounds=((begin, end),)),), (strips,))
         statements = [assign(begin, low), assign(end, high), strips]
         return at_line(statements, loop.line)
@@ -276,10 +276,10 @@ class _Writer:
         known, begin = _known_length(loop), number(0)
         values: list[nodes.Stmt] = []
         if self.has_vectors and all(FUNCTIONS[one.operator] in VECTOR_FUNCTIONS for one in plan.functions):
-            begin = self.names.local("strip_in_vectors", "i32")
+            begin = self.names.local("strip_in_vectors", Type.I32)
             # One vector alone would wait for the arguments, which were stored as shorter ones: 1.2 of the time.
-            has_two = nodes.Binary(">=", size, number(2 * WIDTH), "u1")
-            most = nodes.Select(has_two, integer("&", size, number(-WIDTH)), number(0), "i32")
+            has_two = nodes.Binary(Operator.GE, size, number(2 * WIDTH), Type.U1)
+            most = nodes.Select(has_two, integer(Operator.BIT_AND, size, number(-WIDTH)), number(0), Type.I32)
             arguments = self.fill_arrays(loop, plan, arrays, first, (number(0), begin), None)
             values = [assign(begin, most), arguments, self.replace_arguments(arrays, begin)]
         if values and known is not None and known % LENGTH == 0:
@@ -287,10 +287,10 @@ class _Writer:
         if known is not None and known % _LANES == 0:
             lanes = self.fill_arrays(loop, plan, arrays, first, (begin, size), FUNCTIONS)
             return [*values, *within_limits(lanes, self.names)]
-        whole = self.names.local("strip_whole", "i32")
+        whole = self.names.local("strip_whole", Type.I32)
         return [
             *values,
-            assign(whole, integer("&", size, number(-_LANES))),
+            assign(whole, integer(Operator.BIT_AND, size, number(-_LANES))),
             *within_limits(self.fill_arrays(loop, plan, arrays, first, (begin, whole), FUNCTIONS), self.names),
             self.fill_arrays(loop, plan, arrays, first, (whole, size), {}),
         ]
@@ -300,8 +300,8 @@ class _Writer:
 
         It has no index of an array of several axes: those do not tell the compilers that elements lie side by side.
         """
-        part, base, lane = (self.names.local(wish, "i32") for wish in ("part", "base", "lane"))
-        place = (integer("+", base, lane),)
+        part, base, lane = (self.names.local(wish, Type.I32) for wish in ("part", "base", "lane"))
+        place = (integer(Operator.ADD, base, lane),)
         functions = {one: replace(one, operator=FUNCTIONS[one.operator]) for one in arrays}
         stores = [
             nodes.Store(array, place, (), replace(functions[one], value=nodes.Load(array, place, (), one.type)))
@@ -309,8 +309,8 @@ class _Writer:
         ]
         vectors = replace(run_lanes(lane, number(0), number(WIDTH), stores), vector_width=WIDTH)
         # A mask, so that a sum of the index and 15 is known not to overflow.
-        start = integer("&", integer("*", part, number(WIDTH)), number(LENGTH - 1))
-        count = integer(">>", end, number(WIDTH.bit_length() - 1))
+        start = integer(Operator.BIT_AND, integer(Operator.MUL, part, number(WIDTH)), number(LENGTH - 1))
+        count = integer(Operator.SHIFT_RIGHT, end, number(WIDTH.bit_length() - 1))
         return run_lanes(part, number(0), count, (assign(base, start), vectors))
 
     def fill_arrays(
@@ -323,8 +323,8 @@ class _Writer:
         instead: Mapping[str, str] | None,
     ) -> nodes.For:
         """A loop of functions, with locals of its own, and with other functions `instead` of some; None: arguments."""
-        lane, index = self.names.local("lane", "i32"), loop.names[0]
-        fresh: dict[str, nodes.Expr] = {index: self.names.local(index, "i32")}
+        lane, index = self.names.local("lane", Type.I32), loop.names[0]
+        fresh: dict[str, nodes.Expr] = {index: self.names.local(index, Type.I32)}
         fresh |= {name: self.names.local(name, self.names.types[name]) for name in plan.needed}
         others = FUNCTIONS if instead is None else instead
 
@@ -335,7 +335,7 @@ class _Writer:
                 return replace(expr, operator=others.get(expr.operator, expr.operator), value=rename(expr.value))
             return walk.rebuild(expr, rename)
 
-        places = [assign(fresh[index], integer("+", first, lane))]
+        places = [assign(fresh[index], integer(Operator.ADD, first, lane))]
         values = [assign(fresh[name], rename(value)) for name, value in plan.needed.items()]
         results = {array: function.value if instead is None else function for function, array in arrays.items()}
         stores = [nodes.Store(array, (lane,), (), rename(result)) for array, result in results.items()]
@@ -345,14 +345,14 @@ class _Writer:
         self, loop: nodes.For, arrays: Mapping[nodes.Unary, str], first: nodes.Local, size: nodes.Local
     ) -> nodes.For:
         """The loop of all else, which finds the functions' values in arrays."""
-        lane = self.names.local("lane", "i32")
-        self.names.types[loop.names[0]] = "i32"
+        lane = self.names.local("lane", Type.I32)
+        self.names.types[loop.names[0]] = Type.I32
 
         def replace_functions(expr: nodes.Expr) -> nodes.Expr:
             array = arrays.get(expr) if isinstance(expr, nodes.Unary) else None
             return walk.rebuild(expr, replace_functions) if array is None else nodes.Load(array, (lane,), (), expr.type)
 
-        index = assign(nodes.Local(loop.names[0], "i32"), integer("+", first, lane))
+        index = assign(nodes.Local(loop.names[0], Type.I32), integer(Operator.ADD, first, lane))
         return run_lanes(lane, number(0), size, (index, *(walk.transform(one, replace_functions) for one in loop.body)))
 
     def array(self, function: nodes.Unary) -> str:
@@ -362,7 +362,7 @@ class _Writer:
 
 
 def _choose(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
-    return then if then == otherwise else nodes.Select(condition, then, otherwise, "i32")
+    return then if then == otherwise else nodes.Select(condition, then, otherwise, Type.I32)
 
 
 def _with_arrays(strips: Sequence[nodes.Stmt], arrays: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:

@@ -15,7 +15,7 @@ from typing import Any
 from ...engines import COMPILING, DTYPES
 from ...frontend import returns_from_atomics
 from ...frontend.lowering import LoweredKernel
-from ...ir import NotCovered, nodes
+from ...ir import NotCovered, Type, nodes
 from ...passes.adjoint import Records, records_of
 from ...spec import Anything, Batch, Fixed, Item, Sizing, Spec
 from .._buffers import Buffer
@@ -29,7 +29,7 @@ from ..backward import AutoReverse, SourceAt, SourceReverse
 from ._derived_core import DerivedCore
 from ._room import Room, lengths, with_room
 
-ZERO = nodes.Const(0, "i32")
+ZERO = nodes.Const(0, Type.I32)
 Kept = tuple[Records | None, ...]
 """What has to be kept of each kernel of an op, in the order of their launches."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...ir import BLOCK_SIZE, Misfit, iteration_number, nodes, walk
+from ...ir import BLOCK_SIZE, Misfit, Operator, Type, iteration_number, nodes, walk
 from . import _constructors
 from ._lowering import Lowering
 from ._values import ArrayValue, Matrix, plain
@@ -34,7 +34,7 @@ def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
         raise Misfit(f"a `SharedArray` of {dtype!r}")
     array = nodes.Array(low.state.fresh("shared"), kind, len(sizes), tuple(element), is_of_blocks=True)
     low.state.arrays[array.name] = array
-    low.state.block_memory[array.name] = tuple(nodes.Const(size, "i32") for size in sizes)
+    low.state.block_memory[array.name] = tuple(nodes.Const(size, Type.I32) for size in sizes)
     low.state.unnamed.add(array.name)
     return ArrayValue(array, tuple(sizes), (0,) * len(sizes))
 
@@ -69,8 +69,8 @@ def _vote(vote: str) -> Callable[[Lowering, Any], nodes.Local]:
 
     def lower(low: Lowering, predicate: Any) -> nodes.Local:
         _parallel(low, f"sync_{vote}_nonzero()")
-        value = low.state.bind("vote", low.ops.cast(low.ops.scalar(predicate), "i32"))
-        result = low.state.local("votes", "i32")
+        value = low.state.bind("vote", low.ops.cast(low.ops.scalar(predicate), Type.I32))
+        result = low.state.local("votes", Type.I32)
         low.state.emit(nodes.Vote(vote, value, result.name, low.state.line))
         return result
 
@@ -80,7 +80,7 @@ def _vote(vote: str) -> Callable[[Lowering, Any], nodes.Local]:
 def _thread_index(low: Lowering) -> nodes.Expr:
     """`thread_idx()`: the place of an iteration in its block."""
     size = _parallel(low, "thread_idx()").block_size or BLOCK_SIZE
-    return nodes.Binary("%", _global_thread_index(low), nodes.Const(size, "i32"), "i32")
+    return nodes.Binary(Operator.MOD, _global_thread_index(low), nodes.Const(size, Type.I32), Type.I32)
 
 
 def _global_thread_index(low: Lowering) -> nodes.Expr:

@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Callable, Container
 from typing import Any
 
-from ...ir import Misfit
+from ...ir import Misfit, Type
 from .._calls import is_breakpoint
 from . import _constructors, _engine_functions, _functions
 from ._lowering import Lowering
@@ -150,7 +150,7 @@ _BUILTINS: dict[Any, Callable[[Lowering, list[Any]], Any]] = {
     builtins.max: lambda low, values: _engine_functions.extreme(low, "max", values),
     builtins.int: _build_conversion(int, lambda low: low.ops.defaults.ip),
     builtins.float: _build_conversion(float, lambda low: low.ops.defaults.fp),
-    builtins.bool: _build_conversion(bool, lambda low: "u1"),
+    builtins.bool: _build_conversion(bool, lambda low: Type.U1),
     builtins.abs: lambda low, values: low.ops.unary("abs", *values) if low.ops.is_run_time(*values) else abs(*values),
     builtins.pow: lambda low, values: low.ops.binary("pow", *values),
     builtins.len: lambda _low, values: values[0].shape[0] if isinstance(values[0], Matrix) else len(values[0]),

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ir import Misfit, types
+from ...ir import Misfit, Type, types
 from ._lowering import Lowering
 from ._values import Matrix, Struct, is_expression, is_number, plain
 
@@ -56,7 +56,7 @@ def dtype(low: Lowering, value: Any) -> str | None:
     """A dtype's name: the engine's, or Python's `float` and `int`."""
     if value is None:
         return None
-    python = {float: low.ops.defaults.fp, int: low.ops.defaults.ip, bool: "u1"}
+    python = {float: low.ops.defaults.fp, int: low.ops.defaults.ip, bool: Type.U1}
     kind = python.get(value) if isinstance(value, type) else low.language.scalar_type(value)
     if kind is None:
         raise Misfit(f"{value!r} where a dtype is wanted")

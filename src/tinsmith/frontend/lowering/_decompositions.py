@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...ir import PARTS, Misfit, Part, nodes
+from ...ir import PARTS, Misfit, Part, Type, nodes
 from ._constructors import dtype
 from ._lowering import Lowering
 from ._values import Matrix
@@ -14,7 +14,7 @@ from ._values import Matrix
 def _build_lowering(function: str) -> Callable[..., Matrix | tuple[Matrix, ...]]:
     def lower_decomposition(low: Lowering, A: Any, dt: Any = None) -> Matrix | tuple[Matrix, ...]:
         kind = low.ops.defaults.fp if dt is None else dtype(low, dt)
-        if kind not in ("f32", "f64"):
+        if kind not in (Type.F32, Type.F64):
             raise Misfit(f"`{function}` in {kind}")
         matrix = low.ops.tensor(A)
         shape = matrix.shape if isinstance(matrix, Matrix) else ()

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
-from ...ir import Misfit, nodes, types
+from ...ir import Misfit, Operator, Type, nodes, types
 from .._walk import walk
 from ._lowering import Lowering
 from ._state import Early, Frame
@@ -20,7 +20,7 @@ def plan_early_returns(low: Lowering, function: Callable[..., Any], tree: ast.Fu
     """What a function's early returns need; None where it returns at its end alone."""
     if not any(low.fact(may_return, statement) for statement in tree.body[:-1]) and not low.fact(nests, tree.body[-1]):
         return None
-    done = low.state.bind("done", nodes.Const(False, "u1"))
+    done = low.state.bind("done", nodes.Const(False, Type.U1))
     annotation = function.__annotations__.get("return")
     if annotation is None:
         return Early(done, None)
@@ -50,7 +50,7 @@ def leave(low: Lowering, early: Early, frame: Frame, value: Any) -> None:
     if early.result is not None:
         state.emit(nodes.Assign(early.result.name, low.ops.scalar(value), state.line))
         frame.result = early.result
-    state.emit(nodes.Assign(early.done.name, nodes.Const(True, "u1"), state.line))
+    state.emit(nodes.Assign(early.done.name, nodes.Const(True, Type.U1), state.line))
     if frame.loops:
         state.emit(nodes.Break(state.line))
     frame.status = "return"
@@ -65,4 +65,4 @@ def guard_rest(low: Lowering, early: Early, frame: Frame, rest: list[ast.stmt]) 
     elif rest:
         with state.block() as written:
             low.steps(rest)
-        state.emit(nodes.If(nodes.Unary("not", early.done, "u1"), tuple(written), (), state.line))
+        state.emit(nodes.If(nodes.Unary(Operator.NOT, early.done, Type.U1), tuple(written), (), state.line))

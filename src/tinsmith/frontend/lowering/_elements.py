@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from ...engines import parse_expression
-from ...ir import Misfit, nodes
+from ...ir import Misfit, Operator, Type, nodes
 from ._lowering import Lowering
 from ._values import ArrayValue, BoundFunction, DynamicEntry, Matrix, Scalar, Struct, is_expression, plain
 
@@ -88,9 +88,9 @@ def _of_array(low: Lowering, value: ArrayValue, indices: list[Any]) -> Any:
 def _clamp(low: Lowering, index: Scalar, size: int | Scalar) -> Scalar:
     """The nearest index that is inside; the counter of a parallel loop over the array is inside as it is."""
     loop = low.state.parallel
-    inside = (nodes.Const(0, "i32"), size)
+    inside = (nodes.Const(0, Type.I32), size)
     if loop is not None and any(
-        index == nodes.Local(name, "i32") and bound == inside
+        index == nodes.Local(name, Type.I32) and bound == inside
         for name, bound in zip(loop.names, loop.bounds, strict=True)
     ):
         return index
@@ -148,10 +148,10 @@ def hits(low: Lowering, picked: DynamicEntry, index: tuple[int, ...]) -> Scalar:
     tests = [low.ops.binary("==", wanted, k) for wanted, k in zip(picked.index, index, strict=True)]
     tests = [test for test in tests if test is not True]
     if any(test is False for test in tests):
-        return nodes.Const(False, "u1")
+        return nodes.Const(False, Type.U1)
     condition = tests[0]
     for test in tests[1:]:
-        condition = nodes.Binary("and", condition, test, "u1")
+        condition = nodes.Binary(Operator.AND, condition, test, Type.U1)
     return condition
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ...codegen import COMPARE
-from ...ir import Misfit, nodes, types
+from ...ir import Misfit, Type, nodes, types
 from ._lowering import Lowering
 from ._operations import is_guarded
 from ._values import Matrix, Scalar
@@ -45,8 +45,8 @@ def apply_logic(low: Lowering, is_and: bool, left: Any, right: Any, written: Wri
     one, other = low.ops.scalar(left), low.ops.scalar(right)
     if not types.accepts(operator, one.type, other.type):
         raise Misfit(f"`{operator}` of {one.type} and {other.type}")
-    if one.type == other.type == "u1" and not is_guarded(other) and not written:
-        return nodes.Binary(operator, one, other, "u1")
+    if one.type == other.type == Type.U1 and not is_guarded(other) and not written:
+        return nodes.Binary(operator, one, other, Type.U1)
     test = low.ops.truth(one)
     return (
         select_value(low, test, other, written, one, ()) if is_and else select_value(low, test, one, (), other, written)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ...ir import Misfit, nodes
+from ...ir import Misfit, Operator, Type, nodes
 from . import _elements
 from ._functions import find_stored_names
 from ._lowering import Lowering
@@ -87,22 +87,22 @@ def _over_range(low: Lowering, loop: ast.For, arguments: list[ast.expr]) -> None
     if len(arguments) not in (1, 2) or not isinstance(loop.target, ast.Name):
         raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`", loop)
     bounds = [_cast_bound(low, low.number(argument)) for argument in arguments]
-    first = bounds[0] if len(bounds) == 2 else nodes.Const(0, "i32")
+    first = bounds[0] if len(bounds) == 2 else nodes.Const(0, Type.I32)
     name = loop.target.id
     _emit_loop(
-        low, loop, (name,), ((first, bounds[-1]),), ["i32" if name in low.fact(find_stored_names, loop) else None]
+        low, loop, (name,), ((first, bounds[-1]),), [Type.I32 if name in low.fact(find_stored_names, loop) else None]
     )
 
 
 def _cast_bound(low: Lowering, number: Scalar) -> Scalar:
     if number.type[0] == "f":
         raise Misfit("a float as bound of a loop")
-    return low.ops.cast(number, "i32")
+    return low.ops.cast(number, Type.I32)
 
 
 def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
     starts = [low.ops.scalar(first) for first, _ in ranges.bounds]
-    kinds = [low.ops.binary("+", nodes.Const(0, "i32"), start).type for start in starts]
+    kinds = [low.ops.binary("+", nodes.Const(0, Type.I32), start).type for start in starts]
     bounds = tuple(
         (_cast_bound(low, s), _cast_bound(low, low.ops.scalar(end)))
         for s, (_, end) in zip(starts, ranges.bounds, strict=True)
@@ -110,9 +110,11 @@ def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
     names = _names(low, loop, len(bounds), is_grouped=ranges.is_grouped)
     changed = low.fact(find_stored_names, loop)
     if ranges.is_grouped:
-        own: list[str | None] = ["i32" if ast.unparse(loop.target) in changed else None] * len(names)
+        own: list[str | None] = [Type.I32 if ast.unparse(loop.target) in changed else None] * len(names)
     else:
-        own = [None if kind == "i32" and name not in changed else kind for name, kind in zip(names, kinds, strict=True)]
+        own = [
+            None if kind == Type.I32 and name not in changed else kind for name, kind in zip(names, kinds, strict=True)
+        ]
     _emit_loop(low, loop, names, bounds, own, ranges.order)
 
 
@@ -133,7 +135,7 @@ def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -
     bounds = tuple((_cast_bound(low, start), _cast_bound(low, end)) for start, end in zip(first, ends, strict=True))
     changed = low.fact(find_stored_names, loop)
     is_vector = is_grouped and isinstance(loop.target, ast.Name) and loop.target.id in changed
-    own: list[str | None] = ["i32" if is_vector or name in changed else None for name in names]
+    own: list[str | None] = [Type.I32 if is_vector or name in changed else None for name in names]
     _emit_loop(low, loop, names, bounds, own)
 
 
@@ -184,7 +186,7 @@ def _emit_loop(
     if is_parallel:
         state.parallel = nodes.For(counters, limits, (), True, line, block_size=block_size)
     with state.block() as written, state.scope(), _inside(low, is_static=False):
-        variables: list[Any] = [nodes.Local(name, "i32") for name in own]
+        variables: list[Any] = [nodes.Local(name, Type.I32) for name in own]
         for axis, kind in enumerate(kinds):
             if kind is not None:
                 variables[axis] = state.bind(own[axis], low.ops.cast(variables[axis], kind))
@@ -197,7 +199,7 @@ def _emit_loop(
     state.is_parallel = state.is_parallel and not is_parallel
     state.parallel = None if is_parallel else state.parallel
     if not own:  # over an array without dims: once
-        counters, limits = (state.fresh("once"),), ((nodes.Const(0, "i32"), nodes.Const(1, "i32")),)
+        counters, limits = (state.fresh("once"),), ((nodes.Const(0, Type.I32), nodes.Const(1, Type.I32)),)
     state.emit(nodes.For(counters, limits, tuple(written), is_parallel, line, block_size=block_size))
 
 
@@ -208,8 +210,8 @@ def while_true(low: Lowering, loop: ast.While) -> None:
     line = low.state.line
     with low.state.block() as written, low.state.scope(), _inside(low, is_static=False):
         condition = low.ops.truth(low.number(loop.test))
-        if condition != nodes.Const(True, "u1"):
-            low.state.emit(nodes.If(nodes.Unary("not", condition, "u1"), (nodes.Break(line),), (), line))
+        if condition != nodes.Const(True, Type.U1):
+            low.state.emit(nodes.If(nodes.Unary(Operator.NOT, condition, Type.U1), (nodes.Break(line),), (), line))
         low.run(loop.body)
     low.state.frame.status = ""
     low.state.emit(nodes.While(tuple(written), line))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from ...ir import Misfit, nodes
+from ...ir import Misfit, Type, nodes
 from ._lowering import Lowering
 from ._values import Matrix, Scalar
 
@@ -26,7 +26,7 @@ def _build_fold(operator: str) -> Callable[[Lowering, Any], Scalar]:
 def _truth(operator: str) -> Callable[[Lowering, Any], Scalar]:
     def fold(low: Lowering, mat: Any) -> Scalar:
         tests = low.ops.binary("!=", _matrix(low, mat), 0).entries
-        return reduce(lambda one, other: nodes.Binary(operator, one, other, "u1"), tests)
+        return reduce(lambda one, other: nodes.Binary(operator, one, other, Type.U1), tests)
 
     return fold
 

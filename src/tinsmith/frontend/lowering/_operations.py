@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from ...ir import Deadly, Defaults, Misfit, nodes, types, walk
+from ...ir import Deadly, Defaults, Misfit, Operator, Type, nodes, types, walk
 from ._values import Matrix, Scalar, is_expression, is_number
 
 PYTHON: dict[str, Callable[[Any, Any], Any]] = {
@@ -143,7 +143,7 @@ class Operations:
 
         values = [self.tensor(left), self.tensor(right)]
         if operator == "atan2" and any(isinstance(value, Matrix) for value in values):
-            values = [self.cast(value, "f32") for value in values]  # of vectors both engines make f32, even of f64
+            values = [self.cast(value, Type.F32) for value in values]  # of vectors both engines make f32, even of f64
         return self.each(two, *values)
 
     def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
@@ -158,11 +158,11 @@ class Operations:
     def truth(self, value: Any) -> Scalar:
         """A number as a condition."""
         number = self.scalar(value)
-        if number.type == "u1":
+        if number.type == Type.U1:
             return number
         if isinstance(number, nodes.Const):
-            return nodes.Const(bool(number.value), "u1")
-        return nodes.Binary("!=", number, nodes.Const(0, number.type), "u1")
+            return nodes.Const(bool(number.value), Type.U1)
+        return nodes.Binary(Operator.NE, number, nodes.Const(0, number.type), Type.U1)
 
     def _check(self, operator: str, *kinds: str) -> None:
         if not types.accepts(operator, *kinds):
@@ -186,9 +186,9 @@ def _cast_constant(value: nodes.Const, kind: str) -> Scalar:
     number = value.value
     if types.is_float(kind):
         is_exact = isinstance(number, int) and abs(number) < 2**11
-        is_rounded = value.type == "f64" and kind == "f32"
+        is_rounded = value.type == Type.F64 and kind == Type.F32
         return nodes.Const(float(number), kind) if is_exact or is_rounded else nodes.Cast(value, kind)
-    if kind == "u1":
+    if kind == Type.U1:
         return nodes.Const(bool(number), kind) if isinstance(number, int) else nodes.Cast(value, kind)
     whole = isinstance(number, int) and types.fits(int(number), kind)
     return nodes.Const(int(number), kind) if whole else nodes.Cast(value, kind)
@@ -198,6 +198,10 @@ def is_guarded(expression: Scalar) -> bool:
     """Whether an expression must not be evaluated in vain: it reads memory, or divides integers."""
     return any(
         isinstance(part, nodes.Load)
-        or (isinstance(part, nodes.Binary) and part.operator in ("//", "%") and not types.is_float(part.type))
+        or (
+            isinstance(part, nodes.Binary)
+            and part.operator in (Operator.FLOOR_DIV, Operator.MOD)
+            and not types.is_float(part.type)
+        )
         for part in walk.parts(expression)
     )

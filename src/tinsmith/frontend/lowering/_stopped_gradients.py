@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...ir import Misfit, nodes, types, walk
+from ...ir import Misfit, Operator, nodes, types, walk
 
 
 def stop_gradients(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> nodes.Block:
@@ -35,4 +35,4 @@ def stop_gradients(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> nodes
 
 def without_derivative(value: nodes.Expr) -> nodes.Expr:
     """Return a float that is a constant to the gradient."""
-    return nodes.Binary("straight_through", value, nodes.Const(0.0, value.type), value.type)
+    return nodes.Binary(Operator.STRAIGHT_THROUGH, value, nodes.Const(0.0, value.type), value.type)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..._lazy import lazy
 from ...analyses import definitions, find_owned_by, whole_definitions
-from ...ir import RUN_IN_ORDER, Names, NotCovered, nodes, operators, types, walk
+from ...ir import RUN_IN_ORDER, AtomicOperator, Names, NotCovered, nodes, operators, types, walk
 from ._ssa import Step, frame_steps, parallel_loop
 
 
@@ -54,7 +54,11 @@ def _find_used_in_order(steps: Sequence[Step]) -> frozenset[str]:
 
 def is_mere_sum(one: nodes.Stmt | Step) -> bool:
     """Whether a step only adds to an element, and asks neither for the old value nor for the new one."""
-    return isinstance(one, nodes.Atomic) and one.result is None and one.operator in ("add", "sub")
+    return (
+        isinstance(one, nodes.Atomic)
+        and one.result is None
+        and one.operator in (AtomicOperator.ADD, AtomicOperator.SUB)
+    )
 
 
 @dataclass

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...ir import nodes, walk
+from ...ir import Operator, nodes, walk
 from ._ssa import Step
 
 
@@ -94,11 +94,11 @@ def _addend(expr: nodes.Expr, members: set[str]) -> str | None:
     match expr:
         case nodes.Local(name) if name in members:
             return name
-        case nodes.Binary("+" | "-", left, right) if left.type == right.type == expr.type:
+        case nodes.Binary(Operator.ADD | Operator.SUB, left, right) if left.type == right.type == expr.type:
             in_left, in_right = (not members.isdisjoint(walk.locals_in([one])) for one in (left, right))
             if in_left and not in_right:
                 return _addend(left, members)
-            if in_right and not in_left and expr.operator == "+":
+            if in_right and not in_left and expr.operator == Operator.ADD:
                 return _addend(right, members)
     return None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ...ir import ZERO, Names, NotCovered, integer, nodes, types, walk
+from ...ir import ZERO, Names, NotCovered, Operator, Type, integer, nodes, types, walk
 from ._exits import structurize_exits
 from ._ssa import Step
 
@@ -183,30 +183,30 @@ class SsaBuilder:
         bounds = tuple([(self.bound_of(a, scope, one.line), self.bound_of(b, scope, one.line)) for a, b in one.bounds])
         names = []
         for name in one.names:
-            fresh = self.names.fresh(name, "i32")
-            inner[name] = nodes.Local(fresh, "i32")
+            fresh = self.names.fresh(name, Type.I32)
+            inner[name] = nodes.Local(fresh, Type.I32)
             names.append(fresh)
         return tuple(names), bounds, []
 
     def flatten_loop(self, one: nodes.For, scope: Scope, inner: Scope) -> Ranges:
         """A loop over several names that may end early, as one over a count."""
         names, bounds, _ = self.ranges(one, scope, inner)
-        flat = self.names.fresh("at", "i32")
-        rest: nodes.Expr = nodes.Local(flat, "i32")
+        flat = self.names.fresh("at", Type.I32)
+        rest: nodes.Expr = nodes.Local(flat, Type.I32)
         before: list[Step] = []
         for name, (first, end) in zip(reversed(names), reversed(bounds), strict=True):
             size = _minus(end, first)
-            place = rest if name == names[0] else integer("%", rest, size)
-            before.append(nodes.Assign(name, integer("+", first, place), one.line))
-            rest = integer("//", rest, size)
+            place = rest if name == names[0] else integer(Operator.MOD, rest, size)
+            before.append(nodes.Assign(name, integer(Operator.ADD, first, place), one.line))
+            rest = integer(Operator.FLOOR_DIV, rest, size)
         total: nodes.Expr = _minus(bounds[0][1], bounds[0][0])
         for first, end in bounds[1:]:
-            total = integer("*", total, _minus(end, first))
+            total = integer(Operator.MUL, total, _minus(end, first))
         return (flat,), ((ZERO, total),), before
 
     def bound_of(self, bound: nodes.Expr, scope: Scope, line: int) -> nodes.Expr:
         value = self.expression(bound, scope, line)
-        return value if value.type == "i32" else nodes.Cast(value, "i32")
+        return value if value.type == Type.I32 else nodes.Cast(value, Type.I32)
 
     # Expressions ------------------------------------------------------------------------------
 
@@ -242,7 +242,7 @@ def _find_assigned(body: Sequence[nodes.Stmt]) -> list[str]:
 
 
 def _minus(end: nodes.Expr, first: nodes.Expr) -> nodes.Expr:
-    return end if first == ZERO else integer("-", end, first)
+    return end if first == ZERO else integer(Operator.SUB, end, first)
 
 
 Known: TypeAlias = tuple[Mapping[nodes.Expr, nodes.Local], Mapping[str, nodes.Local]]

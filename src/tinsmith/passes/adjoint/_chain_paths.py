@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...analyses import Range, Ranges
-from ...ir import nodes, types, walk
+from ...ir import Operator, Type, nodes, types, walk
 from ._ssa import Step
 
 LEAST_FACTOR = 2.0**-10
 """A factor that is smaller takes too many of a number's digits."""
-LEAST_VALUE = {"f32": 1e-30, "f64": 1e-280}
+LEAST_VALUE = {Type.F32: 1e-30, Type.F64: 1e-280}
 """Below this a number loses digits, and a product of it that comes later may be 0."""
 MOST_PATHS = 64
 
@@ -126,7 +126,7 @@ class _Walking:
                 return bool(value)
             case nodes.Local(name):
                 return path.truths.get(name)
-            case nodes.Unary("not", value):
+            case nodes.Unary(Operator.NOT, value):
                 inner = self.truth(value, path)
                 return None if inner is None else not inner
         return None
@@ -162,9 +162,11 @@ def match_factor(expr: nodes.Expr, bound: Collection[str]) -> tuple[str, str, no
     match expr:
         case nodes.Local(name):
             return name, "", None
-        case nodes.Binary("*" | "/" | "+" | "-" as operator, nodes.Local(name, kind), other) if name in bound:
+        case nodes.Binary(
+            Operator.MUL | Operator.DIV | Operator.ADD | Operator.SUB as operator, nodes.Local(name, kind), other
+        ) if name in bound:
             pass
-        case nodes.Binary("*" | "+" as operator, other, nodes.Local(name, kind)) if name in bound:
+        case nodes.Binary(Operator.MUL | Operator.ADD as operator, other, nodes.Local(name, kind)) if name in bound:
             pass
         case _:
             return None

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
 from ...analyses import Activity
-from ...ir import FALSE, Names, integer, nodes, number, walk
+from ...ir import FALSE, Names, Operator, Type, integer, nodes, number, walk
 from ._ssa import Step
 
 SMALLEST, LARGEST = 8, 256
@@ -51,7 +51,7 @@ class _Splitting:
         ended = None
         if loop.exit is not None:
             pair = self.ending(loop.exit)
-            ended = nodes.Local(pair.last, "u1")
+            ended = nodes.Local(pair.last, Type.U1)
             inner = replace(inner, carried=(*(one for _, one in pairs), pair))
         else:
             inner = replace(inner, carried=tuple(one for _, one in pairs))
@@ -65,21 +65,27 @@ class _Splitting:
     ) -> tuple[list[Step], tuple[tuple[nodes.Expr, nodes.Expr], ...], tuple[str], nodes.Loop]:
         """What stands before a loop over blocks of a range, the loop's bounds and variable, and the loop of a block."""
         (first, end), line = loop.bounds[0], loop.line
-        count, size, blocks = (self.names.local(word, "i32") for word in ("count", "block_size", "blocks"))
-        whole = integer("max", integer("-", end, first), number(0))
+        count, size, blocks = (self.names.local(word, Type.I32) for word in ("count", "block_size", "blocks"))
+        whole = integer(Operator.MAX, integer(Operator.SUB, end, first), number(0))
         before: list[Step] = [
             self.assign(count, whole, line),
             self.assign(size, block_size(count), line),
-            self.assign(blocks, integer("//", integer("+", count, integer("-", size, number(1))), size), line),
+            self.assign(
+                blocks,
+                integer(Operator.FLOOR_DIV, integer(Operator.ADD, count, integer(Operator.SUB, size, number(1))), size),
+                line,
+            ),
         ]
-        place = self.names.local("block", "i32")
-        begin = integer("+", first, integer("*", place, size))
-        inner = replace(loop, bounds=((begin, integer("min", integer("+", begin, size), end)),), most=size)
+        place = self.names.local("block", Type.I32)
+        begin = integer(Operator.ADD, first, integer(Operator.MUL, place, size))
+        inner = replace(
+            loop, bounds=((begin, integer(Operator.MIN, integer(Operator.ADD, begin, size), end)),), most=size
+        )
         return before, ((number(0), blocks),), (place.name,), inner
 
     def counts(self, loop: nodes.Loop) -> tuple[list[Step], tuple[()], tuple[()], nodes.Loop]:
         """The same for a loop that goes on until something happens."""
-        place = self.names.fresh("in_block", "i32")
+        place = self.names.fresh("in_block", Type.I32)
         inner = replace(loop, names=(place,), bounds=((number(0), number(OF_WHILE)),), most=number(OF_WHILE))
         return [], (), (), inner
 
@@ -103,7 +109,7 @@ class _Splitting:
 
     def ending(self, leaves: nodes.Local) -> nodes.CarriedLocal:
         """What the loop of a block hands out: whether the whole loop ended in it."""
-        head, last, cell = (self.names.fresh("ended", "u1") for _ in range(3))
+        head, last, cell = (self.names.fresh("ended", Type.U1) for _ in range(3))
         return nodes.CarriedLocal(FALSE, head, leaves, last, cell)
 
 
@@ -112,10 +118,12 @@ def block_size(count: nodes.Expr) -> nodes.Expr:
 
     8 for up to 128 iterations, 16 for up to 512, and so on; there are between half and twice as many blocks then.
     """
-    last = integer("max", integer("-", count, number(1)), number(0))
+    last = integer(Operator.MAX, integer(Operator.SUB, count, number(1)), number(0))
     steps: nodes.Expr = number(0)
     size, shift = SMALLEST, 2 * SMALLEST.bit_length() - 1
     while size < LARGEST:
-        steps = integer("+", steps, integer("min", integer(">>", last, number(shift)), number(1)))
+        steps = integer(
+            Operator.ADD, steps, integer(Operator.MIN, integer(Operator.SHIFT_RIGHT, last, number(shift)), number(1))
+        )
         size, shift = 2 * size, shift + 2
-    return integer("<<", number(SMALLEST), steps)
+    return integer(Operator.SHIFT_LEFT, number(SMALLEST), steps)

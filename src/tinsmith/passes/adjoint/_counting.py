@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...analyses import expand
-from ...ir import Names, cast, constant, nodes, plus, times, types, walk
+from ...ir import Names, Operator, Type, cast, constant, nodes, plus, times, types, walk
 from .._evaluate import can_evaluate, extent
 from ._forward_copy import ForwardCopy, Renamed
 from ._reversal import IterationRecord
@@ -23,7 +23,7 @@ def count_pushes(kept: IterationRecord, names: Names) -> dict[str, int]:
     counts: dict[str, int] = {}
     for kind in (
         *(names.types[name] for name in kept.heads),
-        *("i32" for array in kept.logged if array not in kept.regular),
+        *(Type.I32 for array in kept.logged if array not in kept.regular),
     ):
         key = types.keeping(kind)
         counts[key] = counts.get(key, 0) + 1
@@ -57,7 +57,7 @@ class Formula:
     def loop(self, loop: nodes.Loop) -> Need | None:
         """Entries that a loop's own run puts on tapes."""
         kept = self.records[loop.number]
-        counts: Need = {key: constant(count, "i32") for key, count in count_pushes(kept, self.names).items()}
+        counts: Need = {key: constant(count, Type.I32) for key, count in count_pushes(kept, self.names).items()}
         for array in kept.logged:
             stores = self.stores(loop.body, array)
             if stores is None:
@@ -79,10 +79,10 @@ class Formula:
 
     def stores(self, body: Sequence[Step], array: str) -> nodes.Expr | None:
         """How often an iteration changes an array, at most."""
-        total: nodes.Expr = constant(0, "i32")
+        total: nodes.Expr = constant(0, Type.I32)
         for step in frame_steps(body):
             if isinstance(step, nodes.Store | nodes.Atomic) and step.array == array:
-                total = plus(total, constant(1, "i32"))
+                total = plus(total, constant(1, Type.I32))
             if isinstance(step, nodes.Loop) and array in walk.find_changed(step.body):
                 inner, trips = self.stores(step.body, array), self.trips(step)
                 if inner is None or trips is None:
@@ -92,7 +92,7 @@ class Formula:
 
 
 def _add_needs(one: Need, other: Need) -> Need:
-    zero = constant(0, "i32")
+    zero = constant(0, Type.I32)
     return {key: plus(one.get(key, zero), other.get(key, zero)) for key in {**one, **other}}
 
 
@@ -114,23 +114,23 @@ class Counting:
         """Statements that run a frame, and the locals that hold the entries it needs by the key of their tape."""
         self.need = self.fresh("need")
         logs = [tape for tape in self.tapes.values() if tape.of]
-        self.done = {tape.key: self.names.fresh(f"changes_{tape.label}", "i32") for tape in logs}
+        self.done = {tape.key: self.names.fresh(f"changes_{tape.label}", Type.I32) for tape in logs}
         total = dict(self.need)
         plain = _CountingPlain(self)
         return [*self.zeros(self.need), *self.zeros(self.done), *plain.block(body, {})], total
 
     def fresh(self, word: str) -> dict[str, str]:
-        return {key: self.names.fresh(f"{word}_{tape.label}", "i32") for key, tape in self.tapes.items()}
+        return {key: self.names.fresh(f"{word}_{tape.label}", Type.I32) for key, tape in self.tapes.items()}
 
     def zeros(self, locals_: Mapping[str, str]) -> Block:
-        return [nodes.Assign(name, constant(0, "i32")) for name in locals_.values()]
+        return [nodes.Assign(name, constant(0, Type.I32)) for name in locals_.values()]
 
     def count_change(self, store: nodes.Store | nodes.Atomic, _: Renamed) -> Block:
         """A change of memory, counted where it would be logged."""
         if store.array not in self.state:
             return []
         done = self.done.get(array_key(store.array))
-        return [store] if done is None else [_more(done, constant(1, "i32")), store]
+        return [store] if done is None else [_more(done, constant(1, Type.I32)), store]
 
 
 class _CountingPlain(ForwardCopy):
@@ -148,10 +148,11 @@ class _CountingPlain(ForwardCopy):
         kept = counting.records[loop.number]
         entries = count_pushes(kept, self.names).items()
         # Not of tapes that the reverse has no use for.
-        each = [_more(outer[key], constant(count, "i32")) for key, count in entries if key in outer]
+        each = [_more(outer[key], constant(count, Type.I32)) for key, count in entries if key in outer]
         counting.need = inner
         tail: Block = [
-            nodes.Assign(most[key], nodes.Binary("max", _i32(most[key]), _i32(inner[key]), "i32")) for key in most
+            nodes.Assign(most[key], nodes.Binary(Operator.MAX, _i32(most[key]), _i32(inner[key]), Type.I32))
+            for key in most
         ]
         body = self.loop(loop, renamed, lambda _: [*each, *counting.zeros(inner)], lambda _: tail)
         counting.need = outer
@@ -159,14 +160,15 @@ class _CountingPlain(ForwardCopy):
         after = [_more(outer[key], _i32(most[key])) for key in outer]
         logged = [key for key in map(array_key, kept.logged) if key in counting.done]
         after += [
-            _more(outer[key], nodes.Binary("-", _i32(counting.done[key]), _i32(before[key]), "i32")) for key in logged
+            _more(outer[key], nodes.Binary(Operator.SUB, _i32(counting.done[key]), _i32(before[key]), Type.I32))
+            for key in logged
         ]
         return [*counting.zeros(most), *begun, *body, *after]
 
 
 def _i32(name: str) -> nodes.Local:
-    return nodes.Local(name, "i32")
+    return nodes.Local(name, Type.I32)
 
 
 def _more(name: str, value: nodes.Expr) -> nodes.Stmt:
-    return nodes.Assign(name, plus(_i32(name), cast(value, "i32")))
+    return nodes.Assign(name, plus(_i32(name), cast(value, Type.I32)))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...ir import FALSE, TRUE, Names, nodes, walk
+from ...ir import FALSE, TRUE, Names, Type, nodes, walk
 
 Leaves = Literal["never", "perhaps", "always"]
 
@@ -24,8 +24,8 @@ def structurize_exits(body: Sequence[nodes.Stmt], names: Names) -> StructuredLoo
     jumps = [*walk.jumps_in(body)]
     if not jumps:
         return StructuredLoop(tuple(body), None)
-    leave = names.fresh("leave", "u1") if any(isinstance(one, nodes.Break) for one in jumps) else None
-    goes_on = names.fresh("goes_on", "u1")
+    leave = names.fresh("leave", Type.U1) if any(isinstance(one, nodes.Break) for one in jumps) else None
+    goes_on = names.fresh("goes_on", Type.U1)
     inner, _ = _Structuring(leave, goes_on).block(tuple(body))
     first = [nodes.Assign(goes_on, TRUE)]
     if leave is not None:
@@ -67,4 +67,4 @@ class _Structuring:
         joined = replace(one, body=body, orelse=orelse)
         if not rest:
             return (joined,), "perhaps"
-        return (joined, nodes.If(nodes.Local(self.goes_on, "u1"), rest, (), one.line)), ends
+        return (joined, nodes.If(nodes.Local(self.goes_on, Type.U1), rest, (), one.line)), ends

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ...analyses import concurrent_loop, shared_atomics
-from ...ir import constant, nodes, plus, times, types, walk
+from ...ir import AtomicOperator, Type, constant, nodes, plus, times, types, walk
 from .._evaluate import evaluate, extent
 from ..lanes import find_loops_ended_by_data
 
@@ -64,10 +64,10 @@ def count_loss_by_atomics(kernel: nodes.Kernel, is_known: IsKnown, threads: int)
         is_known: whether a formula for a loop's length may be asked for.
         threads: how many share the work.
     """
-    total: nodes.Expr = constant(0, "i64")
+    total: nodes.Expr = constant(0, Type.I64)
     for loop in filter(None, map(concurrent_loop, kernel.body)):
         # Not products: of what they cost nothing is known, and a deterministic op refuses those of several threads.
-        shared = {one.array for one in shared_atomics(loop) if one.operator != "mul"}
+        shared = {one.array for one in shared_atomics(loop) if one.operator != AtomicOperator.MUL}
         if not shared or any(find_loops_ended_by_data(loop.body)):
             continue
 
@@ -93,23 +93,23 @@ def _sum(
     body: Sequence[nodes.Stmt], weigh: Callable[[nodes.Stmt], int], is_known: IsKnown, unknown_trips: int = 1
 ) -> nodes.Expr:
     """What statements cost, as a formula of integers without bound: `weigh` tells it of one without those inside it."""
-    own, inside = 0, constant(0, "i64")
+    own, inside = 0, constant(0, Type.I64)
     for one in body:
         own += weigh(one)
-        bodies: nodes.Expr = constant(0, "i64")
+        bodies: nodes.Expr = constant(0, Type.I64)
         for part in walk.bodies(one):
             bodies = plus(bodies, _sum(part, weigh, is_known, unknown_trips))
         formula = extent(one.bounds) if isinstance(one, nodes.For) else None
         if formula is not None and is_known(formula):
             bodies = times(formula, bodies)
         elif isinstance(one, nodes.For | nodes.While):
-            bodies = times(constant(unknown_trips, "i64"), bodies)
+            bodies = times(constant(unknown_trips, Type.I64), bodies)
         # Known numbers are added up here: a kernel with a hundred branches would else have a formula as deep.
         if isinstance(bodies, nodes.Const):
             own += int(bodies.value)
         else:
             inside = plus(inside, bodies)
-    return plus(constant(own, "i64"), inside)
+    return plus(constant(own, Type.I64), inside)
 
 
 def _flops_of(one: nodes.Stmt) -> int:

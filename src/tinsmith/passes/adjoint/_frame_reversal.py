@@ -15,6 +15,7 @@ from ..._lazy import lazy
 from ...analyses import Activity, definitions, slopes
 from ...ir import (
     RUN_IN_ORDER,
+    AtomicOperator,
     Misfit,
     Names,
     NotCovered,
@@ -339,7 +340,7 @@ class FrameReversal(ABC):
         """Add to the adjoint of an element: plainly where no other iteration can."""
         gradient = self.task.gradients[load.array]
         if load.array not in self.task.own:
-            return nodes.Atomic("add", gradient, load.index, load.entry, value, line=line)
+            return nodes.Atomic(AtomicOperator.ADD, gradient, load.index, load.entry, value, line=line)
         old = nodes.Load(gradient, load.index, load.entry, load.type)
         return nodes.Store(gradient, load.index, load.entry, plus(old, value), line)
 
@@ -397,8 +398,8 @@ class FrameReversal(ABC):
         gradient = self.task.gradients.get(atomic.array)
         if gradient is None or not self.task.activity.depends(atomic.value):
             return []
-        if atomic.operator not in ("add", "sub"):
+        if atomic.operator not in (AtomicOperator.ADD, AtomicOperator.SUB):
             words = f"atomic_{atomic.operator} on what other parallel iterations change too"
             raise NotCovered(words, atomic.line, self.task.kernel.path, remedy=RUN_IN_ORDER)
         adjoint: nodes.Expr = nodes.Load(gradient, atomic.index, atomic.entry, atomic.value.type)
-        return self.propagate_stored(atomic, negate(adjoint) if atomic.operator == "sub" else adjoint)
+        return self.propagate_stored(atomic, negate(adjoint) if atomic.operator == AtomicOperator.SUB else adjoint)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
 from ...analyses import affine, definitions, find_private_loops, whole_definitions
-from ...ir import Names, compare, constant, minus, nodes, plus, shift_by, types, walk
+from ...ir import Names, Operator, Type, compare, constant, minus, nodes, plus, shift_by, types, walk
 from .._edges import split_edges
 from .._elementwise import is_elementwise
 from ..polish import find_added_value, simplify
@@ -81,7 +81,7 @@ class _Scattered:
 
     def index(self, names: Sequence[str]) -> tuple[nodes.Expr, ...]:
         """The element of an iteration."""
-        return tuple(nodes.Local(names[part], "i32") if isinstance(part, int) else part for part in self.row)
+        return tuple(nodes.Local(names[part], Type.I32) if isinstance(part, int) else part for part in self.row)
 
 
 class _Kernel:
@@ -226,14 +226,14 @@ class _Kernel:
         for (array, index, entry), total in totals.items():
             old = nodes.Load(array.name, index, entry, array.type)
             body.append(nodes.Store(array.name, index, entry, plus(old, total), loop.line))
-        bounds = tuple((constant(0, "i32"), size) for size in sizes)
+        bounds = tuple((constant(0, Type.I32), size) for size in sizes)
         return replace(loop, bounds=bounds, body=tuple(body))
 
     def move(self, loop: nodes.For, body: Sequence[nodes.Stmt], shift: _Shift, kept: set[str]) -> nodes.Block:
         """Statements of the iteration that adds to this one's element from so far away, with locals of their own."""
         fresh = {name: self.names.like(name) for name in sorted(walk.find_defined(body) - kept)}
         moved = {
-            name: shift_by(nodes.Local(name, "i32"), -distance)
+            name: shift_by(nodes.Local(name, Type.I32), -distance)
             for name, distance in zip(loop.names, shift, strict=True)
         }
 
@@ -251,14 +251,14 @@ class _Kernel:
         condition: nodes.Expr | None = None
         for name, (begin, end), distance, size in zip(loop.names, loop.bounds, shift, sizes, strict=True):
             assert isinstance(begin, nodes.Const)
-            variable, tests = nodes.Local(name, "i32"), []
+            variable, tests = nodes.Local(name, Type.I32), []
             first, missing = int(begin.value) + distance, (self.ends_before(end, size) or 0) - distance
             if first > 0:
-                tests.append(compare(">=", variable, constant(first, "i32")))
+                tests.append(compare(Operator.GE, variable, constant(first, Type.I32)))
             if missing > 0:
-                tests.append(compare("<", variable, minus(size, constant(missing, "i32"))))
+                tests.append(compare(Operator.LT, variable, minus(size, constant(missing, Type.I32))))
             for test in tests:
-                condition = test if condition is None else nodes.Binary("and", condition, test, "u1")
+                condition = test if condition is None else nodes.Binary(Operator.AND, condition, test, Type.U1)
         return body if condition is None else [nodes.If(condition, body, line=loop.line)]
 
 
@@ -300,10 +300,10 @@ def _is_apart(row: Sequence[int | nodes.Expr], index: Sequence[nodes.Expr], know
 
 def _collect(expr: Any, names: Sequence[str]) -> Any:
     """`i - 1 + 1` as `i`."""
-    if not (isinstance(expr, nodes.Binary) and expr.operator in ("+", "-") and expr.type == "i32"):
+    if not (isinstance(expr, nodes.Binary) and expr.operator in (Operator.ADD, Operator.SUB) and expr.type == Type.I32):
         return expr
     index = affine(expr, {})
     match [*index.terms.items()]:
         case [(str(name), 1)] if name in names:
-            return shift_by(nodes.Local(name, "i32"), index.constant)
+            return shift_by(nodes.Local(name, Type.I32), index.constant)
     return expr

@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...ir import Names, minus, nodes, opposite, over, plus, times, types, walk
+from ...ir import Names, Type, minus, nodes, opposite, over, plus, times, types, walk
 from ._chain_paths import LEAST_VALUE, find_exit_conditions, keeps_digits, match_factor
 from ._ssa import Step
 
 Block = list[nodes.Stmt]
 Values = Mapping[str, nodes.Expr]
 """The value of a chain, by the one name that it has at a place."""
-_KINDS = frozenset({*LEAST_VALUE, "i32", "i64", "u32", "u64"})
+_KINDS = frozenset({*LEAST_VALUE, Type.I32, Type.I64, Type.U32, Type.U64})
 _INVERSES = {"*": over, "/": times, "+": minus, "-": plus}
 
 
@@ -95,7 +95,7 @@ def plan_rerun(
     known_ends = find_exit_conditions(loop, known) if chains else {}
     while chains:
         bound = find_dependents(loop.body, [one.head for one in chains])
-        ends = {name: (names.fresh("ended", "u1"), truth) for name, truth in known_ends.items() if name in bound}
+        ends = {name: (names.fresh("ended", Type.U1), truth) for name, truth in known_ends.items() if name in bound}
         staged = _in_stages(loop, _with_ends(loop.body, ends), chains, names, known)
         if len(staged[0]) == len(chains):
             _, stages, rest = staged
@@ -135,7 +135,7 @@ def _with_ends(body: Sequence[Step], ends: Mapping[str, tuple[str, bool]]) -> tu
         if not isinstance(step, nodes.Assign) or step.name not in ends:
             return (step,)
         ended, truth = ends[step.name]
-        local = nodes.Local(ended, "u1")
+        local = nodes.Local(ended, Type.U1)
         return (replace(step, value=local if truth else opposite(local)),)
 
     return walk.rewrite(body, change)

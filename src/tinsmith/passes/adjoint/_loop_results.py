@@ -14,13 +14,29 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ...analyses import expand
-from ...ir import ONE, Names, cast, compare, constant, either, is_constant, minus, nodes, plus, times, types, walk
+from ...ir import (
+    ONE,
+    Names,
+    Operator,
+    Type,
+    cast,
+    compare,
+    constant,
+    either,
+    is_constant,
+    minus,
+    nodes,
+    plus,
+    times,
+    types,
+    walk,
+)
 from .._evaluate import extent
 from .._slots import place_of
 from ._program import TapeSize
 
 Block = list[nodes.Stmt]
-MINUS_ONE = constant(-1, "i32")
+MINUS_ONE = constant(-1, Type.I32)
 
 
 @dataclass
@@ -63,10 +79,10 @@ class LoopResults:
         """
         statements: Block = []
         if trips is not None and ended:
-            kept, first = self._load(trips), nodes.Local(ended[0], "u1")
-            word = self.names.local(f"{trips}_kept", "i32")
+            kept, first = self._load(trips), nodes.Local(ended[0], Type.U1)
+            word = self.names.local(f"{trips}_kept", Type.I32)
             statements.append(nodes.Assign(word.name, kept))
-            statements.append(nodes.Assign(first.name, compare("<", word, constant(0, "i32"))))
+            statements.append(nodes.Assign(first.name, compare(Operator.LT, word, constant(0, Type.I32))))
             statements.append(nodes.Assign(trips, _flip_where(first, word)))
             trips, ended = None, ended[1:]
         locals_ = [*values, *ended] + ([] if trips is None else [trips])
@@ -76,8 +92,8 @@ class LoopResults:
         """Statements that keep locals, of those that have memory; the arguments are those of `load`."""
         kept: dict[str, nodes.Expr] = {name: nodes.Local(name, self.names.types[name]) for name in (*values, *ended)}
         if trips is not None:
-            count = nodes.Local(trips, "i32")
-            kept[trips] = _flip_where(nodes.Local(ended[0], "u1"), count) if ended else count
+            count = nodes.Local(trips, Type.I32)
+            kept[trips] = _flip_where(nodes.Local(ended[0], Type.U1), count) if ended else count
         return [self._store(name, value) for name, value in kept.items() if name in self.arrays]
 
     # Of each iteration -------------------------------------------------------------------------
@@ -116,7 +132,7 @@ class LoopResults:
             self.arrays[local] = nodes.Array(name, types.keeping(kind), 1)
         array = self.arrays[local]
         load = nodes.Load(array.name, (self.place if place is None else place,), (), array.type)
-        return compare("!=", load, constant(0, load.type)) if kind == "u1" else cast(load, kind)
+        return compare(Operator.NE, load, constant(0, load.type)) if kind == Type.U1 else cast(load, kind)
 
     def _store(self, local: str, value: nodes.Expr, place: nodes.Expr | None = None) -> nodes.Stmt:
         array = self.arrays[local]
@@ -150,14 +166,14 @@ def _factors(expr: nodes.Expr, arrays: Mapping[str, nodes.Array]) -> Counter[str
             return Counter([int(value)])
         case nodes.Size(array=array, axis=axis) if array in arrays:
             return Counter([_dims(arrays[array])[axis]])
-        case nodes.Binary(operator="*", left=left, right=right):
+        case nodes.Binary(operator=Operator.MUL, left=left, right=right):
             one, other = _factors(left, arrays), _factors(right, arrays)
             return None if one is None or other is None else one + other
-        case nodes.Binary(operator="max", left=left, right=right) if is_constant(right, 0):
+        case nodes.Binary(operator=Operator.MAX, left=left, right=right) if is_constant(right, 0):
             return _factors(left, arrays)
-        case nodes.Binary(operator="-", left=left, right=nodes.Const(value=less)) if less >= 0:
+        case nodes.Binary(operator=Operator.SUB, left=left, right=nodes.Const(value=less)) if less >= 0:
             return _factors(left, arrays)
-        case nodes.Binary(operator="+", left=left, right=nodes.Const(value=less)) if less <= 0:
+        case nodes.Binary(operator=Operator.ADD, left=left, right=nodes.Const(value=less)) if less <= 0:
             return _factors(left, arrays)
         case _:
             return None

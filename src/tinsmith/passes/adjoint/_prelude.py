@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir import ZERO, Names, nodes
+from ...ir import ZERO, Names, Type, nodes
 from .._slots import trips_of
 from ..extremes import Beside, Expansion, Search, note_of
 from ..polish import simplify
@@ -90,7 +90,7 @@ class _Writing:
     def _counting(self, count: str) -> nodes.Kernel:
         """The kernel that counts candidates; it stores the count wherever that changes: no `break` misses it."""
         counter = self.search.counter
-        store = nodes.Store(count, (self.search.place,), (), nodes.Local(counter, "i32"))
+        store = nodes.Store(count, (self.search.place,), (), nodes.Local(counter, Type.I32))
         begun = (nodes.Assign(counter, ZERO),)
         body = self.search.again(lambda _: (), begun, lambda one: (one, store) if _gives(one, counter) else (one,))
         return self.build_kernel("count_candidates", body)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from ...ir import Names, nodes, times
+from ...ir import Names, Type, nodes, times
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class TapeSize:
     def first_entry(self, iteration: nodes.Expr) -> nodes.Expr:
         """Where the part of an iteration with this number starts."""
         if self.depth is not None:
-            return times(iteration, nodes.Argument(self.depth[0], "i32"))
+            return times(iteration, nodes.Argument(self.depth[0], Type.I32))
         assert self.starts is not None
-        return nodes.Load(self.starts[0], (iteration,), (), "i32")
+        return nodes.Load(self.starts[0], (iteration,), (), Type.I32)
 
 
 def size_tape(names: Names, label: str, arrays: tuple[tuple[str, str, int], ...], most: nodes.Expr | None) -> TapeSize:
@@ -94,13 +94,16 @@ class Reserve:
     @property
     def arguments(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """What kernels with these tapes are given besides them: how many entries an iteration may need."""
-        return {size.depth[0]: ("i32", ()) for size in self.tapes if size.depth}
+        return {size.depth[0]: (Type.I32, ()) for size in self.tapes if size.depth}
 
     @property
     def arrays(self) -> dict[str, nodes.Array]:
         """The arrays in which sizes are counted, and where parts start."""
         names = [name for size in self.tapes for name in size.starts or ()]
-        return {**{name: nodes.Array(name, "i32", 1) for name in names}, self.total: nodes.Array(self.total, "i32", 0)}
+        return {
+            **{name: nodes.Array(name, Type.I32, 1) for name in names},
+            self.total: nodes.Array(self.total, Type.I32, 0),
+        }
 
 
 Action: TypeAlias = Fresh | Copy | Run | Reserve

@@ -17,12 +17,12 @@ from typing import TypeGuard
 
 from ..._lazy import lazy
 from ...analyses import Expander, affine, is_invariant, moving_variables
-from ...ir import AffineIndex, nodes, walk
+from ...ir import AffineIndex, Type, nodes, walk
 from ._ssa import Step, parallel_loop, repeatable_definitions
 
 Index = tuple[nodes.Expr, ...]
-_INDICES = ("i32", "i64")
-_WHOLE = ("i8", "i16", *_INDICES, "u8", "u16", "u32", "u64")
+_INDICES = (Type.I32, Type.I64)
+_WHOLE = (Type.I8, Type.I16, *_INDICES, Type.U8, Type.U16, Type.U32, Type.U64)
 _MOST_CHOICES = 6
 """Minima and maxima of which a proof looks at both sides; one more could double the work."""
 
@@ -220,11 +220,11 @@ def _is_choice(atom: object) -> TypeGuard[nodes.Binary]:
 
 def _entry(load: nodes.Load) -> Index:
     """Which number of a vector is read, as one more axis."""
-    return tuple([nodes.Const(one, "i32") for one in load.entry])
+    return tuple([nodes.Const(one, Type.I32) for one in load.entry])
 
 
 def _part(loads: Sequence[nodes.Load], place: int) -> AffineIndex | None:
     """The first or second number of a row."""
-    wanted = nodes.Const(place, "i32")
+    wanted = nodes.Const(place, Type.I32)
     matching = (one for one in loads if (*one.index, *_entry(one))[-1] == wanted)
     return next((AffineIndex({one: 1}) for one in matching), None)

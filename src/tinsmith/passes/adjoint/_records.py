@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...analyses import concurrent_loop, definitions, expand, shared_atomics, single_definitions
-from ...ir import ZERO, Names, cast, nodes, plus, times, types, walk
+from ...ir import ZERO, Names, Type, cast, nodes, plus, times, types, walk
 from .._evaluate import extent
 from .._most_runs import most_runs
 from .._slots import SlotAssignment, assign_slots, place_of, replace_statements
@@ -100,7 +100,7 @@ def records_of(kernel: nodes.Kernel) -> Records | None:
         tasks[place] = total, most
         total = plus(total, times(iterations, most))
         kinds |= {types.keeping(kernel.arrays[one.array].type) for one in wanted}
-    return Records(kernel, tasks, total, "i64" if "i64" in kinds else "i32") if tasks else None
+    return Records(kernel, tasks, total, Type.I64 if Type.I64 in kinds else Type.I32) if tasks else None
 
 
 def _find_kept(kernel: nodes.Kernel, loop: nodes.For) -> Iterator[nodes.Atomic]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...analyses import affine, expand, is_invariant
-from ...ir import ONE, ZERO, Names, each_moves_an_axis, nodes, plus, times, types, walk
+from ...ir import ONE, ZERO, Names, Type, each_moves_an_axis, nodes, plus, times, types, walk
 from .._slots import place_of, trips_of
 from ._ssa import Access, BranchArm, Step, accesses, repeatable_definitions
 
@@ -31,7 +31,7 @@ class LoggedStore:
 
     def undo(self, value: nodes.Expr, names: Names) -> nodes.Stmt:
         """Put the old values back; `value` is what the tape has at `place`."""
-        renamed = {name: names.local(name, "i32") for loop in self.loops for name in loop.names}
+        renamed = {name: names.local(name, Type.I32) for loop in self.loops for name in loop.names}
         index = tuple(walk.substitute(one, renamed) for one in self.store.index)
         old = walk.substitute(value, renamed)
         statement: nodes.Stmt = nodes.Store(self.store.array, index, self.store.entry, old, self.store.line)

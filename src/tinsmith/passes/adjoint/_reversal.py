@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...ir import FALSE, Names, constant, minus, nodes, opposite, plus, walk
+from ...ir import FALSE, Names, Type, constant, minus, nodes, opposite, plus, walk
 from ..polish import eliminate_dead_code, live_before
 from ._accumulators import find_partial_sums
 from ._flops import is_function
@@ -105,7 +105,7 @@ class Reversal(FrameReversal):
 
         trips = self.trips.get(loop.number)
         ends = self.ends[loop.number]
-        begun = [] if trips is None else [nodes.Assign(trips, constant(0, "i32"))]
+        begun = [] if trips is None else [nodes.Assign(trips, constant(0, Type.I32))]
         begun += [nodes.Assign(ended, FALSE) for ended, _ in ends.values()]
 
         def tail(inner: Renamed) -> Block:
@@ -114,12 +114,12 @@ class Reversal(FrameReversal):
                 record = self.records[loop.number]
                 statements += self.results.store_entries(loop, (*record.heads, *record.functions), inner)
             if trips is not None:
-                statements.append(nodes.Assign(trips, plus(nodes.Local(trips, "i32"), constant(1, "i32"))))
+                statements.append(nodes.Assign(trips, plus(nodes.Local(trips, Type.I32), constant(1, Type.I32))))
             for array, log in kept.regular.items():
                 top = self.tapes.top_of(self.task.kernel.arrays[array])
                 statements.append(nodes.Assign(top.name, plus(top, walk.substitute(log.count, inner))))
             for condition, (ended, truth) in ends.items():
-                held = walk.substitute(nodes.Local(condition, "u1"), inner)
+                held = walk.substitute(nodes.Local(condition, Type.U1), inner)
                 statements.append(nodes.Assign(ended, held if truth else opposite(held)))
             return statements
 
@@ -147,7 +147,7 @@ class Reversal(FrameReversal):
         """The reverse of a loop: its iterations from the last to the first."""
         active = [one for one in loop.carried if one.last in self.task.activity or one.head in self.task.activity]
         if not loop.names or loop.exit is not None:
-            self.trips[loop.number] = self.names.fresh("trips", "i32")
+            self.trips[loop.number] = self.names.fresh("trips", Type.I32)
         known = set(self.names.types)
         summed = [one for one in active if self.share_adjoint_of_sum(loop, one)]
         moved = [one for one in active if one not in summed]
@@ -279,7 +279,7 @@ class Reversal(FrameReversal):
             if array in kept.regular:
                 statements += self.put_back(tape, kept.regular[array])
                 continue
-            mark = nodes.Local(self.names.fresh(f"mark_{array}", "i32"), "i32")
+            mark = nodes.Local(self.names.fresh(f"mark_{array}", Type.I32), Type.I32)
             statements += [*self.tapes.pop(mark), *self.tapes.undo(tape, mark)]
         for name in reversed(kept.heads):
             statements += self.tapes.pop(nodes.Local(name, self.names.types[name]))
@@ -287,7 +287,7 @@ class Reversal(FrameReversal):
 
     def put_back(self, tape: Tape, log: RegularLog) -> Block:
         """What an iteration overwrote, from a regular log."""
-        top = nodes.Local(tape.top, "i32")
+        top = nodes.Local(tape.top, Type.I32)
         statements: Block = [nodes.Assign(tape.top, minus(top, log.count))]
         for one in reversed([*log.stores.values()]):
             statements.append(one.undo(nodes.Load(tape.array, (tape.slot(one.place),), (), tape.type), self.names))
@@ -296,13 +296,13 @@ class Reversal(FrameReversal):
     def backwards(self, loop: nodes.Loop, body: Block, *, is_ordered: bool) -> nodes.Stmt:
         """The loop around reversed iterations."""
         self.runs_back |= is_ordered
-        one = constant(1, "i32")
+        one = constant(1, Type.I32)
         trips = self.trips.get(loop.number)
         if trips is not None:
-            back = self.names.fresh("back", "i32")
-            bounds = ((constant(0, "i32"), nodes.Local(trips, "i32")),)
+            back = self.names.fresh("back", Type.I32)
+            bounds = ((constant(0, Type.I32), nodes.Local(trips, Type.I32)),)
             for name, (first, _) in zip(loop.names, loop.bounds, strict=True):
-                place = minus(minus(nodes.Local(trips, "i32"), one), nodes.Local(back, "i32"))
+                place = minus(minus(nodes.Local(trips, Type.I32), one), nodes.Local(back, Type.I32))
                 body = [nodes.Assign(name, plus(first, place)), *body]
             return nodes.For((back,), bounds, tuple(body), line=loop.line)
         if not is_ordered:
@@ -312,10 +312,10 @@ class Reversal(FrameReversal):
 
 def run_downwards(loop: nodes.Loop, body: Block, names: Names) -> nodes.For:
     """A loop around other statements, its last iteration first."""
-    backs = tuple(names.fresh(f"{name}_back", "i32") for name in loop.names)
+    backs = tuple(names.fresh(f"{name}_back", Type.I32) for name in loop.names)
     head: Block = []
     bounds = []
     for name, back, (first, end) in zip(loop.names, backs, loop.bounds, strict=True):
-        bounds.append((constant(0, "i32"), minus(end, first)))
-        head.append(nodes.Assign(name, minus(minus(end, constant(1, "i32")), nodes.Local(back, "i32"))))
+        bounds.append((constant(0, Type.I32), minus(end, first)))
+        head.append(nodes.Assign(name, minus(minus(end, constant(1, Type.I32)), nodes.Local(back, Type.I32))))
     return nodes.For(backs, tuple(bounds), (*head, *body), loop.is_parallel, loop.line)

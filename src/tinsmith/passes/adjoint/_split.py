@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...analyses import Activity
-from ...ir import Names, nodes, walk
+from ...ir import Names, Operator, nodes, walk
 from ._ssa import Step
 
 _LINEAR = frozenset({"+", "-", "neg"})
@@ -45,7 +45,7 @@ class _Splitting:
             return replace(expr, value=self.split_expression(expr.value, wish, line))
         if isinstance(expr, nodes.Unary | nodes.Binary) and expr.operator in _LINEAR:
             return walk.rebuild(expr, lambda part: self.split_expression(part, wish, line))
-        if is_root or (isinstance(expr, nodes.Binary) and expr.operator == "*"):
+        if is_root or (isinstance(expr, nodes.Binary) and expr.operator == Operator.MUL):
             return walk.rebuild(expr, lambda part: self.leaf(part, wish, line))
         return self.leaf(expr, wish, line)
 

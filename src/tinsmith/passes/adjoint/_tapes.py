@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass, field
 
-from ...ir import Names, cast, compare, constant, nodes, number, plus, times, types
+from ...ir import Names, Operator, Type, cast, compare, constant, nodes, number, plus, times, types
 
 Block = list[nodes.Stmt]
 
@@ -56,7 +56,7 @@ class Tape:
 
     def slot(self, place: nodes.Expr, width: int | None = None) -> nodes.Expr:
         """The place of a number that lies so far behind the entry at the top, of entries of `width` numbers."""
-        return plus(times(constant(self.width if width is None else width, "i32"), _top(self)), place)
+        return plus(times(constant(self.width if width is None else width, Type.I32), _top(self)), place)
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Tapes:
         """The tape for numbers of a type."""
         kept = types.keeping(kind)
         if kept not in self.by_key:
-            top = self.names.fresh(f"top_{kept}", "i32")
+            top = self.names.fresh(f"top_{kept}", Type.I32)
             self.by_key[kept] = Tape(self.names.reserve_shared(f"tape_{kept}"), top, kept)
         return self.by_key[kept]
 
@@ -79,7 +79,7 @@ class Tapes:
         key = array_key(array.name)
         if key not in self.by_key:
             names = [self.names.reserve_shared(f"{array.name}_{word}") for word in ("was", "where")]
-            top = self.names.fresh(f"top_{array.name}", "i32")
+            top = self.names.fresh(f"top_{array.name}", Type.I32)
             self.by_key[key] = Tape(names[0], top, array.type, array.name, names[1], array.rank, array.element)
         return self.by_key[key]
 
@@ -96,8 +96,8 @@ class Tapes:
         """Give a local the value that was kept last."""
         tape = self.for_type(local.type)
         kept: nodes.Expr = nodes.Load(tape.array, (_top(tape),), (), tape.type)
-        if local.type == "u1":
-            kept = compare("!=", kept, constant(0, tape.type))
+        if local.type == Type.U1:
+            kept = compare(Operator.NE, kept, constant(0, tape.type))
         return [_move_top(tape, "-"), nodes.Assign(local.name, cast(kept, local.type))]
 
     def log(self, tape: Tape, index: tuple[nodes.Expr, ...]) -> Block:
@@ -113,12 +113,12 @@ class Tapes:
     def undo(self, tape: Tape, mark: nodes.Local) -> Block:
         """Put back what was kept since `mark`, the latest first."""
         index = tuple(
-            nodes.Load(tape.where, (tape.slot(number(axis), tape.rank),), (), "i32") for axis in range(tape.rank)
+            nodes.Load(tape.where, (tape.slot(number(axis), tape.rank),), (), Type.I32) for axis in range(tape.rank)
         )
-        block: Block = [nodes.If(compare("<=", _top(tape), mark), (nodes.Break(),)), _move_top(tape, "-")]
-        names = [self.names.fresh(f"{tape.of}_row", "i32") for _ in index]
+        block: Block = [nodes.If(compare(Operator.LE, _top(tape), mark), (nodes.Break(),)), _move_top(tape, "-")]
+        names = [self.names.fresh(f"{tape.of}_row", Type.I32) for _ in index]
         block += [nodes.Assign(name, place) for name, place in zip(names, index, strict=True)]
-        places = tuple(nodes.Local(name, "i32") for name in names)
+        places = tuple(nodes.Local(name, Type.I32) for name in names)
         for at, entry in enumerate(itertools.product(*map(range, tape.element))):
             old = nodes.Load(tape.array, (tape.slot(number(at)),), (), tape.type)
             block.append(nodes.Store(tape.of, places, entry, old))
@@ -126,8 +126,8 @@ class Tapes:
 
 
 def _top(tape: Tape) -> nodes.Local:
-    return nodes.Local(tape.top, "i32")
+    return nodes.Local(tape.top, Type.I32)
 
 
 def _move_top(tape: Tape, way: str) -> nodes.Assign:
-    return nodes.Assign(tape.top, nodes.Binary(way, _top(tape), constant(1, "i32"), "i32"))
+    return nodes.Assign(tape.top, nodes.Binary(way, _top(tape), constant(1, Type.I32), Type.I32))

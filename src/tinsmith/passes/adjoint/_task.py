@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir import ONE, ZERO, nodes, types, walk
+from ...ir import ONE, ZERO, Type, nodes, types, walk
 from .._evaluate import extent
 from .._slots import place_of, trips_of
 from ..polish import eliminate_dead_code, name_locals, simplify
@@ -169,7 +169,7 @@ class _Writing:
         """The task's loop around the statements of one iteration; a serial task is a loop of one."""
         loop = self.task.parallel
         if loop is None:
-            return nodes.For((self.names.fresh("once", "i32"),), ((ZERO, ONE),), tuple(body))
+            return nodes.For((self.names.fresh("once", Type.I32),), ((ZERO, ONE),), tuple(body))
         is_parallel = not self.find_disturbed(body)
         if not self.reversal.runs_back:
             return nodes.For(loop.names, loop.bounds, tuple(body), is_parallel, loop.line)
@@ -220,7 +220,7 @@ class _Writing:
         for tape in self.reversal.tapes.by_key.values():
             arrays[tape.array] = nodes.Array(tape.array, tape.type, 1)
             if tape.where:
-                arrays[tape.where] = nodes.Array(tape.where, "i32", 1)
+                arrays[tape.where] = nodes.Array(tape.where, Type.I32, 1)
         if reserve is not None:
             arrays |= reserve.arrays
         if self.results is not None:
@@ -234,7 +234,7 @@ class _Writing:
         sizes = []
         for tape in tapes:
             arrays = [(tape.array, tape.type, tape.width)]
-            arrays += [(tape.where, "i32", tape.rank)] if tape.where in read and tape.rank else []
+            arrays += [(tape.where, Type.I32, tape.rank)] if tape.where in read and tape.rank else []
             most = formulas[tape.key] if formulas is not None and self.iterations is not None else None
             sizes.append(size_tape(self.names, tape.label, tuple(arrays), most))
         total = self.names.reserve_shared("iterations")
@@ -264,7 +264,7 @@ class _Writing:
         body, need = counting.count_frame(self.task.body)
         for tape, size in zip(tapes, reserve.tapes, strict=True):
             assert size.starts is not None
-            body.append(nodes.Store(size.starts[1], (self.place(),), (), nodes.Local(need[tape.key], "i32")))
+            body.append(nodes.Store(size.starts[1], (self.place(),), (), nodes.Local(need[tape.key], Type.I32)))
         return self.kernel("count", eliminate_dead_code([self.around(body)], private=self.state), reserve)
 
     def build_measuring_kernel(self, reserve: Reserve) -> nodes.Kernel:

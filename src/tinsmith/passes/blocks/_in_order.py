@@ -13,7 +13,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ...analyses import Expander, definitions, single_definitions
-from ...ir import ONE, ZERO, Names, NotCovered, cast, compare, constant, minus, nodes, plus, times, types, walk
+from ...ir import (
+    ONE,
+    ZERO,
+    Names,
+    NotCovered,
+    Operator,
+    Type,
+    cast,
+    compare,
+    constant,
+    minus,
+    nodes,
+    plus,
+    times,
+    types,
+    walk,
+)
 from .._evaluate import can_evaluate
 from ._lanes import RegionLocals, locals_across
 from ._layout import BlockLayout
@@ -78,9 +94,9 @@ class _Ordering:
         self.names = names
         self.loop = loop
         self.loop = replace(loop, bounds=tuple((self.resolve_bound(a), self.resolve_bound(b)) for a, b in loop.bounds))
-        block, lane = (nodes.Local(names.fresh(word), "i32") for word in ("block", "lane"))
+        block, lane = (nodes.Local(names.fresh(word), Type.I32) for word in ("block", "lane"))
         self.layout = BlockLayout(self.loop, block, lane)
-        self.iterations = names.local("iterations", "i32")
+        self.iterations = names.local("iterations", Type.I32)
         self.level = BlockLevel(self.layout, loop.body, kernel)
         self.level.check_order()
         self.items = split_at_barriers(loop.body, self.level)
@@ -110,7 +126,7 @@ class _Ordering:
             kind = types.keeping(self.kernel.locals[name])
             array = nodes.Array(self.names.fresh(f"{name}_of_lanes"), kind, 2, is_of_blocks=True)
             self.shared_copies[name] = self.arrays[array.name] = array
-            self.memory[array.name] = (self.layout.blocks, constant(self.layout.size, "i32"))
+            self.memory[array.name] = (self.layout.blocks, constant(self.layout.size, Type.I32))
 
     # Statements -------------------------------------------------------------------------------
 
@@ -122,7 +138,7 @@ class _Ordering:
         if self.iterations.name in walk.find_read(body):
             head.append(nodes.Assign(self.iterations.name, self.layout.total, line))
         for name in self.loop.names:
-            self.names.types[name] = "i32"
+            self.names.types[name] = Type.I32
             if not self.is_lanes(name):
                 head.append(nodes.Assign(name, self.layout.variables[name], line))
         body = walk.change_parts((*head, *body), self.redirect_block_memory)
@@ -174,8 +190,8 @@ class _Ordering:
     def over_lanes(self, body: nodes.Block) -> nodes.For:
         """A loop over the lanes of a block; its length is known, so that tapes have a formula."""
         if not self.layout.are_full:
-            body = (nodes.If(compare("<", self.layout.number, self.iterations), body, (), self.loop.line),)
-        lanes = ((ZERO, constant(self.layout.size, "i32")),)
+            body = (nodes.If(compare(Operator.LT, self.layout.number, self.iterations), body, (), self.loop.line),)
+        lanes = ((ZERO, constant(self.layout.size, Type.I32)),)
         return nodes.For((self.layout.lane.name,), lanes, body, line=self.loop.line)
 
     def repeats(self, handed: RegionLocals) -> list[nodes.Stmt]:
@@ -187,7 +203,7 @@ class _Ordering:
         for name in handed.loaded:
             array, kind = self.shared_copies[name], self.kernel.locals[name]
             value: nodes.Expr = nodes.Load(array.name, (self.layout.block, self.layout.lane), (), array.type)
-            value = compare("!=", value, constant(0, array.type)) if kind == "u1" else value
+            value = compare(Operator.NE, value, constant(0, array.type)) if kind == Type.U1 else value
             statements.append(nodes.Assign(name, cast(value, kind), self.loop.line))
         return statements
 
@@ -209,18 +225,20 @@ class _Ordering:
         """A lane's part of a vote: the iterations are counted that agree."""
         if vote is None:
             return []
-        agrees = compare("!=", vote.value, ZERO)
-        return [nodes.Assign(vote.result, plus(nodes.Local(vote.result, "i32"), cast(agrees, "i32")), vote.line)]
+        agrees = compare(Operator.NE, vote.value, ZERO)
+        return [nodes.Assign(vote.result, plus(nodes.Local(vote.result, Type.I32), cast(agrees, Type.I32)), vote.line)]
 
     def decide_vote(self, vote: nodes.Vote | None) -> list[nodes.Stmt]:
         """What a vote says when all lanes are counted."""
         if vote is None or vote.operator == "count":
             return []
-        count = nodes.Local(vote.result, "i32")
-        first = times(constant(self.layout.size, "i32"), self.layout.block)
-        lanes = nodes.Binary("min", constant(self.layout.size, "i32"), minus(self.iterations, first), "i32")
-        holds = compare(">", count, ZERO) if vote.operator == "any" else compare("==", count, lanes)
-        return [nodes.Assign(vote.result, cast(holds, "i32"), vote.line)]
+        count = nodes.Local(vote.result, Type.I32)
+        first = times(constant(self.layout.size, Type.I32), self.layout.block)
+        lanes = nodes.Binary(
+            Operator.MIN, constant(self.layout.size, Type.I32), minus(self.iterations, first), Type.I32
+        )
+        holds = compare(Operator.GT, count, ZERO) if vote.operator == "any" else compare(Operator.EQ, count, lanes)
+        return [nodes.Assign(vote.result, cast(holds, Type.I32), vote.line)]
 
     # Memory -----------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ...analyses import affine
-from ...ir import BLOCK_SIZE, ZERO, constant, iteration_number, minus, nodes, plus, times, walk
+from ...ir import BLOCK_SIZE, ZERO, Operator, Type, constant, iteration_number, minus, nodes, plus, times, walk
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,11 @@ class BlockLayout:
     @cached_property
     def total(self) -> nodes.Expr:
         """How many iterations there are."""
-        count: nodes.Expr = constant(1, "i32")
+        count: nodes.Expr = constant(1, Type.I32)
         for one in self.extents:
-            count = _product(count, one if isinstance(one, nodes.Const) else nodes.Binary("max", one, ZERO, "i32"))
+            count = _product(
+                count, one if isinstance(one, nodes.Const) else nodes.Binary(Operator.MAX, one, ZERO, Type.I32)
+            )
         return count
 
     @property
@@ -55,20 +57,20 @@ class BlockLayout:
     def blocks(self) -> nodes.Expr:
         """How many blocks there are."""
         if isinstance(self.total, nodes.Const):
-            return constant(-(-int(self.total.value) // self.size), "i32")
-        last = constant(self.size - 1, "i32")
-        return nodes.Binary("//", plus(self.total, last), constant(self.size, "i32"), "i32")
+            return constant(-(-int(self.total.value) // self.size), Type.I32)
+        last = constant(self.size - 1, Type.I32)
+        return nodes.Binary(Operator.FLOOR_DIV, plus(self.total, last), constant(self.size, Type.I32), Type.I32)
 
     @property
     def number(self) -> nodes.Expr:
         """The number of an iteration."""
-        return plus(times(constant(self.size, "i32"), self.block), self.lane)
+        return plus(times(constant(self.size, Type.I32), self.block), self.lane)
 
     @cached_property
     def variables(self) -> Mapping[str, nodes.Expr]:
         """The loop's variables."""
         formulas: dict[str, nodes.Expr] = {}
-        stride: nodes.Expr = constant(1, "i32")
+        stride: nodes.Expr = constant(1, Type.I32)
         pairs = list(zip(self.loop.names, self.loop.bounds, strict=True))
         for place, (name, (first, _)) in reversed(list(enumerate(pairs))):
             extent = self.extents[place]
@@ -80,17 +82,17 @@ class BlockLayout:
     def divide_number(self, stride: nodes.Expr) -> nodes.Expr:
         """The number of an iteration `// stride`, which is positive."""
         if not isinstance(stride, nodes.Const):
-            return nodes.Binary("//", self.number, stride, "i32")
+            return nodes.Binary(Operator.FLOOR_DIV, self.number, stride, Type.I32)
         whole = int(stride.value)
         if whole % self.size == 0:  # blocks of blocks: alike for all lanes
             return _quotient(self.block, whole // self.size)
         if self.size % whole == 0:
-            return plus(times(constant(self.size // whole, "i32"), self.block), _quotient(self.lane, whole))
-        return nodes.Binary("//", self.number, stride, "i32")
+            return plus(times(constant(self.size // whole, Type.I32), self.block), _quotient(self.lane, whole))
+        return nodes.Binary(Operator.FLOOR_DIV, self.number, stride, Type.I32)
 
     def remainder(self, divisor: int) -> nodes.Expr:
         """The number of an iteration `% divisor`."""
-        return self._remainder(self.number, constant(1, "i32"), constant(divisor, "i32"))
+        return self._remainder(self.number, constant(1, Type.I32), constant(divisor, Type.I32))
 
     def _remainder(self, here: nodes.Expr, stride: nodes.Expr, extent: nodes.Expr) -> nodes.Expr:
         """`here % extent`, where `here` is the number of an iteration `// stride`."""
@@ -98,21 +100,23 @@ class BlockLayout:
             inner, outer = int(stride.value), int(stride.value) * int(extent.value)
             if inner and self.size % inner == 0 and outer % self.size == 0:
                 # Lanes of one block never carry over: the rest is that of blocks.
-                rest = nodes.Binary("%", self.block, constant(outer // self.size, "i32"), "i32")
-                head = ZERO if outer == self.size else times(constant(self.size // inner, "i32"), rest)
+                rest = nodes.Binary(Operator.MOD, self.block, constant(outer // self.size, Type.I32), Type.I32)
+                head = ZERO if outer == self.size else times(constant(self.size // inner, Type.I32), rest)
                 return plus(head, _quotient(self.lane, inner))
             if outer and self.size % outer == 0:
-                return nodes.Binary("%", _quotient(self.lane, inner), extent, "i32")
-        return nodes.Binary("%", here, extent, "i32")
+                return nodes.Binary(Operator.MOD, _quotient(self.lane, inner), extent, Type.I32)
+        return nodes.Binary(Operator.MOD, here, extent, Type.I32)
 
     def in_blocks(self, expr: nodes.Expr) -> nodes.Expr:
         """An expression in which divisions of an iteration's number by a known number speak of block and lane."""
         expr = walk.rebuild(expr, self.in_blocks)
         match expr:
-            case nodes.Binary("//" | "%" as operator, left, nodes.Const(value, "i32"), "i32") if value > 0:
+            case nodes.Binary(
+                Operator.FLOOR_DIV | Operator.MOD as operator, left, nodes.Const(value, Type.I32), Type.I32
+            ) if value > 0:
                 if left in (self._numbering, self.number):
                     whole = int(value)
-                    return self.divide_number(constant(whole, "i32")) if operator == "//" else self.remainder(whole)
+                    return self.divide_number(constant(whole, Type.I32)) if operator == "//" else self.remainder(whole)
         return expr
 
     @cached_property
@@ -121,10 +125,10 @@ class BlockLayout:
 
 
 def _quotient(expr: nodes.Expr, divisor: int) -> nodes.Expr:
-    return expr if divisor == 1 else nodes.Binary("//", expr, constant(divisor, "i32"), "i32")
+    return expr if divisor == 1 else nodes.Binary(Operator.FLOOR_DIV, expr, constant(divisor, Type.I32), Type.I32)
 
 
 def _product(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
     if isinstance(one, nodes.Const) and isinstance(other, nodes.Const):
-        return constant(one.value * other.value, "i32")
+        return constant(one.value * other.value, Type.I32)
     return times(one, other)

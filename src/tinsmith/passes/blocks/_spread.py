@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir import Names, compare, constant, minus, nodes, times, walk
+from ...ir import Names, Operator, Type, compare, constant, minus, nodes, times, walk
 
 SHARE = 512
 """Iterations that Taichi 1.7.4 and Quadrants 1.3.3 give a thread at least, however long one takes."""
@@ -29,14 +29,16 @@ def spread_blocks(kernel: nodes.Kernel) -> nodes.Kernel:
 
 
 def _split_loop(loop: nodes.For, names: Names) -> nodes.For:
-    share = nodes.Local(names.fresh("share"), "i32")
-    zero, one = constant(0, "i32"), constant(1, "i32")
+    share = nodes.Local(names.fresh("share"), Type.I32)
+    zero, one = constant(0, Type.I32), constant(1, Type.I32)
     total: nodes.Expr = one
     for first, end in loop.bounds:
         total = times(total, minus(end, first))
-    blocks = nodes.Binary("max", total, one, "i32")
-    beside = nodes.Binary("max", nodes.Binary("//", constant(ENOUGH, "i32"), blocks, "i32"), one, "i32")
-    count = nodes.Binary("min", beside, constant(SHARE, "i32"), "i32")
-    body = (nodes.If(compare("==", share, zero), loop.body, (), loop.line),)
+    blocks = nodes.Binary(Operator.MAX, total, one, Type.I32)
+    beside = nodes.Binary(
+        Operator.MAX, nodes.Binary(Operator.FLOOR_DIV, constant(ENOUGH, Type.I32), blocks, Type.I32), one, Type.I32
+    )
+    count = nodes.Binary(Operator.MIN, beside, constant(SHARE, Type.I32), Type.I32)
+    body = (nodes.If(compare(Operator.EQ, share, zero), loop.body, (), loop.line),)
     bounds = (*loop.bounds, (zero, count))
     return replace(loop, names=(*loop.names, share.name), bounds=bounds, body=body)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from ...analyses import affine, definitions, single_definitions
-from ...ir import NotCovered, constant, nodes, plus, times, walk
+from ...ir import NotCovered, Operator, Type, constant, nodes, plus, times, walk
 from ._layout import BlockLayout
 
 Block = Sequence[nodes.Stmt]
@@ -72,13 +72,13 @@ class BlockLevel:
         """A sum in which the lane cancels out, `i - i % 64`, without it."""
         if not self._has_lane(expr):
             return expr
-        if isinstance(expr, nodes.Binary) and expr.operator in ("+", "-") and expr.type == "i32":
+        if isinstance(expr, nodes.Binary) and expr.operator in (Operator.ADD, Operator.SUB) and expr.type == Type.I32:
             index = affine(expr, {})
-            keys = [nodes.Local(key, "i32") if isinstance(key, str) else key for key in index.terms]
+            keys = [nodes.Local(key, Type.I32) if isinstance(key, str) else key for key in index.terms]
             if not any(self._has_lane(key) for key in keys):
-                total: nodes.Expr = constant(index.constant, "i32")
+                total: nodes.Expr = constant(index.constant, Type.I32)
                 for part, factor in zip(keys, index.terms.values(), strict=True):
-                    total = plus(total, times(constant(factor, "i32"), part))
+                    total = plus(total, times(constant(factor, Type.I32), part))
                 return total
         return walk.rebuild(expr, self._without_lanes)
 
@@ -192,7 +192,7 @@ class BlockLevel:
             return bad[0]
         if form is not None:
             return ""
-        names = (name for name in sorted(wanted) if self.form(nodes.Local(name, "i32")) is None)
+        names = (name for name in sorted(wanted) if self.form(nodes.Local(name, Type.I32)) is None)
         return next(names, self.layout.loop.names[-1])
 
     def _find_held_up(self, one: Compound) -> nodes.Barrier | nodes.Vote | nodes.Break | nodes.Continue | None:

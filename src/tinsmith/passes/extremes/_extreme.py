@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ...ir import Names, compare, constant, nodes, walk
+from ...ir import Names, Operator, Type, compare, constant, nodes, walk
 
-INTEGER = "i32"
+INTEGER = Type.I32
 Index: TypeAlias = tuple[nodes.Expr, ...]
 Entry: TypeAlias = tuple[int, ...]
 Change: TypeAlias = Callable[[Index, Entry], Sequence[nodes.Stmt]]
@@ -51,7 +51,7 @@ class Extreme:
 
     def stays(self, index: Index, entry: Entry) -> nodes.Expr:
         """Whether what stands in the array has won."""
-        return compare("==", *(self.load(name, index, entry) for name in (self.array.name, self.winner)))
+        return compare(Operator.EQ, *(self.load(name, index, entry) for name in (self.array.name, self.winner)))
 
 
 def copy_of(array: nodes.Array, name: str, kind: str = "") -> nodes.Array:

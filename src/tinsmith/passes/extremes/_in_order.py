@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...ir import ONE, ZERO, Names, cast, compare, minus, nodes, over, plus, straight_through, walk
+from ...ir import ONE, ZERO, Names, Operator, cast, compare, minus, nodes, over, plus, straight_through, walk
 from ._extreme import INTEGER, Beside, Extreme, extremes_in
 
 
@@ -67,7 +67,7 @@ def _candidate(one: nodes.Atomic, extreme: Extreme, reset: nodes.Block, names: N
     if one.result is not None:
         before.append(nodes.Assign(one.result, old, line))
     count = names.local(extreme.ties, INTEGER)
-    mean = plus(old, over(minus(value, old), cast(nodes.Binary("+", count, ONE, INTEGER), array.type)))
+    mean = plus(old, over(minus(value, old), cast(nodes.Binary(Operator.ADD, count, ONE, INTEGER), array.type)))
     won = (
         *reset,
         nodes.Store(extreme.ties, index, entry, ZERO, line),
@@ -79,6 +79,6 @@ def _candidate(one: nodes.Atomic, extreme: Extreme, reset: nodes.Block, names: N
         nodes.Store(extreme.ties, index, entry, count, line),
         nodes.Store(array.name, index, entry, straight_through(old, mean), line),
     )
-    is_tied = nodes.If(compare("==", value, old), tied, (), line)
+    is_tied = nodes.If(compare(Operator.EQ, value, old), tied, (), line)
     beats = ">" if one.operator == "max" else "<"
     return (*before, nodes.If(compare(beats, value, old), won, (is_tied,), line))

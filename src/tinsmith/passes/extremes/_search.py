@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir import ONE, ZERO, Names, cast, compare, constant, nodes, over, types, walk
+from ...ir import ONE, ZERO, Names, Operator, Type, cast, compare, constant, nodes, over, types, walk
 from .._evaluate import extent
 from .._exact import Exact
 from .._most_runs import most_runs
@@ -80,7 +80,7 @@ class Search:
         kept = {key: one.array for key, one in self.atomics.items() if not exact.has(one.value)}
         self._slotted = assign_slots(self.body, kept, names) if kept else None
         self.slots = self._slotted.slots if self._slotted else {}
-        widest = "f64" if any(kernel.arrays[self.atomics[key].array].type == "f64" for key in kept) else "f32"
+        widest = Type.F64 if any(kernel.arrays[self.atomics[key].array].type == Type.F64 for key in kept) else Type.F32
         plain = nodes.Array("", widest, 1, is_differentiable=False)
         self.candidates = replace(plain, name=names.reserve_shared("candidates")) if kept else None
         self.copies: dict[str, str] = {}
@@ -201,7 +201,7 @@ class Search:
         candidate = one.value
         if slot is not None and self.candidates is not None:
             candidate = nodes.Load(self.candidates.name, (slot,), (), self.candidates.type)
-        won = compare("==", cast(candidate, extreme.array.type), extreme.load(extreme.winner, index, one.entry))
+        won = compare(Operator.EQ, cast(candidate, extreme.array.type), extreme.load(extreme.winner, index, one.entry))
         return [*first, nodes.If(won, (then(index),), (), one.line)]
 
     # What is done for every element -----------------------------------------------------------

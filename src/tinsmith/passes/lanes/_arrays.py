@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...analyses import Liveness
-from ...ir import Names, nodes, number, walk
+from ...ir import Names, Operator, Type, nodes, number, walk
 
 Remade = Mapping[str, Sequence[nodes.Stmt]]
 """Locals that each loop over lanes computes again, and how."""
@@ -30,7 +30,7 @@ def with_arrays(
     of_one = {name for part in inner for name in part.names} | remade.keys()
     arrays: dict[str, nodes.LocalArray] = {}
     for name in sorted(name for name, count in uses.items() if count > 1 and name not in of_one):
-        kind = "i32" if names.types[name] == "u1" else names.types[name]
+        kind = Type.I32 if names.types[name] == Type.U1 else names.types[name]
         arrays[name] = nodes.LocalArray(names.fresh(f"{name}_lanes", kind), kind, width)
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
@@ -44,12 +44,12 @@ def with_arrays(
 
     def load(name: str) -> nodes.Stmt:
         value: nodes.Expr = nodes.Load(arrays[name].name, (lane,), (), arrays[name].type)
-        is_truth = names.types[name] == "u1"
-        return nodes.Assign(name, nodes.Binary("!=", value, number(0), "u1") if is_truth else value)
+        is_truth = names.types[name] == Type.U1
+        return nodes.Assign(name, nodes.Binary(Operator.NE, value, number(0), Type.U1) if is_truth else value)
 
     def store(name: str) -> nodes.Stmt:
         value: nodes.Expr = nodes.Local(name, names.types[name])
-        value = nodes.Cast(value, "i32") if value.type == "u1" else value
+        value = nodes.Cast(value, Type.I32) if value.type == Type.U1 else value
         return nodes.Store(arrays[name].name, (lane,), (), value)
 
     return [*arrays.values()], walk.rewrite(body, change)

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ...ir import Names, integer, nodes, number, types, walk
+from ...ir import Names, Operator, Type, integer, nodes, number, types, walk
 from .._strip_parts import FUNCTIONS, LIMITS, POWER, assign, is_vector, moves
 
 _Loop: TypeAlias = nodes.For | nodes.While
-_ANY_PLACE = nodes.Local("", "i32")
+_ANY_PLACE = nodes.Local("", Type.I32)
 _FUNCTION, _POWER, _BRANCH = 10, 40, 6
 """Operations that a function counts as, a power, and a branch that lanes take the one way or the other."""
 
@@ -45,14 +45,18 @@ def has_break(body: Sequence[nodes.Stmt]) -> bool:
 
 def is_for_lanes(one: nodes.Expr) -> bool:
     """Whether machines have a vector operation for one, which needs no second run by the library."""
-    if isinstance(one, nodes.Cast) and types.is_float(one.value.type) and one.type == "i32":
+    if isinstance(one, nodes.Cast) and types.is_float(one.value.type) and one.type == Type.I32:
         return True
     return is_vector(one) and not (isinstance(one, nodes.Unary) and FUNCTIONS.get(one.operator) in LIMITS)
 
 
 def may_trap(expr: nodes.Expr) -> bool:
     """Whether an operation ends the process on some numbers, which inactive lanes may have."""
-    return isinstance(expr, nodes.Binary) and expr.operator in ("//", "%") and not types.is_float(expr.type)
+    return (
+        isinstance(expr, nodes.Binary)
+        and expr.operator in (Operator.FLOOR_DIV, Operator.MOD)
+        and not types.is_float(expr.type)
+    )
 
 
 def operations(body: Sequence[nodes.Stmt]) -> int:
@@ -78,7 +82,7 @@ def with_named_bounds(body: Sequence[nodes.Stmt], names: Names) -> nodes.Block:
         given: list[nodes.Stmt] = []
 
         def name(wish: str, value: nodes.Expr) -> nodes.Expr:
-            local = names.local(wish, "i32")
+            local = names.local(wish, Type.I32)
             given.append(replace(assign(local, value), line=one.line))
             return local
 
@@ -97,7 +101,7 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.Block, 
     by_place: set[str] = set()
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
-        place = names.local("at", "i32")
+        place = names.local("at", Type.I32)
         changed = _write_by_place(one, place) if isinstance(one, nodes.For) else None
         if changed is None:
             return (one,)
@@ -112,11 +116,11 @@ def _write_by_place(loop: nodes.For, place: nodes.Local) -> nodes.For | None:
     if len(loop.names) != 1 or has_break(loop.body):
         return None
     begin, end = loop.bounds[0]
-    back = nodes.Local(loop.names[0], "i32")
+    back = nodes.Local(loop.names[0], Type.I32)
     is_steady = not walk.locals_in([end]) & walk.find_defined(loop.body) and not walk.reads_memory(end)
     if begin != number(0) or not is_steady or not all(map(is_for_lanes, walk.parts_in(loop.body))):
         return None
-    counted = integer("-", integer("-", end, number(1)), back)
+    counted = integer(Operator.SUB, integer(Operator.SUB, end, number(1)), back)
 
     def rename(expr: nodes.Expr) -> nodes.Expr:
         return place if expr == counted else walk.rebuild(expr, rename)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir import TRUE, both, cast, constant, nodes, opposite, or_else
+from ...ir import TRUE, Operator, Type, both, cast, constant, nodes, opposite, or_else
 
 
 def select_changed(mask: nodes.Expr, value: nodes.Expr, old: nodes.Local) -> nodes.Expr:
@@ -15,7 +15,7 @@ def select_changed(mask: nodes.Expr, value: nodes.Expr, old: nodes.Local) -> nod
     A zero may lose its sign by that, as by the engines' fast arithmetic.
     """
     match value:
-        case nodes.Binary("+" | "-" | "*" as operator, nodes.Local(old.name), change):
+        case nodes.Binary(Operator.ADD | Operator.SUB | Operator.MUL as operator, nodes.Local(old.name), change):
             neutral = constant(1 if operator == "*" else 0, change.type)
             return replace(value, right=select(mask, change, neutral))
     return select(mask, value, old)
@@ -25,6 +25,6 @@ def select(mask: nodes.Expr, value: nodes.Expr, otherwise: nodes.Expr) -> nodes.
     """One of two values, the first as the other one's type; truths by logic, which engines select less well."""
     if mask == TRUE:
         return value
-    if otherwise.type == "u1":
-        return or_else(both(mask, value), nodes.Binary("and", opposite(mask), otherwise, "u1"))
+    if otherwise.type == Type.U1:
+        return or_else(both(mask, value), nodes.Binary(Operator.AND, opposite(mask), otherwise, Type.U1))
     return nodes.Select(mask, cast(value, otherwise.type), otherwise, otherwise.type)

@@ -29,7 +29,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
-from ...ir import FALSE, TRUE, Names, both, compare, constant, integer, nodes, number, types, walk
+from ...ir import FALSE, TRUE, Names, Operator, Type, both, compare, constant, integer, nodes, number, types, walk
 from .._engine_vectors import has_engine_vector, with_vectors
 from .._strip_parts import assign, at_line, by_arithmetic, run_lanes
 from ._arrays import Remade, with_arrays
@@ -46,7 +46,7 @@ _MOST_IN_VECTORS = 200
 _LONG = 60
 """Operations of an iteration beyond which one vector of the engine keeps a machine busy, and two only take longer to
 compile."""
-_KINDS = frozenset({"f32", "f64", "i32", "u32", "i64"})
+_KINDS = frozenset({Type.F32, Type.F64, Type.I32, Type.U32, Type.I64})
 """Types of arrays that lanes may touch."""
 _GATHER = 8
 """Operations that there must be for each element that lanes read or store apart from each other. Measured:
@@ -121,7 +121,7 @@ def _is_quick(loop: nodes.For | nodes.While, sharing: Sharing) -> bool:
     # Not float64: a machine vector holds half as many, and no gain was measured.
     return (
         sharing.has_loop_vectors(loop)
-        and not any(part.type == "f64" for part in walk.parts_in(loop.body))
+        and not any(part.type == Type.F64 for part in walk.parts_in(loop.body))
         and operations(loop.body) >= _GATHER * (len(apart) + len(stores))
     )
 
@@ -137,7 +137,7 @@ class _Task:
         self.kernel = kernel
         self.names = names
         self.has_vectors = has_vectors
-        self.first, self.size = names.local("block_first", "i32"), names.local("block_size", "i32")
+        self.first, self.size = names.local("block_first", Type.I32), names.local("block_size", Type.I32)
         is_long = has_vectors and operations(sharing.body) > _LONG
         self.width = _SHARED_WIDTH if sharing.agreed or is_long else _WIDTH
         self.writer = Writer(sharing, names, self.size)
@@ -147,22 +147,22 @@ class _Task:
 
         So engines share the work as before: a thread gets 512 iterations at least, whatever they do.
         """
-        sizes = [end if begin == number(0) else integer("-", end, begin) for begin, end in self.loop.bounds]
+        sizes = [end if begin == number(0) else integer(Operator.SUB, end, begin) for begin, end in self.loop.bounds]
         # The product of two negative sizes, of loops that do not run, would be positive.
         if len(sizes) > 1:
-            sizes = [one if isinstance(one, nodes.Size) else integer("max", one, number(0)) for one in sizes]
+            sizes = [one if isinstance(one, nodes.Size) else integer(Operator.MAX, one, number(0)) for one in sizes]
         total = sizes[0]
         for size in sizes[1:]:
-            total = integer("*", total, size)
-        each = self.names.local("iteration", "i32")
-        end = integer("+", self.first, self.size)
+            total = integer(Operator.MUL, total, size)
+        each = self.names.local("iteration", Type.I32)
+        end = integer(Operator.ADD, self.first, self.size)
         one_by_one = run_lanes(each, self.first, end, (*self.places(each, sizes), *self.loop.body))
-        mask = integer("&", self.first, number(self.width - 1))
+        mask = integer(Operator.BIT_AND, self.first, number(self.width - 1))
         body = (
-            assign(self.size, integer("min", number(self.width), integer("-", total, self.first))),
+            assign(self.size, integer(Operator.MIN, number(self.width), integer(Operator.SUB, total, self.first))),
             *self.write_block(sizes, one_by_one),
         )
-        begins = nodes.If(nodes.Binary("==", mask, number(0), "u1"), body)
+        begins = nodes.If(nodes.Binary(Operator.EQ, mask, number(0), Type.U1), body)
         body = at_line([begins], self.loop.line)
         return replace(self.loop, names=(self.first.name,), bounds=((number(0), total),), body=body)
 
@@ -172,7 +172,7 @@ class _Task:
         That the last block may have fewer lanes helps the compilers: a loop of a known number of lanes is unrolled
         before it is made of vectors, and LLVM 15 takes an array of more than 100 uses for one that others may know.
         """
-        for place in self.places(integer("+", self.first, self.writer.lane), sizes):
+        for place in self.places(integer(Operator.ADD, self.first, self.writer.lane), sizes):
             self.sharing.varying.add(place.name)
             self.writer.assign(place, TRUE)
         if self.has_vectors:
@@ -186,13 +186,13 @@ class _Task:
         self.writer.run(self.sharing.body[:split], TRUE, is_open=True)
         bounds = [self.agree(name) for name in self.sharing.agreed]
         self.writer.flush()
-        agrees = self.names.local("lanes_agree", "u1")
-        test = reduce(both, [compare("==", low, high) for low, high in bounds])
+        agrees = self.names.local("lanes_agree", Type.U1)
+        test = reduce(both, [compare(Operator.EQ, low, high) for low, high in bounds])
         self.writer.block.statements.append(assign(agrees, test))
         head, self.writer.block = self.writer.block.statements, Block()
         self.writer.run(self.sharing.body[split:], TRUE)
         self.writer.flush()
-        given: list[nodes.Stmt] = [assign(nodes.Local(name, "i32"), number(0)) for name in self.sharing.agreed]
+        given: list[nodes.Stmt] = [assign(nodes.Local(name, Type.I32), number(0)) for name in self.sharing.agreed]
         given += self.declare_shared(self.sharing.body[:split])
         begins = nodes.If(self.may_read(), tuple(head))
         runs = nodes.If(agrees, tuple(self.writer.block.statements), (one_by_one,))
@@ -204,7 +204,7 @@ class _Task:
         each = self.sharing.varying | self.sharing.agreed.keys()
         types_of = {name: self.names.types[name] for name in sorted(walk.find_defined(head) - each)}
         return [
-            assign(nodes.Local(name, kind), FALSE if kind == "u1" else constant(0, kind))
+            assign(nodes.Local(name, kind), FALSE if kind == Type.U1 else constant(0, kind))
             for name, kind in types_of.items()
         ]
 
@@ -212,8 +212,8 @@ class _Task:
         """Whether there is all that inactive lanes read: element 0 of each array, or one for each iteration."""
         arrays = sorted(walk.find_loaded(self.sharing.body))
         axes = [nodes.Size(name, axis) for name in arrays for axis in range(self.kernel.arrays[name].rank)]
-        tests = [compare(">", axis, number(0)) for axis in axes]
-        is_full = [compare("==", self.size, number(self.width))] if self.has_vectors else []
+        tests = [compare(Operator.GT, axis, number(0)) for axis in axes]
+        is_full = [compare(Operator.EQ, self.size, number(self.width))] if self.has_vectors else []
         return reduce(both, [*tests, *self.writer.within, *is_full], TRUE)
 
     def load_own_elements(self) -> None:
@@ -236,20 +236,20 @@ class _Task:
         assignments: list[nodes.Assign] = []
         for axis in reversed(range(len(self.loop.names))):
             name, begin = self.loop.names[axis], self.loop.bounds[axis][0]
-            self.names.types[name] = "i32"
+            self.names.types[name] = Type.I32
             rest = flat
             if axis:
-                over = self.names.local("over", "i32")
-                assignments.append(assign(over, integer("//", flat, sizes[axis])))
-                rest, flat = integer("-", flat, integer("*", over, sizes[axis])), over
-            assignments.append(nodes.Assign(name, rest if begin == number(0) else integer("+", begin, rest)))
+                over = self.names.local("over", Type.I32)
+                assignments.append(assign(over, integer(Operator.FLOOR_DIV, flat, sizes[axis])))
+                rest, flat = integer(Operator.SUB, flat, integer(Operator.MUL, over, sizes[axis])), over
+            assignments.append(nodes.Assign(name, rest if begin == number(0) else integer(Operator.ADD, begin, rest)))
         return assignments
 
     def agree(self, name: str) -> tuple[nodes.Local, nodes.Local]:
         """Give a local that lanes are to share its least value among them, and return that and the greatest."""
-        each = nodes.Local(self.writer.own[name], "i32")
-        low = self.writer.reduce("min", each, nodes.Const(2**31 - 1, "i32"))
-        high = self.writer.reduce("max", each, nodes.Const(-(2**31), "i32"))
+        each = nodes.Local(self.writer.own[name], Type.I32)
+        low = self.writer.reduce("min", each, nodes.Const(2**31 - 1, Type.I32))
+        high = self.writer.reduce("max", each, nodes.Const(-(2**31), Type.I32))
         self.writer.block.behind.append((None, nodes.Assign(name, low)))
         return low, high
 
@@ -265,7 +265,7 @@ class _Task:
         """
         if len(self.loop.names) > 1:
             return {}
-        flat = self.places(integer("+", self.first, self.writer.lane), ())
+        flat = self.places(integer(Operator.ADD, self.first, self.writer.lane), ())
         places = self.sharing.own_places.items()
         return {
             name: flat if name in self.loop.names else [*flat, nodes.Assign(name, value)] for name, (_, value) in places

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from ...ir import Names, nodes, number, walk
+from ...ir import AtomicOperator, Names, Operator, Type, nodes, number, walk
 from ._loops import is_for_lanes, with_places
 
 
@@ -41,7 +41,7 @@ class Sharing:
         for place, one in enumerate(self.body):
             if not isinstance(one, nodes.Assign) or walk.locals_in([one.value]) & places.keys():
                 break
-            is_bound = one.name in bounds and self.definitions[one.name] == 1 and self.types[one.name] == "i32"
+            is_bound = one.name in bounds and self.definitions[one.name] == 1 and self.types[one.name] == Type.I32
             if is_bound and any(map(self._may_agree, walk.loads([one]))):
                 places[one.name] = place
         return places
@@ -49,7 +49,9 @@ class Sharing:
     def _find_first(self, loop: nodes.For) -> set[str]:
         """The first place of a list that a loop goes through backwards: `k = first + at`, with `at` its name."""
         match loop.body[:1]:
-            case (nodes.Assign(_, nodes.Binary("+", nodes.Local(first), nodes.Local(at))),) if at in self.descending:
+            case (nodes.Assign(_, nodes.Binary(Operator.ADD, nodes.Local(first), nodes.Local(at))),) if (
+                at in self.descending
+            ):
                 return {first}
             case _:
                 return set()
@@ -63,7 +65,7 @@ class Sharing:
         match index:
             case nodes.Local(name):
                 return name in self.own_places
-            case nodes.Binary("+", nodes.Binary("*", outer, nodes.Size()), nodes.Local(name)):
+            case nodes.Binary(Operator.ADD, nodes.Binary(Operator.MUL, outer, nodes.Size()), nodes.Local(name)):
                 return name in self.own_places and (self._is_own_place(outer))
             case _:
                 return False
@@ -105,7 +107,11 @@ class Sharing:
 
     def is_shared_sum(self, one: nodes.Store | nodes.Atomic) -> bool:
         """Whether all lanes add to one element."""
-        is_sum = isinstance(one, nodes.Atomic) and one.operator in ("add", "sub") and one.result is None
+        is_sum = (
+            isinstance(one, nodes.Atomic)
+            and one.operator in (AtomicOperator.ADD, AtomicOperator.SUB)
+            and one.result is None
+        )
         return is_sum and self.is_shared_index(one) and not any(map(walk.reads_memory, one.index))
 
     def has_vectors(self, expr: nodes.Expr) -> bool:
@@ -125,11 +131,13 @@ class Sharing:
         """Locals from 0 to before a size of the loop, with that size and what they are by the loop's names."""
         bounds = zip(self.loop.names, self.loop.bounds, strict=True)
         ranges: dict[str, tuple[nodes.Expr, nodes.Expr]] = {
-            name: (end, nodes.Local(name, "i32")) for name, (begin, end) in bounds if begin == number(0)
+            name: (end, nodes.Local(name, Type.I32)) for name, (begin, end) in bounds if begin == number(0)
         }
         for one in self.body:
             match one:
-                case nodes.Assign(name, nodes.Binary("-", nodes.Binary("-", end, nodes.Const(1)), nodes.Local(back))):
+                case nodes.Assign(
+                    name, nodes.Binary(Operator.SUB, nodes.Binary(Operator.SUB, end, nodes.Const(1)), nodes.Local(back))
+                ):
                     if self.definitions[name] == 1 and back in self.loop.names and ranges.get(back, (None,))[0] == end:
                         ranges[name] = (end, one.value)
                 case _:
@@ -143,9 +151,9 @@ class Sharing:
             size = nodes.Size(load.array, axis)
             match part:
                 case nodes.Local(name) if name in self.own_places:
-                    tests.append(nodes.Binary(">=", size, self.own_places[name][0], "u1"))
+                    tests.append(nodes.Binary(Operator.GE, size, self.own_places[name][0], Type.U1))
                 case nodes.Const(value) if value >= 0:
-                    tests.append(nodes.Binary(">", size, part, "u1"))
+                    tests.append(nodes.Binary(Operator.GT, size, part, Type.U1))
                 case _:
                     return None
         return tests

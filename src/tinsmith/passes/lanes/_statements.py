@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from ...ir import FALSE, TRUE, Names, both, constant, integer, nodes, number, opposite, or_else, walk
+from ...ir import FALSE, TRUE, Names, Operator, Type, both, constant, integer, nodes, number, opposite, or_else, walk
 from .._strip_parts import FUNCTIONS, assign, moves, run_lanes
 from ._loops import has_break, may_trap, operations
 from ._masks import select, select_changed
@@ -47,7 +47,7 @@ class Writer:
     def __init__(self, sharing: Sharing, names: Names, size: nodes.Local) -> None:
         self.sharing = sharing
         self.names = names
-        self.lane, self.size = names.local("lane", "i32"), size
+        self.lane, self.size = names.local("lane", Type.I32), size
         self.block = Block()
         self.within: dict[nodes.Expr, None] = {}
         self.own: dict[str, str] = {}
@@ -101,7 +101,7 @@ class Writer:
     def assign(self, one: nodes.Assign, mask: nodes.Expr) -> None:
         """Give a local a value in the lanes of a mask, or one that all lanes share."""
         if one.name in self.sharing.agreed:
-            each = self.own[one.name] = self.names.fresh(f"{one.name}_each", "i32")
+            each = self.own[one.name] = self.names.fresh(f"{one.name}_each", Type.I32)
             self.sharing.varying.add(each)
             one = replace(one, name=each)
         if one.name not in self.sharing.varying:
@@ -172,7 +172,7 @@ class Writer:
 
     def count(self, mask: nodes.Expr, local: nodes.Local | None = None) -> nodes.Local:
         """How many lanes a mask has."""
-        return self.reduce("+", number(1) if mask == TRUE else nodes.Cast(mask, "i32"), number(0), local)
+        return self.reduce("+", number(1) if mask == TRUE else nodes.Cast(mask, Type.I32), number(0), local)
 
     def run_one_by_one(self, one: nodes.Stmt, mask: nodes.Expr) -> None:
         """Run a statement as it is written for one active lane after the other."""
@@ -200,7 +200,7 @@ class Writer:
             bodies = [self.inside(lambda body=body: self.run(body, mask)) for body in (one.body, one.orelse)]
             self.block.statements.append(replace(one, body=bodies[0], orelse=bodies[1]))
             return mask
-        condition = self.names.local("holds", "u1")
+        condition = self.names.local("holds", Type.U1)
         self.sharing.varying.add(condition.name)
         self.assign(nodes.Assign(condition.name, one.condition, one.line), mask)
         holds, fails = condition, opposite(condition)
@@ -229,7 +229,7 @@ class Writer:
         alive = self.count(mask)
         goes_on: nodes.Local | None = None
         if any(walk.jumps_in(body)):
-            goes_on = self.names.local("lanes", "u1")
+            goes_on = self.names.local("lanes", Type.U1)
             self.give(goes_on, mask)
         self.flush()
 
@@ -238,7 +238,7 @@ class Writer:
             if goes_on is not None:
                 self.give(goes_on, after)
 
-        self.block.statements.append(nodes.If(nodes.Binary("!=", alive, number(0), "u1"), self.inside(write)))
+        self.block.statements.append(nodes.If(nodes.Binary(Operator.NE, alive, number(0), Type.U1), self.inside(write)))
         return mask if goes_on is None else goes_on
 
     def inside(self, write: Callable[[], object]) -> nodes.Block:
@@ -253,7 +253,7 @@ class Writer:
         """An iteration for active lanes; those that may go on with the next one."""
         again = None
         if any(isinstance(one, nodes.Continue) for one in walk.jumps_in(body)):
-            again = self.names.local("again", "u1")
+            again = self.names.local("again", Type.U1)
             self.give(again, FALSE)
         self._again.append(again)
         after = self.run(body, active)
@@ -266,9 +266,9 @@ class Writer:
         """A loop until no lane is active; with an index of each lane's own, only up to an end."""
 
         def within(active: nodes.Expr) -> nodes.Expr:
-            return active if index is None else both(active, nodes.Binary("<", index, end, "u1"))
+            return active if index is None else both(active, nodes.Binary(Operator.LT, index, end, Type.U1))
 
-        active = self.names.local("active", "u1")
+        active = self.names.local("active", Type.U1)
         self.give(active, within(mask))
         alive = self.count(active)
         self.flush()
@@ -277,18 +277,18 @@ class Writer:
             self.block.statements.append(_leave_without(alive))
             after = self.body_of_loop(body, active)
             if index is not None:
-                self.give(index, integer("+", index, number(1)))
+                self.give(index, integer(Operator.ADD, index, number(1)))
             self.give(active, within(after))
             self.count(active, alive)
 
         # A loop that counts: without a number of its own LLVM 15 makes one loop of it and a loop over lanes inside.
-        turns = run_lanes(self.names.local("turn", "i32"), number(0), number(2**30), self.inside(write))
+        turns = run_lanes(self.names.local("turn", Type.I32), number(0), number(2**30), self.inside(write))
         self.block.statements.append(nodes.While((turns, _leave_without(alive))))
 
     def write_own_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
         """A loop of which each lane has an index of its own."""
         # A fresh one: another loop of this name may run as it is written, for one lane after the other.
-        index, (begin, end) = self.names.local(one.names[0], "i32"), one.bounds[0]
+        index, (begin, end) = self.names.local(one.names[0], Type.I32), one.bounds[0]
         known = {one.names[0]: index}
         body = [walk.transform(part, lambda expr: walk.substitute(expr, known)) for part in one.body]
         last = self.bind_fresh("end", self.guard_expression(end, mask))
@@ -298,7 +298,7 @@ class Writer:
     def write_shared_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
         """A loop by one index. Lanes of which it ends earlier, or that left it, are inactive in what is left."""
         begin, end = one.bounds[0]
-        place = nodes.Local(one.names[0], "i32")
+        place = nodes.Local(one.names[0], Type.I32)
         may_end = has_break(one.body)
         is_even = all(self.sharing.is_shared(bound) for pair in one.bounds for bound in pair)
         bounds = one.bounds
@@ -309,22 +309,22 @@ class Writer:
             bounds = ((begin, most),)
         active = alive = None
         if may_end:
-            active = self.names.local("active", "u1")
+            active = self.names.local("active", Type.U1)
             self.give(active, mask)
-            alive = self.names.local("of_lanes", "i32")
+            alive = self.names.local("of_lanes", Type.I32)
         self.flush()
         names, before = one.names, list[nodes.Stmt]()
         if place.name in self.sharing.descending:
-            back = self.names.local("back", "i32")
+            back = self.names.local("back", Type.I32)
             names = (back.name,)
             most = bounds[0][1]
-            before = [assign(place, integer("-", integer("-", most, number(1)), back))]
+            before = [assign(place, integer(Operator.SUB, integer(Operator.SUB, most, number(1)), back))]
 
         def write() -> None:
             lanes: nodes.Expr = active or mask
             self.block.before += before
             if not is_even:
-                lanes = self.bind_fresh("lanes", both(lanes, nodes.Binary("<", place, last, "u1")))
+                lanes = self.bind_fresh("lanes", both(lanes, nodes.Binary(Operator.LT, place, last, Type.U1)))
             if alive is None or active is None:
                 self.body_of_loop(one.body, lanes)
                 return
@@ -362,4 +362,4 @@ class Writer:
 
 
 def _leave_without(alive: nodes.Expr) -> nodes.If:
-    return nodes.If(nodes.Binary("==", alive, number(0), "u1"), (nodes.Break(),))
+    return nodes.If(nodes.Binary(Operator.EQ, alive, number(0), Type.U1), (nodes.Break(),))

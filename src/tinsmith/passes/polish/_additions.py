@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from ...ir import minus, negate, nodes, plus
+from ...ir import AtomicOperator, Operator, minus, negate, nodes, plus
 
 
 def find_added_value(one: nodes.Stmt) -> nodes.Expr | None:
     """What a statement adds to the element that it changes; None if it does something else."""
     match one:
-        case nodes.Atomic("add", value=value, result=None):
+        case nodes.Atomic(AtomicOperator.ADD, value=value, result=None):
             return value
-        case nodes.Store(array, index, entry, nodes.Binary("+" | "-" as sign, nodes.Load(other, at, part), value)):
+        case nodes.Store(
+            array, index, entry, nodes.Binary(Operator.ADD | Operator.SUB as sign, nodes.Load(other, at, part), value)
+        ):
             if (array, index, entry) == (other, at, part):
                 return negate(value) if sign == "-" else value
     return None
@@ -19,7 +21,7 @@ def find_added_value(one: nodes.Stmt) -> nodes.Expr | None:
 def write_out_addition(one: nodes.Stmt) -> nodes.Stmt:
     """An atomic sum or difference as an ordinary one, for code that runs in order; any other statement as it is."""
     match one:
-        case nodes.Atomic("add" | "sub" as operator, array, index, entry, value, None):
+        case nodes.Atomic(AtomicOperator.ADD | AtomicOperator.SUB as operator, array, index, entry, value, None):
             old = nodes.Load(array, index, entry, value.type)
             new = plus(old, value) if operator == "add" else minus(old, value)
             return nodes.Store(array, index, entry, new, one.line)

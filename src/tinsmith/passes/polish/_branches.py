@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir import is_constant, negate, nodes, walk
+from ...ir import Operator, is_constant, negate, nodes, walk
 
 
 def sink_constants(body: Sequence[nodes.Stmt]) -> nodes.Block:
@@ -80,7 +80,7 @@ def merge_branches(body: Sequence[nodes.Stmt]) -> nodes.Block:
 def _normalize_condition(one: nodes.Stmt) -> nodes.Stmt:
     """A branch on `not c` as one on `c`, so that it finds its partner."""
     match one:
-        case nodes.If(nodes.Unary("not", nodes.Local() as condition), body, orelse):
+        case nodes.If(nodes.Unary(Operator.NOT, nodes.Local() as condition), body, orelse):
             return replace(one, condition=condition, body=orelse, orelse=body)
     return one
 
@@ -183,6 +183,6 @@ def _start_sum(name: str, one: nodes.Stmt | None) -> nodes.Stmt | None:
     left, right = one.value.left, one.value.right
     if not isinstance(left, nodes.Local) or left.name != name or name in walk.locals_in([right]):
         return None
-    if one.value.operator == "+":
+    if one.value.operator == Operator.ADD:
         return replace(one, value=right)
-    return replace(one, value=negate(right)) if one.value.operator == "-" else None
+    return replace(one, value=negate(right)) if one.value.operator == Operator.SUB else None

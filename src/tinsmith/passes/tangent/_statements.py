@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...analyses import Activity
-from ...ir import Misfit, Names, NotCovered, cast, constant, nodes, plus, times, walk
+from ...ir import AtomicOperator, Misfit, Names, NotCovered, cast, constant, nodes, plus, times, walk
 from .._decompositions import tangent_of
 from ._expressions import Dual, Expressions
 
@@ -112,10 +112,10 @@ class Statements:
             return (one, *self._still(one.result or "", self.kinds[one.array], one.line))
         self._check_order(one)
         expressions, dual = self._dual(one.value, one.array, one.line)
-        if one.operator in ("add", "sub"):
+        if one.operator in (AtomicOperator.ADD, AtomicOperator.SUB):
             changes, one = self._sum(one, dual)
         else:
-            assert one.operator == "mul", f"{one} was to be written out"
+            assert one.operator == AtomicOperator.MUL, f"{one} was to be written out"
             changes, one = self._product(one, expressions, dual)
         return (*expressions.before, *self._result(one), *changes, one)
 
@@ -124,7 +124,7 @@ class Statements:
         return self.owned is None or array in self.owned
 
     def _check_order(self, one: nodes.Atomic) -> None:
-        if one.operator == "mul" and not self._is_alone(one.array):
+        if one.operator == AtomicOperator.MUL and not self._is_alone(one.array):
             raise self._make_refusal(
                 "the tangent of `atomic_mul` on an element that several iterations change", one.line
             )
