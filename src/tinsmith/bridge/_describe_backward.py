@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .._config import config
 from ..engines import DTYPES
 from ..passes import formula_text
-from ..passes.adjoint import Action, Copy, Fresh, Reserve, Run
+from ..passes.adjoint import Action, Copy, Fresh, How, Reserve, Run
 from .backward import SourceAt
 
 
@@ -16,14 +16,16 @@ def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: 
     alone = active & {*at.case.signature.arrays}
     program, _ = at.prepare_program(active, None, alone, has_checkpoints=has_checkpoints)
     yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
-    yield from (f"# {note}" for note in program.notes or ("tape: none, everything is computed again",))
+    kept = [one for one in program.decisions if one.how is not How.RECOMPUTE]
+    rows = (*program.decisions, *program.notes) if kept or program.notes else ()
+    yield from (f"# {one}" for one in rows or ("tape: none, everything is computed again",))
     outputs = {program.gradients.get(name): name for name in at.case.signature.outputs}
     for name, gradient in program.gradients.items():
         if gradient in outputs and outputs[gradient] != name:
             yield f"# the gradient of `{name}` is that of `{outputs[gradient]}`, not copied"
-    if (kept := at.results(active)) is not None and not has_checkpoints:
+    if (stored := at.results(active)) is not None and not has_checkpoints:
         yield "# an eager call keeps what its backward pass needs of loops, for each parallel iteration:"
-        for size in kept.sizes:
+        for size in stored.sizes:
             assert size.depth is not None
             entries = formula_text(size.depth[1], lambda array, axis: f"{array}.shape[{axis}]", str)
             times = "" if entries == "1" else f" times {entries}"

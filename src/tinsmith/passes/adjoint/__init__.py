@@ -6,6 +6,7 @@ from ._flops import count_flops, count_loss_by_atomics, count_operations, count_
 from ._gathers import gather_additions
 from ._handed_on import hand_on_adjoints
 from ._one_thread import serial_twin
+from ._plan import Decision, How
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, TapeSize, WithResults
 from ._promises import NO_PROMISES, Promise
 from ._records import Records, records_of
@@ -15,7 +16,9 @@ from ._whole_gradients import store_whole_gradients
 __all__ = [
     "Action",
     "Copy",
+    "Decision",
     "Fresh",
+    "How",
     "NO_PROMISES",
     "Program",
     "Promise",

@@ -108,11 +108,12 @@ class Assembly:
         stored = set[str]().union(*(walk.find_changed(kernel.body) for kernel in kernels))
         spoiled = frozenset(name for name in self.outputs if self.gradients.get(name) in stored)
         tasks = {turn.number: turn for turn in self.turns}.values()
+        decisions = tuple(decision for one in tasks for decision in one.reverse.decisions)
         notes = tuple(note for one in tasks for note in one.reverse.notes)
         notes += tuple(
             dict.fromkeys(one.task.prelude.note for one in tasks if one.task.prelude and one.task.prelude.note)
         )
-        return Program(tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled, notes)
+        return Program(tuple(actions), self.arrays, self.gradients, frozenset(self.reads), spoiled, decisions, notes)
 
     def reverse(self, place: int) -> list[Action]:
         """The reverse of one turn, with its memory."""

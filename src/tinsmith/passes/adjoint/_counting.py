@@ -9,7 +9,7 @@ from ...analyses import expand
 from ...ir import Names, Operator, Type, cast, constant, nodes, plus, times, types, walk
 from .._evaluate import can_evaluate, extent
 from ._forward_copy import ForwardCopy, Renamed
-from ._reversal import IterationRecord
+from ._plan import LoopPlan
 from ._ssa import Step, frame_steps
 from ._tapes import Tape, array_key
 
@@ -18,11 +18,11 @@ Need = dict[str, nodes.Expr]
 """Entries by the key of their tape."""
 
 
-def count_pushes(kept: IterationRecord, names: Names) -> dict[str, int]:
+def count_pushes(kept: LoopPlan, names: Names) -> dict[str, int]:
     """Entries that each iteration of a loop puts on the tapes of numbers."""
     counts: dict[str, int] = {}
     for kind in (
-        *(names.types[name] for name in kept.heads),
+        *(names.types[name] for name in kept.taped),
         *(Type.I32 for array in kept.logged if array not in kept.regular),
     ):
         key = types.keeping(kind)
@@ -38,7 +38,7 @@ class Formula:
     """Computes what an iteration of a task needs, from sizes and arguments alone."""
 
     names: Names
-    records: Mapping[int, IterationRecord]
+    records: Mapping[int, LoopPlan]
     definitions: dict[str, nodes.Expr]
 
     def need(self, body: Sequence[Step]) -> Need | None:
@@ -104,7 +104,7 @@ class Counting:
     """Writes the statements that count what one iteration needs."""
 
     names: Names
-    records: Mapping[int, IterationRecord]
+    records: Mapping[int, LoopPlan]
     tapes: Mapping[str, Tape]
     state: frozenset[str]
     need: dict[str, str] = field(default_factory=dict)

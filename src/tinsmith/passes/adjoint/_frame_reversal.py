@@ -1,15 +1,14 @@
 """The reverse of a frame: its steps run forward, and then backwards.
 
-A frame runs forward once (`forward`), and all its locals stay; then its steps are reversed, the last first. `_reversal`
-reverses the loops in it.
+A frame runs forward once (`forward`), and all its locals stay; then its steps are reversed, the last first.
+`_loop_reversal` reverses the loops in it.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ..._lazy import lazy
 from ...analyses import Activity, definitions, slopes
@@ -106,14 +105,27 @@ class Task:
         return expressions
 
 
+class Loops(Protocol):
+    """Writes the loops of a frame."""
+
+    def forward_loop(self, loop: nodes.Loop) -> Block:
+        """A loop in a frame that runs forward, and keeps what its reverse needs."""
+        ...
+
+    def reverse_loop(self, loop: nodes.Loop) -> Block:
+        """The reverse of a loop."""
+        ...
+
+
 @dataclass
-class FrameReversal(ABC):
-    """Reverses the frames of one task.
+class FrameReversal:
+    """Writes the reverse of the frames of one task.
 
     Attributes:
         task: the task.
         state: arrays that it reads and changes: its reverse works on copies of them.
         names: names of this reverse.
+        loops: writes the loops in them.
         adjoints: locals that gather those of others, by name.
         partial_sums: locals whose adjoint is that of a sum which a loop adds to.
         sums_in_place: numbers of stores that add to what they overwrite, with the local that was loaded.
@@ -125,6 +137,7 @@ class FrameReversal(ABC):
     task: Task
     state: frozenset[str]
     names: Names
+    loops: Loops = field(init=False)
     sums: Sums = field(init=False)
     adjoints: dict[str, str] = field(default_factory=dict)
     partial_sums: set[str] = field(default_factory=set)
@@ -134,21 +147,13 @@ class FrameReversal(ABC):
     runs_back: bool = False
     is_forward_pass: bool = False
     _guards: list[Guards] = field(default_factory=list)
-    _summands: frozenset[str] = frozenset()
+    summands: frozenset[str] = frozenset()
     _old: dict[int, str] = field(default_factory=dict)
     _unread: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         """Start with no frame."""
         self.sums = Sums(self.names)
-
-    @abstractmethod
-    def forward_loop(self, loop: nodes.Loop) -> Block:
-        """A loop in a frame that runs forward, and keeps what its reverse needs."""
-
-    @abstractmethod
-    def reverse_loop(self, loop: nodes.Loop) -> Block:
-        """The reverse of a loop."""
 
     # Frames -----------------------------------------------------------------------------------
 
@@ -169,7 +174,7 @@ class FrameReversal(ABC):
         if not self.read_later:
             self.task_steps = body
             self.sums_in_place = find_sums_in_place(body)
-            self._summands = frozenset(self.sums_in_place.values())
+            self.summands = frozenset(self.sums_in_place.values())
         self.read_later.append(set())
         with self.sums.inside(frame):
             backwards: Block = []
@@ -211,7 +216,7 @@ class FrameReversal(ABC):
                     then, other = (tuple(self.forward(part)) for part in (step.body, step.orelse))
                     statements.append(nodes.If(step.condition, then, other, step.line))
                 case nodes.Loop():
-                    statements += self.forward_loop(step)
+                    statements += self.loops.forward_loop(step)
         return statements
 
     def save_overwritten(self, store: nodes.Store) -> Block:
@@ -242,7 +247,7 @@ class FrameReversal(ABC):
                 case nodes.If():
                     statements.append(self.reverse_branch(step))
                 case nodes.Loop():
-                    statements += self.reverse_loop(step)
+                    statements += self.loops.reverse_loop(step)
         return statements
 
     def reverse_branch(self, step: nodes.If) -> nodes.Stmt:
@@ -267,7 +272,7 @@ class FrameReversal(ABC):
     def reverse_assign(self, step: nodes.Assign) -> Block:
         if isinstance(step.value, nodes.Load):
             self.read_later[-1].add(step.value.array)
-        if step.name not in self.task.activity or step.name in self._summands:
+        if step.name not in self.task.activity or step.name in self.summands:
             return []
         seed = self.adjoint(step.name)
 
@@ -304,7 +309,7 @@ class FrameReversal(ABC):
     ) -> Block:
         """Adds to the adjoints of an expression's locals, `seed` being its own."""
         if isinstance(expr, nodes.Local):
-            if expr.name not in self.task.activity or expr.name in self.partial_sums | self._summands:
+            if expr.name not in self.task.activity or expr.name in self.partial_sums | self.summands:
                 return []
             self.note_use(expr.name)
             target = self.adjoint(expr.name)

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TypeAlias
 
 from ...ir import Names, Type, nodes, times
+from ._plan import Decision
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,8 @@ class Program:
         gradients: names of the memory of adjoints, by array. Those of outputs are given, others start at zero.
         reads: arrays of the op whose values it reads, as they were after the forward pass.
         spoils: outputs to whose adjoint it writes.
-        notes: what is kept on tapes, and what of, in words.
+        decisions: where the values come from that it needs.
+        notes: what else is to be known of it, in words.
         has_long_tapes: whether checkpoints would make its tapes shorter.
         results: another forward pass with its backward pass, where loops need not run twice.
     """
@@ -129,7 +131,8 @@ class Program:
     gradients: Mapping[str, str]
     reads: frozenset[str]
     spoils: frozenset[str]
-    notes: tuple[str, ...]
+    decisions: tuple[Decision, ...] = ()
+    notes: tuple[str, ...] = ()
     has_long_tapes: bool = False
     results: WithResults | None = None
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from ...ir import ONE, ZERO, Type, nodes, types, walk
+from ...ir import ONE, ZERO, Names, Type, nodes, types, walk
 from .._evaluate import extent
 from .._slots import place_of, trips_of
 from ..polish import eliminate_dead_code, name_locals, simplify
 from ._counting import Counting, Formula
-from ._dependences import never_overwritten_after_read, never_written_where_read
-from ._frame_reversal import Task
+from ._decide import decide
+from ._frame_reversal import FrameReversal, Task
 from ._loop_results import LoopResults
+from ._loop_reversal import LoopReversal, run_downwards
+from ._plan import Decision, TaskPlan, describe_loop
 from ._program import Reserve, Run, TapeSize, size_tape
-from ._reversal import Reversal, run_downwards
 from ._ssa import frame_steps, repeatable_definitions
-from ._tapes import Tape, array_key
+from ._tapes import Tape
 from ._tasks import kernel_of
 
 Block = list[nodes.Stmt]
@@ -48,80 +50,114 @@ class TaskReverse:
     kernel: nodes.Kernel
     state: frozenset[str]
     settled: frozenset[str]
+    decisions: tuple[Decision, ...]
     notes: tuple[str, ...]
     taped: frozenset[int]
     results: KeptResults | None = None
 
 
 def reverse_task(task: Task, *, may_keep_results: bool = False, keeps_functions: bool = False) -> TaskReverse:
-    """The reverse of a task. What it reads and changes of the memory is narrowed down until it stays.
+    """The reverse of a task: what it takes is decided first, and then it is written.
 
     `may_keep_results` says that the task, in form, does what its kernel does, so that it can be the forward pass;
     `keeps_functions` that this then keeps values of functions too.
     """
-    both = task.changed_arrays & walk.find_loaded(task.steps)
-    steady = never_overwritten_after_read(task.body, both & task.own)
-    steady |= never_written_where_read(task.body, both - task.own)
-    state = both - steady
-    while True:
-        reverse = _Writing(task, state, steady).reverse()
-        left = state & walk.reads(reverse.kernel.body)
-        if left == state:
-            break
-        state = left
-    if may_keep_results and not state:
-        kept = _Writing(task, state, steady).keep_results(keeps_functions=keeps_functions)
-        return replace(reverse, results=kept)
-    return reverse
+    results = _Results.of(task, keeps_functions=keeps_functions) if may_keep_results else None
+    room = None if results is None else results.in_memory(task.names).room
+    plan = decide(
+        task,
+        lambda plan: walk.reads(_Writing(task, plan).reverse().kernel.body),
+        room=room,
+        keeps_functions=keeps_functions,
+    )
+    reverse = _Writing(task, plan).reverse()
+    if results is None or plan.state:
+        return reverse
+    return replace(reverse, results=_Writing(task, plan).keep_results(results))
+
+
+class _Results(NamedTuple):
+    """What memory for values of loops depends on: as `LoopResults` has it."""
+
+    place: nodes.Expr
+    iterations: nodes.Expr
+    known: Collection[nodes.Array]
+    definitions: Mapping[str, nodes.Expr]
+    keeps_functions: bool
+
+    @classmethod
+    def of(cls, task: Task, *, keeps_functions: bool) -> _Results | None:
+        """That of a task; None where the number of its parallel iterations is not known before."""
+        iterations = _iterations(task)
+        if task.parallel is None or iterations is None:
+            return None
+        return cls(_place(task), iterations, task.kernel.arrays.values(), _definitions(task), keeps_functions)
+
+    def in_memory(self, names: Names) -> LoopResults:
+        """Memory under new names."""
+        return LoopResults(names, *self)
+
+
+def _definitions(task: Task) -> dict[str, nodes.Expr]:
+    """What locals of a task and of its parallel iterations are computed from."""
+    steps = [*task.steps, *([] if task.parallel is None else task.body)]
+    return repeatable_definitions(frame_steps(steps), ())
+
+
+def _iterations(task: Task) -> nodes.Expr | None:
+    return ONE if task.parallel is None else extent(task.parallel.bounds)
+
+
+def _place(task: Task) -> nodes.Expr:
+    """The number of an iteration among the parallel ones."""
+    return ZERO if task.parallel is None else place_of(task.parallel.names, task.parallel.bounds)
 
 
 class _Writing:
-    """Writes the reverse of a task that works on copies of the arrays in `state`."""
+    """Writes the reverse of a task as planned."""
 
-    def __init__(self, task: Task, state: frozenset[str], steady: frozenset[str]) -> None:
+    def __init__(self, task: Task, plan: TaskPlan) -> None:
         self.task = task
-        self.state = state
-        self.steady = steady
+        self.plan = plan
+        self.state = plan.state
         self.names = task.names.copy()
-        self.reversal = Reversal(task, state, self.names)
+        self.frames = FrameReversal(task, plan.state, self.names)
+        self.loops = LoopReversal(self.frames, lambda _writer, loop, _inner, _known: plan.of_loop(loop))
         self.results: LoopResults | None = None
 
     def reverse(self) -> TaskReverse:
         names = () if self.task.parallel is None else self.task.parallel.names
-        body = self.reversal.frame(self.task.body, names).whole
+        body = self.frames.frame(self.task.body, names).whole
         # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
-        taped = {name for tape in self.reversal.tapes.by_key.values() for name in (tape.array, tape.where)}
+        taped = {name for tape in self.loops.tapes.by_key.values() for name in (tape.array, tape.where)}
         whole = eliminate_dead_code([self.around(body)], private=self.state | taped)
         read = walk.reads(whole)
-        tapes = [tape for tape in self.reversal.tapes.by_key.values() if tape.array in read]
+        tapes = [tape for tape in self.loops.tapes.by_key.values() if tape.array in read]
         reserve = self.reserve(tapes, read) if tapes else None
         sizes = reserve.tapes if reserve else ()
         starts = [
-            nodes.Assign(tape.top, size.first_entry(self.place())) for tape, size in zip(tapes, sizes, strict=True)
+            nodes.Assign(tape.top, size.first_entry(_place(self.task))) for tape, size in zip(tapes, sizes, strict=True)
         ]
         if starts:
             whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state | taped)
         kernel = self.kernel("adjoint", whole, reserve)
         used = {tape.key for tape in tapes}
-        notes = (*self.describe_order(body), *self.notes(used))
-        return TaskReverse(reserve, kernel, self.state, self.steady, notes, self.find_long_loops(used))
+        decisions, notes = tuple(self.describe(used)), tuple(self.describe_order(body))
+        return TaskReverse(reserve, kernel, self.state, self.plan.settled, decisions, notes, self.find_long_loops(used))
 
-    def keep_results(self, *, keeps_functions: bool) -> KeptResults | None:
+    def keep_results(self, results: _Results) -> KeptResults | None:
         """The forward pass that keeps values of loops, and its reverse; None where no loop's run can be left out."""
-        if self.task.parallel is None or self.iterations is None:
-            return None
-        known = self.task.kernel.arrays.values()
-        self.results = LoopResults(self.names, self.place(), self.iterations, known, self.definitions, keeps_functions)
-        self.reversal.results = self.results
-        body = self.reversal.frame(self.task.body, self.task.parallel.names).whole
+        assert self.task.parallel is not None
+        self.results = self.loops.results = results.in_memory(self.names)
+        body = self.frames.frame(self.task.body, self.task.parallel.names).whole
         backward = self.kernel("adjoint", eliminate_dead_code([self.around(body)]))
         read = walk.reads(backward.body)
         self.results.arrays = {local: one for local, one in self.results.arrays.items() if one.name in read}
-        if not self.results.arrays or any(tape.array in read for tape in self.reversal.tapes.by_key.values()):
+        if not self.results.arrays or any(tape.array in read for tape in self.loops.tapes.by_key.values()):
             return None
-        self.reversal.is_forward_pass, self.reversal.runs_back = True, False
-        forward = self.kernel("forward", eliminate_dead_code([self.around(self.reversal.forward(self.task.body))]))
-        return KeptResults(forward, backward, self.results.sizes, self.iterations)
+        self.frames.is_forward_pass, self.frames.runs_back = True, False
+        forward = self.kernel("forward", eliminate_dead_code([self.around(self.frames.forward(self.task.body))]))
+        return KeptResults(forward, backward, self.results.sizes, results.iterations)
 
     def find_long_loops(self, used: set[str]) -> frozenset[int]:
         """Loops whose tapes would be shorter if they ran in blocks; not those that log what they overwrite.
@@ -131,39 +167,19 @@ class _Writing:
         both = walk.find_loaded(self.task.steps) & self.task.changed_arrays
         numbers = set[int]()
         for step in walk.statements(self.task.body):
-            kept = self.reversal.records.get(step.number)
+            kept = self.loops.plans.get(step.number)
             if not isinstance(step, nodes.Loop) or kept is None or kept.logged or len(step.names) > 1:
                 continue
             is_apart = both.isdisjoint(store.array for store in walk.stores(step.body))
-            if is_apart and any(types.keeping(self.names.types[name]) in used for name in kept.heads):
+            if is_apart and any(types.keeping(self.names.types[name]) in used for name in kept.taped):
                 numbers.add(step.number)
         return frozenset(numbers)
 
-    def notes(self, used: set[str]) -> Iterator[str]:
-        """What loops keep, in words."""
+    def describe(self, used: set[str]) -> Iterator[Decision]:
+        """What was decided about loops."""
         for step in walk.statements(self.task.body):
-            kept = self.reversal.records.get(step.number)
-            if not isinstance(step, nodes.Loop) or kept is None:
-                continue
-            where = f"of each iteration of the loop in line {step.line}"
-            if step.has_blocks:
-                where = f"of each block of iterations of the loop in line {step.line}"
-            elif step.most is not None:
-                where = f"of each iteration of one block of the loop in line {step.line}"
-            source_name = self.task.kernel.source_name
-            for name in kept.heads:
-                kind = self.names.types[name]
-                if types.keeping(kind) in used:
-                    size = types.width(types.keeping(kind)) // 8
-                    root = source_name(self.names.root(name))
-                    yield f"tape: `{root}` ({kind}) {where}, which its reverse needs: {size} bytes"
-            for name in kept.inverted:
-                root = source_name(self.names.root(name))
-                yield f"no tape: `{root}` {where} is computed from that of the iteration after it"
-            for array in kept.logged:
-                if array_key(array) in used:
-                    places = "" if array in kept.regular else ", and where,"
-                    yield f"tape: what stores to `{array}` overwrite{places} {where}"
+            if isinstance(step, nodes.Loop) and step.number in self.loops.plans:
+                yield from describe_loop(step, self.loops.plans[step.number], self.task.kernel, self.names, used)
 
     def around(self, body: Block) -> nodes.Stmt:
         """The task's loop around the statements of one iteration; a serial task is a loop of one."""
@@ -171,7 +187,7 @@ class _Writing:
         if loop is None:
             return nodes.For((self.names.fresh("once", Type.I32),), ((ZERO, ONE),), tuple(body))
         is_parallel = not self.find_disturbed(body)
-        if not self.reversal.runs_back:
+        if not self.frames.runs_back:
             return nodes.For(loop.names, loop.bounds, tuple(body), is_parallel, loop.line)
         # Iterations of a parallel loop have no order, but a processor fetches ahead in one direction only, and loops
         # inside run backwards: rows in the opposite order of their elements took twice the time.
@@ -217,7 +233,7 @@ class _Writing:
             if name not in arrays:
                 continue
             arrays[gradient] = replace(arrays[name], name=gradient, label="")
-        for tape in self.reversal.tapes.by_key.values():
+        for tape in self.loops.tapes.by_key.values():
             arrays[tape.array] = nodes.Array(tape.array, tape.type, 1)
             if tape.where:
                 arrays[tape.where] = nodes.Array(tape.where, Type.I32, 1)
@@ -230,41 +246,27 @@ class _Writing:
     # Tapes ------------------------------------------------------------------------------------
 
     def reserve(self, tapes: list[Tape], read: set[str]) -> Reserve:
-        formulas = Formula(self.names, self.reversal.records, self.definitions).need(self.task.body)
+        formulas = Formula(self.names, self.loops.plans, _definitions(self.task)).need(self.task.body)
         sizes = []
         for tape in tapes:
             arrays = [(tape.array, tape.type, tape.width)]
             arrays += [(tape.where, Type.I32, tape.rank)] if tape.where in read and tape.rank else []
-            most = formulas[tape.key] if formulas is not None and self.iterations is not None else None
+            most = formulas[tape.key] if formulas is not None and _iterations(self.task) is not None else None
             sizes.append(size_tape(self.names, tape.label, tuple(arrays), most))
         total = self.names.reserve_shared("iterations")
+        known = _iterations(self.task)
         plain = Reserve(tuple(sizes), ZERO, total, None)
-        iterations = self.iterations if self.iterations is not None else Run(self.build_measuring_kernel(plain), 0, {})
+        iterations = known if known is not None else Run(self.build_measuring_kernel(plain), 0, {})
         count = None if any(size.depth for size in sizes) else Run(self.build_counting_kernel(tapes, plain), 0, {})
         return Reserve(tuple(sizes), iterations, total, count)
 
-    @property
-    def definitions(self) -> dict[str, nodes.Expr]:
-        """What locals of the task and of its parallel iterations are computed from."""
-        task = self.task
-        steps = [*task.steps, *([] if task.parallel is None else task.body)]
-        return repeatable_definitions(frame_steps(steps), ())
-
-    @property
-    def iterations(self) -> nodes.Expr | None:
-        return ONE if self.task.parallel is None else extent(self.task.parallel.bounds)
-
-    def place(self) -> nodes.Expr:
-        """The number of this iteration among the parallel ones."""
-        return ZERO if self.task.parallel is None else place_of(self.task.parallel.names, self.task.parallel.bounds)
-
     def build_counting_kernel(self, tapes: list[Tape], reserve: Reserve) -> nodes.Kernel:
         """The kernel that counts what each iteration needs."""
-        counting = Counting(self.names, self.reversal.records, {tape.key: tape for tape in tapes}, self.state)
+        counting = Counting(self.names, self.loops.plans, {tape.key: tape for tape in tapes}, self.state)
         body, need = counting.count_frame(self.task.body)
         for tape, size in zip(tapes, reserve.tapes, strict=True):
             assert size.starts is not None
-            body.append(nodes.Store(size.starts[1], (self.place(),), (), nodes.Local(need[tape.key], Type.I32)))
+            body.append(nodes.Store(size.starts[1], (_place(self.task),), (), nodes.Local(need[tape.key], Type.I32)))
         return self.kernel("count", eliminate_dead_code([self.around(body)], private=self.state), reserve)
 
     def build_measuring_kernel(self, reserve: Reserve) -> nodes.Kernel:

@@ -1,0 +1,154 @@
+"""The second step of the adjoint: decide where the reverse of a task gets the values from that it needs.
+
+What a reversed iteration needs is found by writing it once, with everything at hand: what is live at its head are the
+values that it must be given. Nothing of that is kept but the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...ir import nodes, types, walk
+from ..polish import eliminate_dead_code, live_before
+from ._chain_paths import LEAST_VALUE
+from ._dependences import never_overwritten_after_read, never_written_where_read
+from ._flops import is_function
+from ._frame_reversal import Block, FrameReversal, Task, TurnedFrame
+from ._loop_reversal import LoopReversal, without_locals
+from ._plan import LoopPlan, TaskPlan
+from ._regular_logs import find_regular_log
+from ._ssa import frame_locals
+
+Room = Callable[[nodes.Loop], int]
+"""How many numbers a forward pass may keep of each iteration of a loop."""
+
+
+def decide(
+    task: Task,
+    find_read: Callable[[TaskPlan], set[str]],
+    *,
+    room: Room | None = None,
+    keeps_functions: bool = False,
+) -> TaskPlan:
+    """Return the plan of a task's reverse. What it reads and changes of the memory is narrowed down until it stays.
+
+    Args:
+        task: the task.
+        find_read: returns the arrays that the reverse with a plan reads.
+        room: how much a forward pass may keep; None where it keeps nothing.
+        keeps_functions: whether it keeps values of functions, too.
+    """
+    both = task.changed_arrays & walk.find_loaded(task.steps)
+    settled = never_overwritten_after_read(task.body, both & task.own)
+    settled |= never_written_where_read(task.body, both - task.own)
+    state = both - settled
+    while True:
+        plan = TaskPlan(state, settled, _Choosing(task, state, room, keeps_functions).plan_loops())
+        left = state & find_read(plan) if state else state
+        if left == state:
+            return plan
+        state = left
+
+
+@dataclass(frozen=True)
+class _Choosing:
+    """Chooses for the loops of a task, the inner ones first."""
+
+    task: Task
+    state: frozenset[str]
+    room: Room | None
+    keeps_functions: bool
+
+    def plan_loops(self) -> dict[int, LoopPlan]:
+        """The plans of loops by number."""
+        loops = [step for step in walk.statements(self.task.body) if isinstance(step, nodes.Loop)]
+        if not loops or (not self.state and self.room is None and not any(loop.carried for loop in loops)):
+            return {}
+        frames = FrameReversal(self.task, self.state, self.task.names.copy())
+        writer = LoopReversal(frames, self.choose)
+        frames.frame(self.task.body, () if self.task.parallel is None else self.task.parallel.names)
+        return writer.plans
+
+    def choose(self, writer: LoopReversal, loop: nodes.Loop, inner: TurnedFrame, known: set[str]) -> LoopPlan:
+        """The plan of a loop, from the reverse of an iteration that has everything at hand."""
+        own = _find_own(writer.frames, loop, known)
+        live = live_before(inner.whole, lambda name: name not in own)
+        heads = tuple(one.head for one in loop.carried if one.head in live)
+        logged, is_idle = self.choose_logs(writer.frames, loop, inner.whole, own)
+        rerun = writer.plan_rerun(loop, heads)
+        inverted = tuple(one.carried.head for one in rerun.inverses) if rerun else ()
+        taped = tuple(name for name in heads if name not in inverted)
+        logs = {array: log for array in logged if (log := find_regular_log(loop, array)) is not None}
+        reasons = {name: self.explain_tape(loop, name) for name in taped}
+        room = self.find_room(writer.frames, loop, taped, logged)
+        functions: tuple[str, ...] = ()
+        if room is not None and self.keeps_functions:
+            forward = writer.rerun(rerun) if rerun else inner.forward
+            functions = _find_functions(forward, inner.backwards)[: room - len(taped)]
+        read = walk.find_read(inner.backwards)
+        recomputed = tuple(name for name in frame_locals(loop.body) if name in read)
+        return LoopPlan(taped, inverted, logged, logs, is_idle, room is not None, functions, recomputed, reasons)
+
+    def find_room(
+        self, frames: FrameReversal, loop: nodes.Loop, taped: tuple[str, ...], logged: tuple[str, ...]
+    ) -> int | None:
+        """How much a forward pass may keep of each iteration, where the loop's run can be left out then; else None."""
+        # Inside another loop's frame what it leaves would need memory for each iteration of that one. Under a branch
+        # it would be read where the condition, computed again, is another one for the last bit of a number.
+        if self.room is None or logged or self.state or not any(one is loop for one in frames.task_steps):
+            return None
+        room = self.room(loop)
+        return None if len(taped) > room else room
+
+    def choose_logs(
+        self, frames: FrameReversal, loop: nodes.Loop, inner: Block, own: set[str]
+    ) -> tuple[tuple[str, ...], bool]:
+        """Arrays whose overwritten values a loop logs: those that its reversed iterations, or what follows them, read.
+
+        Where nobody reads any of what it stores before it has been reversed, the loop need not run forward for it; the
+        second result says so.
+        """
+        stored = walk.find_changed(loop.body) & self.state
+        read = walk.reads(eliminate_dead_code(inner, walk.find_defined(inner) - own))
+        later = frames.read_later[-1]
+        loaded = walk.find_loaded(loop.body)
+        if loop.carried or loop.exit is not None:
+            later |= loaded  # what it hands on is computed from what it stores
+        is_idle = stored.isdisjoint(read | later)
+        if is_idle:
+            stored = set[str]()
+        else:
+            later |= loaded
+        later |= read
+        if len(frames.read_later) == 1:
+            # Nothing is reversed after the task's own steps: those before the loop say what they have read.
+            inside = {step.number for step in walk.statements([loop])}
+            outside = [step for step in walk.statements(frames.task_steps) if step.number not in inside]
+            stored &= read.union(*(walk.reads([step]) for step in outside if isinstance(step, nodes.Assign)))
+        return tuple(sorted(stored)), is_idle
+
+    def explain_tape(self, loop: nodes.Loop, head: str) -> str:
+        """Why a local that an iteration is handed goes on a tape."""
+        kind = self.task.names.types[head]
+        if types.is_float(kind) and kind not in LEAST_VALUE:
+            return f"too few digits of {kind} are left when an update is undone"
+        if not walk.find_touched(loop.body).isdisjoint(self.state):
+            return "the loop changes memory that its iterations read"
+        return "its update cannot be undone without losing digits"
+
+
+def _find_own(frames: FrameReversal, loop: nodes.Loop, known: set[str]) -> set[str]:
+    """Locals of a loop's reversed iteration that nothing outside of it asks for."""
+    own = walk.find_defined(loop.body) | {*loop.names, *(one.head for one in loop.carried)}
+    own |= {adjoint for local, adjoint in frames.adjoints.items() if local in own}
+    outer = {adjoint for local, adjoint in frames.adjoints.items() if local not in own}
+    outer |= {total.name for frame in frames.sums.frames for total in frame.totals.values()}
+    return own | ({name for name in frames.names.types if name not in known} - outer)
+
+
+def _find_functions(forward: Block, backwards: Block) -> tuple[str, ...]:
+    """Locals of an iteration that are values of functions, and that its reverse reads."""
+    functions = [one.name for one in forward if isinstance(one, nodes.Assign) and is_function(one.value)]
+    live = live_before([*without_locals(forward, functions), *backwards], lambda name: False)
+    return tuple(name for name in functions if name in live)
