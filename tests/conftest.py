@@ -18,6 +18,8 @@ from types import ModuleType
 # Before torch is loaded, here and in the processes that tests start. Its threads would spin between two operations, in
 # the way of the other test process: up to six times the CPU time of what has many small operations.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+# The IR is checked after every pass.
+os.environ.setdefault("TINSMITH_VERIFY", "1")
 
 import pytest
 import torch

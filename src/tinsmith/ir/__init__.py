@@ -50,7 +50,7 @@ from ._parser import TextError, parse_ir
 from ._printer import print_ir
 from ._refusals import DIVISION_BY_ZERO, RUN_IN_ORDER, Deadly, Misfit, NotCovered, Race
 from ._types import Defaults, Type
-from ._verify import InvalidKernel, verify
+from ._verify import InvalidKernel, verify, verify_after
 
 __all__ = [
     "AffineIndex",
@@ -111,6 +111,7 @@ __all__ = [
     "times",
     "types",
     "verify",
+    "verify_after",
     "walk",
     "with_cells",
 ]

@@ -32,7 +32,7 @@ def parse_ir(text: str) -> nodes.Kernel:
     r"""Return the kernel of a text.
 
     Raises:
-        TextError: it is no kernel's text; the message names the line.
+        TextError: the text is not that of a kernel; the message names the line.
 
     Example:
         >>> from tinsmith.ir import print_ir
@@ -83,7 +83,7 @@ class _Header:
     source_names: dict[str, str] = field(default_factory=dict)
 
     def read(self, line: _Line) -> bool:
-        """Read a line; False where it is no declaration."""
+        """Read a line. Return False if it is not a declaration."""
         word, _, rest = line.text.partition(" ")
         if word == "array" and line.indent > 2:
             return False
@@ -138,7 +138,7 @@ _VALUE = r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\S+"
 
 
 def _read_declaration(rest: str) -> tuple[str, str, tuple[int, ...], Mapping[str, Any]]:
-    """The name, type, element dims and facts of `p: f32[1] of 3x3 field='self.p' clamped`."""
+    """Return the name, type, element dims and facts of `p: f32[1] of 3x3 field='self.p' clamped`."""
     match = re.match(rf"(\w+): (\S+)(?: of ([0-9x]+))?((?: (?:\w+=(?:{_VALUE})|\w+))*)$", rest)
     if match is None:
         raise TextError(f"not a declaration: {rest}")
@@ -148,7 +148,7 @@ def _read_declaration(rest: str) -> tuple[str, str, tuple[int, ...], Mapping[str
 
 
 def _read_value(text: str) -> Any:
-    """A text, a number, None, or a tuple of these, as Python writes them."""
+    """Read a text, a number, None, or a tuple of these, as Python writes them."""
     text = text.strip()
     if text[:1] in "'\"":
         return text[1:-1].replace("\\\\", "\\")
@@ -275,7 +275,7 @@ class _Parser:
         while self.place < len(self.lines) and self.lines[self.place].text.startswith("carry "):
             inner = _Tokens(self.lines[self.place], self)
             self.place += 1
-            carried.append(_carried(inner))
+            carried.append(_parse_carried(inner))
         return nodes.Loop(names, bounds, self.inside(tokens.line), tuple(carried), **options)
 
     def _array(self, tokens: _Tokens) -> nodes.Stmt:
@@ -297,7 +297,7 @@ class _Parser:
         return nodes.Atomic(operator, array, index, entry, tokens.expression(), result)
 
     def _plain(self, tokens: _Tokens) -> Any:
-        """An assignment, a store, or what gives several locals their values."""
+        """Parse an assignment, a store, or a statement that gives several locals their values."""
         if tokens.behind == "[":
             array, index, entry = tokens.place()
             tokens.expect("=")
@@ -339,7 +339,7 @@ _STATEMENTS: dict[str, Callable[[_Parser, _Tokens], nodes.Stmt]] = {
 }
 
 
-def _carried(tokens: _Tokens) -> nodes.CarriedLocal:
+def _parse_carried(tokens: _Tokens) -> nodes.CarriedLocal:
     tokens.expect("carry")
     head = tokens.take()
     tokens.expect("=")
@@ -366,7 +366,7 @@ class _Tokens:
 
     @property
     def ahead(self) -> str:
-        """The next token; "" at the end."""
+        """The next token, "" at the end."""
         return self.tokens[self.place_ahead] if self.place_ahead < len(self.tokens) else ""
 
     @property
@@ -403,7 +403,7 @@ class _Tokens:
         return tuple(names)
 
     def list_until(self, token: str) -> tuple[nodes.Expr, ...]:
-        """Expressions up to a token, which is taken."""
+        """Parse expressions up to a token, and take it."""
         listed: list[nodes.Expr] = []
         while self.ahead != token:
             listed.append(self.expression())
@@ -416,7 +416,7 @@ class _Tokens:
     # Expressions ------------------------------------------------------------------------------
 
     def place(self) -> tuple[str, tuple[nodes.Expr, ...], tuple[int, ...]]:
-        """An element: array, index, entry."""
+        """Parse an element: array, index, entry."""
         array = self.take()
         self.expect("[")
         return array, self.list_until("]"), self.entry()
@@ -430,7 +430,7 @@ class _Tokens:
         return tuple(entry)
 
     def expression(self, strength: int = 0) -> nodes.Expr:
-        """An expression whose operators bind at least so strongly."""
+        """Parse an expression whose operators bind at least so strongly."""
         left = self.operand()
         while PRECEDENCE.get(self.ahead, -1) >= strength:
             operator = self.take()
@@ -466,7 +466,7 @@ class _Tokens:
         return nodes.Local(name, self.known.locals.get(name, Type.I32))
 
     def type_of(self, array: str) -> str:
-        """The type of an array's elements."""
+        """Return the type of an array's elements."""
         if array in self.known.arrays:
             return self.known.arrays[array].type
         if array not in self.parser.local_arrays:
@@ -474,7 +474,7 @@ class _Tokens:
         return self.parser.local_arrays[array]
 
     def with_type(self, expr: Any) -> Any:
-        """An expression with the type that is written after it."""
+        """Return an expression with the type that is written after it."""
         if self.ahead == ":" and self.behind in types.ALL:
             self.take()
             return replace(expr, type=self.take())

@@ -215,7 +215,7 @@ def _print_binary(expr: nodes.Binary, around: int) -> str:
 
 
 def usual_type(operator: str, left: str, right: str) -> str:
-    """The type of an operation on two that is not written."""
+    """Return the type of an operation on two numbers that the text leaves out."""
     return left if operator == "straight_through" else types.of_operation(operator, left, right, DEFAULTS)
 
 

@@ -138,12 +138,12 @@ _EVERY_DEFAULT = [Defaults(fp, ip) for fp, ip in product(FLOATS, (Type.I32, Type
 
 
 def of_unary_in_any(operator: str, kind: Type) -> frozenset[Type]:
-    """The types that an operation on one may have, whatever an engine's defaults."""
+    """Return the types that an operation on one number may have, whatever an engine's defaults."""
     return frozenset(of_unary(operator, kind, defaults) for defaults in _EVERY_DEFAULT)
 
 
 def of_operation_in_any(operator: str, one: Type, other: Type) -> frozenset[Type]:
-    """The types that an operation on two may have, whatever an engine's defaults."""
+    """Return the types that an operation on two numbers may have, whatever an engine's defaults."""
     if operator == "straight_through":
         return frozenset({one})
     return frozenset(of_operation(operator, one, other, defaults) for defaults in _EVERY_DEFAULT)

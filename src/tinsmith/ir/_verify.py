@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from .._config import config
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
@@ -71,6 +72,16 @@ def verify(kernel: nodes.Kernel, *, is_ssa: bool = False) -> None:
     faults = list(find_faults(kernel, is_ssa=is_ssa))
     if faults:
         raise InvalidKernel(f"kernel `{kernel.name}` of {kernel.path} is not valid:\n  " + "\n  ".join(faults))
+
+
+def verify_after(name: str, kernel: nodes.Kernel, *, is_ssa: bool = False) -> None:
+    """Check what a pass of this name left, in tests and with `TINSMITH_VERIFY=1`. Raises InvalidKernel."""
+    if not config().verify:
+        return
+    try:
+        verify(kernel, is_ssa=is_ssa)
+    except InvalidKernel as fault:
+        raise InvalidKernel(f"after the pass `{name}`, {fault}") from None
 
 
 def find_faults(kernel: nodes.Kernel, *, is_ssa: bool = False) -> Iterator[str]:
@@ -334,7 +345,13 @@ def _inside(scope: Scope, **known: Any) -> Scope:
 def _check_if(checker: _Checker, one: nodes.If, scope: Scope) -> Scope:
     if one.condition.type != Type.U1:
         checker.fault(one, f"its condition is a {one.condition.type}")
-    ends = [checker.check_block(body, _inside(scope)) for body in (one.body, one.orelse)]
+    ends, before, given = [], checker.given, set[str]()
+    for body in (one.body, one.orelse):
+        # In SSA form both arms may end with a value for one local.
+        checker.given = set(before)
+        ends.append(checker.check_block(body, _inside(scope)))
+        given |= checker.given
+    checker.given = given
     reached = [end for end in ends if end.is_reached]
     if not reached:
         return replace(scope, is_reached=False)

@@ -15,8 +15,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from .._config import config
-from ..ir import nodes, verify
+from ..ir import nodes, verify_after
 from ._aliases import flat
 from ._batch import batch_kernel, serialize_kernel
 from ._bounds_checks import Site, insert_bounds_checks
@@ -171,16 +170,9 @@ def run_pipeline(
     options = replace(options or PassOptions(), first=kernel)
     for one in pipeline:
         after = one.run(kernel, options)
-        if after is not kernel and config().verify:
-            _verify_after(one, after)
+        if after is not kernel:
+            verify_after(one.name, after)
         if watch is not None:
             watch(one.name, kernel, after)
         kernel = after
     return kernel
-
-
-def _verify_after(one: Pass, kernel: nodes.Kernel) -> None:
-    try:
-        verify(kernel)
-    except AssertionError as fault:
-        raise AssertionError(f"after the pass `{one.name}`, {fault}") from None

@@ -18,10 +18,8 @@ from ...passes.adjoint import (
     Unchanged,
     WithResults,
     adjoint,
+    clean_up,
     find_unchanged_after,
-    gather_additions,
-    hand_on_adjoints,
-    store_whole_gradients,
 )
 from .._determinism import fix_order
 from .._filled_arrays import find_length
@@ -351,13 +349,15 @@ class SourceAt(ReverseAt):
         program = program if kept is None else kept.backward
         key = active, None if part is None else given, alone, has_checkpoints, kept is not None
         if key not in self._whole:
-            has_vectors = self.case.signature.firsts[0].engine.device_type() == "cpu"
-            gathered = gather_additions(program, self._extent, has_vectors=has_vectors)
             # Adjoints of scratch are this pass's own.
-            alone |= frozenset() if self.case.is_looped else frozenset(self.case.signature.scratch)
-            program, whole = store_whole_gradients(gathered, sorted(alone), self._extent)
-            if not self.case.is_looped:
-                program = hand_on_adjoints(program, whole, self.case.signature.outputs, self._extent)
+            own = frozenset[str]() if self.case.is_looped else frozenset(self.case.signature.scratch)
+            program, whole = clean_up(
+                program,
+                alone | own,
+                self._extent,
+                outputs=None if self.case.is_looped else self.case.signature.outputs,
+                has_vectors=self.case.signature.firsts[0].engine.device_type() == "cpu",
+            )
             self._whole[key] = program, whole
         return self._whole[key]
 

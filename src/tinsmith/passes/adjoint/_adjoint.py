@@ -1,28 +1,32 @@
-"""The adjoint of an op: its kernels' tasks reversed, the last first."""
+"""The adjoint of an op: its kernels' tasks reversed, the last first.
+
+    kernels --normalize--> tasks in SSA form --decide--> a plan of each --emit--> a program --clean up--> launches
+
+- `_normalize` brings the kernels into the form that is reversed.
+- `_decide` chooses where the reverse of a task gets each value from that it needs; `_plan` is the table that it makes.
+- `_task` writes the reverse as planned, and `_assembly` puts the reversed tasks in order.
+- `clean_up` makes the kernels short: stores instead of sums, gathers instead of atomics, no copies.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 
-from ...analyses import Activity, concurrent_loop
-from ...ir import RUN_IN_ORDER, NotCovered, nodes, types, walk
-from .._bits import Part, check_bits
+from ...analyses import concurrent_loop
+from ...ir import RUN_IN_ORDER, NotCovered, nodes, verify_after, walk
 from ._assembly import Assembly, Turn, turns_of
 from ._checkpoints import split_into_blocks
-from ._dependences import Unchanged, find_written_once
+from ._dependences import Unchanged
 from ._frame_reversal import Task
-from ._parallelize import parallelize
+from ._gathers import gather_additions
+from ._handed_on import hand_on_adjoints
+from ._normalize import NormalForm, normalize
 from ._program import Program, Run, WithResults
 from ._promises import NO_PROMISES, Promise
 from ._records import handing_out
-from ._reversible import Reversible, WantedGradients, adjoint_names, reversibles
-from ._split import split
-from ._ssa import number_steps, plain_steps
-from ._task import KeptResults, reverse_task
-from ._tasks import parts_of
+from ._task import KeptResults, TaskReverse, reverse_task
+from ._whole_gradients import Extent, store_whole_gradients
 
 
 def adjoint(
@@ -63,51 +67,71 @@ def adjoint(
     Raises:
         NotCovered: a kernel does what cannot be reversed; the message says where.
     """
-    parts = [parts_of(kernel) for kernel in kernels]
-    arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
-    cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(private)
-    detached = {*detached, *(name for name, array in arrays.items() if not array.is_differentiable)}
-    given = frozenset(outputs) - detached
-    adjoints = adjoint_names([part.kernel for part in parts], arrays)
-    order = range(len(kernels)) if launches is None else launches
-    wanted = WantedGradients(active, given, detached, order)
-    tasks = reversibles(parts, adjoints, wanted, promises, refuses_possible_races=refuses_possible_races)
-    activities = wanted.activities([task.steps for task in tasks], [task.source for task in tasks])
-    for task, activity in zip(tasks, activities, strict=True):
-        _check_order(task, activity)
-    check_bits(*(_part(task, activity) for task, activity in zip(tasks, activities, strict=True)))
-    tasks = [parallelize(task, activity) for task, activity in zip(tasks, activities, strict=True)]
-    numbers = count(1)
-    tasks = [
-        replace(task, steps=number_steps(split(task.steps, activity, task.names), numbers))
-        for task, activity in zip(tasks, activities, strict=True)
+    form = normalize(
+        kernels,
+        active,
+        outputs,
+        detached=detached,
+        private=private,
+        launches=launches,
+        promises=promises,
+        refuses_possible_races=refuses_possible_races,
+    )
+    first = form.tasks[0] if form.tasks else None
+    is_alone = keeps_results and len(form.tasks) == len(form.order) == 1 and not form.cells
+    is_alone = is_alone and first is not None and first.is_as_written
+    reverses = [
+        _reverse(form, task, may_keep_results=is_alone, keeps_functions=keeps_functions, in_blocks=has_checkpoints)
+        for task in form.to_reverse()
     ]
-    gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
-    counts = Counter(order)
-    repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
-    once = find_written_once([task.steps for task in tasks], [task.own for task in tasks], active, repeated)
-    reverses = []
-    is_alone = keeps_results and len(tasks) == len(order) == 1 and not cells and tasks[0].is_as_written
-    for number, (task, activity) in enumerate(zip(tasks, activities, strict=True)):
-        own = {name: gradient for name, gradient in gradients.items() if activity.has_array(name)}
-        known = Task(task.kernel, number, task.steps, task.own, activity, task.names, own, once)
-        one = reverse_task(known, may_keep_results=is_alone, keeps_functions=keeps_functions)
-        if has_checkpoints and one.taped:
-            steps = split_into_blocks(task.steps, one.taped, activity, task.names, numbers)
-            one = replace(reverse_task(replace(known, steps=steps)), taped=frozenset())
-        reverses.append(one)
-    turns = turns_of(tasks, reverses, order, unchanged)
-    discarded = [gradients[name] for name in made if name in gradients and name not in active]
+    turns = turns_of(form.tasks, reverses, form.order, unchanged)
+    discarded = [form.gradients[name] for name in made if name in form.gradients and name not in active]
 
     def assemble(turns: list[Turn]) -> Program:
-        return Assembly(turns, arrays, gradients, frozenset(made), cells, frozenset(outputs)).program(discarded)
+        assembly = Assembly(turns, form.arrays, form.gradients, frozenset(made), form.cells, frozenset(outputs))
+        return assembly.program(discarded)
 
     program = replace(assemble(turns), has_long_tapes=any(one.taped for one in reverses))
-    _check_known(program, {name: reason for task in tasks for name, reason in task.unknown.items()})
+    _check_known(program, {name: reason for task in form.tasks for name, reason in task.unknown.items()})
     if kept := reverses[0].results if is_alone else None:
         turn = replace(turns[0], reverse=replace(reverses[0], kernel=kept.backward, reserve=None))
         program = replace(program, results=_with_results(program, assemble([turn]), kept))
+    for kernel in dict.fromkeys(run.kernel for run in program.runs):
+        verify_after("adjoint", kernel)
     return program
+
+
+def clean_up(
+    program: Program, alone: Collection[str], extent: Extent, *, outputs: Collection[str] | None, has_vectors: bool
+) -> tuple[Program, frozenset[str]]:
+    """Return a program whose kernels gather, store and hand on where they added and copied; and what it fills.
+
+    Args:
+        program: a backward pass.
+        alone: arrays whose gradients one run of it makes.
+        extent: tells which axes are equally long.
+        outputs: arrays whose adjoint may be that of an input; None where each sample has a run of its own.
+        has_vectors: whether loops that run in order gain by a gather.
+    """
+    program, whole = store_whole_gradients(
+        gather_additions(program, extent, has_vectors=has_vectors), sorted(alone), extent
+    )
+    if outputs is not None:
+        program = hand_on_adjoints(program, whole, outputs, extent)
+    for kernel in dict.fromkeys(run.kernel for run in program.runs):
+        verify_after("clean-up", kernel)
+    return program, whole
+
+
+def _reverse(
+    form: NormalForm, task: Task, *, may_keep_results: bool, keeps_functions: bool, in_blocks: bool
+) -> TaskReverse:
+    """Reverse a task; `in_blocks` lets loops run in blocks, so that their tapes are short."""
+    reverse = reverse_task(task, may_keep_results=may_keep_results, keeps_functions=keeps_functions)
+    if not in_blocks or not reverse.taped:
+        return reverse
+    steps = split_into_blocks(task.steps, reverse.taped, task.activity, task.names, form.numbers)
+    return replace(reverse_task(replace(task, steps=steps)), taped=frozenset())
 
 
 def _with_results(plain: Program, backward: Program, kept: KeptResults) -> WithResults | None:
@@ -121,13 +145,6 @@ def _with_results(plain: Program, backward: Program, kept: KeptResults) -> WithR
     return WithResults(forward, backward, kept.sizes, kept.iterations)
 
 
-def _check_order(task: Reversible, activity: Activity) -> None:
-    """Refuse a parallel loop whose result depends on the order of its iterations, where it has a gradient."""
-    for array, reason in task.races.items():
-        if activity.has_array(array):
-            raise reason
-
-
 def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
     """Refuse a backward pass that needs what atomics returned to one iteration or another in the forward pass."""
     for kernel in dict.fromkeys(run.kernel for run in program.runs):
@@ -137,12 +154,3 @@ def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
             for one in handing_out(loop):
                 words = f"the value that atomic_{one.operator} returned in a parallel loop"
                 raise NotCovered(words, one.line, kernel.path, remedy=RUN_IN_ORDER)
-
-
-def _part(task: Reversible, activity: Activity) -> Part:
-    integers = {f"@{name}" for name, array in task.kernel.arrays.items() if not types.is_float(array.type)}
-
-    def is_useful(name: str) -> bool:
-        return name not in integers and activity.is_useful(name)
-
-    return Part([*plain_steps(task.steps)], activity.varies, is_useful, task.kernel.path)

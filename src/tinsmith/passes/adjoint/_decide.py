@@ -61,7 +61,7 @@ class _Choosing:
     keeps_functions: bool
 
     def plan_loops(self) -> dict[int, LoopPlan]:
-        """The plans of loops by number."""
+        """Return the plans of loops by number."""
         loops = [step for step in walk.statements(self.task.body) if isinstance(step, nodes.Loop)]
         if not loops or (not self.state and self.room is None and not any(loop.carried for loop in loops)):
             return {}
@@ -71,7 +71,7 @@ class _Choosing:
         return writer.plans
 
     def choose(self, writer: LoopReversal, loop: nodes.Loop, inner: TurnedFrame, known: set[str]) -> LoopPlan:
-        """The plan of a loop, from the reverse of an iteration that has everything at hand."""
+        """Return the plan of a loop, from the reverse of an iteration that has everything at hand."""
         own = _find_own(writer.frames, loop, known)
         live = live_before(inner.whole, lambda name: name not in own)
         heads = tuple(one.head for one in loop.carried if one.head in live)
@@ -93,7 +93,7 @@ class _Choosing:
     def find_room(
         self, frames: FrameReversal, loop: nodes.Loop, taped: tuple[str, ...], logged: tuple[str, ...]
     ) -> int | None:
-        """How much a forward pass may keep of each iteration, where the loop's run can be left out then; else None."""
+        """Return how much a forward pass may keep of each iteration; None if the loop has to run in any case."""
         # Inside another loop's frame what it leaves would need memory for each iteration of that one. Under a branch
         # it would be read where the condition, computed again, is another one for the last bit of a number.
         if self.room is None or logged or self.state or not any(one is loop for one in frames.task_steps):
@@ -104,7 +104,7 @@ class _Choosing:
     def choose_logs(
         self, frames: FrameReversal, loop: nodes.Loop, inner: Block, own: set[str]
     ) -> tuple[tuple[str, ...], bool]:
-        """Arrays whose overwritten values a loop logs: those that its reversed iterations, or what follows them, read.
+        """Choose the arrays whose overwritten values a loop logs: those that its reverse, or what follows it, reads.
 
         Where nobody reads any of what it stores before it has been reversed, the loop need not run forward for it; the
         second result says so.
@@ -129,7 +129,7 @@ class _Choosing:
         return tuple(sorted(stored)), is_idle
 
     def explain_tape(self, loop: nodes.Loop, head: str) -> str:
-        """Why a local that an iteration is handed goes on a tape."""
+        """Say why a local that an iteration is handed goes on a tape."""
         kind = self.task.names.types[head]
         if types.is_float(kind) and kind not in LEAST_VALUE:
             return f"too few digits of {kind} are left when an update is undone"
@@ -139,7 +139,7 @@ class _Choosing:
 
 
 def _find_own(frames: FrameReversal, loop: nodes.Loop, known: set[str]) -> set[str]:
-    """Locals of a loop's reversed iteration that nothing outside of it asks for."""
+    """Find locals of a loop's reversed iteration that nothing outside of it reads."""
     own = walk.find_defined(loop.body) | {*loop.names, *(one.head for one in loop.carried)}
     own |= {adjoint for local, adjoint in frames.adjoints.items() if local in own}
     outer = {adjoint for local, adjoint in frames.adjoints.items() if local not in own}
@@ -148,7 +148,7 @@ def _find_own(frames: FrameReversal, loop: nodes.Loop, known: set[str]) -> set[s
 
 
 def _find_functions(forward: Block, backwards: Block) -> tuple[str, ...]:
-    """Locals of an iteration that are values of functions, and that its reverse reads."""
+    """Find locals of an iteration that are values of functions, and that its reverse reads."""
     functions = [one.name for one in forward if isinstance(one, nodes.Assign) and is_function(one.value)]
     live = live_before([*without_locals(forward, functions), *backwards], lambda name: False)
     return tuple(name for name in functions if name in live)

@@ -155,7 +155,7 @@ class LoopReversal:
             forward = without_locals(forward, plan.functions)
         last = [nodes.Assign(one.now, nodes.Local(one.carried.head, one.type)) for one in inverses]
         body = [*self.restore_kept(loop), *forward, *inner.backwards, *last]
-        is_ordered = bool(plan.needed or plan.logged or moved) or self.overwrites(loop)
+        is_ordered = bool(plan.heads or plan.logged or moved) or self.overwrites(loop)
         statements: Block = [nodes.Assign(one.now, nodes.Local(one.carried.last, one.type)) for one in inverses]
         statements.append(self.backwards(loop, body, is_ordered=is_ordered))
         for one in active:

@@ -81,8 +81,8 @@ class LoopPlan:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def needed(self) -> tuple[str, ...]:
-        """What the reverse needs of what an iteration is handed."""
+    def heads(self) -> tuple[str, ...]:
+        """Locals that an iteration is handed and that its reverse needs."""
         return (*self.taped, *self.inverted)
 
 
@@ -105,7 +105,7 @@ class TaskPlan:
     loops: Mapping[int, LoopPlan] = field(default_factory=dict)
 
     def of_loop(self, loop: nodes.Loop) -> LoopPlan:
-        """What is decided about a loop."""
+        """Return what is decided about a loop."""
         return self.loops.get(loop.number, PLAIN_LOOP)
 
 
