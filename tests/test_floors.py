@@ -24,7 +24,7 @@ def test_the_file_keeps_the_rules(path):
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/about/how-it-works.md"])
 def test_a_page_shows_the_floor_of_each_folder(page):
-    rows = re.findall(r"^\| (\d) \| (.*?) \|", (ROOT.parents[1] / page).read_text(encoding="utf-8"), re.MULTILINE)
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", (ROOT.parents[1] / page).read_text(encoding="utf-8"), re.MULTILINE)
     shown = {name: int(floor) for floor, names in rows for name in re.findall(r"`(\w+)`", names)}
     assert shown == {name: FLOORS[name] for name in shown}
     assert {name for name in FLOORS if (ROOT / name).is_dir()} <= shown.keys()

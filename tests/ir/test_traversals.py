@@ -92,7 +92,7 @@ class Blend:
 
 
 def test_a_new_node_type_needs_no_traversal():
-    assert [(one.name, one.role, one.count) for one in describe_fields(Blend)] == [
+    assert [(one.name, one.role, one.holds) for one in describe_fields(Blend)] == [
         ("weights", "operand", "many"),
         ("name", "result", "one"),
         ("array", "changed", "one"),

@@ -83,7 +83,6 @@ TEXTS = {
     "a whole vector as a number": ("p[i]{2}", "p[i]", r"entry \(\) of `p`"),
     "an entry of an argument too few": ("v{1}", "v", "argument `v` is"),
     "an axis that is not there": ("x.shape[0]", "x.shape[1]", "axis 1 of `x`, which has rank 1"),
-    "an atomic that there is not": ("atomic add", "atomic nand", "`nand` is no atomic operation"),
     "an atomic of another type": ("atomic add total[], t", "atomic add total[], n", "a i32 for an element of `total`"),
     "an atomic's result of another type": ("    old = atomic", "    at = atomic", "goes to `at`, which is i32"),
     "a random number of another type": ("u = random f32", "at = random f32", "a random f32 for `at`"),
@@ -93,14 +92,12 @@ TEXTS = {
     "a function of integers that is for floats": ("abs(y[i])", "floor(n)", "`floor` of i32"),
     "a number beyond its type": ("    at = k[j]", "    at = 300:u8", "the constant 300 is beyond u8"),
     "other bits": ("    at = k[j]", "    at = bits(acc, i64)", "the bits of f32 as i64"),
-    "a type that there is not": ("locals i32: at", "locals i31: at", "local `at` has no type of the IR"),
     "a barrier without blocks": (
         "  for i in 0 .. 4:",
         "  barrier\n  for i in 0 .. 4:",
         "it stands in no parallel loop",
     ),
     "a vote of another type": ("    ok = acc", "    acc = vote any at\n    ok = acc", "a vote is about i32"),
-    "a vote that there is not": ("    ok = acc", "    votes = vote most at\n    ok = acc", "`most` is no vote"),
     "a local array without a loop": (
         "  for i in 0 .. 4:",
         "  array far: f32[3]\n  for i in 0 .. 4:",
@@ -172,6 +169,17 @@ def change(kind, **fields):
 
 
 NODES = {
+    "an atomic that there is not": (change(nodes.Atomic, operator="nand"), "`nand` is no atomic operation"),
+    "a vote that there is not": (
+        lambda kernel: change(nodes.Vote, operator="most")(
+            parse_ir(KERNEL.replace("    ok = acc", "    votes = vote any at\n    ok = acc", 1))
+        ),
+        "`most` is no vote",
+    ),
+    "a type that there is not": (
+        lambda kernel: replace(kernel, locals={**kernel.locals, "at": "i31"}),
+        "local `at` has no type of the IR",
+    ),
     "an operation that there is not": (change(nodes.Binary, operator="nand"), "`nand` is no operation on two numbers"),
     "a function that there is not": (change(nodes.Unary, operator="erf"), "`erf` is no operation on one number"),
     "a float that is an integer": (change(nodes.Const, type="f32", value=3), "constant 3 is a int"),
@@ -217,7 +225,7 @@ def test_a_node_that_breaks_a_rule(name):
 
 def test_all_faults_are_named():
     with pytest.raises(InvalidKernel) as caught:
-        verify(parse_ir(KERNEL.replace("    acc = 0.0  @4\n", "").replace("atomic add", "atomic nand")))
+        verify(change(nodes.Atomic, operator="nand")(parse_ir(KERNEL.replace("    acc = 0.0  @4\n", ""))))
     assert "kernel `steps`" in str(caught.value)
     assert "line 9, Assign: `acc` is read" in str(caught.value)
     assert "line 16, Atomic: `nand` is no atomic operation" in str(caught.value)

@@ -216,7 +216,7 @@ def is_computable(expr: nodes.Expr) -> bool:
     return not _origins_in(expr)
 
 
-def opaque(origin: Origin, kind: str, number: int) -> nodes.Local:
+def opaque(origin: Origin, kind: Type, number: int) -> nodes.Local:
     """Return a number of which only the origin is known, one of its own for each `number`."""
     return nodes.Local(f"{OPAQUE}{origin.value}:{number}", kind)
 
@@ -444,7 +444,7 @@ class _Walk:
         origins = _origins([*exprs, *(self.values[name] for name in names if name in self.values)])
         return Origin.DATA if Origin.DATA in origins else Origin.UNKNOWN
 
-    def opaque(self, origin: Origin, kind: str) -> nodes.Local:
+    def opaque(self, origin: Origin, kind: Type) -> nodes.Local:
         return opaque(origin, kind, next(self._numbers))
 
     def index(self, index: Sequence[nodes.Expr], line: int) -> tuple[nodes.Expr, ...]:
@@ -524,7 +524,7 @@ def _size_of_dim(text: str) -> nodes.Expr:
 
 def _size_of_tree(tree: Tree) -> nodes.Expr:
     if isinstance(tree, tuple):
-        return nodes.Binary(tree[0], _size_of_tree(tree[1]), _size_of_tree(tree[2]), Type.I32)
+        return nodes.Binary(Operator(tree[0]), _size_of_tree(tree[1]), _size_of_tree(tree[2]), Type.I32)
     return nodes.Const(tree, Type.I32) if isinstance(tree, int) else nodes.Size(tree, DIM)
 
 

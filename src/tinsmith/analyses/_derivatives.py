@@ -82,7 +82,7 @@ def slopes(operation: Operation, value: nodes.Expr) -> tuple[Slope, ...]:
     return tuple(_in_type_of(slope, operation.type) for slope in candidates if _is_variable(slope.operand))
 
 
-def is_flat(operator: str) -> bool:
+def is_flat(operator: Operator) -> bool:
     """Whether an operation on floats has derivative 0 wherever it has one."""
     return operator in _FLAT
 
@@ -94,7 +94,7 @@ def _is_variable(operand: nodes.Expr) -> bool:
     return types.is_float(operand.type) and not is_constant(operand)
 
 
-def _in_type_of(slope: Slope, kind: str) -> Slope:
+def _in_type_of(slope: Slope, kind: Type) -> Slope:
     """A slope whose product is computed in the operation's type, and then as its operand's or its own."""
     product, target = slope.of, slope.operand.type
     return slope._replace(
@@ -124,7 +124,7 @@ class _One(NamedTuple):
     def times(self, factor: nodes.Expr) -> Contribution:
         return lambda seed: times(seed, factor)
 
-    def call(self, name: str, value: nodes.Expr | None = None) -> nodes.Expr:
+    def call(self, name: Operator, value: nodes.Expr | None = None) -> nodes.Expr:
         return nodes.Unary(name, self.x if value is None else value, self.y.type)
 
 
@@ -148,7 +148,7 @@ def _rsqrt(one: _One) -> Contribution:
 
 
 def _asin(one: _One) -> Contribution:
-    root = one.call("sqrt", minus(one.number(1), times(one.x, one.x)))
+    root = one.call(Operator.SQRT, minus(one.number(1), times(one.x, one.x)))
     return lambda seed: over(seed, root)
 
 
@@ -165,8 +165,8 @@ _UNARY: dict[str, tuple[Callable[[_One], Contribution], bool]] = {
     "rsqrt": (_rsqrt, True),
     "exp": (lambda one: one.times(one.y), True),
     "log": (lambda one: lambda seed: over(seed, one.x), True),
-    "sin": (lambda one: one.times(one.call("cos")), False),
-    "cos": (lambda one: one.times(negate(one.call("sin"))), False),
+    "sin": (lambda one: one.times(one.call(Operator.COS)), False),
+    "cos": (lambda one: one.times(negate(one.call(Operator.SIN))), False),
     "tan": (lambda one: one.times(plus(one.number(1), times(one.y, one.y))), False),
     "asin": (_asin, True),
     "acos": (_acos, True),
@@ -233,17 +233,17 @@ def _remainder(two: _Two) -> list[Slope]:
     return [Slope(two.left, _same), Slope(two.right, lambda seed: negate(times(seed, whole)), is_singular)]
 
 
-def _extreme(two: _Two, wins: str) -> list[Slope]:
-    """Of "max" (`wins` is "<": a side that is less has no part) or "min". Nothing reaches the side that lost,
+def _extreme(two: _Two, loses: Operator, loses_or_ties: Operator) -> list[Slope]:
+    """Of "max" (a side that is less has no part) or "min". Nothing reaches the side that lost,
     not even times 0: `sqrt(max(x, 0))` has a derivative where x < 0. Where both are equal each has half; none if the
     other is a 0 that is written out: a rectifier.
     """
 
     def share(one: nodes.Expr, other: nodes.Expr) -> Contribution:
         if is_constant(other, 0):
-            is_off = compare(f"{wins}=", one, other)
+            is_off = compare(loses_or_ties, one, other)
             return lambda seed: either(is_off, two.number(0), seed)
-        tie, lost = compare(Operator.EQ, one, other), compare(wins, one, other)
+        tie, lost = compare(Operator.EQ, one, other), compare(loses, one, other)
 
         def contribution(seed: nodes.Expr) -> nodes.Expr:
             return either(tie, times(two.number(0.5), seed), either(lost, two.number(0), seed))
@@ -315,8 +315,8 @@ _BINARY: dict[str, Callable[[_Two], list[Slope]]] = {
     "*": _product,
     "/": _quotient,
     "%": _remainder,
-    "max": lambda two: _extreme(two, "<"),
-    "min": lambda two: _extreme(two, ">"),
+    "max": lambda two: _extreme(two, Operator.LT, Operator.LE),
+    "min": lambda two: _extreme(two, Operator.GT, Operator.GE),
     "atan2": _atan2,
     "pow": _power,
     "straight_through": lambda two: [Slope(two.right, _same)],

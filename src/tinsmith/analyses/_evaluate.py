@@ -77,7 +77,7 @@ def _compute(expr: nodes.Expr, numbers: Sequence[Numbers], is_defined: np.ndarra
     return None
 
 
-def _dtype(kind: str) -> np.dtype:
+def _dtype(kind: Type) -> np.dtype:
     """Return the dtype of numbers of a type: integers are int64, floats what they are in a kernel."""
     return _FLOATS.get(kind, np.dtype(np.int64))
 

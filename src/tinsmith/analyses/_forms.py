@@ -19,7 +19,11 @@ from ._integer_systems import Constraint, Variable, has_no_solution
 
 MOST_ALTERNATIVES = 8
 """Cases of conditions with `or` and `!=` that are looked at; beyond, the condition is left out."""
-_SHIFTS = {">>": "//", ">>>": "//", "<<": "*"}
+_SHIFTS = {
+    Operator.SHIFT_RIGHT: Operator.FLOOR_DIV,
+    Operator.SHIFT_RIGHT_UNSIGNED: Operator.FLOOR_DIV,
+    Operator.SHIFT_LEFT: Operator.MUL,
+}
 
 
 _Cases: TypeAlias = list[tuple[Constraint, ...]]

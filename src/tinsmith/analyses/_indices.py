@@ -48,7 +48,7 @@ def concurrent_loop(task: nodes.Stmt) -> nodes.For | None:
     return task if moving_variables(task.names, task.bounds) else None
 
 
-def find_owned(loop: nodes.For, arrays: Collection[str] | None = None) -> frozenset[str]:
+def find_owned(loop: nodes.For | nodes.Loop, arrays: Collection[str] | None = None) -> frozenset[str]:
     """Arrays of which no two iterations of a loop touch one element; of these `arrays`, if there are any."""
     accesses: Iterable[Access] = (*walk.loads(loop.body), *walk.stores(loop.body))
     if arrays is not None:

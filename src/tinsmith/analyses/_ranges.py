@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from ..ir import Operator, nodes, operators, types
+from ..ir import Operator, Type, nodes, operators, types
 
 
 class Range(NamedTuple):
@@ -88,7 +88,7 @@ class Ranges:
         return []
 
     @staticmethod
-    def _side(operator: str, other: Range) -> Range:
+    def _side(operator: Operator, other: Range) -> Range:
         return Range(high=other.high) if operator in ("<", "<=") else Range(low=other.low)
 
     def of(self, expr: nodes.Expr) -> Range:
@@ -128,7 +128,7 @@ class Ranges:
         return self._known[name]
 
 
-def _fits(values: Range, kind: str) -> bool:
+def _fits(values: Range, kind: Type) -> bool:
     """Whether whole numbers of a range do not wrap around."""
     least, most = (0.0, 2.0**31) if kind.startswith("u") else (-(2.0**31), 2.0**31)
     return least <= values.low and values.high < most

@@ -108,5 +108,5 @@ def guard_launches(
     compiled: Compiled, sites: Sequence[Site], engine: Engine, op: str, kernel: nodes.Kernel
 ) -> Compiled:
     """A compiled kernel whose launches raise BoundsError."""
-    launch = GuardedLaunch(compiled.launch, record_of(engine), sites, op, kernel.name, kernel.path)
+    launch = GuardedLaunch(compiled.launch, record_of(engine), tuple(sites), op, kernel.name, kernel.path)
     return replace(compiled, launch=launch)

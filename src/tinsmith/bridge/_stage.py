@@ -330,7 +330,7 @@ class Stage:
         arrays = {
             name: nodes.Array(
                 name,
-                NAMES[one.dtype],
+                Type(NAMES[one.dtype]),
                 one.rank,
                 one.element,
                 dims=self._dims.get(name, ())[: one.rank],
@@ -417,7 +417,8 @@ class Stage:
         return is_at_top or any(role.is_read and role.is_written for role in self.roles.values())
 
 
-def _type_of(parameter: Parameter, defaults: types.Defaults) -> str:
+def _type_of(parameter: Parameter, defaults: types.Defaults) -> Type:
     """The type of a scalar, or of a vector's numbers, by its annotation: `float` is the engine's default."""
     kind = parameter.text.rpartition("_lang.")[2].rpartition(", ")[2].rstrip(")")
-    return {"float": defaults.fp, "int": defaults.ip, "bool": Type.U1}.get(kind, kind)
+    of_python = {"float": defaults.fp, "int": defaults.ip, "bool": Type.U1}
+    return of_python[kind] if kind in of_python else Type(kind)

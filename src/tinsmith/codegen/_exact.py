@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from ..engines import COMPILING, complete_places
 from ..engines.python import EXACT_OPERATIONS, ExactKernel, NoRule
-from ..ir import Operator, nodes, types, walk
+from ..ir import Operator, Type, nodes, types, walk
 from ._kernel import Writer
 from ._syntax import SIGNS, assign, operation
 
@@ -142,11 +142,11 @@ class _ExactWriter(Writer):
                 return chosen
         return super().expression(one)
 
-    def convert(self, one: nodes.Expr, kind: str) -> ast.expr:
+    def convert(self, one: nodes.Expr, kind: Type) -> ast.expr:
         """An expression as a number of a type."""
         return self.operand(one) if one.type == kind else _call(f"cast_{kind}", self.operand(one))
 
-    def cast(self, value: nodes.Expr, kind: str) -> ast.expr:
+    def cast(self, value: nodes.Expr, kind: Type) -> ast.expr:
         return self.convert(value, kind)
 
     def unary(self, one: nodes.Unary) -> ast.expr:

@@ -252,7 +252,7 @@ class Writer:
         written = number(one.value) if _is_plain(one.value) else _special(float(one.value))
         return ast.Call(lang(one.type), [written], []) if is_typed else written
 
-    def cast(self, value: nodes.Expr, kind: str) -> ast.expr:
+    def cast(self, value: nodes.Expr, kind: Type) -> ast.expr:
         """A value as a local of this type gets it."""
         same = value.type == kind
         return self.expression(value) if same else call("cast", self.operand(value), lang(kind))

@@ -5,19 +5,26 @@ from __future__ import annotations
 import ast
 import math
 
+from ..ir import Operator
 from ._python_operators import BINARY, COMPARE, UNARY
 
-SIGNS: dict[str, ast.operator | ast.cmpop | ast.unaryop] = {
+SIGNS: dict[Operator, ast.operator | ast.cmpop | ast.unaryop] = {
     **{name: kind() for table in (BINARY, COMPARE, UNARY) for kind, name in table.items()},
     # Bit by bit: Taichi now and then cannot compile `a and (b or c)`, and both sides are computed anyway.
-    "and": ast.BitAnd(),
-    "or": ast.BitOr(),
+    Operator.AND: ast.BitAnd(),
+    Operator.OR: ast.BitOr(),
 }
-_FUNCTIONS = {">>>": "bit_shr", "popcnt": "math.popcnt", "clz": "math.clz", "ffs": "math.ffs", "norm": "sqrt"}
+_FUNCTIONS = {
+    Operator.SHIFT_RIGHT_UNSIGNED: "bit_shr",
+    Operator.POPCNT: "math.popcnt",
+    Operator.CLZ: "math.clz",
+    Operator.FFS: "math.ffs",
+    Operator.NORM: "sqrt",
+}
 """Operations that the engines call otherwise than the IR."""
 
 
-def operation(operator: str, left: ast.expr, right: ast.expr) -> ast.expr:
+def operation(operator: Operator, left: ast.expr, right: ast.expr) -> ast.expr:
     """An operation on two, by what the IR calls it."""
     match SIGNS.get(operator):
         case ast.operator() as sign:
@@ -28,9 +35,9 @@ def operation(operator: str, left: ast.expr, right: ast.expr) -> ast.expr:
             return call_operation(operator, left, right)
 
 
-def call_operation(operator: str, *operands: ast.expr) -> ast.Call:
+def call_operation(operator: Operator, *operands: ast.expr) -> ast.Call:
     """An operation that is a function of the engine's."""
-    return call(_FUNCTIONS.get(operator, operator), *operands)
+    return call(_FUNCTIONS.get(operator, str(operator)), *operands)
 
 
 def lang(name: str) -> ast.expr:

@@ -81,7 +81,7 @@ def _find_loaded(statements: Sequence[nodes.Stmt]) -> set[str]:
     return {part.array for part in walk.parts(*exprs) if isinstance(part, nodes.Load)}
 
 
-def zeros(kind: str, count: int) -> ast.expr:
+def zeros(kind: Type, count: int) -> ast.expr:
     """A vector of zeros."""
     return _vector(
         ast.BinOp(ast.List([ast.Constant(types.zero(kind))], ast.Load()), ast.Mult(), ast.Constant(count)), kind
@@ -161,7 +161,7 @@ class VectorLoop:
         """Whether all lanes have one value."""
         return not walk.locals_in([one]) & self.varying
 
-    def vector(self, one: nodes.Expr, kind: str) -> ast.expr:
+    def vector(self, one: nodes.Expr, kind: Type) -> ast.expr:
         """An expression as a vector of a type."""
         if not self.is_shared(one):
             return self.as_type(one, kind)
@@ -172,7 +172,7 @@ class VectorLoop:
         number = self.as_type(one, kind)
         return _vector(ast.BinOp(ast.List([number], ast.Load()), ast.Mult(), ast.Constant(self.width)), kind)
 
-    def as_type(self, one: nodes.Expr, kind: str) -> ast.expr:
+    def as_type(self, one: nodes.Expr, kind: Type) -> ast.expr:
         """An expression as one of a type, a number or a vector: engines do not cast vectors by themselves."""
         return self.expression(one if one.type == kind else nodes.Cast(one, kind))
 
@@ -278,7 +278,7 @@ class VectorLoop:
         """The number of a vector that a static loop is at."""
         return ast.Subscript(vector, ast.Name(self.entry, ast.Load()), ast.Load())
 
-    def each(self, kind: str, number: ast.expr) -> ast.expr:
+    def each(self, kind: Type, number: ast.expr) -> ast.expr:
         """A vector of numbers that a static loop computes."""
         numbers = ast.comprehension(ast.Name(self.entry, ast.Store()), self.entries(), [], 0)
         return self.give_name(_vector(ast.ListComp(number, [numbers]), kind))
@@ -290,9 +290,9 @@ class VectorLoop:
         return call("static", ast.Call(ast.Name("range", ast.Load()), [ast.Constant(self.width)], []))
 
 
-def find_sums(loop: nodes.For) -> dict[str, str]:
+def find_sums(loop: nodes.For) -> dict[str, Operator]:
     """Locals to which each iteration of a loop adds, by "+" or another operator of any order, and that operator."""
-    sums: dict[str, str] = {}
+    sums: dict[str, Operator] = {}
     given = set[str]()
     for one in loop.body:
         match one:
@@ -308,5 +308,5 @@ def _is_set(value: ast.expr) -> ast.expr:
     return ast.Compare(value, [ast.NotEq()], [ast.Constant(0)])
 
 
-def _vector(numbers: ast.expr, kind: str) -> ast.expr:
+def _vector(numbers: ast.expr, kind: Type) -> ast.expr:
     return ast.Call(lang("Vector"), [numbers], [ast.keyword("dt", lang(kind))])

@@ -14,7 +14,7 @@ from ._operators import Operator
 from ._types import Type
 
 
-def constant(value: float, kind: str) -> nodes.Const:
+def constant(value: float, kind: Type) -> nodes.Const:
     """A known number of a type.
 
     Example:
@@ -33,7 +33,7 @@ def number(value: int) -> nodes.Const:
     return constant(value, Type.I32)
 
 
-def integer(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
+def integer(operator: Operator, left: nodes.Expr, right: nodes.Expr) -> nodes.Binary:
     """An operation on two whole numbers."""
     return nodes.Binary(operator, left, right, Type.I32)
 
@@ -67,7 +67,7 @@ def is_constant(expr: nodes.Expr, value: float | None = None) -> bool:
     return isinstance(expr, nodes.Const) and (value is None or expr.value == value)
 
 
-def cast(expr: nodes.Expr, kind: str) -> nodes.Expr:
+def cast(expr: nodes.Expr, kind: Type) -> nodes.Expr:
     """An expression as another type; itself where it has that type."""
     if expr.type == kind:
         return expr
@@ -151,7 +151,7 @@ def either(condition: nodes.Expr, then: nodes.Expr, otherwise: nodes.Expr) -> no
     return then if then == otherwise else nodes.Select(condition, then, otherwise, then.type)
 
 
-def compare(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+def compare(operator: Operator, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     """A comparison: "==", "<"..."""
     return nodes.Binary(operator, left, right, Type.U1)
 

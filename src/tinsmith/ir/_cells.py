@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from . import _nodes as nodes
 from . import _walk as walk
+from ._types import Type
 
 
 def with_cells(kernel: nodes.Kernel, names: frozenset[str]) -> nodes.Kernel:
@@ -37,7 +38,7 @@ class _Writing:
     """
 
     names: frozenset[str]
-    kinds: Mapping[str, str]
+    kinds: Mapping[str, Type]
     taken: set[str]
     new: dict[str, str] = field(default_factory=dict)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from . import _nodes as nodes
+from ._types import Type
 
 
 class Names:
@@ -21,9 +22,9 @@ class Names:
         self._mark = mark
         self._count: dict[str, int] = {}
         self._roots: dict[str, str] = {}
-        self.types: dict[str, str] = {}
+        self.types: dict[str, Type] = {}
 
-    def fresh(self, wish: str, kind: str | None = None) -> str:
+    def fresh(self, wish: str, kind: Type | None = None) -> str:
         """A name like `wish`, with a number behind it where that is taken; of a local of type `kind`."""
         name = wish if wish not in self._taken else ""
         stem = re.sub(r"_\d+$", "", wish)
@@ -37,7 +38,7 @@ class Names:
             self.types[name] = kind
         return name
 
-    def local(self, wish: str, kind: str) -> nodes.Local:
+    def local(self, wish: str, kind: Type) -> nodes.Local:
         """A fresh local."""
         return nodes.Local(self.fresh(wish, kind), kind)
 

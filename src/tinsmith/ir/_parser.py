@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from . import _nodes as nodes
 from . import _types as types
-from ._operators import BINARY, UNARY
+from ._operators import BINARY, UNARY, AtomicOperator, Operator, VoteOperator
 from ._printer import DEFAULTS, PRECEDENCE, TIGHTEST, usual_type
 from ._types import Type
+
+Word = TypeVar("Word", Type, Operator, AtomicOperator, VoteOperator)
 
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -76,8 +78,8 @@ class _Header:
     name: str
     path: str = ""
     arrays: dict[str, nodes.Array] = field(default_factory=dict)
-    arguments: dict[str, tuple[str, tuple[int, ...]]] = field(default_factory=dict)
-    locals: dict[str, str] = field(default_factory=dict)
+    arguments: dict[str, tuple[Type, tuple[int, ...]]] = field(default_factory=dict)
+    locals: dict[str, Type] = field(default_factory=dict)
     cells: list[str] = field(default_factory=list)
     block_memory: dict[str, str] = field(default_factory=dict)
     source_names: dict[str, str] = field(default_factory=dict)
@@ -101,7 +103,7 @@ class _Header:
         rank = int(kind.partition("[")[2].rstrip("]"))
         made = nodes.Array(
             name,
-            kind.partition("[")[0],
+            Type(kind.partition("[")[0]),
             rank,
             dims,
             facts.get("field", ""),
@@ -119,11 +121,11 @@ class _Header:
 
     def _read_argument(self, rest: str) -> None:
         name, kind, dims, _ = _read_declaration(rest)
-        self.arguments[name] = kind, dims
+        self.arguments[name] = Type(kind), dims
 
     def _read_locals(self, rest: str) -> None:
         kind, _, names = rest.partition(": ")
-        self.locals |= dict.fromkeys(names.split(", "), kind)
+        self.locals |= dict.fromkeys(names.split(", "), Type(kind))
 
     def _read_block_memory(self, rest: str) -> None:
         name, _, sizes = rest.partition(": ")
@@ -164,7 +166,7 @@ class _Parser:
         self.header = header
         self.lines = lines
         self.place = 0
-        self.local_arrays: dict[str, str] = {}
+        self.local_arrays: dict[str, Type] = {}
         self.loop_names = set[str]()
 
     def kernel(self) -> nodes.Kernel:
@@ -261,7 +263,9 @@ class _Parser:
     def _for(self, tokens: _Tokens) -> nodes.Stmt:
         names, bounds = self._ranges(tokens)
         options = self._options(tokens)
-        numbers = {name: one.value if isinstance(one, nodes.Const) else one for name, one in options.items()}
+        numbers: dict[str, Any] = {
+            name: one.value if isinstance(one, nodes.Const) else one for name, one in options.items()
+        }
         return nodes.For(names, bounds, self.inside(tokens.line), **numbers)
 
     def _while(self, tokens: _Tokens) -> nodes.Stmt:
@@ -281,7 +285,7 @@ class _Parser:
     def _array(self, tokens: _Tokens) -> nodes.Stmt:
         name = tokens.take()
         tokens.expect(":")
-        kind = tokens.take()
+        kind = tokens.type()
         tokens.expect("[")
         length = int(tokens.take())
         tokens.expect("]")
@@ -292,7 +296,7 @@ class _Parser:
         return replace(self._plain(tokens), takes=True)
 
     def _atomic(self, tokens: _Tokens, result: str | None = None) -> nodes.Stmt:
-        operator, (array, index, entry) = tokens.take(), tokens.place()
+        operator, (array, index, entry) = tokens.one_of(AtomicOperator), tokens.place()
         tokens.expect(",")
         return nodes.Atomic(operator, array, index, entry, tokens.expression(), result)
 
@@ -307,18 +311,18 @@ class _Parser:
         match tokens.ahead:
             case "random":
                 tokens.take()
-                return nodes.Draw(names[0], tokens.take())
+                return nodes.Draw(names[0], tokens.type())
             case "atomic":
                 tokens.take()
                 return self._atomic(tokens, names[0])
             case "vote":
                 tokens.take()
-                operator, value = tokens.take(), tokens.expression()
+                operator, value = tokens.one_of(VoteOperator), tokens.expression()
                 assert isinstance(value, nodes.Local)
                 return nodes.Vote(operator, value, names[0])
             case "decompose":
                 tokens.take()
-                function, kind = tokens.take(), tokens.take()
+                function, kind = tokens.take(), tokens.type()
                 is_descending = tokens.skip("descending")
                 tokens.expect("of")
                 return nodes.Decompose(function, tokens.list_until(""), names, kind, is_descending)
@@ -381,6 +385,18 @@ class _Tokens:
         self.place_ahead += 1
         return token
 
+    def one_of(self, kind: type[Word]) -> Word:
+        """Take a token that is one of an enum's."""
+        token = self.take()
+        try:
+            return kind(token)
+        except ValueError:
+            self.line.fail(f"`{token}` is none of {', '.join(kind)}")
+
+    def type(self) -> Type:
+        """Take a type."""
+        return self.one_of(Type)
+
     def skip(self, token: str) -> bool:
         """Take a token if it is the next."""
         if self.ahead != token or not token:
@@ -433,7 +449,7 @@ class _Tokens:
         """Parse an expression whose operators bind at least so strongly."""
         left = self.operand()
         while PRECEDENCE.get(self.ahead, -1) >= strength:
-            operator = self.take()
+            operator = self.one_of(Operator)
             right = self.expression(PRECEDENCE[operator] + 1)
             left = nodes.Binary(operator, left, right, usual_type(operator, left.type, right.type))
         return left
@@ -465,7 +481,7 @@ class _Tokens:
             self.line.fail(f"`{name}` is not declared")
         return nodes.Local(name, self.known.locals.get(name, Type.I32))
 
-    def type_of(self, array: str) -> str:
+    def type_of(self, array: str) -> Type:
         """Return the type of an array's elements."""
         if array in self.known.arrays:
             return self.known.arrays[array].type
@@ -477,7 +493,7 @@ class _Tokens:
         """Return an expression with the type that is written after it."""
         if self.ahead == ":" and self.behind in types.ALL:
             self.take()
-            return replace(expr, type=self.take())
+            return replace(expr, type=self.type())
         return expr
 
     def number(self) -> nodes.Const:
@@ -494,16 +510,16 @@ class _Tokens:
         if name == "bits":
             value = self.expression()
             self.expect(",")
-            kind = self.take()
+            kind = self.type()
             self.expect(")")
             return nodes.Cast(value, kind, keeps_bits=True)
         given = self.list_until(")")
         if len(given) == 1 and name in types.ALL:
-            return nodes.Cast(given[0], name)
+            return nodes.Cast(given[0], Type(name))
         if len(given) == 1 and name in UNARY:
-            return nodes.Unary(name, given[0], types.of_unary(name, given[0].type, DEFAULTS))
+            return nodes.Unary(Operator(name), given[0], types.of_unary(name, given[0].type, DEFAULTS))
         if len(given) == 2 and name in BINARY:
-            return nodes.Binary(name, *given, usual_type(name, given[0].type, given[1].type))
+            return nodes.Binary(Operator(name), *given, usual_type(Operator(name), given[0].type, given[1].type))
         if len(given) != 3 or name != "select":
             self.line.fail(f"there is no `{name}` of {len(given)}")
         return nodes.Select(*given, given[1].type)

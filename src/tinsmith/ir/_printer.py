@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 
 from . import _nodes as nodes
 from . import _types as types
-from ._operators import COMPARISONS, SYMBOLS
+from ._operators import COMPARISONS, SYMBOLS, Operator
 from ._types import Type
 
 PRECEDENCE: dict[str, int] = {
@@ -214,12 +214,12 @@ def _print_binary(expr: nodes.Binary, around: int) -> str:
     return f"({text}){suffix}" if suffix or strength < around else text
 
 
-def usual_type(operator: str, left: str, right: str) -> str:
+def usual_type(operator: Operator, left: Type, right: Type) -> Type:
     """Return the type of an operation on two numbers that the text leaves out."""
     return left if operator == "straight_through" else types.of_operation(operator, left, right, DEFAULTS)
 
 
-def _print_type(kind: str, usual: str) -> str:
+def _print_type(kind: Type, usual: str) -> str:
     return "" if kind == usual else f":{kind}"
 
 

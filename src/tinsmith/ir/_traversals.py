@@ -27,13 +27,13 @@ _ROLES = {
 class Field(NamedTuple):
     """A field that holds other things of the IR.
 
-    `role` is one of `_ROLES`. `count` says how many of them: "one", "optional", "many", "pairs", or "parts", whose own
+    `role` is one of `_ROLES`. `holds` says how many of them: "one", "optional", "many", "pairs", or "parts", whose own
     fields hold them.
     """
 
     name: str
     role: str
-    count: str
+    holds: str
 
 
 def describe_fields(node: type) -> tuple[Field, ...]:
@@ -71,7 +71,7 @@ def _getters(*roles: str) -> dict[type, Callable[[Any], tuple[Any, ...]]]:
 def _list_items(field: Field, roles: Sequence[str]) -> str:
     """What a field holds in some roles, as items of a tuple; "" where that is nothing."""
     value = f"node.{field.name}"
-    if field.count == "parts":
+    if field.holds == "parts":
         inner = "".join(f"part.{one.name}, " for one in _PARTS if one.role in roles)
         return f"*[item for part in {value} for item in ({inner})]" if inner else ""
     if field.role not in roles:
@@ -81,7 +81,7 @@ def _list_items(field: Field, roles: Sequence[str]) -> str:
         "optional": f"*(() if {value} is None else ({value},))",
         "many": f"*{value}",
         "pairs": f"*[item for pair in {value} for item in pair]",
-    }[field.count]
+    }[field.holds]
 
 
 def _setters(*roles: str) -> dict[type, Callable[[Any, tuple[Any, ...]], Any]]:
@@ -106,7 +106,7 @@ def _take(field: Field, roles: Sequence[str]) -> str:
         "many": f"tuple([take() for _ in {value}])",
         "pairs": f"tuple([(take(), take()) for _ in {value}])",
         "parts": f"tuple([CarriedLocal({inner}) for part in {value}])",
-    }[field.count]
+    }[field.holds]
 
 
 def _compile(text: str) -> Any:

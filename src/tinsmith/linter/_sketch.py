@@ -29,7 +29,7 @@ from ..frontend import (
     shaping_name,
     walk,
 )
-from ..ir import Type, nodes, operators
+from ..ir import AtomicOperator, Operator, Type, nodes, operators
 from ..ir import walk as ir_walk
 from ._subject import Subject
 
@@ -126,7 +126,7 @@ class _Writer:
         self._source.append(self.subject.source)
         self._scopes.append(_Scope({name: name for name in self.subject.arrays}))
 
-    def type_of_array(self, name: str) -> str:
+    def type_of_array(self, name: str) -> Type:
         """Return a guess of an array's type."""
         return Type.I32 if name in self.subject.integers else Type.F32
 
@@ -210,7 +210,7 @@ class _Writer:
             return
         old, before = self.value(one.target)
         yield from before
-        sign = python_operators.BINARY.get(type(one.op), "+")
+        sign = python_operators.BINARY.get(type(one.op), Operator.ADD)
         yield from self.assign(one.target, nodes.Binary(sign, old, number, old.type))
 
     def loop(self, one: ast.For) -> Iterator[nodes.Stmt]:
@@ -280,7 +280,9 @@ class _Writer:
                 if element is not None:
                     yield nodes.Store(element.array, element.index, element.entry, value, line, self.place(target))
 
-    def atomic(self, word: str, target: ast.expr, value: nodes.Expr, result: str | None) -> Iterator[nodes.Stmt]:
+    def atomic(
+        self, word: AtomicOperator, target: ast.expr, value: nodes.Expr, result: str | None
+    ) -> Iterator[nodes.Stmt]:
         line = target.lineno
         if isinstance(target, ast.Name):
             lent = self._scopes[-1].elements.get(target.id)
@@ -326,26 +328,29 @@ class _Writer:
     def operation(self, one: ast.expr, before: list[nodes.Stmt]) -> nodes.Expr:
         match one:
             case ast.UnaryOp(op=op, operand=operand):
-                inner, word = self._value(operand, before), python_operators.UNARY.get(type(op), "neg")
+                inner, word = self._value(operand, before), python_operators.UNARY.get(type(op), Operator.NEG)
                 if isinstance(op, ast.UAdd):
                     return inner
                 return nodes.Unary(word, inner, Type.U1 if word == "not" else inner.type)
-            case ast.BinOp(left=left, op=op, right=right):
+            case ast.BinOp(left=left, op=op, right=right) if not isinstance(op, ast.MatMult):
                 first, second = self._value(left, before), self._value(right, before)
                 kind = Type.F32 if isinstance(op, ast.Div) else _common(first, second)
-                return nodes.Binary(python_operators.BINARY.get(type(op), "?"), first, second, kind)
+                return nodes.Binary(python_operators.BINARY[type(op)], first, second, kind)
             case ast.BoolOp(op=op, values=values):
-                word = "and" if isinstance(op, ast.And) else "or"
+                word = Operator.AND if isinstance(op, ast.And) else Operator.OR
                 return _join(word, [self._value(part, before) for part in values])
-            case ast.Compare(left=left, ops=ops, comparators=others):
+            case ast.Compare(left=left, ops=ops, comparators=others) if all(
+                type(op) in python_operators.COMPARE for op in ops
+            ):
                 sides = [self._value(part, before) for part in (left, *others)]
-                words = [python_operators.COMPARE.get(type(op), "?") for op in ops]
-                pairs = zip(words, sides, sides[1:], strict=False)
-                return _join("and", [nodes.Binary(word, first, second, Type.U1) for word, first, second in pairs])
+                tests = zip(map(type, ops), sides, sides[1:], strict=False)
+                signs = python_operators.COMPARE
+                compared = [nodes.Binary(signs[op], first, second, Type.U1) for op, first, second in tests]
+                return _join(Operator.AND, compared)
             case ast.IfExp(test=test, body=body, orelse=orelse):
                 condition, then, otherwise = (self._value(part, before) for part in (test, body, orelse))
                 return nodes.Select(condition, then, otherwise, then.type)
-        raise AssertionError(one)
+        return self.unknown(one, before)
 
     def place_or_part(self, one: ast.Subscript | ast.Attribute, before: list[nodes.Stmt]) -> nodes.Expr:
         """Return a size, an element of an array, or a number of an object; or an opaque value."""
@@ -375,8 +380,8 @@ class _Writer:
         if (word, len(one.args)) in _ARITHMETIC and not one.keywords:
             operands = [self._value(part, before) for part in one.args]
             if len(operands) == 1:
-                return nodes.Unary(word, operands[0], Type.F32 if word in _OF_FLOATS else operands[0].type)
-            return nodes.Binary(word, operands[0], operands[1], _common(*operands))
+                return nodes.Unary(Operator(word), operands[0], Type.F32 if word in _OF_FLOATS else operands[0].type)
+            return nodes.Binary(Operator(word), operands[0], operands[1], _common(*operands))
         if word == "random":
             return self.opaque(Origin.DATA, Type.F32)
         callee = callee_of(self._source[-1], one, self.subject.engine)
@@ -442,7 +447,7 @@ class _Writer:
             return nodes.Const(value, Type.F32 if isinstance(value, float) else Type.I32)
         return nodes.Argument(name, Type.I32)  # a number of the file, or an attribute: the same in all iterations
 
-    def local(self, name: str, kind: str) -> str:
+    def local(self, name: str, kind: Type) -> str:
         """Return the local that a name of the present function stands for."""
         scope = self._scopes[-1]
         meaning = scope.get(name)
@@ -478,7 +483,7 @@ class _Writer:
         is_data = any(isinstance(part, nodes.Load) for part in ir_walk.parts(value))
         return self.opaque(Origin.DATA if is_data else Origin.UNKNOWN, value.type)
 
-    def opaque(self, origin: Origin, kind: str) -> nodes.Local:
+    def opaque(self, origin: Origin, kind: Type) -> nodes.Local:
         return opaque(origin, kind, -next(self._numbers))
 
     def fresh(self, name: str) -> str:
@@ -496,11 +501,11 @@ _KINDS = {int: Type.I32, float: Type.F32}
 _LETTERS = {"x": 0, "y": 1, "z": 2, "w": 3, "r": 0, "g": 1, "b": 2, "a": 3}
 
 
-def _common(first: nodes.Expr, second: nodes.Expr) -> str:
+def _common(first: nodes.Expr, second: nodes.Expr) -> Type:
     return Type.F32 if Type.F32 in (first.type, second.type) else Type.I32
 
 
-def _join(word: str, parts: Sequence[nodes.Expr]) -> nodes.Expr:
+def _join(word: Operator, parts: Sequence[nodes.Expr]) -> nodes.Expr:
     whole = parts[0]
     for part in parts[1:]:
         whole = nodes.Binary(word, whole, part, Type.U1)

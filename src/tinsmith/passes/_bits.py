@@ -187,7 +187,7 @@ class _Reader:
         return (-1 if name.startswith("@") else self._number), name
 
 
-def _operate(operator: str, bits: int, number: int, width: int) -> int:
+def _operate(operator: Operator, bits: int, number: int, width: int) -> int:
     """The fine bits of an operation on an integer and a number that is known."""
     length = bits.bit_length()
     match operator:
@@ -219,7 +219,7 @@ def _known_number(expr: nodes.Expr) -> int | None:
     return None
 
 
-def _resize(bits: int, before: str, after: str) -> int:
+def _resize(bits: int, before: Type, after: Type) -> int:
     """Fine bits of an integer as one of another width: a sign is copied into the new ones."""
     is_negative = before in types.SIGNED and bits >> (types.width(before) - 1)
     return (bits | -1 << types.width(before) if is_negative else bits) & _ones(types.width(after))

@@ -66,7 +66,7 @@ def _find_assignment(one: nodes.Stmt, known: Mapping[str, Numbers]) -> tuple[str
         case nodes.Atomic(operator=AtomicOperator.ADD | AtomicOperator.SUB as operator, array=name, value=value) if (
             name in known
         ):
-            sign = "+" if operator == "add" else "-"
+            sign = Operator.ADD if operator == AtomicOperator.ADD else Operator.SUB
             return name, nodes.Binary(sign, nodes.Local(name, value.type), value, value.type)
     return "", None
 
@@ -106,7 +106,7 @@ def _of_statement(
                 yield f"an atomic `{one.operator}` on {kind}", "Use an array of i32"
 
 
-def _to_bool(value: nodes.Expr, kind: str) -> Iterator[tuple[str, str]]:
+def _to_bool(value: nodes.Expr, kind: Type) -> Iterator[tuple[str, str]]:
     if kind == Type.U1 and types.is_float(value.type):
         yield "a bool that is given a float", "Compare it, `x != 0.0`, or begin with a float: `s = float(x)`"
 

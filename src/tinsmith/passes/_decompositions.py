@@ -149,7 +149,7 @@ def _transpose(rows: Rows) -> Rows:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _sum(terms: Iterator[nodes.Expr], kind: str) -> nodes.Expr:
+def _sum(terms: Iterator[nodes.Expr], kind: Type) -> nodes.Expr:
     return reduce(plus, terms, constant(0, kind))
 
 

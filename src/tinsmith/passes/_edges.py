@@ -50,7 +50,7 @@ class EdgeSplit(NamedTuple):
     after: tuple[nodes.For, ...]
 
 
-def split_edges(loop: nodes.For, kinds: Mapping[str, str]) -> EdgeSplit | None:
+def split_edges(loop: nodes.For, kinds: Mapping[str, Type]) -> EdgeSplit | None:
     """A loop in parts; None where no condition tells its ends from its middle, or the parts would change an order.
 
     `kinds` are the types of locals.
@@ -159,7 +159,7 @@ class _Middle:
                 return one
         return None if left is None or right is None else _Answer(not decides, _widest(left.ends, right.ends))
 
-    def compare(self, operator: str, difference: AffineIndex) -> _Answer | None:
+    def compare(self, operator: Operator, difference: AffineIndex) -> _Answer | None:
         """Whether a difference compares with 0, where it is a variable of the loop and what lies near an end of it."""
         names = [name for name in difference.terms if name in self.bounds]
         if len(names) != 1 or abs(difference.terms[names[0]]) != 1:

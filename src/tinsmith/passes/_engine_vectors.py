@@ -15,7 +15,7 @@ _KINDS = frozenset({Type.F32, Type.I32, Type.U1})
 _WHOLE = frozenset({"neg", "not", "sqrt", "floor"})
 
 
-def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, types: Mapping[str, str]) -> nodes.Block:
+def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, types: Mapping[str, Type]) -> nodes.Block:
     """Statements in which loops by `lane`, of a number of lanes that is known, are in vectors where they can be."""
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
@@ -26,7 +26,7 @@ def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, type
     return walk.rewrite(body, change)
 
 
-def _is_straight(loop: nodes.For, types: Mapping[str, str]) -> bool:
+def _is_straight(loop: nodes.For, types: Mapping[str, Type]) -> bool:
     """Whether a loop only computes numbers, and stores them to elements of local arrays that are a lane's own."""
     lane = nodes.Local(loop.names[0], Type.I32)
     known, sums = {lane.name}, find_sums(loop)

@@ -67,7 +67,7 @@ def formula_text(expr: nodes.Expr, size: Callable[[str, int], str], argument: Ca
         return f"int({argument(one.name)}{entry})"
 
     # Text and its precedence. Python's parser takes at most 200 nested parentheses, so none are redundant.
-    def join(operator: str, *operands: tuple[str, int]) -> tuple[str, int]:
+    def join(operator: Operator, *operands: tuple[str, int]) -> tuple[str, int]:
         if operator in ("min", "max"):
             return f"{operator}({', '.join(text for text, _ in operands)})", 0
         if len(operands) == 1:

@@ -24,7 +24,7 @@ from typing import NamedTuple
 from ..analyses import concurrent_loop, find_owned
 from ..ir import AtomicOperator, Names, Operator, Type, constant, is_not_zero, nodes, walk
 
-_OPERATORS = {"add": "+", "sub": "-"}
+_OPERATORS = {AtomicOperator.ADD: Operator.ADD, AtomicOperator.SUB: Operator.SUB}
 _KINDS = frozenset({Type.F32, Type.F64, Type.I32, Type.I64, Type.U32, Type.U64})
 
 
@@ -52,7 +52,7 @@ class _Addition(NamedTuple):
     """What is added to an element, or subtracted."""
 
     to: _Element
-    operator: str
+    operator: Operator
     value: nodes.Expr
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from ..analyses import definitions, single_definitions
-from ..ir import AtomicOperator, Names, Operator, cast, nodes, times, walk
+from ..ir import AtomicOperator, Names, Operator, Type, cast, nodes, times, walk
 
 Ask = Callable[[nodes.Atomic], bool]
 
@@ -72,7 +72,7 @@ def _moves_with(index: nodes.Expr, name: str, values: dict[str, nodes.Expr]) -> 
     return False
 
 
-def _block(body: Sequence[nodes.Stmt], is_alone: Ask, kinds: dict[str, str], names: Names) -> Iterator[nodes.Stmt]:
+def _block(body: Sequence[nodes.Stmt], is_alone: Ask, kinds: dict[str, Type], names: Names) -> Iterator[nodes.Stmt]:
     def inside(statements: Sequence[nodes.Stmt]) -> nodes.Block:
         return tuple(_block(statements, is_alone, kinds, names))
 
@@ -84,7 +84,7 @@ def _block(body: Sequence[nodes.Stmt], is_alone: Ask, kinds: dict[str, str], nam
                 yield walk.with_bodies(one, inside)
 
 
-def _written_out(one: nodes.Atomic, kind: str, names: Names) -> Iterator[nodes.Stmt]:
+def _written_out(one: nodes.Atomic, kind: Type, names: Names) -> Iterator[nodes.Stmt]:
     old = names.local("old", kind)
     yield nodes.Assign(old.name, nodes.Load(one.array, one.index, one.entry, kind), one.line)
     yield nodes.Store(one.array, one.index, one.entry, times(old, cast(one.value, kind)), one.line)

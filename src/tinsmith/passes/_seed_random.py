@@ -82,13 +82,17 @@ class _Seeding:
         task = _word(self.first + number)
         words: list[nodes.Expr] = [
             nodes.Cast(seed, WORD),
-            _binary("+", nodes.Cast(upper, WORD), _binary("*", task, _word(0x3C6EF372))),
+            _binary(Operator.ADD, nodes.Cast(upper, WORD), _binary(Operator.MUL, task, _word(0x3C6EF372))),
             nodes.Cast(place, WORD),
             nodes.Cast(slot, WORD),
         ]
         names = [self.names.local(f"{one.name}_{letter}", WORD) for letter in "abcd"]
         steps: list[nodes.Stmt] = [
-            nodes.Assign(name.name, _binary("+", _binary("*", word, _word(1664525)), _word(1013904223)), one.line)
+            nodes.Assign(
+                name.name,
+                _binary(Operator.ADD, _binary(Operator.MUL, word, _word(1664525)), _word(1013904223)),
+                one.line,
+            )
             for name, word in zip(names, words, strict=True)
         ]
         steps += [*self.emit_mix(names, one.line), *(self.emit_fold(name, one.line) for name in names)]
@@ -98,10 +102,15 @@ class _Seeding:
     def emit_mix(self, names: Sequence[nodes.Local], line: int) -> list[nodes.Stmt]:
         a, b, c, d = names
         rounds = ((a, b, d), (b, c, a), (c, a, b), (d, b, c))
-        return [nodes.Assign(one.name, _binary("+", one, _binary("*", x, y)), line) for one, x, y in rounds]
+        return [
+            nodes.Assign(one.name, _binary(Operator.ADD, one, _binary(Operator.MUL, x, y)), line)
+            for one, x, y in rounds
+        ]
 
     def emit_fold(self, name: nodes.Local, line: int) -> nodes.Stmt:
-        return nodes.Assign(name.name, _binary("^", name, _binary(">>", name, nodes.Const(16, WORD))), line)
+        return nodes.Assign(
+            name.name, _binary(Operator.BIT_XOR, name, _binary(Operator.SHIFT_RIGHT, name, nodes.Const(16, WORD))), line
+        )
 
     def number(self, one: nodes.Draw, words: Sequence[nodes.Local]) -> nodes.Expr:
         """A number of the type that is drawn, uniform in [0, 1) or of all integers."""
@@ -130,11 +139,11 @@ def _word(value: int) -> nodes.Const:
     return nodes.Const(value, WORD)
 
 
-def _binary(operator: str, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
+def _binary(operator: Operator, left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
     return nodes.Binary(operator, left, right, WORD)
 
 
-def _part(word: nodes.Expr, bits: int, kind: str) -> nodes.Expr:
+def _part(word: nodes.Expr, bits: int, kind: Type) -> nodes.Expr:
     """The upper bits of a word as a number in [0, 1): exact, whatever a compiler does."""
-    upper = nodes.Cast(_binary(">>", word, nodes.Const(32 - bits, WORD)), Type.I32)
+    upper = nodes.Cast(_binary(Operator.SHIFT_RIGHT, word, nodes.Const(32 - bits, WORD)), Type.I32)
     return nodes.Binary(Operator.MUL, nodes.Cast(upper, kind), nodes.Const(2.0**-bits, kind), kind)

@@ -93,6 +93,7 @@ def at_line(body: Sequence[nodes.Stmt], line: int) -> nodes.Block:
 
 
 def assign(local: nodes.Expr, value: nodes.Expr) -> nodes.Assign:
+    """Give a local a value."""
     assert isinstance(local, nodes.Local)
     return nodes.Assign(local.name, value)
 
@@ -126,4 +127,5 @@ def _by_library(expr: nodes.Expr) -> nodes.Expr:
 
 
 def run_lanes(index: nodes.Local, begin: nodes.Expr, end: nodes.Expr, body: Sequence[nodes.Stmt]) -> nodes.For:
+    """Build a loop whose index goes from one number to another."""
     return nodes.For((index.name,), ((begin, end),), tuple(body))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...engines import Number, Watch
-from ...ir import nodes, types
+from ...ir import Type, nodes, types
 from ...linter import Cuts, Finding, Severity
 from .._budget import Budget
 from ._columns import Columns
@@ -116,7 +116,7 @@ class Numbers(Watch):
     def on_result(self, operator: str, kind: str, operands: tuple[Number, ...], result: Number, line: int) -> None:
         """An operation gave a result."""
         self.line = line
-        if types.is_float(kind):
+        if types.is_float(Type(kind)):
             self._origins.on_result(operator, operands, result, line)
         elif operator == "cast":
             if loses_bits(kind, operands[0]):

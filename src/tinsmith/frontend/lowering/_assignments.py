@@ -6,7 +6,7 @@ import ast
 from typing import Any
 
 from ...codegen import ATOMIC_AUGMENTED, BINARY
-from ...ir import Misfit, nodes, operators, walk
+from ...ir import AtomicOperator, Misfit, nodes, operators, walk
 from . import _blocks, _constructors, _elements
 from ._lowering import Lowering
 from ._state import is_place
@@ -33,7 +33,7 @@ def lower_annotated_assign(low: Lowering, statement: ast.AnnAssign) -> None:
     """`a: ti.f32 = value`."""
     if statement.value is None or not isinstance(statement.target, ast.Name):
         raise low.make_refusal(f"`{ast.unparse(statement)}`", statement)
-    kind = low.language.scalar_type(low.value(statement.annotation))
+    kind = low.scalar_type(low.value(statement.annotation))
     if kind is None:
         raise low.make_refusal(f"the annotation `{ast.unparse(statement.annotation)}`", statement)
     assign(low, statement.target, low.ops.cast(low.value(statement.value), kind))
@@ -188,7 +188,7 @@ def lower_augmented_assign(low: Lowering, statement: ast.AugAssign) -> None:
     store(low, place, low.binary(BINARY[type(statement.op)], present, value))
 
 
-def apply_atomic(low: Lowering, name: str, place: Any, value: Any, *, is_wanted: bool = True) -> Any:
+def apply_atomic(low: Lowering, name: AtomicOperator, place: Any, value: Any, *, is_wanted: bool = True) -> Any:
     """Change a place by an atomic operation; what it held before is the result."""
     if not is_place(place) or isinstance(place, Struct):
         raise Misfit(f"an atomic `{name}` on what is neither a variable nor an element")
@@ -201,7 +201,7 @@ def apply_atomic(low: Lowering, name: str, place: Any, value: Any, *, is_wanted:
     return Matrix(place.shape, tuple(results)) if isinstance(place, Matrix) else results[0]
 
 
-def _change_dynamic_entry(low: Lowering, name: str, place: DynamicEntry, value: Any, is_wanted: bool) -> Any:
+def _change_dynamic_entry(low: Lowering, name: AtomicOperator, place: DynamicEntry, value: Any, is_wanted: bool) -> Any:
     """An atomic on the entry that the run's index means."""
     number = low.state.bind("part", low.ops.cast(low.ops.scalar(value), place.matrix.entries[0].type))
     place = _steady(low, place)
@@ -215,7 +215,7 @@ def _change_dynamic_entry(low: Lowering, name: str, place: DynamicEntry, value: 
     return before
 
 
-def _change_entry(low: Lowering, name: str, target: Any, number: Scalar, is_wanted: bool) -> Scalar:
+def _change_entry(low: Lowering, name: AtomicOperator, target: Any, number: Scalar, is_wanted: bool) -> Scalar:
     state = low.state
     if isinstance(target, nodes.Load) or state.is_cell(target):
         result = state.local("before", target.type) if is_wanted else None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...ir import BLOCK_SIZE, Misfit, Operator, Type, iteration_number, nodes, walk
+from ...ir import BLOCK_SIZE, Misfit, Operator, Type, VoteOperator, iteration_number, nodes, walk
 from . import _constructors
 from ._lowering import Lowering
 from ._values import ArrayValue, Matrix, plain
@@ -28,7 +28,7 @@ def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
     sizes = [plain(size) for size in (shape if isinstance(shape, list | tuple) else [shape])]
     if isinstance(shape, Matrix) or not all(isinstance(size, int) and size > 0 for size in sizes):
         raise Misfit("the shape of a `SharedArray` that is neither a positive integer nor a tuple of them")
-    matrix = low.language.matrix_type(dtype)
+    matrix = low.matrix_type(dtype)
     element, kind = ((), _constructors.dtype(low, dtype)) if matrix is None else matrix
     if kind is None:
         raise Misfit(f"a `SharedArray` of {dtype!r}")
@@ -64,7 +64,7 @@ def _fence(_low: Lowering) -> None:
     """`mem_fence()`: iterations that run in order see what the ones before did."""
 
 
-def _vote(vote: str) -> Callable[[Lowering, Any], nodes.Local]:
+def _vote(vote: VoteOperator) -> Callable[[Lowering, Any], nodes.Local]:
     """A barrier that says of how many iterations of the block a number is not 0."""
 
     def lower(low: Lowering, predicate: Any) -> nodes.Local:
@@ -97,9 +97,9 @@ LOWERED: dict[str, Callable[..., Any]] = {
     "lang.simt.block.sync": _barrier,
     "lang.simt.block.mem_sync": _barrier,
     "lang.simt.block.mem_fence": _fence,
-    "lang.simt.block.sync_all_nonzero": _vote("all"),
-    "lang.simt.block.sync_any_nonzero": _vote("any"),
-    "lang.simt.block.sync_count_nonzero": _vote("count"),
+    "lang.simt.block.sync_all_nonzero": _vote(VoteOperator.ALL),
+    "lang.simt.block.sync_any_nonzero": _vote(VoteOperator.ANY),
+    "lang.simt.block.sync_count_nonzero": _vote(VoteOperator.COUNT),
     "lang.simt.block.thread_idx": _thread_index,
     "lang.simt.block.global_thread_idx": _global_thread_index,
 }

@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Callable, Container
 from typing import Any
 
-from ...ir import Misfit, Type
+from ...ir import Misfit, Operator, Type
 from .._calls import is_breakpoint
 from . import _constructors, _engine_functions, _functions
 from ._lowering import Lowering
@@ -20,7 +20,7 @@ from ._values import ArrayValue, BoundFunction, Matrix, Ranges, Struct, is_expre
 def lower_call(low: Lowering, node: ast.Call) -> Any:
     """The value of a call."""
     if vars(node).get("is_norm"):  # printed from the IR
-        return low.ops.unary("norm", low.number(node.args[0]))
+        return low.ops.unary(Operator.NORM, low.number(node.args[0]))
     if vars(node).get("is_stopped"):
         return without_derivative(low.number(node.args[0]))
     function = low.value(node.func)
@@ -119,7 +119,7 @@ def _depends_on_run(value: Any) -> bool:
 # Python's own functions, which the engines know ----------------------------------------------------
 
 
-def _build_conversion(python: type, kind: Callable[[Lowering], str]) -> Callable[[Lowering, list[Any]], Any]:
+def _build_conversion(python: type, kind: Callable[[Lowering], Type]) -> Callable[[Lowering, list[Any]], Any]:
     def convert(low: Lowering, values: list[Any]) -> Any:
         if len(values) == 1 and low.engine.matrix_entries(values[0]) is not None:
             values = [low.ops.tensor(values[0])]  # captured: engines convert each number
@@ -133,7 +133,7 @@ def _build_conversion(python: type, kind: Callable[[Lowering], str]) -> Callable
 def _total(low: Lowering, values: list[Any]) -> Any:
     total: Any = values[1] if len(values) > 1 else 0
     for item in list_items(values[0]):
-        total = low.ops.binary("+", total, item)
+        total = low.ops.binary(Operator.ADD, total, item)
     return total
 
 
@@ -146,13 +146,15 @@ def _call_python(function: Callable[..., Any], positional: list[Any], named: dic
 
 _ARRANGING = frozenset({tuple, list, zip, enumerate})
 _BUILTINS: dict[Any, Callable[[Lowering, list[Any]], Any]] = {
-    builtins.min: lambda low, values: _engine_functions.extreme(low, "min", values),
-    builtins.max: lambda low, values: _engine_functions.extreme(low, "max", values),
+    builtins.min: lambda low, values: _engine_functions.extreme(low, Operator.MIN, values),
+    builtins.max: lambda low, values: _engine_functions.extreme(low, Operator.MAX, values),
     builtins.int: _build_conversion(int, lambda low: low.ops.defaults.ip),
     builtins.float: _build_conversion(float, lambda low: low.ops.defaults.fp),
     builtins.bool: _build_conversion(bool, lambda low: Type.U1),
-    builtins.abs: lambda low, values: low.ops.unary("abs", *values) if low.ops.is_run_time(*values) else abs(*values),
-    builtins.pow: lambda low, values: low.ops.binary("pow", *values),
+    builtins.abs: lambda low, values: (
+        low.ops.unary(Operator.ABS, *values) if low.ops.is_run_time(*values) else abs(*values)
+    ),
+    builtins.pow: lambda low, values: low.ops.binary(Operator.POW, *values),
     builtins.len: lambda _low, values: values[0].shape[0] if isinstance(values[0], Matrix) else len(values[0]),
     builtins.sum: _total,
     builtins.any: lambda low, values: OPERATIONS["any"](low, *values),

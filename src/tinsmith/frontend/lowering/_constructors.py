@@ -15,7 +15,7 @@ _MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
 
 def construct(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
     """What a type makes of its arguments; NotImplemented for what is not a type of the engine's."""
-    kind = low.language.scalar_type(function)
+    kind = low.scalar_type(function)
     if kind is not None:
         return _number(low, kind, positional)
     if low.language.name_of(function) in _MATRICES:
@@ -32,17 +32,17 @@ def construct(low: Lowering, function: Any, positional: list[Any], named: dict[s
     return NotImplemented
 
 
-def _matrix_type(low: Lowering, value: Any) -> tuple[tuple[int, ...], str | None] | None:
+def _matrix_type(low: Lowering, value: Any) -> tuple[tuple[int, ...], Type | None] | None:
     """Dims and dtype of a vector or matrix type.
 
     Of `ti.math.vec3` the engine that runs the kernel gives the dtype, which need not be the engine that it is from.
     """
-    matrix = low.language.matrix_type(value)
+    matrix = low.matrix_type(value)
     default = None if matrix is None else low.language.default_of(value)
     return matrix if matrix is None or default is None else (matrix[0], getattr(low.ops.defaults, default))
 
 
-def _number(low: Lowering, kind: str, values: list[Any]) -> Any:
+def _number(low: Lowering, kind: Type, values: list[Any]) -> Any:
     """`ti.f32(x)`: a conversion, or a number of that type."""
     value = values[0]
     if is_expression(value):
@@ -52,12 +52,12 @@ def _number(low: Lowering, kind: str, values: list[Any]) -> Any:
     return low.ops.constant(value, kind)
 
 
-def dtype(low: Lowering, value: Any) -> str | None:
+def dtype(low: Lowering, value: Any) -> Type | None:
     """A dtype's name: the engine's, or Python's `float` and `int`."""
     if value is None:
         return None
     python = {float: low.ops.defaults.fp, int: low.ops.defaults.ip, bool: Type.U1}
-    kind = python.get(value) if isinstance(value, type) else low.language.scalar_type(value)
+    kind = python.get(value) if isinstance(value, type) else low.scalar_type(value)
     if kind is None:
         raise Misfit(f"{value!r} where a dtype is wanted")
     return kind
@@ -70,7 +70,7 @@ def _construct_matrix(low: Lowering, arr: Any, dt: Any = None) -> Matrix:
     return low.ops.matrix(arr.tolist() if isinstance(arr, np.ndarray) else arr, kind)
 
 
-def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: str | None, values: list[Any]) -> Matrix:
+def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: Type | None, values: list[Any]) -> Matrix:
     """`vec3(1.0)`, `vec3(a, b, c)`, `vec4(v.xyz, 1.0)`, `mat2(...)`."""
     size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
     if len(values) == 1:
@@ -129,7 +129,7 @@ def convert_python_value(low: Lowering, value: Any) -> Any:
 
 def as_member(low: Lowering, kind: Any, value: Any) -> Any:
     """A value as a struct's member: converted to the member's type."""
-    scalar = low.language.scalar_type(kind)
+    scalar = low.scalar_type(kind)
     if scalar is not None:
         return low.ops.cast(value, scalar)
     matrix = _matrix_type(low, kind)

@@ -14,7 +14,7 @@ from ._values import Matrix
 def _build_lowering(function: str) -> Callable[..., Matrix | tuple[Matrix, ...]]:
     def lower_decomposition(low: Lowering, A: Any, dt: Any = None) -> Matrix | tuple[Matrix, ...]:
         kind = low.ops.defaults.fp if dt is None else dtype(low, dt)
-        if kind not in (Type.F32, Type.F64):
+        if kind is None or kind not in (Type.F32, Type.F64):
             raise Misfit(f"`{function}` in {kind}")
         matrix = low.ops.tensor(A)
         shape = matrix.shape if isinstance(matrix, Matrix) else ()
@@ -27,7 +27,7 @@ def _build_lowering(function: str) -> Callable[..., Matrix | tuple[Matrix, ...]]
     return lower_decomposition
 
 
-def _split(low: Lowering, function: str, matrix: Matrix, kind: str) -> tuple[Matrix, ...]:
+def _split(low: Lowering, function: str, matrix: Matrix, kind: Type) -> tuple[Matrix, ...]:
     side = matrix.shape[0]
     parts = PARTS[function](side)
     locals_ = [[low.state.local(part.name, kind) for _ in part.entries] for part in parts]
@@ -37,7 +37,7 @@ def _split(low: Lowering, function: str, matrix: Matrix, kind: str) -> tuple[Mat
     return tuple(_whole(part, group, kind) for part, group in zip(parts, locals_, strict=True))
 
 
-def _whole(part: Part, entries: list[nodes.Local], kind: str) -> Matrix:
+def _whole(part: Part, entries: list[nodes.Local], kind: Type) -> Matrix:
     """A part as the engine gives it."""
     if not part.is_diagonal:
         return Matrix(part.shape, tuple(entries))

@@ -24,9 +24,7 @@ def plan_early_returns(low: Lowering, function: Callable[..., Any], tree: ast.Fu
     annotation = function.__annotations__.get("return")
     if annotation is None:
         return Early(done, None)
-    kind = {float: low.ops.defaults.fp, int: low.ops.defaults.ip}.get(annotation) or low.language.scalar_type(
-        annotation
-    )
+    kind = {float: low.ops.defaults.fp, int: low.ops.defaults.ip}.get(annotation) or low.scalar_type(annotation)
     if kind is None:
         raise Misfit(f"an early return of `{function.__name__}`, whose result is not a number")
     return Early(done, low.state.bind("result", nodes.Const(types.zero(kind), kind)))

@@ -94,8 +94,8 @@ def _clamp(low: Lowering, index: Scalar, size: int | Scalar) -> Scalar:
         for name, bound in zip(loop.names, loop.bounds, strict=True)
     ):
         return index
-    last = low.ops.binary("-", size, 1)
-    return low.ops.scalar(low.ops.binary("max", low.ops.binary("min", index, last), 0))
+    last = low.ops.binary(Operator.SUB, size, 1)
+    return low.ops.scalar(low.ops.binary(Operator.MAX, low.ops.binary(Operator.MIN, index, last), 0))
 
 
 def _flatten(index: Any) -> list[Any]:
@@ -145,7 +145,7 @@ def read(low: Lowering, value: Any) -> Any:
 
 def hits(low: Lowering, picked: DynamicEntry, index: tuple[int, ...]) -> Scalar:
     """Whether it is this entry that the run's index means."""
-    tests = [low.ops.binary("==", wanted, k) for wanted, k in zip(picked.index, index, strict=True)]
+    tests = [low.ops.binary(Operator.EQ, wanted, k) for wanted, k in zip(picked.index, index, strict=True)]
     tests = [test for test in tests if test is not True]
     if any(test is False for test in tests):
         return nodes.Const(False, Type.U1)

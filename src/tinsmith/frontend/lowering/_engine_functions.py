@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ...ir import Deadly, Misfit, nodes, operators
+from ...ir import AtomicOperator, Deadly, Misfit, Operator, Type, nodes, operators
 from . import _assignments, _blocks, _constructors, _decompositions
 from ._logic import apply_logic
 from ._lowering import Lowering
@@ -19,45 +19,48 @@ from ._matrix_operations import OPERATIONS, SQUARE, check_square
 from ._values import ArrayValue, Matrix, Ranges, is_expression, is_number, plain, read_ranges
 
 UNARY = {
-    **{name: name for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "abs")},
-    "neg": "neg",
-    "logical_not": "not",
-    "bit_not": "~",
-    "popcnt": "popcnt",
-    "clz": "clz",
-    "ffs": "ffs",
-    "_floor": "floor",
-    "_ceil": "ceil",
-    "_round": "round",
+    **{
+        name: Operator(name)
+        for name in ("sin", "cos", "tan", "asin", "acos", "tanh", "sqrt", "rsqrt", "exp", "log", "abs")
+    },
+    "neg": Operator.NEG,
+    "logical_not": Operator.NOT,
+    "bit_not": Operator.INVERT,
+    "popcnt": Operator.POPCNT,
+    "clz": Operator.CLZ,
+    "ffs": Operator.FFS,
+    "_floor": Operator.FLOOR,
+    "_ceil": Operator.CEIL,
+    "_round": Operator.ROUND,
 }
 ROUNDING = ("floor", "ceil", "round")
 BINARY = {
-    "add": "+",
-    "sub": "-",
-    "mul": "*",
-    "truediv": "/",
-    "floordiv": "//",
-    "mod": "%",
-    "pow": "pow",
-    "bit_and": "&",
-    "bit_or": "|",
-    "bit_xor": "^",
-    "bit_shl": "<<",
-    "bit_sar": ">>",
-    "bit_shr": ">>>",
-    "cmp_lt": "<",
-    "cmp_le": "<=",
-    "cmp_gt": ">",
-    "cmp_ge": ">=",
-    "cmp_eq": "==",
-    "cmp_ne": "!=",
-    "max_impl": "max",
-    "min_impl": "min",
-    "atan2": "atan2",
-    "raw_div": "raw_div",
-    "raw_mod": "raw_mod",
-    "logical_and": "and",
-    "logical_or": "or",
+    "add": Operator.ADD,
+    "sub": Operator.SUB,
+    "mul": Operator.MUL,
+    "truediv": Operator.DIV,
+    "floordiv": Operator.FLOOR_DIV,
+    "mod": Operator.MOD,
+    "pow": Operator.POW,
+    "bit_and": Operator.BIT_AND,
+    "bit_or": Operator.BIT_OR,
+    "bit_xor": Operator.BIT_XOR,
+    "bit_shl": Operator.SHIFT_LEFT,
+    "bit_sar": Operator.SHIFT_RIGHT,
+    "bit_shr": Operator.SHIFT_RIGHT_UNSIGNED,
+    "cmp_lt": Operator.LT,
+    "cmp_le": Operator.LE,
+    "cmp_gt": Operator.GT,
+    "cmp_ge": Operator.GE,
+    "cmp_eq": Operator.EQ,
+    "cmp_ne": Operator.NE,
+    "max_impl": Operator.MAX,
+    "min_impl": Operator.MIN,
+    "atan2": Operator.ATAN2,
+    "raw_div": Operator.RAW_DIV,
+    "raw_mod": Operator.RAW_MOD,
+    "logical_and": Operator.AND,
+    "logical_or": Operator.OR,
 }
 FILLED = frozenset({"cols", "diag", "identity", "one", "rows", "unit", "zero"})
 """Functions of the matrix class that make a matrix."""
@@ -90,22 +93,22 @@ def apply_instruction(
 
 def _operation(low: Lowering, name: str, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
     if name.startswith("atomic_") and name.removeprefix("atomic_") in operators.ATOMIC and len(positional) == 2:
-        return _assignments.apply_atomic(low, name.removeprefix("atomic_"), *positional)
+        return _assignments.apply_atomic(low, AtomicOperator(name.removeprefix("atomic_")), *positional)
     if name == "random":
         return _random(low, *positional, **named)
     if name in ("max", "min"):
-        return extreme(low, name, positional)
+        return extreme(low, Operator(name), positional)
     if name == "cast":
         return _cast(low, *positional, **named)
     if name == "bit_cast":
         obj, kind = (*positional, *named.values())
-        return low.ops.with_bits(obj, _constructors.dtype(low, kind) or "")
+        return low.ops.with_bits(obj, _wanted_dtype(low, kind))
     if all(_is_known(low, value) for value in (*positional, *named.values())):
         if name == "bit_shr":  # the only one that both engines refuse outside a kernel
-            return low.ops.binary(">>", *positional, *named.values())
+            return low.ops.binary(Operator.SHIFT_RIGHT, *positional, *named.values())
         return plain(function(*positional, **named))
     if name in ROUNDING:
-        return _round(low, name, *positional, **named)
+        return _round(low, Operator(name), *positional, **named)
     if name in ("select", "ifte"):
         return low.ops.select(*_in_order(positional, named, ("cond", "x1", "x2")))
     if name in UNARY:
@@ -120,9 +123,9 @@ _INSTEAD_OF_FREXP = (
 )
 
 
-def _two(low: Lowering, operator: str, left: Any, right: Any) -> Any:
-    if operator in ("and", "or"):
-        return apply_logic(low, operator == "and", left, right)
+def _two(low: Lowering, operator: Operator, left: Any, right: Any) -> Any:
+    if operator in (Operator.AND, Operator.OR):
+        return apply_logic(low, operator is Operator.AND, left, right)
     return low.binary(operator, left, right)
 
 
@@ -134,27 +137,34 @@ def _in_order(positional: list[Any], named: dict[str, Any], names: tuple[str, ..
     return [*positional, *(named[name] for name in names[len(positional) :])]
 
 
-def extreme(low: Lowering, operator: str, values: list[Any]) -> Any:
+def extreme(low: Lowering, operator: Operator, values: list[Any]) -> Any:
     """`max(a, b, c)`: of the first, and that of the others."""
     if len(values) == 1:
         return values[0]
     other = extreme(low, operator, values[1:])
     if is_number(values[0]) and is_number(other):
-        return (max if operator == "max" else min)(values[0], other)
+        return (max if operator is Operator.MAX else min)(values[0], other)
     return _two(low, operator, values[0], other)
 
 
 def _cast(low: Lowering, obj: Any, dtype: Any) -> Any:
-    return low.ops.cast(obj, _constructors.dtype(low, dtype) or "")
+    return low.ops.cast(obj, _wanted_dtype(low, dtype))
 
 
-def _round(low: Lowering, name: str, x: Any, dtype: Any = None) -> Any:
+def _wanted_dtype(low: Lowering, value: Any) -> Type:
+    kind = _constructors.dtype(low, value)
+    if kind is None:
+        raise Misfit("None where a dtype is wanted")
+    return kind
+
+
+def _round(low: Lowering, name: Operator, x: Any, dtype: Any = None) -> Any:
     result = low.ops.unary(name, x)
     return result if dtype is None else _cast(low, result, dtype)
 
 
 def _random(low: Lowering, dtype: Any = float) -> Any:
-    kind = _constructors.dtype(low, dtype) or ""
+    kind = _wanted_dtype(low, dtype)
     local = low.state.local("random", kind)
     low.state.emit(nodes.Draw(local.name, kind, low.state.line))
     return local
@@ -188,11 +198,11 @@ def _group(low: Lowering, x: Any) -> Any:
 
 
 def _zero(low: Lowering, x: Any) -> Any:
-    return low.ops.binary("*", x, 0)
+    return low.ops.binary(Operator.MUL, x, 0)
 
 
 def _one(low: Lowering, x: Any) -> Any:
-    return low.ops.binary("+", low.ops.binary("*", x, 0), 1)
+    return low.ops.binary(Operator.ADD, low.ops.binary(Operator.MUL, x, 0), 1)
 
 
 def _loop_config(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..._errors import KernelError
 from ...engines import NAMES, Engine
-from ...ir import Misfit, nodes
+from ...ir import Misfit, Type, nodes
 from ._state import State
 from ._values import ArrayValue
 
@@ -29,7 +29,7 @@ class Fields:
             raise Misfit(str(reason).splitlines()[0]) from None
         if facts.key not in self._names:
             name = self.state.fresh(re.sub(r"\W+", "_", label.removeprefix("self.")).strip("_") or "field")
-            kind = NAMES[facts.dtype]
+            kind = Type(NAMES[facts.dtype])
             self._names[facts.key] = name
             self.objects[name] = field
             offset = facts.offset if any(facts.offset) else ()

@@ -105,7 +105,7 @@ def _convert_argument(
         return value
     if isinstance(value, ArrayValue) or low.engine.is_field(value):
         return value
-    kind = language.scalar_type(annotation)
+    kind = low.scalar_type(annotation)
     if kind is not None:
         value = low.ops.cast(value, kind)
     is_steady = frame.is_library or low.state.is_quiet
@@ -163,7 +163,7 @@ def _convert_result(low: Lowering, source: Source, value: Any) -> Any:
 
 
 def _as(low: Lowering, annotation: Any, value: Any) -> Any:
-    kind = low.language.scalar_type(annotation) if annotation is not None else None
+    kind = low.scalar_type(annotation) if annotation is not None else None
     if kind is None and annotation in (float, int, bool):
         kind = _constructors.dtype(low, annotation)
     return value if kind is None or not (is_expression(value) or is_number(value)) else low.ops.cast(value, kind)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from ...codegen import COMPARE
-from ...ir import Misfit, Type, nodes, types
+from ...ir import Misfit, Operator, Type, nodes, types
 from ._lowering import Lowering
 from ._operations import is_guarded
 from ._values import Matrix, Scalar
@@ -39,7 +39,7 @@ def apply_logic(low: Lowering, is_and: bool, left: Any, right: Any, written: Wri
         return (left and right) if is_and else (left or right)
     if left is is_and:  # the start of a chain of comparisons
         return right
-    operator = "and" if is_and else "or"
+    operator = Operator.AND if is_and else Operator.OR
     if isinstance(left, Matrix) or isinstance(right, Matrix):
         return low.ops.binary(operator, left, right)
     one, other = low.ops.scalar(left), low.ops.scalar(right)

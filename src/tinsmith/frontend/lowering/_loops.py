@@ -102,7 +102,7 @@ def _cast_bound(low: Lowering, number: Scalar) -> Scalar:
 
 def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
     starts = [low.ops.scalar(first) for first, _ in ranges.bounds]
-    kinds = [low.ops.binary("+", nodes.Const(0, Type.I32), start).type for start in starts]
+    kinds = [low.ops.binary(Operator.ADD, nodes.Const(0, Type.I32), start).type for start in starts]
     bounds = tuple(
         (_cast_bound(low, s), _cast_bound(low, low.ops.scalar(end)))
         for s, (_, end) in zip(starts, ranges.bounds, strict=True)
@@ -110,7 +110,7 @@ def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
     names = _names(low, loop, len(bounds), is_grouped=ranges.is_grouped)
     changed = low.fact(find_stored_names, loop)
     if ranges.is_grouped:
-        own: list[str | None] = [Type.I32 if ast.unparse(loop.target) in changed else None] * len(names)
+        own: list[Type | None] = [Type.I32 if ast.unparse(loop.target) in changed else None] * len(names)
     else:
         own = [
             None if kind == Type.I32 and name not in changed else kind for name, kind in zip(names, kinds, strict=True)
@@ -128,14 +128,14 @@ def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -
         raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`, a sparse field", loop)
     first = [low.ops.scalar(start) for start in array.first]
     ends = [
-        low.ops.scalar(low.ops.binary("+", start, size) if start else size)
+        low.ops.scalar(low.ops.binary(Operator.ADD, start, size) if start else size)
         for start, size in zip(array.first, array.shape, strict=True)
     ]
     names = _names(low, loop, len(ends), is_grouped=is_grouped)
     bounds = tuple((_cast_bound(low, start), _cast_bound(low, end)) for start, end in zip(first, ends, strict=True))
     changed = low.fact(find_stored_names, loop)
     is_vector = is_grouped and isinstance(loop.target, ast.Name) and loop.target.id in changed
-    own: list[str | None] = [Type.I32 if is_vector or name in changed else None for name in names]
+    own: list[Type | None] = [Type.I32 if is_vector or name in changed else None for name in names]
     _emit_loop(low, loop, names, bounds, own)
 
 
@@ -166,7 +166,7 @@ def _emit_loop(
     loop: ast.For,
     names: tuple[str, ...],
     bounds: Bounds,
-    kinds: list[str | None],
+    kinds: list[Type | None],
     order: tuple[int, ...] = (),
 ) -> None:
     """Write a loop of the run's. A variable with a kind is a local of that type: not i32, or changed in the body.

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...engines import Engine
-from ...ir import Defaults, nodes
+from ...ir import Defaults, Type, nodes
 from .._read import Source
 from . import _early_returns, _expressions, _statements
 from ._lowering import Handlers, LoweredKernel, Lowering
@@ -23,7 +23,7 @@ def lower(
     engine: Engine,
     arrays: Mapping[str, nodes.Array],
     *,
-    arguments: Mapping[str, tuple[str, tuple[int, ...]]] | None = None,
+    arguments: Mapping[str, tuple[Type, tuple[int, ...]]] | None = None,
     templates: Mapping[str, Any] | None = None,
     defaults: Defaults | None = None,
 ) -> LoweredKernel:

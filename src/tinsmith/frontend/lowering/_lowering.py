@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
 from ...engines import Engine, Language
-from ...ir import DIVISION_BY_ZERO, Deadly, Defaults, Misfit, NotCovered, nodes, walk, with_cells
+from ...ir import DIVISION_BY_ZERO, Deadly, Defaults, Misfit, NotCovered, Operator, Type, nodes, walk, with_cells
 from .._nodes import root
 from .._read import Source, read
 from ._fields import Fields
@@ -57,7 +57,7 @@ class Lowering:
         source: Source,
         engine: Engine,
         arrays: Mapping[str, nodes.Array],
-        arguments: dict[str, tuple[str, tuple[int, ...]]],
+        arguments: dict[str, tuple[Type, tuple[int, ...]]],
         defaults: Defaults | None,
         handlers: Handlers,
     ) -> None:
@@ -112,7 +112,7 @@ class Lowering:
         except Misfit as reason:
             raise self.make_refusal(f"`{ast.unparse(node)}`: {reason}", node) from None
 
-    def binary(self, operator: str, left: Any, right: Any) -> Any:
+    def binary(self, operator: Operator, left: Any, right: Any) -> Any:
         """A binary operation on values of any kind; what goes with every entry of a vector is computed once."""
 
         def alone(value: Any, other: Any) -> Any:
@@ -134,6 +134,16 @@ class Lowering:
         if name != ENGINE and self.state.find(name)[0]:
             return ""
         return self.language.name_of(self.value(node.func))
+
+    def scalar_type(self, value: Any) -> Type | None:
+        """The type that a dtype of the engine's is; None for anything else."""
+        name = self.language.scalar_type(value)
+        return None if name is None else Type(name)
+
+    def matrix_type(self, value: Any) -> tuple[tuple[int, ...], Type | None] | None:
+        """Dims and type of numbers of a vector or matrix type; None for anything else."""
+        matrix = self.language.matrix_type(value)
+        return matrix if matrix is None else (matrix[0], None if matrix[1] is None else Type(matrix[1]))
 
     def is_static(self, node: ast.expr) -> bool:
         """Whether an expression is a call of `ti.static`."""
@@ -229,7 +239,7 @@ def whole_array(array: nodes.Array) -> ArrayValue:
     return ArrayValue(array, sizes, (0,) * array.rank)
 
 
-def _argument(name: str, kind: str, element: tuple[int, ...]) -> Any:
+def _argument(name: str, kind: Type, element: tuple[int, ...]) -> Any:
     if not element:
         return nodes.Argument(name, kind)
     empty = Matrix(element, ())

@@ -11,21 +11,21 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
-from ...ir import Misfit, Type, nodes
+from ...ir import Misfit, Operator, Type, nodes
 from ._lowering import Lowering
 from ._values import Matrix, Scalar
 
 
-def _build_fold(operator: str) -> Callable[[Lowering, Any], Scalar]:
+def _build_fold(operator: Operator) -> Callable[[Lowering, Any], Scalar]:
     def fold(low: Lowering, mat: Any) -> Scalar:
         return reduce(lambda one, other: low.ops.binary(operator, one, other), _matrix(low, mat).entries)
 
     return fold
 
 
-def _truth(operator: str) -> Callable[[Lowering, Any], Scalar]:
+def _truth(operator: Operator) -> Callable[[Lowering, Any], Scalar]:
     def fold(low: Lowering, mat: Any) -> Scalar:
-        tests = low.ops.binary("!=", _matrix(low, mat), 0).entries
+        tests = low.ops.binary(Operator.NE, _matrix(low, mat), 0).entries
         return reduce(lambda one, other: nodes.Binary(operator, one, other, Type.U1), tests)
 
     return fold
@@ -46,25 +46,25 @@ def _share_entries(low: Lowering, value: Any) -> Matrix:
 
 def _norm_sqr(low: Lowering, mat: Any) -> Scalar:
     matrix = _share_entries(low, mat)
-    return _build_fold("+")(low, low.ops.binary("*", matrix, matrix))
+    return _build_fold(Operator.ADD)(low, low.ops.binary(Operator.MUL, matrix, matrix))
 
 
 def _norm(low: Lowering, mat: Any, eps: Any = 0.0) -> Scalar:
     """The length, of its own operator where nothing is added below the root: its derivative at 0 is 0, not infinite."""
-    square = low.ops.binary("+", _norm_sqr(low, mat), eps)
+    square = low.ops.binary(Operator.ADD, _norm_sqr(low, mat), eps)
     if low.ops.is_run_time(eps) or eps:
-        return low.ops.unary("sqrt", square)
-    return low.ops.unary("norm", low.ops.cast(square.left, square.type))
+        return low.ops.unary(Operator.SQRT, square)
+    return low.ops.unary(Operator.NORM, low.ops.cast(square.left, square.type))
 
 
 def _dot(low: Lowering, vec_x: Any, vec_y: Any) -> Scalar:
-    return _build_fold("+")(low, low.ops.binary("*", _matrix(low, vec_x, 1), _matrix(low, vec_y, 1)))
+    return _build_fold(Operator.ADD)(low, low.ops.binary(Operator.MUL, _matrix(low, vec_x, 1), _matrix(low, vec_y, 1)))
 
 
 def _trace(low: Lowering, mat: Any) -> Scalar:
     matrix = _matrix(low, mat, 2)
     diagonal = tuple(matrix[i, i] for i in range(min(matrix.shape)))
-    return _build_fold("+")(low, Matrix((len(diagonal),), diagonal))
+    return _build_fold(Operator.ADD)(low, Matrix((len(diagonal),), diagonal))
 
 
 def _transpose(low: Lowering, mat: Any) -> Matrix:
@@ -75,7 +75,7 @@ def _transpose(low: Lowering, mat: Any) -> Matrix:
 
 def _outer_product(low: Lowering, vec_x: Any, vec_y: Any) -> Matrix:
     left, right = _share_entries(low, _matrix(low, vec_x, 1)), _share_entries(low, _matrix(low, vec_y, 1))
-    entries = tuple(low.ops.binary("*", one, other) for one in left.entries for other in right.entries)
+    entries = tuple(low.ops.binary(Operator.MUL, one, other) for one in left.entries for other in right.entries)
     return Matrix((*left.shape, *right.shape), entries)
 
 
@@ -90,8 +90,8 @@ def _matmul(low: Lowering, mat_x: Any, mat_y: Any) -> Any:
     columns: list[tuple[int, ...]] = [(j,) for j in range(right.shape[1])] if len(right.shape) == 2 else [()]
 
     def entry(i: int, column: tuple[int, ...]) -> Scalar:
-        terms = [low.ops.binary("*", left[i, k], right[(k, *column)]) for k in range(left.shape[1])]
-        return reduce(lambda one, other: low.ops.binary("+", one, other), terms)
+        terms = [low.ops.binary(Operator.MUL, left[i, k], right[(k, *column)]) for k in range(left.shape[1])]
+        return reduce(lambda one, other: low.ops.binary(Operator.ADD, one, other), terms)
 
     entries = tuple(entry(i, column) for i in range(left.shape[0]) for column in columns)
     return Matrix((left.shape[0], *right.shape[1:]), entries)
@@ -106,11 +106,11 @@ def check_square(low: Lowering, name: str, mat: Any) -> None:
 
 SQUARE = ("determinant", "inverse")
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    "sum": _build_fold("+"),
-    "max": _build_fold("max"),
-    "min": _build_fold("min"),
-    "any": _truth("or"),
-    "all": _truth("and"),
+    "sum": _build_fold(Operator.ADD),
+    "max": _build_fold(Operator.MAX),
+    "min": _build_fold(Operator.MIN),
+    "any": _truth(Operator.OR),
+    "all": _truth(Operator.AND),
     "norm": _norm,
     "norm_sqr": _norm_sqr,
     "dot": _dot,

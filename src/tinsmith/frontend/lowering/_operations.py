@@ -54,7 +54,7 @@ class Operations:
             raise Misfit(f"a {type(value).__name__} where a number is wanted")
         return self.constant(value, types.of_literal(value, self.defaults))
 
-    def constant(self, value: bool | float, kind: str) -> Scalar:
+    def constant(self, value: bool | float, kind: Type) -> Scalar:
         """A known number of a type of its own."""
         if isinstance(value, int) and not types.fits(value, kind):
             raise Misfit(f"the number {value} (beyond {kind})")
@@ -69,7 +69,7 @@ class Operations:
             return self.matrix(listed)
         return self.matrix(value) if isinstance(value, list | tuple) else self.scalar(value)
 
-    def matrix(self, rows: Any, kind: str | None = None) -> Matrix:
+    def matrix(self, rows: Any, kind: Type | None = None) -> Matrix:
         """What `Vector([...])` and `Matrix([[...]])` make of their entries."""
         rows = rows.rows if isinstance(rows, Matrix) else list(rows)
         rows = [row.rows if isinstance(row, Matrix) else row for row in rows]
@@ -78,7 +78,7 @@ class Operations:
         flat = [entry for row in rows for entry in row] if nested else rows
         return self.build_matrix(flat, shape, kind)
 
-    def build_matrix(self, entries: list[Any], shape: tuple[int, ...], kind: str | None) -> Matrix:
+    def build_matrix(self, entries: list[Any], shape: tuple[int, ...], kind: Type | None) -> Matrix:
         """A matrix of these entries, of one type: their common one where none is given."""
         numbers = [self.scalar(entry) for entry in entries]
         size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
@@ -90,19 +90,19 @@ class Operations:
 
     # Operations -------------------------------------------------------------------------------
 
-    def _cast(self, value: Scalar, kind: str) -> Scalar:
+    def _cast(self, value: Scalar, kind: Type) -> Scalar:
         if value.type == kind:
             return value
         if isinstance(value, nodes.Const):
             return _cast_constant(value, kind)
         return nodes.Cast(value, kind)
 
-    def cast(self, value: Any, kind: str) -> Any:
+    def cast(self, value: Any, kind: Type) -> Any:
         """A value converted, entry by entry."""
         tensor = self.tensor(value)
         return self.each(lambda one: self._cast(one, kind), tensor)
 
-    def with_bits(self, value: Any, kind: str) -> Any:
+    def with_bits(self, value: Any, kind: Type) -> Any:
         """A value with the same bits as another type."""
         number = self.scalar(value)
         if types.width(number.type) != types.width(kind):
@@ -122,7 +122,7 @@ class Operations:
         columns = [value.entries if isinstance(value, Matrix) else (value,) * size for value in values]
         return Matrix(shape, tuple(change(*row) for row in zip(*columns, strict=True)))
 
-    def unary(self, operator: str, value: Any) -> Any:
+    def unary(self, operator: Operator, value: Any) -> Any:
         """An operation on one."""
 
         def one(number: Scalar) -> Scalar:
@@ -131,7 +131,7 @@ class Operations:
 
         return self.each(one, self.tensor(value))
 
-    def binary(self, operator: str, left: Any, right: Any) -> Any:
+    def binary(self, operator: Operator, left: Any, right: Any) -> Any:
         """An operation on two: Python's own where both are known."""
         if operator in PYTHON and not self.is_run_time(left) and not self.is_run_time(right):
             return PYTHON[operator](left, right)
@@ -164,7 +164,7 @@ class Operations:
             return nodes.Const(bool(number.value), Type.U1)
         return nodes.Binary(Operator.NE, number, nodes.Const(0, number.type), Type.U1)
 
-    def _check(self, operator: str, *kinds: str) -> None:
+    def _check(self, operator: Operator, *kinds: Type) -> None:
         if not types.accepts(operator, *kinds):
             # Engines refuse some of these with a message, and end the process on others (`x[i] &= 1`, `clz(x[i])`).
             words = f"`{operator}` of {' and '.join(kinds)}"
@@ -181,7 +181,7 @@ def _own_number(value: bool | float) -> bool | int | float:
     return int(value) if isinstance(value, int) else float(value)
 
 
-def _cast_constant(value: nodes.Const, kind: str) -> Scalar:
+def _cast_constant(value: nodes.Const, kind: Type) -> Scalar:
     """A known number as another type, where that loses nothing; else the engine shall convert it."""
     number = value.value
     if types.is_float(kind):

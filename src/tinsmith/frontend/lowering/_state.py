@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ...ir import Defaults, nodes, types, walk
+from ...ir import Defaults, Type, nodes, types, walk
 from .._read import Source
 from ._stopped_gradients import stop_gradients
 from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_number
@@ -77,7 +77,7 @@ class State:
     arrays: dict[str, nodes.Array]
     taken: set[str]
     frames: list[Frame]
-    types: dict[str, str] = field(default_factory=dict)
+    types: dict[str, Type] = field(default_factory=dict)
     body: list[nodes.Stmt] = field(default_factory=list)
     loop_names: set[str] = field(default_factory=set)
     depth: int = 0
@@ -179,7 +179,7 @@ class State:
 
     # Locals -----------------------------------------------------------------------------------
 
-    def local(self, name: str, kind: str) -> nodes.Local:
+    def local(self, name: str, kind: Type) -> nodes.Local:
         """A new local, without a value yet."""
         name = self.fresh(name)
         self.types[name] = kind

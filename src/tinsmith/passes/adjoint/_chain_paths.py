@@ -43,7 +43,7 @@ def keeps_digits(
     carried: nodes.CarriedLocal,
     bound: frozenset[str],
     known: Mapping[str, Sequence[nodes.Expr]],
-    kind: str,
+    kind: Type,
 ) -> bool:
     """Whether a positive chain of factors from `LEAST_FACTOR` to 1 stays above what its type can hold."""
     assert isinstance(carried.next, nodes.Local)

@@ -41,7 +41,7 @@ class Inverse:
 
     carried: nodes.CarriedLocal
     now: str
-    type: str
+    type: Type
     statements: nodes.Block
 
 

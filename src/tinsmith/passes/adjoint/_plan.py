@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from ...ir import Names, nodes, types
+from ...ir import Names, Type, nodes, types
 from ._regular_logs import RegularLog
 from ._tapes import array_key
 
@@ -34,7 +34,7 @@ class Decision(NamedTuple):
     Attributes:
         how: where the reverse gets the values from.
         values: locals or an array, as the source calls them.
-        kind: the type of a local; "" for arrays, and for several.
+        kind: the type of a local; None for arrays, and for several.
         of: whose values they are, in words.
         size: bytes that each of these takes.
         reason: why.
@@ -42,7 +42,7 @@ class Decision(NamedTuple):
 
     how: How
     values: tuple[str, ...]
-    kind: str
+    kind: Type | None
     of: str
     size: int
     reason: str
@@ -137,7 +137,7 @@ def describe_loop(
             reason = "stores of the loop overwrite it" + (
                 "" if array in plan.regular else ", where only a run can tell"
             )
-            yield Decision(How.LOG, (array,), "", of, types.width(about.type) // 8 + places, reason)
+            yield Decision(How.LOG, (array,), None, of, types.width(about.type) // 8 + places, reason)
     if plan.recomputed:
         values = tuple(dict.fromkeys(map(name_of, plan.recomputed)))
-        yield Decision(How.RECOMPUTE, values, "", of, 0, "all that they are made of is at hand")
+        yield Decision(How.RECOMPUTE, values, None, of, 0, "all that they are made of is at hand")

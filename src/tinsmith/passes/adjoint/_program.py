@@ -55,7 +55,7 @@ class TapeSize:
             were counted.
     """
 
-    arrays: tuple[tuple[str, str, int], ...]
+    arrays: tuple[tuple[str, Type, int], ...]
     depth: tuple[str, nodes.Expr] | None
     starts: tuple[str, str] | None
 
@@ -67,7 +67,7 @@ class TapeSize:
         return nodes.Load(self.starts[0], (iteration,), (), Type.I32)
 
 
-def size_tape(names: Names, label: str, arrays: tuple[tuple[str, str, int], ...], most: nodes.Expr | None) -> TapeSize:
+def size_tape(names: Names, label: str, arrays: tuple[tuple[str, Type, int], ...], most: nodes.Expr | None) -> TapeSize:
     """How large a tape of this label is: for `most` entries an iteration, or where that is None, for those counted."""
     if most is not None:
         return TapeSize(arrays, (names.reserve_shared(f"depth_{label}"), most), None)
@@ -93,7 +93,7 @@ class Reserve:
     source: int = 0
 
     @property
-    def arguments(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+    def arguments(self) -> dict[str, tuple[Type, tuple[int, ...]]]:
         """What kernels with these tapes are given besides them: how many entries an iteration may need."""
         return {size.depth[0]: (Type.I32, ()) for size in self.tapes if size.depth}
 

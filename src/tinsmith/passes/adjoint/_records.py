@@ -35,7 +35,7 @@ class Records:
     kernel: nodes.Kernel
     tasks: Mapping[int, tuple[nodes.Expr, nodes.Expr]]
     size: nodes.Expr
-    type: str
+    type: Type
 
     def build_recording_kernel(self, name: str) -> nodes.Kernel:
         """The kernel that writes what its atomics return into an array of this name, which nothing else has."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from ..._lazy import lazy
 from ...analyses import Activity, along, edges_of, find_disjoint_arrays
-from ...ir import Names, NotCovered, nodes, types, walk
+from ...ir import Names, NotCovered, Type, nodes, types, walk
 from ..extremes import Beside, extremes_in, extremes_of, write_in_order
 from ._access import find_owned, sequential
 from ._build_ssa import SsaBuilder
@@ -206,5 +206,5 @@ def _collect_names(kernel: nodes.Kernel, adjoints: Mapping[str, str]) -> set[str
     return {*kernel.arrays, *kernel.arguments, *kernel.locals, *adjoints.values()}
 
 
-def _types_of(steps: Sequence[Step], arrays: Collection[str]) -> dict[str, str]:
+def _types_of(steps: Sequence[Step], arrays: Collection[str]) -> dict[str, Type]:
     return {load.array: load.type for load in walk.loads(steps) if load.array in arrays}

@@ -35,7 +35,7 @@ class Tape:
 
     array: str
     top: str
-    type: str
+    type: Type
     of: str = ""
     where: str = ""
     rank: int = 0
@@ -66,7 +66,7 @@ class Tapes:
     names: Names
     by_key: dict[str, Tape] = field(default_factory=dict)
 
-    def for_type(self, kind: str) -> Tape:
+    def for_type(self, kind: Type) -> Tape:
         """The tape for numbers of a type."""
         kept = types.keeping(kind)
         if kept not in self.by_key:
@@ -90,7 +90,7 @@ class Tapes:
     def push(self, value: nodes.Local) -> Block:
         """Keep a local's value."""
         tape = self.for_type(value.type)
-        return [nodes.Store(tape.array, (_top(tape),), (), cast(value, tape.type)), _move_top(tape, "+")]
+        return [nodes.Store(tape.array, (_top(tape),), (), cast(value, tape.type)), _move_top(tape, Operator.ADD)]
 
     def pop(self, local: nodes.Local) -> Block:
         """Give a local the value that was kept last."""
@@ -98,7 +98,7 @@ class Tapes:
         kept: nodes.Expr = nodes.Load(tape.array, (_top(tape),), (), tape.type)
         if local.type == Type.U1:
             kept = compare(Operator.NE, kept, constant(0, tape.type))
-        return [_move_top(tape, "-"), nodes.Assign(local.name, cast(kept, local.type))]
+        return [_move_top(tape, Operator.SUB), nodes.Assign(local.name, cast(kept, local.type))]
 
     def log(self, tape: Tape, index: tuple[nodes.Expr, ...]) -> Block:
         """Keep an element that is about to be overwritten, and where it is."""
@@ -108,14 +108,17 @@ class Tapes:
         for at, entry in enumerate(itertools.product(*map(range, tape.element))):
             old = nodes.Load(tape.of, index, entry, tape.type)
             block.append(nodes.Store(tape.array, (tape.slot(number(at)),), (), old))
-        return [*block, _move_top(tape, "+")]
+        return [*block, _move_top(tape, Operator.ADD)]
 
     def undo(self, tape: Tape, mark: nodes.Local) -> Block:
         """Put back what was kept since `mark`, the latest first."""
         index = tuple(
             nodes.Load(tape.where, (tape.slot(number(axis), tape.rank),), (), Type.I32) for axis in range(tape.rank)
         )
-        block: Block = [nodes.If(compare(Operator.LE, _top(tape), mark), (nodes.Break(),)), _move_top(tape, "-")]
+        block: Block = [
+            nodes.If(compare(Operator.LE, _top(tape), mark), (nodes.Break(),)),
+            _move_top(tape, Operator.SUB),
+        ]
         names = [self.names.fresh(f"{tape.of}_row", Type.I32) for _ in index]
         block += [nodes.Assign(name, place) for name, place in zip(names, index, strict=True)]
         places = tuple(nodes.Local(name, Type.I32) for name in names)
@@ -129,5 +132,5 @@ def _top(tape: Tape) -> nodes.Local:
     return nodes.Local(tape.top, Type.I32)
 
 
-def _move_top(tape: Tape, way: str) -> nodes.Assign:
+def _move_top(tape: Tape, way: Operator) -> nodes.Assign:
     return nodes.Assign(tape.top, nodes.Binary(way, _top(tape), constant(1, Type.I32), Type.I32))

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...analyses import tasks_of
-from ...ir import nodes, walk, with_cells
+from ...ir import Type, nodes, walk, with_cells
 from ..polish import declare_locals, eliminate_dead_code, inline_sizes
 
 
@@ -36,7 +36,7 @@ def kernel_of(
     name: str,
     body: Sequence[nodes.Stmt],
     arrays: Mapping[str, nodes.Array],
-    arguments: Mapping[str, tuple[str, tuple[int, ...]]],
+    arguments: Mapping[str, tuple[Type, tuple[int, ...]]],
 ) -> nodes.Kernel:
     """A kernel made of another one's statements: of arrays and arguments it has those that the statements use."""
     used = walk.find_touched(body) | walk.find_sized(body)

@@ -18,7 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...ir import ONE, ZERO, Names, Operator, cast, compare, minus, nodes, over, plus, straight_through, walk
+from ...ir import (
+    ONE,
+    ZERO,
+    AtomicOperator,
+    Names,
+    Operator,
+    cast,
+    compare,
+    minus,
+    nodes,
+    over,
+    plus,
+    straight_through,
+    walk,
+)
 from ._extreme import INTEGER, Beside, Extreme, extremes_in
 
 
@@ -80,5 +94,5 @@ def _candidate(one: nodes.Atomic, extreme: Extreme, reset: nodes.Block, names: N
         nodes.Store(array.name, index, entry, straight_through(old, mean), line),
     )
     is_tied = nodes.If(compare(Operator.EQ, value, old), tied, (), line)
-    beats = ">" if one.operator == "max" else "<"
+    beats = Operator.GT if one.operator == AtomicOperator.MAX else Operator.LT
     return (*before, nodes.If(compare(beats, value, old), won, (is_tied,), line))

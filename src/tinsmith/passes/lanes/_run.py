@@ -248,8 +248,8 @@ class _Task:
     def agree(self, name: str) -> tuple[nodes.Local, nodes.Local]:
         """Give a local that lanes are to share its least value among them, and return that and the greatest."""
         each = nodes.Local(self.writer.own[name], Type.I32)
-        low = self.writer.reduce("min", each, nodes.Const(2**31 - 1, Type.I32))
-        high = self.writer.reduce("max", each, nodes.Const(-(2**31), Type.I32))
+        low = self.writer.reduce(Operator.MIN, each, nodes.Const(2**31 - 1, Type.I32))
+        high = self.writer.reduce(Operator.MAX, each, nodes.Const(-(2**31), Type.I32))
         self.writer.block.behind.append((None, nodes.Assign(name, low)))
         return low, high
 

@@ -162,7 +162,7 @@ class Writer:
         return local
 
     def reduce(
-        self, operator: str, value: nodes.Expr, begin: nodes.Expr, local: nodes.Local | None = None
+        self, operator: Operator, value: nodes.Expr, begin: nodes.Expr, local: nodes.Local | None = None
     ) -> nodes.Local:
         """What all lanes have together, as one number of the block."""
         total = local or self.names.local("of_lanes", value.type)
@@ -172,7 +172,7 @@ class Writer:
 
     def count(self, mask: nodes.Expr, local: nodes.Local | None = None) -> nodes.Local:
         """How many lanes a mask has."""
-        return self.reduce("+", number(1) if mask == TRUE else nodes.Cast(mask, Type.I32), number(0), local)
+        return self.reduce(Operator.ADD, number(1) if mask == TRUE else nodes.Cast(mask, Type.I32), number(0), local)
 
     def run_one_by_one(self, one: nodes.Stmt, mask: nodes.Expr) -> None:
         """Run a statement as it is written for one active lane after the other."""
@@ -185,7 +185,7 @@ class Writer:
         elif self.sharing.is_shared_sum(one):
             kind = one.value.type
             value = select(mask, self.guard_expression(one.value, mask), constant(0, kind))
-            total = self.reduce("+", value, constant(0, kind))
+            total = self.reduce(Operator.ADD, value, constant(0, kind))
             self.block.behind.append((None, replace(one, value=total)))
         else:
             value = self.bind_fresh("stored", self.guard_expression(one.value, mask))
@@ -305,7 +305,7 @@ class Writer:
         last = end
         if not is_even:
             last = self.bind_fresh("end", self.guard_expression(end, mask))
-            most = self.reduce("max", select(mask, last, begin), begin)
+            most = self.reduce(Operator.MAX, select(mask, last, begin), begin)
             bounds = ((begin, most),)
         active = alive = None
         if may_end:

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ...analyses import Live, Liveness
-from ...ir import nodes, walk
+from ...ir import Type, nodes, walk
 
 
-def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
+def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> nodes.Block:
     """Statements of the top level in which each loop has fewer locals. What is known outside of a loop stays as it is.
 
     Args:
@@ -34,7 +34,7 @@ def coalesce_locals(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nod
     return tuple(statements)
 
 
-def _within(body: nodes.Block, kinds: Mapping[str, str], fixed: set[str]) -> nodes.Block:
+def _within(body: nodes.Block, kinds: Mapping[str, Type], fixed: set[str]) -> nodes.Block:
     loops = {name for one in walk.statements(body) if isinstance(one, nodes.For) for name in one.names}
     barred = fixed | loops
     pairs = [pair for pair in _copies(body) if barred.isdisjoint(pair) and kinds[pair[0]] == kinds[pair[1]]]

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ...analyses import DefinitionsAndUses
-from ...ir import nodes, walk
+from ...ir import Type, nodes, walk
 
 Loaded = Mapping[nodes.Load, nodes.Local]
 
 
-def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
+def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> nodes.Block:
     """Statements without `a = b`, where `b` keeps its value as long as `a` is asked for.
 
     That is so where `a` gets a value nowhere else, `b` nowhere after it in the text, and both live in one iteration.
@@ -43,7 +43,7 @@ def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> no
     return walk.rewrite(body, change)
 
 
-def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
+def eliminate_common_loads(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> nodes.Block:
     """Statements in which `b = x[i]` is `b = a` where `a = x[i]` stands before it on every way, and nobody changes `x`.
 
     Args:

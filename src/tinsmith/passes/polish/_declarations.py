@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ...ir import nodes, types, walk
+from ...ir import Type, nodes, types, walk
 
 
 def declare_locals(
-    body: Sequence[nodes.Stmt], kinds: Mapping[str, str], visible: frozenset[str] = frozenset()
+    body: Sequence[nodes.Stmt], kinds: Mapping[str, Type], visible: frozenset[str] = frozenset()
 ) -> nodes.Block:
     """Statements in which every local that is given a value inside a block and read outside it starts at 0 before it.
 
@@ -38,7 +38,7 @@ class _Scoping:
         shared: those that are given a value outside of parallel loops.
     """
 
-    kinds: Mapping[str, str]
+    kinds: Mapping[str, Type]
     shared: frozenset[str]
 
     def block(self, body: nodes.Block, visible: frozenset[str]) -> nodes.Block:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...ir import nodes
+from ...ir import Type, nodes
 from ._branches import merge_branches, sink_constants, start_sums
 from ._coalesce import coalesce_locals
 from ._copies import eliminate_common_loads, propagate_copies
@@ -12,7 +12,7 @@ from ._dead_code import eliminate_dead_code
 from ._declarations import declare_locals
 
 
-def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, str]) -> nodes.Block:
+def simplify(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> nodes.Block:
     """Statements that do the same, with every local declared where an engine sees it.
 
     Args:

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from ...analyses import Activity, slopes
-from ...ir import Names, cast, constant, nodes, plus, types, walk
+from ...ir import Names, Type, cast, constant, nodes, plus, types, walk
 
 
 class Dual(NamedTuple):
@@ -18,7 +18,7 @@ class Dual(NamedTuple):
     value: nodes.Expr
     tangent: nodes.Expr | None = None
 
-    def get_tangent(self, kind: str) -> nodes.Expr:
+    def get_tangent(self, kind: Type) -> nodes.Expr:
         """The tangent as a type, 0 where there is none."""
         return constant(0, kind) if self.tangent is None else cast(self.tangent, kind)
 
@@ -114,7 +114,7 @@ class Expressions:
         return Dual(value, total)
 
 
-_RESULT = nodes.Local("result ", "")
+_RESULT = nodes.Local("result ", Type.F32)
 """What an operation gives, in its own derivative: no local of a kernel is called so."""
 
 

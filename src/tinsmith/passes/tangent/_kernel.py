@@ -16,7 +16,7 @@ from itertools import chain
 from types import MappingProxyType
 
 from ...analyses import concurrent_loop, find_owned, find_varied, shared_atomics
-from ...ir import RUN_IN_ORDER, Names, NotCovered, nodes, types, walk
+from ...ir import RUN_IN_ORDER, Names, NotCovered, Type, nodes, types, walk
 from .._bits import Part, check_bits
 from ._extremes import write_out_extremes
 from ._order import find_order_dependent, first_refused
@@ -80,7 +80,7 @@ def _without_idle_results(kernel: nodes.Kernel) -> nodes.Block:
     return walk.rewrite(kernel.body, change)
 
 
-def _kind(kernel: nodes.Kernel, name: str) -> str:
+def _kind(kernel: nodes.Kernel, name: str) -> Type:
     return kernel.arrays[name].type if name in kernel.arrays else kernel.arguments[name][0]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...analyses import Activity
-from ...ir import AtomicOperator, Misfit, Names, NotCovered, cast, constant, nodes, plus, times, walk
+from ...ir import AtomicOperator, Misfit, Names, NotCovered, Type, cast, constant, nodes, plus, times, walk
 from .._decompositions import tangent_of
 from ._expressions import Dual, Expressions
 
@@ -23,7 +23,7 @@ class Statements:
     """
 
     path: str
-    kinds: Mapping[str, str]
+    kinds: Mapping[str, Type]
     activity: Activity
     companions: Mapping[str, str]
     names: Names
@@ -51,7 +51,7 @@ class Statements:
             case _:
                 return (walk.with_bodies(one, self.block),)
 
-    def _still(self, name: str, kind: str, line: int) -> nodes.Block:
+    def _still(self, name: str, kind: Type, line: int) -> nodes.Block:
         """A local whose new value has no tangent."""
         if name not in self.activity:
             return ()
