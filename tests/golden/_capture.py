@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from unittest.mock import patch
@@ -77,7 +78,9 @@ def use_in_every_way(op: Callable[..., Any], inputs: tuple[Any, ...]) -> dict[st
 
 def record(use: Callable[[], Any]) -> str:
     """Return the texts that are generated while an op is used, or its refusal."""
-    with recorded_texts() as texts:
+    with recorded_texts() as texts, warnings.catch_warnings():
+        # pytest makes errors of them, which would be in place of the texts.
+        warnings.simplefilter("ignore")
         try:
             use()
         except Exception as error:  # noqa: BLE001  # whatever is said belongs to what must not change
