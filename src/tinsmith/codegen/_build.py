@@ -41,7 +41,7 @@ def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple
 
 
 def keep_file(function: FunctionType, path: str, text: str) -> None:
-    """Keep the lines of a synthetic file in `linecache` as long as any function compiled from it exists.
+    """Keep the source lines of a generated function in `linecache` until no function of that file is left.
 
     Engines ask for them each time they compile the function: without them Taichi reads the lines of the function's
     module instead.

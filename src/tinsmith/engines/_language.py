@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from . import _annotations, _readiness
@@ -21,6 +21,16 @@ class StructFacts(NamedTuple):
 
     members: Mapping[str, Any]
     methods: Mapping[str, Any]
+
+    def bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+        """Yield the name, type and value of each member of a struct that is made of these arguments; 0 by default.
+
+        Raises TypeError for arguments that no member takes.
+        """
+        if not named.keys() <= self.members.keys() or len(positional) > len(self.members):
+            raise TypeError(f"arguments that a struct with {', '.join(self.members)} has no member for")
+        for place, (name, kind) in enumerate(self.members.items()):
+            yield name, kind, positional[place] if place < len(positional) else named.get(name, 0)
 
 
 class Language:

@@ -294,7 +294,7 @@ class PartialIndexMap:
                 places.setdefault(tuple(known[axis] for axis in common), []).append(key)
 
     def meeting(self, known: Mapping[int, int]) -> Iterator[Any]:
-        """What is filed under indices that agree with `known` on every axis that both know."""
+        """Yield the values whose indices may equal this one: on each axis that both know, the numbers are equal."""
         for group, keys in self._groups.items():
             common = tuple(axis for axis in group if axis in known)
             places = self._under.get((group, common))

@@ -167,7 +167,7 @@ def straight_through(value: nodes.Expr, source: nodes.Expr) -> nodes.Expr:
 
 
 BLOCK_SIZE = 128
-"""Iterations of a block where the kernel does not say: what both engines take on GPUs."""
+"""The number of iterations in a block of a kernel that does not set `block_dim`: both engines' default on GPUs."""
 
 
 def iteration_number(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:

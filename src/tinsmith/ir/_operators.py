@@ -84,7 +84,7 @@ SHIFTS = frozenset({Operator.SHIFT_LEFT, Operator.SHIFT_RIGHT, Operator.SHIFT_RI
 BITWISE = SHIFTS | {Operator.BIT_AND, Operator.BIT_OR, Operator.BIT_XOR}
 LOGICAL = frozenset({Operator.AND, Operator.OR})
 SYMBOLS = frozenset(one for one in Operator if not one.value.isidentifier() and one is not Operator.INVERT) | LOGICAL
-"""Those that are written between their operands."""
+"""The operators that are written between their operands, such as `+` and `and`."""
 
 ARITHMETIC_FUNCTIONS = ("cos", "exp", "log", "sin", "tanh")
 """Functions that `kernels` has by arithmetic alone, as `arithmetic_cos` and so on."""
@@ -116,7 +116,7 @@ OPPOSITE = {
     Operator.EQ: Operator.NE,
     Operator.NE: Operator.EQ,
 }
-"""The comparison that holds where another one does not."""
+"""The negation of each comparison: `a >= b` holds exactly where `a < b` does not, except for NaN."""
 SWAPPED = {
     Operator.LT: Operator.GT,
     Operator.LE: Operator.GE,
@@ -125,7 +125,7 @@ SWAPPED = {
     Operator.EQ: Operator.EQ,
     Operator.NE: Operator.NE,
 }
-"""The comparison of the same two values in the other order."""
+"""The mirror of each comparison: `a < b` is `b > a`."""
 
 
 class AtomicOperator(str, Enum):

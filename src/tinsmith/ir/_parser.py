@@ -10,7 +10,7 @@ from typing import Any, NoReturn, TypeVar
 from . import _nodes as nodes
 from . import _types as types
 from ._operators import BINARY, UNARY, AtomicOperator, Operator, VoteOperator
-from ._printer import DEFAULTS, PRECEDENCE, TIGHTEST, usual_type
+from ._printer import DEFAULTS, PRECEDENCE, TIGHTEST
 from ._types import Type
 
 Word = TypeVar("Word", Type, Operator, AtomicOperator, VoteOperator)
@@ -42,7 +42,7 @@ def parse_ir(text: str) -> nodes.Kernel:
         >>> print_ir(parse_ir(text)) == text
         True
     """
-    lines = [_Line.of(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    lines = [_Line.split(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
     if not lines or not lines[0].text.startswith("kernel "):
         raise TextError("a kernel's text begins with `kernel NAME`")
     header = _Header(lines[0].text.removeprefix("kernel ").strip())
@@ -62,7 +62,8 @@ class _Line:
     source: int
 
     @classmethod
-    def of(cls, number: int, line: str) -> _Line:
+    def split(cls, number: int, line: str) -> _Line:
+        """Split a line of the text into its parts."""
         match = _LINE.match(line.rstrip())
         assert match is not None
         return cls(number, len(match["indent"]), match["text"], int(match["line"] or 0))
@@ -160,7 +161,7 @@ def _read_value(text: str) -> Any:
 
 
 class _Parser:
-    """Parses the statements of one kernel."""
+    """Parse the statements of one kernel."""
 
     def __init__(self, header: _Header, lines: Sequence[_Line]) -> None:
         self.header = header
@@ -451,7 +452,7 @@ class _Tokens:
         while PRECEDENCE.get(self.ahead, -1) >= strength:
             operator = self.one_of(Operator)
             right = self.expression(PRECEDENCE[operator] + 1)
-            left = nodes.Binary(operator, left, right, usual_type(operator, left.type, right.type))
+            left = nodes.Binary(operator, left, right, types.of_operation(operator, left.type, right.type, DEFAULTS))
         return left
 
     def operand(self) -> nodes.Expr:
@@ -519,7 +520,9 @@ class _Tokens:
         if len(given) == 1 and name in UNARY:
             return nodes.Unary(Operator(name), given[0], types.of_unary(name, given[0].type, DEFAULTS))
         if len(given) == 2 and name in BINARY:
-            return nodes.Binary(Operator(name), *given, usual_type(Operator(name), given[0].type, given[1].type))
+            return nodes.Binary(
+                Operator(name), *given, types.of_operation(Operator(name), given[0].type, given[1].type, DEFAULTS)
+            )
         if len(given) != 3 or name != "select":
             self.line.fail(f"there is no `{name}` of {len(given)}")
         return nodes.Select(*given, given[1].type)

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 
 from . import _nodes as nodes
 from . import _types as types
-from ._operators import COMPARISONS, SYMBOLS, Operator
+from ._operators import COMPARISONS, SYMBOLS
 from ._types import Type
 
 PRECEDENCE: dict[str, int] = {
@@ -206,17 +206,12 @@ def print_expression(expr: nodes.Expr, around: int = 0) -> str:
 
 
 def _print_binary(expr: nodes.Binary, around: int) -> str:
-    suffix = _print_type(expr.type, usual_type(expr.operator, expr.left.type, expr.right.type))
+    suffix = _print_type(expr.type, types.of_operation(expr.operator, expr.left.type, expr.right.type, DEFAULTS))
     if expr.operator not in SYMBOLS:
         return f"{expr.operator}({print_expression(expr.left)}, {print_expression(expr.right)}){suffix}"
     strength = PRECEDENCE[expr.operator]
     text = f"{print_expression(expr.left, strength)} {expr.operator} {print_expression(expr.right, strength + 1)}"
     return f"({text}){suffix}" if suffix or strength < around else text
-
-
-def usual_type(operator: Operator, left: Type, right: Type) -> Type:
-    """Return the type of an operation on two numbers that the text leaves out."""
-    return left if operator == "straight_through" else types.of_operation(operator, left, right, DEFAULTS)
 
 
 def _print_type(kind: Type, usual: str) -> str:

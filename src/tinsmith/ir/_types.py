@@ -12,7 +12,7 @@ from enum import Enum
 from itertools import product
 from typing import NamedTuple
 
-from ._operators import COMPARISONS, INTEGERS_ONLY, REAL_ONLY, SHIFTS, WIDENING
+from ._operators import COMPARISONS, INTEGERS_ONLY, REAL_ONLY, SHIFTS, WIDENING, Operator
 
 
 class Type(str, Enum):
@@ -116,7 +116,7 @@ def of_operation(operator: str, one: Type, other: Type, defaults: Defaults) -> T
     """The type of a binary operation, from those of its operands."""
     if operator in COMPARISONS:
         return Type.U1
-    if operator in SHIFTS:
+    if operator in SHIFTS or operator == Operator.STRAIGHT_THROUGH:
         return one
     if operator in ("/", "atan2"):
         one, other = (kind if is_float(kind) else defaults.fp for kind in (one, other))
@@ -144,6 +144,4 @@ def of_unary_in_any(operator: str, kind: Type) -> frozenset[Type]:
 
 def of_operation_in_any(operator: str, one: Type, other: Type) -> frozenset[Type]:
     """Return the types that an operation on two numbers may have, whatever an engine's defaults."""
-    if operator == "straight_through":
-        return frozenset({one})
     return frozenset(of_operation(operator, one, other, defaults) for defaults in _EVERY_DEFAULT)

@@ -14,14 +14,14 @@ from .._config import config
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
-from ._operators import BINARY, LOGICAL, UNARY
+from ._operators import BINARY, LOGICAL, UNARY, AtomicOperator, VoteOperator
 from ._types import Type
 
-INDICES = frozenset({Type.I8, Type.I16, Type.I32, Type.I64, Type.U8, Type.U16, Type.U32, Type.U64})
+INDICES = types.ALL - {*types.FLOATS, Type.U1}
 """Types that an index or a bound of a loop may have."""
 
-ATOMICS = frozenset({"add", "sub", "min", "max", "and", "or", "xor", "mul"})
-VOTES = frozenset({"all", "any", "count"})
+ATOMICS = frozenset(AtomicOperator)
+VOTES = frozenset(VoteOperator)
 
 
 class InvalidKernel(AssertionError):

@@ -48,13 +48,7 @@ class Constructors:
 
     def build_typed_struct(self, facts: Any, positional: tuple[Any, ...], named: dict[str, Any]) -> Struct:
         """Return what a struct type makes of its arguments. Raises TypeError for members that it lacks."""
-        unknown = set(named) - set(facts.members)
-        if unknown or len(positional) > len(facts.members):
-            raise TypeError(f"arguments that a struct with {', '.join(facts.members)} has no member for")
-        members = {}
-        for place, (name, kind) in enumerate(facts.members.items()):
-            value = positional[place] if place < len(positional) else named.get(name, 0)
-            members[name] = self._as_member(kind, value)
+        members = {name: self._as_member(kind, value) for name, kind, value in facts.bind(positional, named)}
         return Struct(members, dict(facts.methods))
 
     def _as_member(self, kind: Any, value: Any) -> Any:

@@ -127,7 +127,7 @@ class ExactInterpreter(Interpreter):
         self._was_parallel = is_parallel
 
     def _enter(self, task: int, *iteration: Any) -> None:
-        """Report the start of an iteration to the recorder: the number of its top-level loop and its variables."""
+        """Tell the recorder that an iteration starts: the number of its top-level loop, and the loop variables."""
         if self.record is not None:
             self.record.enter(task, tuple([int(one) for one in iteration]))
 

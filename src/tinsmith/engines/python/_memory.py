@@ -145,7 +145,7 @@ class ArrayView:
         raise IndexError(f"{self._name}[{shown}] is out of range for {self._label} = {sizes}")
 
     def _show(self, parts: tuple[Any, ...]) -> str:
-        """The place of an element, as the kernel writes it."""
+        """Format the index of an element as the kernel writes it: `x[3, 5]`."""
         return ", ".join(str(int(part) + start) for part, start in zip(parts, self.first, strict=True))
 
     def indices(self) -> Iterator[tuple[int, ...]]:
@@ -155,7 +155,7 @@ class ArrayView:
         )
 
     def fill(self, value: Any) -> None:
-        """Give all elements one value."""
+        """Store a value in every element."""
         for index in self.indices():
             self[index] = value
 
@@ -176,7 +176,7 @@ class FieldView(ArrayView):
 
 
 class StructField:
-    """A field of structs."""
+    """A field whose elements are structs: one field for each member, under the member's name."""
 
     def __init__(self, views: dict[str, Any], methods: Any) -> None:
         self.views, self._methods = views, methods
@@ -213,7 +213,7 @@ class StructField:
 
 
 def _flatten_index(index: Any, name: str) -> Iterator[Any]:
-    """The numbers of an index: a vector or a tuple stands for several, None for none."""
+    """Yield the integers of an index: all those of a vector or tuple, none for None."""
     if index is None:
         return
     if isinstance(index, Matrix):

@@ -99,14 +99,11 @@ def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: Type | None, v
 
 
 def _struct(low: Lowering, facts: Any, positional: list[Any], named: dict[str, Any]) -> Struct:
-    unknown = set(named) - set(facts.members)
-    if unknown or len(positional) > len(facts.members):
-        raise Misfit(f"arguments that a struct with {', '.join(facts.members)} has no member for")
-    members = {}
-    for place, (name, kind) in enumerate(facts.members.items()):
-        value = positional[place] if place < len(positional) else named.get(name, 0)
-        members[name] = as_member(low, kind, value)
-    return Struct(members, facts.methods)
+    try:
+        bound = list(facts.bind(positional, named))
+    except TypeError as reason:
+        raise Misfit(str(reason)) from None
+    return Struct({name: as_member(low, kind, value) for name, kind, value in bound}, facts.methods)
 
 
 def _member(low: Lowering, value: Any) -> Any:

@@ -99,7 +99,7 @@ def _clamp(low: Lowering, index: Scalar, size: int | Scalar) -> Scalar:
 
 
 def _flatten(index: Any) -> list[Any]:
-    """The numbers of an index: a vector or a tuple stands for several, `None` for none."""
+    """List the integers of an index: all those of a vector or tuple, none for None."""
     if index is None:
         return []
     if isinstance(index, Matrix):

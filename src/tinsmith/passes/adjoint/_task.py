@@ -62,7 +62,7 @@ def reverse_task(task: Task, *, may_keep_results: bool = False, keeps_functions:
     `may_keep_results` says that the task, in form, does what its kernel does, so that it can be the forward pass;
     `keeps_functions` that this then keeps values of functions too.
     """
-    results = _Results.of(task, keeps_functions=keeps_functions) if may_keep_results else None
+    results = _Results.prepare(task, keeps_functions=keeps_functions) if may_keep_results else None
     room = None if results is None else results.in_memory(task.names).room
     plan = decide(
         task,
@@ -86,8 +86,8 @@ class _Results(NamedTuple):
     keeps_functions: bool
 
     @classmethod
-    def of(cls, task: Task, *, keeps_functions: bool) -> _Results | None:
-        """That of a task; None where the number of its parallel iterations is not known before."""
+    def prepare(cls, task: Task, *, keeps_functions: bool) -> _Results | None:
+        """Return what a task's memory depends on; None if the number of its parallel iterations is not known before."""
         iterations = _iterations(task)
         if task.parallel is None or iterations is None:
             return None
