@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 
 from tinsmith._errors import InputError
 from tinsmith.cli import _adjoint, _file_names, app
+from tinsmith.ir import parse_ir
+from tinsmith.passes import PIPELINES
 
 pytestmark = pytest.mark.thinned(4)
 
@@ -114,6 +116,31 @@ def test_it_prints_python_with_the_kernel_s_lines(invoke, engine):
     assert "grad_k[i] = " in result.stdout
     assert f"# of k, x, on {engine}" in result.stdout
     assert "tape: none" in result.stdout
+
+
+def test_the_ir_after_a_pass(invoke):
+    result = invoke("decay", "--print-ir-after", "store-whole")
+    assert result.exit_code == 0, result.output
+    title, _, text = result.stdout.partition("\n")
+    assert title == "# after store-whole, kernel decay_adjoint_0"
+    assert parse_ir(text).name == "decay_adjoint_0"
+    line = KERNELS[: KERNELS.index("y[i] = x[i] * lang.exp")].count("\n") + 1
+    assert f"exp(-k_at)  @{line}" in text
+
+
+def test_the_ir_after_all_passes(invoke):
+    titles = [line for line in invoke("decay", "--print-ir-after=all").stdout.splitlines() if line.startswith("#")]
+    names = [title.removeprefix("# after ").partition(",")[0] for title in titles]
+    assert names[0] == "lower"
+    assert {"lower", *(one.name for name in ("FORWARD", "ADJOINT") for one in PIPELINES[name])} <= {*names}
+    assert "# after hand-on, kernel decay_adjoint_0: no change" in titles
+
+
+def test_a_pass_that_does_not_exist(invoke):
+    result = invoke("decay", "--print-ir-after", "store-hole")
+    assert result.exit_code == 2
+    assert "--print-ir-after got `store-hole`, which is no pass" in result.stderr
+    assert "Did you mean `store-whole`?" in result.stderr
 
 
 def test_the_gradient_of_some_inputs(invoke):

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from support.backwards import gradients
+from support.backwards import adjoint, gradients
 from support.by_hand import array, assign, atomic, branch, kernel, local, loop, repeat, store
 from support.interpreted import interpret, run
 from support.tangents import DOUBLE, compiled
 from tinsmith.engines import DTYPES
 from tinsmith.ir import NotCovered, nodes, walk
 from tinsmith.passes import draws, seed_random
-from tinsmith.passes.adjoint import Reserve, adjoint
+from tinsmith.passes.adjoint import Reserve
 
 KINDS = ["f32", "f64", "i32", "u32", "i64", "u64"]
 X, W, K = array("x", "f64"), array("w", "f64", 2), array("k", "i32")

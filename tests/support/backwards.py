@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from support.interpreted import interpret
 from tinsmith.codegen import print_kernel
-from tinsmith.ir import types
-from tinsmith.passes import evaluate
-from tinsmith.passes.adjoint import Copy, Fresh, Program, Reserve, Run
+from tinsmith.ir import nodes, types
+from tinsmith.passes import evaluate, generate_adjoint
+from tinsmith.passes.adjoint import AdjointOptions, Copy, Fresh, Program, Reserve, Run
 
 KINDS = {"f16": torch.float64, "f32": torch.float64, "f64": torch.float64, "i32": torch.int32, "i64": torch.int64}
+
+
+def adjoint(
+    kernels: Sequence[nodes.Kernel],
+    active: Collection[str],
+    outputs: Collection[str],
+    made: Collection[str],
+    **options: Any,
+) -> Program:
+    """The backward pass of kernels, as `AdjointOptions` has it."""
+    return generate_adjoint(kernels, AdjointOptions(active=active, outputs=outputs, made=made, **options))
 
 
 def gradients(

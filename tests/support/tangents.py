@@ -16,8 +16,8 @@ from support.roundtrip import lowered
 from tinsmith.codegen import build, print_kernel
 from tinsmith.engines import DTYPES, array_text, of_kernel
 from tinsmith.ir import nodes, types
-from tinsmith.passes import evaluate
-from tinsmith.passes.tangent import Tangent, tangent
+from tinsmith.passes import evaluate, generate_tangent
+from tinsmith.passes.tangent import Tangent
 
 DOUBLE = types.Defaults("f64", "i32")
 Tensors = Mapping[str, torch.Tensor]
@@ -90,7 +90,7 @@ def by_pass(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], moved: Tensors
 ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """Arrays after the run of the tangent's kernel, and their tangents."""
-    made = tangent(kernel, frozenset(moved))
+    made = generate_tangent(kernel, frozenset(moved))
     after = interpret(made.kernel, *given_to(made, arrays, arguments, moved))
     beside = {of: one for of, one in made.companions.items() if one in made.kernel.arrays}
     return {name: after[name] for name in arrays}, {of: after[one] for of, one in beside.items()}
@@ -139,8 +139,8 @@ def second_by_pass(
     kernel: nodes.Kernel, arrays: Tensors, arguments: Mapping[str, Any], along: Tensors, then: Tensors
 ) -> dict[str, torch.Tensor]:
     """The tangent of the tangent: how the derivative along one direction moves in the other."""
-    once = tangent(kernel, frozenset(along))
-    twice = tangent(once.kernel, frozenset(then))
+    once = generate_tangent(kernel, frozenset(along))
+    twice = generate_tangent(once.kernel, frozenset(then))
     given, numbers = given_to(once, arrays, arguments, along)
     after = interpret(twice.kernel, *given_to(twice, given, numbers, then))
     return {of: after[twice.companions[one]] for of, one in once.companions.items() if one in twice.companions}
@@ -196,7 +196,7 @@ def assert_compiled_agrees(
 ) -> None:
     """The tangent's kernel compiled gives what it gives interpreted."""
     moved = directions(kernel, arrays, arguments)
-    made = tangent(kernel, frozenset(moved))
+    made = generate_tangent(kernel, frozenset(moved))
     given, numbers = given_to(made, arrays, arguments, moved)
     given = {name: one.to(DTYPES[made.kernel.arrays[name].type]) for name, one in given.items()}
     wanted = interpret(made.kernel, given, numbers, faithful=True)

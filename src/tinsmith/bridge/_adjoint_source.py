@@ -13,6 +13,7 @@ from ..engines import Parameter, of_kernel, one_at_a_time
 from ..spec import Fixed
 from ._describe_backward import describe_backward
 from ._op import Op
+from ._pass_texts import print_passes, record_passes
 from ._signature import Signature, fitting_dtypes
 from ._specialization import Specialization
 from ._stage import Stage
@@ -21,7 +22,9 @@ from .derived import find_recorded_at
 
 
 @one_at_a_time
-def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = None) -> str:
+def adjoint_source(
+    op: Op, wanted: Collection[str] = (), engine: str | None = None, *, print_after: Collection[str] = ()
+) -> str:
     """Return the commented source of an op's generated gradient: the kernels of the backward pass, in order.
 
     Dims have the ranks of the spec, without `*b`; arrays without a dtype are float32.
@@ -30,6 +33,7 @@ def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = No
         op: made by `tinsmith.op` or `tinsmith.chain`.
         wanted: inputs to differentiate by; by default all floating inputs.
         engine: a running engine to print for; by default the op's own.
+        print_after: names of passes (`tinsmith.passes.PASS_NAMES`): return the IR that they leave instead.
 
     Raises:
         ArgumentError: an input is unknown or not floating, or the kernels take template arguments.
@@ -43,6 +47,8 @@ def adjoint_source(op: Op, wanted: Collection[str] = (), engine: str | None = No
     recorded = find_recorded_at(op._core, case)
     at = SourceReverse(signature).at(case) if recorded is None else recorded.replay_at(case)
     at.check(active)
+    if print_after:
+        return print_passes(record_passes(op._make_fresh_core, [(case, [active])]), print_after)
     lines = [
         f"# The gradient of `{op.name}`: {signature.spec}",
         f"# of {', '.join(sorted(active))}, on {signature.stages[0].engine.name}",

@@ -70,6 +70,11 @@ def compile_variant(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     raise refused
 
 
+def is_compiled_from_ir(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> bool:
+    """Return whether the engine gets a variant printed from its IR, and not the user's own source."""
+    return not stage.engine.runs_source and _ir_compiler(stage, variant, values, op) is not None
+
+
 def _check_blocks(stage: Stage, op: str) -> None:
     """Refuse blocks of threads on a device without them: Taichi ends the process on some."""
     where = runs_in_blocks(stage.source, stage.home) if stage.uses_blocks else None

@@ -14,7 +14,7 @@ from .backward import SourceAt
 def describe_backward(at: SourceAt, active: frozenset[str], *, has_checkpoints: bool = False) -> Iterator[str]:
     """Yield a backward pass line by line; everything but source is a comment. Raises NotCovered."""
     alone = active & {*at.case.signature.arrays}
-    program, _ = at.prepare_program(active, None, alone, has_checkpoints=has_checkpoints)
+    program = at.prepare_program(active, None, alone, has_checkpoints=has_checkpoints)
     yield f"# saved for the backward pass: {', '.join(sorted(at.reads(active))) or 'nothing'}"
     kept = [one for one in program.decisions if one.how is not How.RECOMPUTE]
     rows = (*program.decisions, *program.notes) if kept or program.notes else ()

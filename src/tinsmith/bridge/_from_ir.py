@@ -66,19 +66,16 @@ def compile_ir(
         hint = f"Put its statements into a loop, `for _ in range(1):`. {remedy}"
         raise KernelError(refusal(words, [("because", "it uses numbers of a field of vectors outside of loops")], hint))
     is_flat = has_elements_at_top(kernel)
+    # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
+    is_users = is_same or bool(variant.batched_arrays)
+    is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
+    kernel = to_engine_form(stage, variant, kernel, is_aliased=is_aliased)
     if is_flat:
-        kernel = run_pipeline(GENERATED, kernel, PassOptions(is_flat=True))
         arrays = {name: one._replace(rank=one.rank + len(one.element), element=()) for name, one in arrays.items()}
     given = {name for name, array in kernel.arrays.items() if not array.label} | {*kernel.arguments}
     texts = {name: text for name, text in stage.annotations(arrays).items() if name in given}
     texts |= dict.fromkeys(fields, "_lang.template()")
     defaults = types.Defaults(*Language(stage.engine).default_types)  # type: ignore[arg-type]
-    if not (variant.adjoint or stage.is_checked):
-        kernel = in_machine_vectors(kernel, stage.engine)
-    # A batched kernel does what the user's does; what else is printed from IR may have got statements of ours.
-    is_users = is_same or bool(variant.batched_arrays)
-    is_careful, is_aliased = (stage.is_careful(variant), stage.is_aliased(variant)) if is_users else (True, True)
-    kernel = run_pipeline(ENGINE, kernel, engine_options(stage.engine, is_aliased=is_aliased))
     options = CompileOptions(variant.adjoint, variant.stack, is_careful, is_aliased, has_vector_loops(kernel))
 
     def compile_printed(kernel: nodes.Kernel) -> Compiled:
@@ -99,6 +96,15 @@ def compile_ir(
         rows = [("kernel", kernel.name), (stage.engine.name, telling(cause))]
         error = GradientError if variant.adjoint else KernelError
         raise error(refusal(words, rows, remedy)) from cause
+
+
+def to_engine_form(stage: Stage, variant: Variant, kernel: nodes.Kernel, *, is_aliased: bool) -> nodes.Kernel:
+    """Run the pipelines to what the engine gets of a user's kernel."""
+    if has_elements_at_top(kernel):
+        kernel = run_pipeline(GENERATED, kernel, PassOptions(is_flat=True))
+    if not (variant.adjoint or stage.is_checked):
+        kernel = in_machine_vectors(kernel, stage.engine)
+    return run_pipeline(ENGINE, kernel, engine_options(stage.engine, is_aliased=is_aliased))
 
 
 def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:

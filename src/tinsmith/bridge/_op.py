@@ -16,6 +16,7 @@ from ..engines import hide_frames, of_kernel
 from ..spec import Numbers, parse
 from ._binding import BoundArguments, autocast, bind, check_scalar, check_tensors
 from ._buffers import check_reach, in_order
+from ._core import Core
 from ._eager import make_eager_function
 from ._examples import register_example
 from ._make_core import make_core
@@ -287,6 +288,9 @@ class Op(OpDescription, Generic[Result]):
         return outputs[0] if len(outputs) == 1 else self._result(*outputs)
 
     # Related ops ------------------------------------------------------------------------------
+    def _make_fresh_core(self) -> Core:
+        return Op(self._kernels, self._text, self._options)._core
+
     @property
     def functional(self) -> Op[Any]:
         """The same op without `inout`: it changes no argument and returns the new values first, as `state_after`.

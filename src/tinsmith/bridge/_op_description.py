@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from html import escape
 from inspect import Signature as PythonSignature
@@ -16,6 +17,7 @@ from ..spec import Spec
 from ._core import Core
 from ._early_checks import replace_races
 from ._explain import explain
+from ._pass_texts import explain_passes
 from ._python_signature import python_signature
 from ._signature import Signature
 from ._structs import Structs
@@ -121,9 +123,21 @@ class OpDescription:
         """Run lint, sanitizer and gradient check of a call; returns one report: see `tinsmith.check`."""
         return checking(self, *inputs, **named)
 
-    def explain(self) -> str:
-        """Describe the op's arrays, the origin of its gradient, what is saved, and what was compiled."""
-        return explain(self._core)
+    def explain(self, *, passes: bool = False) -> str:
+        """Describe the op's arrays, the origin of its gradient, what is saved, and what was compiled.
+
+        Args:
+            passes: whether to append the IR after each pass of the compiler, for the calls and gradients so far, with
+                the line of the source at each statement.
+        """
+        text = explain(self._core)
+        if not passes:
+            return text
+        return f"{text}\n\n{explain_passes(self._core, self._make_fresh_core)}"
+
+    @abstractmethod
+    def _make_fresh_core(self) -> Core:
+        """Return a core of the same op that has not been called."""
 
     def __repr__(self) -> str:
         origin = self._core.reverse.name

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -33,6 +34,12 @@ def adjoint(
         str | None, typer.Option(help="Inputs to differentiate by, as `x,y`. Default: all floating inputs.")
     ] = None,
     engine: Annotated[Engine | None, typer.Option(help="The engine to print for. Default: that of the kernel.")] = None,
+    print_ir_after: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PASS", help="Print the compiler's IR after this pass instead (may be repeated), or after `all`."
+        ),
+    ] = None,
 ) -> None:
     """Print the generated gradient kernels, with the lines that they come from as comments.
 
@@ -41,13 +48,16 @@ def adjoint(
     """
     file, name = file_and_name(place)
     if not name:
-        _refuse_options(file, {"--spec": spec, "--wrt": wrt, "--engine": engine and engine.value})
+        given = {"--spec": spec, "--wrt": wrt, "--engine": engine and engine.value}
+        _refuse_options(file, {**given, "--print-ir-after": ",".join(print_ir_after or ()) or None})
         _list(file)
         return
     require_defined(file, name)  # refused before torch is loaded, and before the file runs
     with leaving_on_interrupt():
         from ..bridge import Op, adjoint_source
         from ..engines import init, list_installed, list_running, of_kernel
+        from ..passes import PASS_NAMES
+    print_after = _select_passes(print_ir_after or (), PASS_NAMES)
     for one in list_installed():
         os.environ.setdefault(f"ENABLE_{one.upper()}_HEADER_PRINT", "False")
     target = load_object(file, name)
@@ -58,8 +68,19 @@ def adjoint(
     with keep_stdout_clean():
         if runs_on not in list_running():
             init("cpu", engine=runs_on)
-        text = adjoint_source(_op(target, spec), _split(wrt), runs_on)
-    _print(text)
+        text = adjoint_source(_op(target, spec), _split(wrt), runs_on, print_after=print_after)
+    _print(text, is_source=not print_after)
+
+
+def _select_passes(names: Sequence[str], known: Sequence[str]) -> Sequence[str]:
+    """Return the passes to print the IR after. Raises InputError for a name that no pass has."""
+    for name in names:
+        if name not in (*known, "all"):
+            nearest = difflib.get_close_matches(name, known, 1)
+            remedy = f"Did you mean `{nearest[0]}`?" if nearest else "`all` prints after each."
+            rows = [("passes", ", ".join(known))]
+            raise InputError(refusal(f"--print-ir-after got `{name}`, which is no pass", rows, remedy))
+    return known if "all" in names else names
 
 
 def _refuse_options(file: str, options: Mapping[str, str | None]) -> None:
@@ -105,10 +126,10 @@ def _split(names: str | None) -> list[str]:
     return [name.strip() for name in (names or "").split(",") if name.strip()]
 
 
-def _print(text: str) -> None:
-    """In colours for a terminal, else as it is."""
+def _print(text: str, *, is_source: bool) -> None:
+    """Print text: Python source in colours on a terminal."""
     console = Console()
-    if console.is_terminal:
+    if is_source and console.is_terminal:
         console.print(Syntax(text, "python", background_color="default", word_wrap=False))
     else:
         typer.echo(text, nl=False)

@@ -4,7 +4,7 @@ from . import _python_operators as python_operators
 from ._build import build, keep_file, write_file
 from ._comments import add_comments
 from ._exact import build_exact_kernel
-from ._kernel import print_kernel
+from ._kernel import PrintedKernel, print_kernel
 from ._python_operators import ATOMIC_AUGMENTED, BINARY, COMPARE, UNARY
 from ._vectors import VECTOR_FUNCTIONS, find_sums
 
@@ -12,6 +12,7 @@ __all__ = [
     "ATOMIC_AUGMENTED",
     "BINARY",
     "COMPARE",
+    "PrintedKernel",
     "UNARY",
     "VECTOR_FUNCTIONS",
     "add_comments",

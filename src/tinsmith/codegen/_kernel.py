@@ -10,6 +10,7 @@ import ast
 import math
 from collections.abc import Mapping, Sequence
 from itertools import count
+from typing import TypeAlias
 
 from ..engines import COMPILING, complete_places, parse_expression
 from ..ir import Defaults, Operator, Type, nodes, operators, parts_of, side_of, types, walk
@@ -17,11 +18,13 @@ from ._deep_expressions import split_deep_expressions
 from ._syntax import SIGNS, assign, call, call_operation, lang, number, operation
 from ._vectors import VectorLoop, plan_lane_arrays, zeros
 
+PrintedKernel: TypeAlias = ast.FunctionDef
+"""A kernel as source: its statements know the lines that they come from."""
 ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in (*operators.ARITHMETIC_FUNCTIONS, "pow")}
 """Functions by arithmetic alone, which no engine has, and what printed source calls them."""
 
 
-def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defaults) -> ast.FunctionDef:
+def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defaults) -> PrintedKernel:
     """A kernel as source.
 
     Args:

@@ -44,13 +44,14 @@ from ._algebra import (
 )
 from ._cells import with_cells
 from ._decompositions import PARTS, Part, parts_of, side_of
+from ._finish import finish_pass, observe_passes
 from ._names import Names
 from ._operators import AtomicOperator, Operator, VoteOperator
 from ._parser import TextError, parse_ir
 from ._printer import print_ir
 from ._refusals import DIVISION_BY_ZERO, RUN_IN_ORDER, Deadly, Misfit, NotCovered, Race
 from ._types import Defaults, Type
-from ._verify import InvalidKernel, verify, verify_after
+from ._verify import InvalidKernel, verify
 
 __all__ = [
     "AffineIndex",
@@ -87,6 +88,7 @@ __all__ = [
     "each_moves_an_axis",
     "either",
     "extents",
+    "finish_pass",
     "integer",
     "is_constant",
     "is_not_zero",
@@ -97,6 +99,7 @@ __all__ = [
     "never_alias",
     "nodes",
     "number",
+    "observe_passes",
     "operators",
     "opposite",
     "or_else",
@@ -111,7 +114,6 @@ __all__ = [
     "times",
     "types",
     "verify",
-    "verify_after",
     "walk",
     "with_cells",
 ]

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from .._config import config
 from . import _nodes as nodes
 from . import _types as types
 from . import _walk as walk
@@ -72,16 +71,6 @@ def verify(kernel: nodes.Kernel, *, is_ssa: bool = False) -> None:
     faults = list(find_faults(kernel, is_ssa=is_ssa))
     if faults:
         raise InvalidKernel(f"kernel `{kernel.name}` of {kernel.path} is not valid:\n  " + "\n  ".join(faults))
-
-
-def verify_after(name: str, kernel: nodes.Kernel, *, is_ssa: bool = False) -> None:
-    """Check what a pass of this name left, in tests and with `TINSMITH_VERIFY=1`. Raises InvalidKernel."""
-    if not config().verify:
-        return
-    try:
-        verify(kernel, is_ssa=is_ssa)
-    except InvalidKernel as fault:
-        raise InvalidKernel(f"after the pass `{name}`, {fault}") from None
 
 
 def find_faults(kernel: nodes.Kernel, *, is_ssa: bool = False) -> Iterator[str]:

@@ -15,7 +15,24 @@ from ._exact import Exact
 from ._exchanges import exchange_values
 from ._local_sums import sum_in_locals
 from ._most_runs import most_runs
-from ._pipelines import BATCH, CPU, ENGINE, FORWARD, GENERATED, GUARDED, PIPELINES, Pass, PassOptions, run_pipeline
+from ._pipelines import (
+    BATCH,
+    CPU,
+    ENGINE,
+    FORWARD,
+    GENERATED,
+    GUARDED,
+    PASS_NAMES,
+    PIPELINES,
+    Pass,
+    PassOptions,
+    clean_up_adjoint,
+    clean_up_tangent,
+    generate_adjoint,
+    generate_tangent,
+    run_passes,
+    run_pipeline,
+)
 from ._powers import nests_powers, separate_powers
 from ._products import write_out_products
 from ._rename_arrays import rename_arrays, with_names
@@ -26,6 +43,11 @@ from ._strip_parts import FUNCTIONS, LIMITS, POWER, assign, at_line, by_arithmet
 from ._strips import has_vector_loops, strip_functions
 
 __all__ = [
+    "generate_tangent",
+    "generate_adjoint",
+    "clean_up_tangent",
+    "clean_up_adjoint",
+    "PASS_NAMES",
     "BATCH",
     "CPU",
     "ENGINE",
@@ -77,6 +99,7 @@ __all__ = [
     "rename_arrays",
     "replace_statements",
     "run_lanes",
+    "run_passes",
     "run_pipeline",
     "seed_random",
     "separate_powers",

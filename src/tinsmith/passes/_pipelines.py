@@ -2,20 +2,24 @@
 
     Python source --lower--> IR --FORWARD--> one kernel for one sample
                                     --BATCH--> the kernel for all samples
-    a kernel of a gradient --GENERATED--> the kernel that is launched
-    any kernel --CPU--> the form that the engines' compilers make machine vectors of
+    kernels of an op --ADJOINT--> the program of a backward pass --ADJOINT_CLEAN_UP--> the same, in short kernels
+    a kernel --TANGENT--> the kernel that carries tangents along --TANGENT_CLEAN_UP--> without what nobody needs
+    a generated kernel --GENERATED--> the kernel that is launched
+    any kernel --CPU--> the form that the engines' compilers make machine vectors of --ENGINE--> what an engine gets
 
-Each pass takes a kernel and options and returns a kernel: the very same one where there is nothing to do. With
-`TINSMITH_VERIFY=1`, and in all tests, the IR is verified after each pass that changed it.
+A pass takes a kernel and options, and returns a kernel: the very same one where there is nothing to do. Those of the
+adjoint take all kernels of an op, and hand on tasks and then programs. Nothing else orders passes. With
+`TINSMITH_VERIFY=1`, and in all tests, the kernels are verified after each pass that changed them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..ir import nodes, verify_after
+from ..ir import NotCovered, finish_pass, nodes
 from ._aliases import flat
 from ._batch import batch_kernel, serialize_kernel
 from ._bounds_checks import Site, insert_bounds_checks
@@ -26,7 +30,31 @@ from ._powers import separate_powers
 from ._products import write_out_products
 from ._row_major import has_rows_in_loops, index_by_rows
 from ._strips import strip_functions
+from .adjoint import (
+    AdjointOptions,
+    CleanUpOptions,
+    NormalForm,
+    Planned,
+    Program,
+    assemble,
+    decide_sources,
+    emit,
+    gather,
+    hand_on,
+    normalize,
+    store_whole,
+    use_checkpoints,
+)
 from .blocks import run_blocks_in_order, spread_blocks
+from .tangent import (
+    Tangent,
+    TangentOptions,
+    UnneededOptions,
+    differentiate,
+    drop_idle_results,
+    drop_unneeded,
+    write_extremes,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,12 +89,12 @@ class Pass(NamedTuple):
 
     Attributes:
         name: what `--print-ir-after` calls it.
-        run: the pass.
+        run: the pass: of what the one before it left, and of the pipeline's options.
         needs: what must hold of the kernel that it is given, besides the rules of the IR.
     """
 
     name: str
-    run: Callable[[nodes.Kernel, PassOptions], nodes.Kernel]
+    run: Callable[[Any, Any], Any]
     needs: str = ""
 
 
@@ -145,21 +173,54 @@ ENGINE: Pipeline = (
 )
 """What an engine's compiler needs before it gets a kernel."""
 
-PIPELINES = {
+ADJOINT: Pipeline = (
+    Pass("normalize", normalize, "the kernels are what FORWARD leaves"),
+    Pass("decide", decide_sources, "tasks are in SSA form; what is read is loaded by a statement of its own"),
+    Pass("emit", emit),
+    Pass("use-checkpoints", use_checkpoints),
+    Pass("assemble", assemble),
+)
+"""From the kernels of an op to the program of its backward pass. Options: `AdjointOptions`."""
+
+ADJOINT_CLEAN_UP: Pipeline = (
+    Pass("gather", gather, "adjoints start at zero"),
+    Pass("store-whole", store_whole, "no kernel is launched twice for one adjoint"),
+    Pass("hand-on", hand_on, "`Program.whole` is known"),
+)
+"""From a program to one that does the same with less memory traffic. Options: `CleanUpOptions`."""
+
+TANGENT: Pipeline = (
+    Pass("drop-idle-results", drop_idle_results),
+    Pass("write-extremes", write_extremes, "no atomic has a result that nobody reads"),
+    Pass("differentiate", differentiate, "no maximum or minimum of an array has a tangent"),
+)
+"""From a kernel to the one that carries tangents along. Options: `TangentOptions`."""
+
+TANGENT_CLEAN_UP: Pipeline = (Pass("drop-unneeded", drop_unneeded),)
+"""To what the results and later kernels need of a tangent. Options: `UnneededOptions`."""
+
+PIPELINES: Mapping[str, Pipeline] = {
     "FORWARD": FORWARD,
     "BATCH": BATCH,
     "GUARDED": GUARDED,
+    "ADJOINT": ADJOINT,
+    "ADJOINT_CLEAN_UP": ADJOINT_CLEAN_UP,
+    "TANGENT": TANGENT,
+    "TANGENT_CLEAN_UP": TANGENT_CLEAN_UP,
     "GENERATED": GENERATED,
     "CPU": CPU,
     "ENGINE": ENGINE,
 }
 """All pipelines by name."""
 
+PASS_NAMES: tuple[str, ...] = ("lower", *dict.fromkeys(one.name for pipeline in PIPELINES.values() for one in pipeline))
+"""All passes by name, in the order in which they run: lowering from Python, then those of the pipelines."""
+
 
 def run_pipeline(
     pipeline: Pipeline, kernel: nodes.Kernel, options: PassOptions | None = None, watch: Watch | None = None
 ) -> nodes.Kernel:
-    """Run the passes of a pipeline, one after the other.
+    """Run the passes of a pipeline on a kernel, one after the other.
 
     Args:
         pipeline: the passes.
@@ -167,12 +228,66 @@ def run_pipeline(
         options: what they depend on.
         watch: is told what each pass does.
     """
-    options = replace(options or PassOptions(), first=kernel)
+    return run_passes(pipeline, kernel, replace(options or PassOptions(), first=kernel), watch)
+
+
+def run_passes(pipeline: Pipeline, unit: Any, options: Any, watch: Watch | None = None) -> Any:
+    """Run passes one after the other, each on what the one before it left. Arguments as in `run_pipeline`."""
     for one in pipeline:
-        after = one.run(kernel, options)
-        if after is not kernel:
-            verify_after(one.name, after)
+        after = one.run(unit, options)
+        kernels = (after,) if isinstance(after, nodes.Kernel) else after.kernels
+        finish_pass(one.name, kernels, is_changed=after is not unit, is_ssa=isinstance(after, NormalForm | Planned))
         if watch is not None:
-            watch(one.name, kernel, after)
-        kernel = after
-    return kernel
+            watch(one.name, unit, after)
+        unit = after
+    return unit
+
+
+def generate_adjoint(kernels: Sequence[nodes.Kernel], options: AdjointOptions) -> Program:
+    """Generate the backward pass of an op.
+
+    Args:
+        kernels: those of the op, in the order of their first launches; arrays of one name are one array.
+        options: what it depends on besides.
+
+    Raises:
+        NotCovered: a kernel does what cannot be reversed; the message says where.
+    """
+    return run_passes(ADJOINT, kernels, options)
+
+
+def clean_up_adjoint(program: Program, options: CleanUpOptions) -> Program:
+    """Return a backward pass whose kernels gather, store and hand on where they added and copied."""
+    return run_passes(ADJOINT_CLEAN_UP, program, options)
+
+
+def generate_tangent(
+    kernel: nodes.Kernel,
+    active: frozenset[str],
+    *,
+    inert: frozenset[str] = frozenset(),
+    disordered: Mapping[str, NotCovered] = MappingProxyType({}),
+) -> Tangent:
+    """Generate a kernel that carries tangents along (forward mode).
+
+    Args:
+        kernel: the kernel.
+        active: names of the arrays and arguments that are given a tangent. What is not floating has none.
+        inert: arrays that get none, whatever is stored to them.
+        disordered: arrays that depend on the order of parallel iterations before the kernel runs, with the reason.
+
+    Raises:
+        NotCovered: with the line, a construct whose tangent is unknown.
+
+    Example:
+        >>> arrays = {"x": nodes.Array("x", "f32", 0), "y": nodes.Array("y", "f32", 0)}
+        >>> copy = nodes.Kernel("copy", "", arrays, {}, {}, (nodes.Store("y", (), (), nodes.Load("x", (), (), "f32")),))
+        >>> generate_tangent(copy, frozenset({"x"})).companions
+        {'x': 'x_dot', 'y': 'y_dot'}
+    """
+    return run_passes(TANGENT, kernel, TangentOptions(active=active, inert=inert, disordered=disordered))
+
+
+def clean_up_tangent(kernel: nodes.Kernel, options: UnneededOptions) -> nodes.Kernel:
+    """Return a tangent's kernel without what nobody needs."""
+    return run_passes(TANGENT_CLEAN_UP, kernel, options)

@@ -2,9 +2,10 @@
 
 import pytest
 
+from support.backwards import adjoint
 from support.by_hand import array, assign, branch, kernel, local, loop, store
 from tinsmith.ir import nodes, walk
-from tinsmith.passes.adjoint import Run, adjoint
+from tinsmith.passes.adjoint import Run
 
 X, Y, K = array("x", "f64"), array("y", "f64"), array("k", "i32")
 M = local("m", "i32")

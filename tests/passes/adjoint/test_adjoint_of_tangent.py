@@ -3,12 +3,11 @@
 import pytest
 import torch
 
-from support.backwards import gradients
+from support.backwards import adjoint, gradients
 from support.by_hand import array, atomic, kernel, loop, store, unary
 from support.interpreted import run
 from support.tangents import given, given_to, nest, nest_arguments
-from tinsmith.passes.adjoint import adjoint
-from tinsmith.passes.tangent import tangent
+from tinsmith.passes import generate_tangent
 
 X, K, Y, W = array("x", "f64"), array("k", "i32"), array("y", "f64"), array("w", "f64", 2)
 IN_ORDER = [loop("j", W.size(1), [atomic("min", Y, "i", W["i", "j"] * W["i", "j"] - 1.0)])]
@@ -29,7 +28,7 @@ def assert_second_derivatives_are_torch_s(made, arrays, inputs, outputs):
         return torch.randn(arrays[name].shape, dtype=torch.float64, generator=generator)
 
     along = {name: drawn(name) for name in inputs}
-    once = tangent(made, frozenset(along))
+    once = generate_tangent(made, frozenset(along))
     cotangents = {once.companions[name]: drawn(name) for name in outputs if name in once.companions}
     given_arrays, _ = given_to(once, arrays, {}, along)
     wanted = run(once.kernel, given_arrays, {}, cotangents)

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from support.backwards import gradients
+from support.backwards import adjoint, gradients
 from support.by_hand import array, assign, branch, cast, const, kernel, local, loop, store
 from support.interpreted import run
 from tinsmith.ir import NotCovered
-from tinsmith.passes.adjoint import adjoint
 
 X, Y, K = array("x", "f64"), array("y", "f64"), array("k", "i64")
 B = local("b", "i64")

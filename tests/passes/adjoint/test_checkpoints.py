@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from support.backwards import gradients
+from support.backwards import adjoint, gradients
 from support.interpreted import run
 from support.tangents import given, nest, nest_arguments
 from tinsmith.ir import nodes
 from tinsmith.passes import evaluate
-from tinsmith.passes.adjoint import _checkpoints, adjoint
+from tinsmith.passes.adjoint import _checkpoints
 
 SEEDS = range(100)
 OUTPUTS = ["s", "y", "z"]

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from support.backwards import gradients
+from support.backwards import adjoint, gradients
 from support.by_hand import array, assign, atomic, branch, cast, kernel, local, loop, repeat, store, unary
 from support.interpreted import run
 from tinsmith.ir import NotCovered, nodes
-from tinsmith.passes.adjoint import Reserve, Run, adjoint, serial_twin
+from tinsmith.passes.adjoint import Reserve, Run, serial_twin
 
 X, Y, Z, K, W = array("x", "f64"), array("y", "f64"), array("z", "f64"), array("k", "i32"), array("w", "f64", 2)
 GENERATOR = torch.Generator().manual_seed(5)

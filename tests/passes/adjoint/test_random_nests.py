@@ -3,10 +3,9 @@
 import pytest
 import torch
 
-from support.backwards import gradients
+from support.backwards import adjoint, gradients
 from support.interpreted import run
 from support.tangents import given, nest, nest_arguments
-from tinsmith.passes.adjoint import adjoint
 
 SEEDS = range(100)
 OUTPUTS = ["s", "y", "z"]

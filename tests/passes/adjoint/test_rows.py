@@ -5,11 +5,10 @@ import torch
 
 import rows
 from rows import Draw
-from support.backwards import gradients
+from support.backwards import adjoint, gradients
 from support.interpreted import run
 from support.tangents import given
 from tinsmith.ir import NotCovered, types, walk
-from tinsmith.passes.adjoint import adjoint
 
 REFUSED = {
     "casts": "the derivative of a float's bits",

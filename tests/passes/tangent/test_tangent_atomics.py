@@ -8,7 +8,7 @@ import torch
 from support.by_hand import array, assign, atomic, binary, branch, cast, const, kernel, local, loop, store, unary
 from support.tangents import DOUBLE, assert_compiled_agrees, assert_tangents_agree, by_pass
 from tinsmith.ir import NotCovered, nodes
-from tinsmith.passes.tangent import tangent
+from tinsmith.passes import generate_tangent
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 X, Y, Z, K = array("x", "f64"), array("y", "f64"), array("z", "f64"), array("k", "i32")
@@ -68,7 +68,7 @@ def test_extremes_in_order(lang64, is_parallel):
     """Three that tie share evenly, not by halves of halves; a result is what stood there."""
     body = [atomic("min", Y, "i", W["i", "j"], "old"), atomic("add", Z, "i", OLD * W["i", "j"])]
     made = kernel([W, Y, Z], [loop("i", Y.size(), [loop("j", W.size(1), body)], is_parallel=is_parallel)], old="f64")
-    assert {*tangent(made, frozenset({"w"})).scratch} == {"y_ties"}
+    assert {*generate_tangent(made, frozenset({"w"})).scratch} == {"y_ties"}
     for _ in range(3):
         arrays = {"w": halves(4, 7), "y": halves(4), "z": rand(4)}
         assert_tangents_agree(made, arrays, {})
@@ -146,7 +146,7 @@ def test_calculated_candidates(name, lang64):
     made = kernel([X, Z, K, Y], [loop("i", X.size(), CALCULATED[name], is_parallel=True)])
     arrays = {"x": halves(12), "z": halves(6), "k": places(12, 4), "y": rand(4)}
     assert_agree(made, arrays, lang64)
-    forward = tangent(made, frozenset({"x"}))
+    forward = generate_tangent(made, frozenset({"x"}))
     assert {*forward.room} == (set() if name == "read from memory" else {"candidates"})
     loops = [one for one in forward.kernel.body if isinstance(one, nodes.For)]
     assert all(one.is_parallel for one in loops) == bool(forward.room)
@@ -178,7 +178,7 @@ def test_the_kernel_s_own_memory(lang64):
         loop("i", y.size(), [store(y, "i", y["i"] * most.at(()) + total.at(()))], is_parallel=True),
     ]
     made = replace(kernel([X, y, most, total], tasks), cells=("most", "total"))
-    forward = tangent(made, frozenset({"x"}))
+    forward = generate_tangent(made, frozenset({"x"}))
     assert forward.companions == {"x": "x_dot", "y": "y_dot"}
     assert forward.scratch == {}
     assert forward.kernel.cells == ("most", "total", "most_ties", "most_winner", "most_dot", "total_dot")
@@ -223,7 +223,7 @@ def test_whole_atomics_have_no_tangent(lang64):
     made = kernel([X, Z, K, Y, n], [loop("i", X.size(), body)], old="i32")
     arrays = {"x": rand(6), "z": rand(6), "k": places(6, 2), "y": rand(2), "n": torch.zeros((), dtype=torch.int32)}
     assert_agree(made, arrays, lang64, still=["z", "y"])
-    assert tangent(made, frozenset({"x"})).companions == {"x": "x_dot"}
+    assert generate_tangent(made, frozenset({"x"})).companions == {"x": "x_dot"}
 
 
 # Refused ----------------------------------------------------------------------------------------
@@ -237,9 +237,12 @@ REFUSED = {
     "both": ([atomic("max", Y, K["i"], X["i"], line=3), atomic("min", Y, K["i"], X["i"], line=3)], "changes otherwise"),
     "stored": ([store(Y, "i", 0.0, line=3), atomic("min", Y, K["i"], X["i"], line=3)], "changes otherwise"),
     "random": ([nodes.Draw("old", "f64", 3), atomic("max", Y, K["i"], OLD * X["i"], line=3)], TWICE),
-    "counted": ([atomic("add", Z, K["i"], 1.0, "old", 3), atomic("max", Y, K["i"], X["i"] * OLD, line=3)], TWICE),
+    "counted": (
+        [atomic("add", Z, K["i"], const(1.0, "f64"), "old", 3), atomic("max", Y, K["i"], X["i"] * OLD, line=3)],
+        TWICE,
+    ),
     "changed": (
-        [atomic("add", X, K["i"], 2.0, line=3), atomic("max", Y, K["i"], X["i"], line=4)],
+        [atomic("add", X, K["i"], const(2.0, "f64"), line=3), atomic("max", Y, K["i"], X["i"], line=4)],
         "changes what it reads",
     ),
 }
@@ -250,7 +253,7 @@ def test_what_depends_on_the_order_is_refused(name):
     body, words = REFUSED[name]
     made = kernel([X, K, Y, Z], [loop("i", X.size(), body, is_parallel=True, line=1)], old="f64")
     with pytest.raises(NotCovered, match=words) as caught:
-        tangent(made, frozenset({"x"}))
+        generate_tangent(made, frozenset({"x"}))
     assert (caught.value.line, caught.value.place) == (3, "by_hand.py:3")
     in_order = kernel([X, K, Y, Z], [loop("i", X.size(), body)], old="f64")
     arrays = {"x": rand(5), "k": places(5, 5), "y": rand(5), "z": rand(5)}

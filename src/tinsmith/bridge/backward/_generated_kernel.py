@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import linecache
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..._errors import EngineError, TinsmithError, internal_error
-from ...codegen import add_comments, build, print_kernel
+from ...codegen import PrintedKernel, add_comments, build, print_kernel
 from ...engines import COMPILING, DTYPES, Compiled, CompileOptions, Language, Parameter, array_text
 from ...ir import nodes, types, walk
 from ...passes import (
     ENGINE,
     GENERATED,
     RECORD,
+    PassOptions,
     Site,
-    exchange_values,
     has_aliases,
     has_elements_at_top,
     has_vector_loops,
@@ -55,6 +54,7 @@ class GeneratedKernel:
         touched = walk.find_touched(kernel.body)
         self.touched = tuple(name for name in self.arrays if name in touched)
         self._is_flat = has_aliases(kernel.body) or has_elements_at_top(kernel)
+        self._is_swept = is_swept(kernel.body)
         self._compiled: Compiled | None = None
         self._twin: GeneratedKernel | None = None
 
@@ -67,20 +67,34 @@ class GeneratedKernel:
         return self._twin
 
     @property
-    def text(self) -> str:
-        """Its source, as the engine gets it."""
-        return ast.unparse(self._tree(exchange_values(self.kernel))) + "\n"
-
-    @property
     def readable(self) -> list[str]:
-        """Its source for people, in lines: above each group of statements the line that it comes from."""
+        """Its source for people, in lines: above each group of statements the line that it comes from.
+
+        It is what is launched, but for the form in which a CPU runs loops in machine vectors.
+        """
         path, name = self.kernel.path, _SHORT[self.stage.engine.home.name]
-        lines = add_comments(
-            self._tree(exchange_values(self.kernel)), lambda number: linecache.getline(path, number).strip()
-        )
+        kernel = run_pipeline(GENERATED, self.kernel, self._make_options([]))
+        lines = add_comments(self._tree(kernel), lambda number: linecache.getline(path, number).strip())
         return [line.replace("_lang.", f"{name}.").replace(", needs_grad=False", "") for line in lines]
 
-    def _tree(self, kernel: nodes.Kernel) -> ast.FunctionDef:
+    def prepare(self, sites: list[Site]) -> nodes.Kernel:
+        """Run the pipelines to what the engine gets. Append the places whose indices are checked to `sites`."""
+        options = self._make_options(sites)
+        kernel = run_pipeline(GENERATED, self.kernel, options)
+        if not self.stage.is_checked:
+            kernel = in_machine_vectors(kernel, self.stage.engine)
+        return run_pipeline(ENGINE, kernel, options)
+
+    def _make_options(self, sites: list[Site]) -> PassOptions:
+        engine = self.stage.engine
+        return replace(
+            engine_options(engine, is_aliased=self._is_swept),
+            is_flat=self._is_flat,
+            note_sites=sites.extend if self.stage.is_checked else None,
+            is_spread=engine.device_type() == "cpu",
+        )
+
+    def _tree(self, kernel: nodes.Kernel) -> PrintedKernel:
         texts = {}
         for name in self.arrays:
             array = kernel.arrays[name]
@@ -109,21 +123,11 @@ class GeneratedKernel:
         engine = self.stage.engine
         engine.require_ready(self.op)
         self.stage.baked_values.check_fields(self.op)
-        is_aliased = is_swept(self.kernel.body)
         sites: list[Site] = []
-        options = replace(
-            engine_options(engine, is_aliased=is_aliased),
-            is_flat=self._is_flat,
-            note_sites=sites.extend if self.stage.is_checked else None,
-            is_spread=engine.device_type() == "cpu",
-        )
-        kernel = run_pipeline(GENERATED, self.kernel, options)
+        kernel = self.prepare(sites)
         fields = {**self.fields, RECORD: record_of(engine)} if self.stage.is_checked else dict(self.fields)
-        if not self.stage.is_checked:
-            kernel = in_machine_vectors(kernel, engine)
-        kernel = run_pipeline(ENGINE, kernel, options)
         # Taichi sometimes cannot compile the result of its control flow optimisation; without it launches are as fast
-        choices = CompileOptions(is_careful=True, is_aliased=is_aliased, is_simd=has_vector_loops(kernel))
+        choices = CompileOptions(is_careful=True, is_aliased=self._is_swept, is_simd=has_vector_loops(kernel))
 
         def compile_printed(kernel: nodes.Kernel) -> Compiled:
             function, _ = build(self._tree(kernel), namespace_of(engine), kernel.name)

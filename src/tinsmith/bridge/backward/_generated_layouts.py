@@ -124,10 +124,9 @@ def backward_layout(
     program: Program,
     kind: Kind,
     active: frozenset[str],
-    whole: frozenset[str],
     kept: Collection[str] = (),
 ) -> Layout:
-    """A generated backward pass, which stores every element of the gradients in `whole`.
+    """A generated backward pass.
 
     `kept` are arrays that the forward pass made for it alone.
     """
@@ -148,7 +147,7 @@ def backward_layout(
     gradient_of = {**gradients, **missing}
     return Layout(
         (*reads, *cotangents),
-        tuple(Make(gradient, name, is_zero=gradient not in whole) for name, gradient in shared.items()),
+        tuple(Make(gradient, name, is_zero=gradient not in program.whole) for name, gradient in shared.items()),
         (*own, *_actions(program, emit, signature)),
         tuple(Result(gradient_of[name]) if name in active else None for name in signature.arrays),
         program.arrays,

@@ -10,15 +10,16 @@ from ..._errors import GradientError, refusal
 from ...engines import COMPILING, Language
 from ...frontend.lowering import LoweredKernel
 from ...ir import NotCovered, Race, nodes, walk
+from ...passes import clean_up_adjoint, generate_adjoint
 from ...passes.adjoint import (
+    AdjointOptions,
+    CleanUpOptions,
     Fresh,
     Program,
     Promise,
     Run,
     Unchanged,
     WithResults,
-    adjoint,
-    clean_up,
     find_unchanged_after,
 )
 from .._determinism import fix_order
@@ -116,7 +117,7 @@ class SourceAt(ReverseAt):
         self._refused: dict[frozenset[str], NotCovered] = {}
         self._emitted: dict[nodes.Kernel, GeneratedKernel] = {}
         self._forward: Program | None = None
-        self._whole: dict[tuple[Any, ...], tuple[Program, frozenset[str]]] = {}
+        self._whole: dict[tuple[Any, ...], Program] = {}
 
     @property
     def kernel_launches(self) -> KernelLaunches:
@@ -187,24 +188,24 @@ class SourceAt(ReverseAt):
 
     def _generate_adjoint(self, active: frozenset[str], given: frozenset[str], *, has_checkpoints: bool) -> Program:
         signature = self.case.signature
-        return adjoint(
-            [one.kernel for one in self.kernels],
-            active,
-            given,
-            signature.outputs + signature.scratch,
+        is_on_cpu = signature.firsts[0].engine.device_type() == "cpu"
+        options = AdjointOptions(
+            active=active,
+            outputs=given,
+            made=signature.outputs + signature.scratch,
             detached=signature.detached,
             private=self.own,
             launches=self.kernel_launches.launches,
             unchanged=self._unchanged,
             promises=self._promises,
             has_checkpoints=has_checkpoints,
-            # GPUs have units for functions, and wait for memory.
             # Where iterations run at once in any case, there is a gradient only if they certainly do not race.
-            refuses_possible_races=signature.firsts[0].engine.device_type() != "cpu"
-            and not any(stage.allows_races for stage in signature.firsts),
+            refuses_possible_races=not is_on_cpu and not any(stage.allows_races for stage in signature.firsts),
             keeps_results=self._may_keep_results,
-            keeps_functions=signature.firsts[0].engine.device_type() == "cpu",
+            # GPUs have units for functions, and wait for memory.
+            keeps_functions=is_on_cpu,
         )
+        return generate_adjoint([one.kernel for one in self.kernels], options)
 
     @property
     def _promises(self) -> dict[str, Promise]:
@@ -322,9 +323,9 @@ class SourceAt(ReverseAt):
         alone = active & kind.batched_arrays if self.case.is_looped else active
         alone = frozenset[str]() if adds else alone & {*self.case.signature.arrays}
         kept = self.results(active) if has_results else None
-        program, whole = self.prepare_program(active, given, alone, has_checkpoints=has_checkpoints, kept=kept)
+        program = self.prepare_program(active, given, alone, has_checkpoints=has_checkpoints, kept=kept)
         names = kept.names if kept else ()
-        return backward_layout(self.case, self.emit, program, kind, active, whole, names)
+        return backward_layout(self.case, self.emit, program, kind, active, names)
 
     def prepare_program(
         self,
@@ -334,8 +335,8 @@ class SourceAt(ReverseAt):
         *,
         has_checkpoints: bool = False,
         kept: WithResults | None = None,
-    ) -> tuple[Program, frozenset[str]]:
-        """The backward pass as it is launched, and the gradients that it stores and does not add to.
+    ) -> Program:
+        """The backward pass as it is launched.
 
         Args:
             active: inputs that want a gradient.
@@ -351,14 +352,13 @@ class SourceAt(ReverseAt):
         if key not in self._whole:
             # Adjoints of scratch are this pass's own.
             own = frozenset[str]() if self.case.is_looped else frozenset(self.case.signature.scratch)
-            program, whole = clean_up(
-                program,
-                alone | own,
-                self._extent,
+            options = CleanUpOptions(
+                alone=alone | own,
+                extent=self._extent,
                 outputs=None if self.case.is_looped else self.case.signature.outputs,
                 has_vectors=self.case.signature.firsts[0].engine.device_type() == "cpu",
             )
-            self._whole[key] = program, whole
+            self._whole[key] = clean_up_adjoint(program, options)
         return self._whole[key]
 
     def _extent(self, array: str, axis: int) -> object:

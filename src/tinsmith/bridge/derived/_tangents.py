@@ -15,9 +15,8 @@ from ..._errors import GradientError, refusal
 from ...engines import COMPILING
 from ...frontend.lowering import LoweredKernel
 from ...ir import NotCovered, nodes, walk
-from ...passes import rename_arrays
-from ...passes.polish import declare_locals, eliminate_dead_code
-from ...passes.tangent import tangent
+from ...passes import clean_up_tangent, generate_tangent, rename_arrays
+from ...passes.tangent import UnneededOptions
 from ...spec import Item, Sizing, Spec
 from .._buffers import Buffer
 from .._call import Call
@@ -146,7 +145,7 @@ class TangentCore(DerivedCore):
         room: dict[str, tuple[int, nodes.Expr]] = {}
         for kernel, fields in self.base.kernels(replace(case, signature=signature)):
             active = frozenset(moving) & kernel.arrays.keys()
-            made = tangent(kernel, active, inert=signature.detached, disordered=by_order)
+            made = generate_tangent(kernel, active, inert=signature.detached, disordered=by_order)
             by_order |= made.disordered
             names = {dot: self.dot_of(name) for name, dot in made.companions.items()}
             # each kernel finds its own at zero; that of a tangent's tangent is not what the first tangent has
@@ -167,13 +166,10 @@ class TangentCore(DerivedCore):
         needed: set[str] = set()
         kept: list[LoweredKernel] = []
         for kernel, fields in reversed(derived):
-            idle = kernel.arrays.keys() - {*self.signature.arrays} - results - needed
-            body = declare_locals(eliminate_dead_code(kernel.body, private=idle), kernel.locals)
-            needed |= walk.reads(body)
-            used = needed | walk.find_touched(body) | walk.find_sized(body)
-            arrays = {name: array for name, array in kernel.arrays.items() if name in used}
-            cells = tuple(name for name in kernel.cells if name in used)
-            kept.append(LoweredKernel(replace(kernel, arrays=arrays, body=body, cells=cells), fields))
+            idle = frozenset(kernel.arrays.keys() - {*self.signature.arrays} - results - needed)
+            kernel = clean_up_tangent(kernel, UnneededOptions(idle=idle, needed=frozenset(needed)))
+            needed |= walk.reads(kernel.body)
+            kept.append(LoweredKernel(kernel, fields))
         return kept[::-1]
 
     def needs(self, call: Call) -> frozenset[str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...engines import Engine
-from ...ir import Defaults, Type, nodes
+from ...ir import Defaults, Type, finish_pass, nodes
 from .._read import Source
 from . import _early_returns, _expressions, _statements
 from ._lowering import Handlers, LoweredKernel, Lowering
@@ -42,4 +42,6 @@ def lower(
     """
     lowering = Lowering(source, engine, arrays, dict(arguments or {}), defaults, _HANDLERS)
     objects = {name: value for name, value in source.given.items() if name in source.parameters}
-    return lowering.kernel(source, {**objects, **(templates or {})})
+    lowered = lowering.kernel(source, {**objects, **(templates or {})})
+    finish_pass("lower", (lowered.kernel,))
+    return lowered

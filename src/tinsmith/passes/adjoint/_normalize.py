@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ...analyses import Activity
-from ...ir import nodes, types, verify_after
+from ...ir import nodes, types
 from .._bits import Part, check_bits
-from ._dependences import find_written_once
+from ._dependences import Unchanged, find_written_once
 from ._frame_reversal import Task
 from ._parallelize import parallelize
 from ._promises import Promise
@@ -44,6 +44,16 @@ class NormalForm:
     order: Sequence[int]
     numbers: count[int]
 
+    @property
+    def is_one_task(self) -> bool:
+        """Whether the op is one task, launched once, that can itself be the forward pass."""
+        return len(self.tasks) == len(self.order) == 1 and not self.cells and self.tasks[0].is_as_written
+
+    @property
+    def kernels(self) -> Iterator[nodes.Kernel]:
+        """Each task as a kernel in SSA form."""
+        return (replace(task.kernel, body=task.steps, locals=task.names.types) for task in self.tasks)
+
     def to_reverse(self) -> list[Task]:
         """Return each task with what its reverse is made from."""
         return [
@@ -61,18 +71,43 @@ class NormalForm:
         ]
 
 
-def normalize(
-    kernels: Sequence[nodes.Kernel],
-    active: Collection[str],
-    outputs: Collection[str],
-    *,
-    detached: Collection[str],
-    private: Collection[str],
-    launches: Sequence[int] | None,
-    promises: Mapping[str, Promise],
-    refuses_possible_races: bool,
-) -> NormalForm:
-    """Bring kernels into the form that is reversed. The arguments are those of `adjoint`.
+@dataclass(frozen=True, kw_only=True)
+class AdjointOptions:
+    """What an adjoint depends on, besides the kernels of the op.
+
+    Attributes:
+        active: inputs that want a gradient.
+        outputs: arrays whose adjoint is given.
+        made: outputs and scratch: they start at zero.
+        detached: those of them that get no gradient and let none through.
+        private: other arrays that start at zero, and that nobody kept.
+        launches: for each launch the number of its kernel; None where each kernel is launched once.
+        unchanged: what `find_unchanged_after` gives for them.
+        promises: what the spec says of the numbers in inputs, by name.
+        has_checkpoints: whether loops run in blocks, so that their tapes are short.
+        refuses_possible_races: whether a parallel loop has no gradient if its iterations may race; in any case it has
+            none if they certainly do.
+        keeps_results: whether to look for what a forward pass may keep of loops (`Program.results`).
+        keeps_functions: whether a forward pass that keeps something of loops keeps values of functions too, where
+            memory costs less than they do.
+    """
+
+    active: Collection[str]
+    outputs: Collection[str]
+    made: Collection[str]
+    detached: Collection[str] = ()
+    private: Collection[str] = ()
+    launches: Sequence[int] | None = None
+    unchanged: Collection[Unchanged] = ()
+    promises: Mapping[str, Promise] = field(default_factory=dict)
+    has_checkpoints: bool = False
+    refuses_possible_races: bool = False
+    keeps_results: bool = True
+    keeps_functions: bool = False
+
+
+def normalize(kernels: Sequence[nodes.Kernel], options: AdjointOptions) -> NormalForm:
+    """Bring the kernels of an op, in the order of their first launches, into the form that is reversed.
 
     Maxima and minima become ordinary statements, `break` and `continue` truths, atomics whose results matter loads and
     stores; each local has one value, each load a statement of its own, and active expressions are taken apart as far as
@@ -83,12 +118,14 @@ def normalize(
     """
     parts = [parts_of(kernel) for kernel in kernels]
     arrays = {name: array for part in parts for name, array in part.kernel.arrays.items()}
-    cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(private)
-    detached = {*detached, *(name for name, array in arrays.items() if not array.is_differentiable)}
+    cells = frozenset(cell for part in parts for cell in part.cells) | frozenset(options.private)
+    detached = {*options.detached, *(name for name, array in arrays.items() if not array.is_differentiable)}
     adjoints = adjoint_names([part.kernel for part in parts], arrays)
-    order = range(len(kernels)) if launches is None else launches
-    wanted = WantedGradients(active, frozenset(outputs) - detached, detached, order)
-    tasks = reversibles(parts, adjoints, wanted, promises, refuses_possible_races=refuses_possible_races)
+    order = range(len(kernels)) if options.launches is None else options.launches
+    wanted = WantedGradients(options.active, frozenset(options.outputs) - detached, detached, order)
+    tasks = reversibles(
+        parts, adjoints, wanted, options.promises, refuses_possible_races=options.refuses_possible_races
+    )
     activities = wanted.activities([task.steps for task in tasks], [task.source for task in tasks])
     for task, activity in zip(tasks, activities, strict=True):
         _check_order(task, activity)
@@ -100,14 +137,12 @@ def normalize(
     gradients = {name: adjoints[name] for name in arrays if any(one.has_array(name) for one in activities)}
     counts = Counter(order)
     repeated = {number for number, task in enumerate(tasks) if counts[task.source] > 1}
-    once = find_written_once([task.steps for task in tasks], [task.own for task in tasks], active, repeated)
+    once = find_written_once([task.steps for task in tasks], [task.own for task in tasks], options.active, repeated)
     return NormalForm(tasks, activities, arrays, cells, gradients, once, order, numbers)
 
 
 def _split(task: Reversible, activity: Activity, numbers: count[int]) -> Reversible:
-    steps = number_steps(split(task.steps, activity, task.names), numbers)
-    verify_after("normalize", replace(task.kernel, body=steps, locals=task.names.types), is_ssa=True)
-    return replace(task, steps=steps)
+    return replace(task, steps=number_steps(split(task.steps, activity, task.names), numbers))
 
 
 def _check_order(task: Reversible, activity: Activity) -> None:

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from ...ir import Names, Type, nodes, types
+from ._loop_results import ResultRoom
 from ._regular_logs import RegularLog
 from ._tapes import array_key
 
@@ -98,11 +99,13 @@ class TaskPlan:
         state: arrays that its reverse changes in copies of them, and puts back as they were.
         settled: arrays that it reads and changes, of which the reverse finds everything in place.
         loops: by the numbers of its loops.
+        results: memory in which a forward pass may keep what the reverse needs of loops; None where it keeps nothing.
     """
 
     state: frozenset[str]
     settled: frozenset[str]
     loops: Mapping[int, LoopPlan] = field(default_factory=dict)
+    results: ResultRoom | None = None
 
     def of_loop(self, loop: nodes.Loop) -> LoopPlan:
         """Return what is decided about a loop."""

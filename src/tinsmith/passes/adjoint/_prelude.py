@@ -14,7 +14,8 @@ from ...ir import ZERO, Names, Type, nodes
 from .._slots import trips_of
 from ..extremes import Beside, Expansion, Search, note_of
 from ..polish import simplify
-from ._program import Reserve, Run, TapeSize, size_tape
+from ._program import Reserve, Run
+from ._tapes import TapeSize, size_tape
 from ._tasks import kernel_of
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
 
-from ...ir import Names, Type, nodes, times
+from ...ir import Type, nodes
 from ._plan import Decision
+from ._tapes import TapeSize
 
 
 @dataclass(frozen=True)
@@ -41,38 +42,6 @@ class Run:
     kernel: nodes.Kernel
     source: int
     memory: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class TapeSize:
-    """How large a task's tape is to be.
-
-    Attributes:
-        arrays: its arrays: name, type, and how many numbers an entry has in each.
-        depth: name of the argument that says how many entries an iteration may need, and its formula; with it, that
-            many are reserved for each.
-        starts: else name of an array that says where each iteration's part starts, and of the one in which they
-            were counted.
-    """
-
-    arrays: tuple[tuple[str, Type, int], ...]
-    depth: tuple[str, nodes.Expr] | None
-    starts: tuple[str, str] | None
-
-    def first_entry(self, iteration: nodes.Expr) -> nodes.Expr:
-        """Where the part of an iteration with this number starts."""
-        if self.depth is not None:
-            return times(iteration, nodes.Argument(self.depth[0], Type.I32))
-        assert self.starts is not None
-        return nodes.Load(self.starts[0], (iteration,), (), Type.I32)
-
-
-def size_tape(names: Names, label: str, arrays: tuple[tuple[str, Type, int], ...], most: nodes.Expr | None) -> TapeSize:
-    """How large a tape of this label is: for `most` entries an iteration, or where that is None, for those counted."""
-    if most is not None:
-        return TapeSize(arrays, (names.reserve_shared(f"depth_{label}"), most), None)
-    start, count = (names.reserve_shared(f"{word}_{label}") for word in ("start", "count"))
-    return TapeSize(arrays, None, (start, count))
 
 
 @dataclass(frozen=True)
@@ -124,6 +93,7 @@ class Program:
         notes: what else is to be known of it, in words.
         has_long_tapes: whether checkpoints would make its tapes shorter.
         results: another forward pass with its backward pass, where loops need not run twice.
+        whole: adjoints of which it stores every element, so that nobody need clear their memory.
     """
 
     actions: tuple[Action, ...]
@@ -135,6 +105,12 @@ class Program:
     notes: tuple[str, ...] = ()
     has_long_tapes: bool = False
     results: WithResults | None = None
+    whole: frozenset[str] = frozenset()
+
+    @property
+    def kernels(self) -> tuple[nodes.Kernel, ...]:
+        """The kernels that it launches, each once."""
+        return tuple(dict.fromkeys(run.kernel for run in self.runs))
 
     @property
     def runs(self) -> Iterator[Run]:

@@ -134,3 +134,35 @@ def _top(tape: Tape) -> nodes.Local:
 
 def _move_top(tape: Tape, way: Operator) -> nodes.Assign:
     return nodes.Assign(tape.top, nodes.Binary(way, _top(tape), constant(1, Type.I32), Type.I32))
+
+
+@dataclass(frozen=True)
+class TapeSize:
+    """How large a task's tape is to be.
+
+    Attributes:
+        arrays: its arrays: name, type, and how many numbers an entry has in each.
+        depth: name of the argument that says how many entries an iteration may need, and its formula; with it, that
+            many are reserved for each.
+        starts: else name of an array that says where each iteration's part starts, and of the one in which they
+            were counted.
+    """
+
+    arrays: tuple[tuple[str, Type, int], ...]
+    depth: tuple[str, nodes.Expr] | None
+    starts: tuple[str, str] | None
+
+    def first_entry(self, iteration: nodes.Expr) -> nodes.Expr:
+        """Where the part of an iteration with this number starts."""
+        if self.depth is not None:
+            return times(iteration, nodes.Argument(self.depth[0], Type.I32))
+        assert self.starts is not None
+        return nodes.Load(self.starts[0], (iteration,), (), Type.I32)
+
+
+def size_tape(names: Names, label: str, arrays: tuple[tuple[str, Type, int], ...], most: nodes.Expr | None) -> TapeSize:
+    """How large a tape of this label is: for `most` entries an iteration, or where that is None, for those counted."""
+    if most is not None:
+        return TapeSize(arrays, (names.reserve_shared(f"depth_{label}"), most), None)
+    start, count = (names.reserve_shared(f"{word}_{label}") for word in ("start", "count"))
+    return TapeSize(arrays, None, (start, count))

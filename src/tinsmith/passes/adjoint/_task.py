@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from ...ir import ONE, ZERO, Names, Type, nodes, types, walk
+from ...ir import ONE, ZERO, Type, nodes, types, walk
 from .._evaluate import extent
 from .._slots import place_of, trips_of
 from ..polish import eliminate_dead_code, name_locals, simplify
 from ._counting import Counting, Formula
 from ._decide import decide
 from ._frame_reversal import FrameReversal, Task
-from ._loop_results import LoopResults
+from ._loop_results import LoopResults, ResultRoom
 from ._loop_reversal import LoopReversal, run_downwards
 from ._plan import Decision, TaskPlan, describe_loop
-from ._program import Reserve, Run, TapeSize, size_tape
+from ._program import Reserve, Run
 from ._ssa import frame_steps, repeatable_definitions
-from ._tapes import Tape
+from ._tapes import Tape, TapeSize, size_tape
 from ._tasks import kernel_of
 
 Block = list[nodes.Stmt]
@@ -56,46 +55,39 @@ class TaskReverse:
     results: KeptResults | None = None
 
 
-def reverse_task(task: Task, *, may_keep_results: bool = False, keeps_functions: bool = False) -> TaskReverse:
-    """The reverse of a task: what it takes is decided first, and then it is written.
+def decide_task(task: Task, *, may_keep_results: bool = False, keeps_functions: bool = False) -> TaskPlan:
+    """Decide where a task's reverse takes each value from that it needs.
 
-    `may_keep_results` says that the task, in form, does what its kernel does, so that it can be the forward pass;
-    `keeps_functions` that this then keeps values of functions too.
+    Args:
+        task: the task.
+        may_keep_results: whether the task, in SSA form, does what its kernel does, so that it can be the forward pass,
+            and keep what the reverse needs of loops.
+        keeps_functions: whether it keeps values of functions too.
     """
-    results = _Results.prepare(task, keeps_functions=keeps_functions) if may_keep_results else None
-    room = None if results is None else results.in_memory(task.names).room
+    results = _prepare_results(task, keeps_functions=keeps_functions) if may_keep_results else None
     plan = decide(
         task,
         lambda plan: walk.reads(_Writing(task, plan).reverse().kernel.body),
-        room=room,
+        room=None if results is None else results.in_memory(task.names).room,
         keeps_functions=keeps_functions,
     )
+    return plan if plan.state else replace(plan, results=results)
+
+
+def write_task(task: Task, plan: TaskPlan) -> TaskReverse:
+    """Write the reverse of a task as planned."""
     reverse = _Writing(task, plan).reverse()
-    if results is None or plan.state:
+    if plan.results is None:
         return reverse
-    return replace(reverse, results=_Writing(task, plan).keep_results(results))
+    return replace(reverse, results=_Writing(task, plan).keep_results(plan.results))
 
 
-class _Results(NamedTuple):
-    """What memory for values of loops depends on: as `LoopResults` has it."""
-
-    place: nodes.Expr
-    iterations: nodes.Expr
-    known: Collection[nodes.Array]
-    definitions: Mapping[str, nodes.Expr]
-    keeps_functions: bool
-
-    @classmethod
-    def prepare(cls, task: Task, *, keeps_functions: bool) -> _Results | None:
-        """Return what a task's memory depends on; None if the number of its parallel iterations is not known before."""
-        iterations = _iterations(task)
-        if task.parallel is None or iterations is None:
-            return None
-        return cls(_place(task), iterations, task.kernel.arrays.values(), _definitions(task), keeps_functions)
-
-    def in_memory(self, names: Names) -> LoopResults:
-        """Memory under new names."""
-        return LoopResults(names, *self)
+def _prepare_results(task: Task, *, keeps_functions: bool) -> ResultRoom | None:
+    """Return what a task's memory for results depends on; None if the number of its iterations is not known before."""
+    iterations = _iterations(task)
+    if task.parallel is None or iterations is None:
+        return None
+    return ResultRoom(_place(task), iterations, task.kernel.arrays.values(), _definitions(task), keeps_functions)
 
 
 def _definitions(task: Task) -> dict[str, nodes.Expr]:
@@ -145,7 +137,7 @@ class _Writing:
         decisions, notes = tuple(self.describe(used)), tuple(self.describe_order(body))
         return TaskReverse(reserve, kernel, self.state, self.plan.settled, decisions, notes, self.find_long_loops(used))
 
-    def keep_results(self, results: _Results) -> KeptResults | None:
+    def keep_results(self, results: ResultRoom) -> KeptResults | None:
         """The forward pass that keeps values of loops, and its reverse; None where no loop's run can be left out."""
         assert self.task.parallel is not None
         self.results = self.loops.results = results.in_memory(self.names)

@@ -17,13 +17,22 @@ class WrittenOut:
 
     Attributes:
         kernel: the kernel; its arrays are those that it had, then what lies beside them.
+        given: the kernel as it was.
+        names: its names, and those that were added.
         beside: what must be 0 before the run, by name: the array that has the same sizes.
         room: arrays with one dim, by name: how long each has to be.
     """
 
     kernel: nodes.Kernel
+    given: nodes.Kernel
+    names: Names
     beside: Mapping[str, str] = field(default_factory=dict)
     room: Mapping[str, nodes.Expr] = field(default_factory=dict)
+
+    @property
+    def kernels(self) -> tuple[nodes.Kernel]:
+        """The kernel."""
+        return (self.kernel,)
 
 
 def write_out_extremes(kernel: nodes.Kernel, arrays: Collection[str], names: Names) -> WrittenOut:
@@ -38,8 +47,8 @@ def write_out_extremes(kernel: nodes.Kernel, arrays: Collection[str], names: Nam
         NotCovered: winners of a parallel loop cannot be known without running all of it again.
     """
     if not extremes_in(kernel.body, arrays):
-        return WrittenOut(kernel)
-    return _Writing(replace(kernel, body=inline_sizes(kernel.body)), arrays, names).result()
+        return WrittenOut(kernel, kernel, names)
+    return replace(_Writing(replace(kernel, body=inline_sizes(kernel.body)), arrays, names).result(), given=kernel)
 
 
 class _Writing:
@@ -59,7 +68,8 @@ class _Writing:
         # A loop that was taken apart may have left out the statement that declared a local.
         body = declare_locals(body, kinds)
         whole = replace(kernel, body=body, arrays={**kernel.arrays, **more}, locals=kinds, cells=cells)
-        return WrittenOut(whole, {name: of for name, of in like.items() if of not in kernel.cells}, self.room)
+        beside = {name: of for name, of in like.items() if of not in kernel.cells}
+        return WrittenOut(whole, kernel, self.names, beside, self.room)
 
     def _task(self, task: nodes.Block) -> nodes.Block:
         loop = concurrent_loop(task[0])

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from types import MappingProxyType
 
-from ...analyses import concurrent_loop, find_owned, find_varied, shared_atomics
+from ...analyses import Activity, concurrent_loop, find_owned, find_varied, shared_atomics
 from ...ir import RUN_IN_ORDER, Names, NotCovered, Type, nodes, types, walk
 from .._bits import Part, check_bits
-from ._extremes import write_out_extremes
+from ..polish import declare_locals, eliminate_dead_code
+from ._extremes import WrittenOut, write_out_extremes
 from ._order import find_order_dependent, first_refused
 from ._statements import Statements
 
@@ -42,67 +42,103 @@ class Tangent:
     room: Mapping[str, nodes.Expr] = field(default_factory=dict)
     disordered: Mapping[str, NotCovered] = field(default_factory=dict)
 
+    @property
+    def kernels(self) -> tuple[nodes.Kernel]:
+        """The kernel."""
+        return (self.kernel,)
 
-def tangent(
-    kernel: nodes.Kernel,
-    active: frozenset[str],
-    *,
-    inert: frozenset[str] = frozenset(),
-    disordered: Mapping[str, NotCovered] = MappingProxyType({}),
-) -> Tangent:
-    """Forward mode: a kernel that carries tangents along.
 
-    Args:
-        kernel: the kernel.
-        active: names of the arrays and arguments that are given a tangent. What is not floating has none.
+@dataclass(frozen=True, kw_only=True)
+class TangentOptions:
+    """What a tangent depends on, besides the kernel.
+
+    Attributes:
+        active: arrays and arguments that are given a tangent. What is not floating has none.
         inert: arrays that get none, whatever is stored to them.
         disordered: arrays that depend on the order of parallel iterations before the kernel runs, with the reason.
-
-    Raises:
-        NotCovered: with the line, a construct whose tangent is unknown.
-
-    Example:
-        >>> arrays = {"x": nodes.Array("x", "f32", 0), "y": nodes.Array("y", "f32", 0)}
-        >>> copy = nodes.Kernel("copy", "", arrays, {}, {}, (nodes.Store("y", (), (), nodes.Load("x", (), (), "f32")),))
-        >>> tangent(copy, frozenset({"x"})).companions
-        {'x': 'x_dot', 'y': 'y_dot'}
     """
-    return _Pass(kernel, frozenset(n for n in active if types.is_float(_kind(kernel, n))), inert).result(disordered)
+
+    active: frozenset[str]
+    inert: frozenset[str] = frozenset()
+    disordered: Mapping[str, NotCovered] = field(default_factory=dict)
+
+    def find_moving(self, kernel: nodes.Kernel) -> Activity:
+        """Find what has a tangent in a kernel."""
+        floats = frozenset(name for name in self.active if types.is_float(_kind(kernel, name)))
+        return find_varied(kernel, floats, self.inert)
 
 
-def _without_idle_results(kernel: nodes.Kernel) -> nodes.Block:
-    """Its body, where atomics whose result nobody reads have none: of a maximum it would be in the way."""
+def drop_idle_results(kernel: nodes.Kernel, _: TangentOptions) -> nodes.Kernel:
+    """Drop the results of atomics that nobody reads: that of a maximum would be in the way."""
     used = walk.find_read(kernel.body)
 
-    def change(one: nodes.Stmt) -> nodes.Block:
-        return (replace(one, result=None) if isinstance(one, nodes.Atomic) and one.result not in used else one,)
+    def is_idle(one: nodes.Stmt) -> bool:
+        return isinstance(one, nodes.Atomic) and one.result is not None and one.result not in used
 
-    return walk.rewrite(kernel.body, change)
+    if not any(map(is_idle, walk.statements(kernel.body))):
+        return kernel
+    body = walk.rewrite(kernel.body, lambda one: (replace(one, result=None) if is_idle(one) else one,))
+    return replace(kernel, body=body)
+
+
+def write_extremes(kernel: nodes.Kernel, options: TangentOptions) -> WrittenOut:
+    """Write maxima and minima of arrays that have a tangent as ordinary statements.
+
+    Raises:
+        NotCovered: winners of a parallel loop cannot be known without running all of it again; or bits of a number that
+            has a tangent are used.
+    """
+    moving = options.find_moving(kernel)
+    check_bits(Part([*walk.statements(kernel.body)], moving.depends, moving.is_useful, kernel.path))
+    arrays = [name for name in kernel.arrays if moving.has_array(name)]
+    return write_out_extremes(kernel, arrays, Names(walk.names_of(kernel)))
+
+
+def differentiate(written: WrittenOut, options: TangentOptions) -> Tangent:
+    """Put before each statement the one that computes its tangent. Raises NotCovered, with the line."""
+    return _Differentiation(written, options).result(options.disordered)
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnneededOptions:
+    """What of a tangent's memory is needed after it.
+
+    Attributes:
+        idle: arrays whose contents nobody reads afterwards.
+        needed: arrays that a later kernel reads.
+    """
+
+    idle: frozenset[str]
+    needed: frozenset[str]
+
+
+def drop_unneeded(kernel: nodes.Kernel, options: UnneededOptions) -> nodes.Kernel:
+    """Drop what neither the results nor a later kernel reads, and the arrays that are not used any more."""
+    body = declare_locals(eliminate_dead_code(kernel.body, private=options.idle), kernel.locals)
+    used = options.needed | walk.find_touched(body) | walk.find_sized(body)
+    arrays = {name: array for name, array in kernel.arrays.items() if name in used}
+    cells = tuple(name for name in kernel.cells if name in used)
+    return replace(kernel, arrays=arrays, body=body, cells=cells)
 
 
 def _kind(kernel: nodes.Kernel, name: str) -> Type:
     return kernel.arrays[name].type if name in kernel.arrays else kernel.arguments[name][0]
 
 
-class _Pass:
+class _Differentiation:
     """One tangent being made."""
 
-    def __init__(self, kernel: nodes.Kernel, active: frozenset[str], inert: frozenset[str]) -> None:
-        self.kernel = kernel = replace(kernel, body=_without_idle_results(kernel))
-        self.names = Names(walk.names_of(kernel))
-        self.activity = activity = find_varied(kernel, active, inert)
-        check_bits(Part([*walk.statements(kernel.body)], activity.depends, activity.is_useful, kernel.path))
-        moving = [name for name in kernel.arrays if activity.has_array(name)]
-        self.written = write_out_extremes(kernel, moving, self.names)
-        self.given, self.kernel = kernel, self.written.kernel
-        self.activity = activity = find_varied(self.kernel, active, inert)
+    def __init__(self, written: WrittenOut, options: TangentOptions) -> None:
+        self.written = written
+        self.given, self.kernel, self.names = written.given, written.kernel, written.names
+        self.activity = activity = options.find_moving(self.kernel)
         self.arrays = [array for array in self.kernel.arrays.values() if activity.has_array(array.name)]
-        self.arguments = {name: one for name, one in kernel.arguments.items() if activity.has_argument(name)}
+        self.arguments = {name: one for name, one in self.kernel.arguments.items() if activity.has_argument(name)}
         self.locals = {name: kind for name, kind in self.kernel.locals.items() if name in activity}
         moving = [*(array.name for array in self.arrays), *self.arguments, *self.locals]
         self.companions = {name: self.names.fresh(f"{name}_dot") for name in moving}
         kinds = {**self.kernel.locals, **{name: array.type for name, array in self.kernel.arrays.items()}}
-        self.statements = Statements(kernel.path, kinds, activity, self.companions, self.names)
+        self.statements = Statements(self.kernel.path, kinds, activity, self.companions, self.names)
 
     def result(self, disordered_before: Mapping[str, NotCovered]) -> Tangent:
         body = tuple(chain.from_iterable(self._task(one) for one in self.kernel.body))
