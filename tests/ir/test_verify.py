@@ -97,6 +97,7 @@ TEXTS = {
         "  barrier\n  for i in 0 .. 4:",
         "it stands in no parallel loop",
     ),
+    "an assertion about a number": ("    ok = acc", "    assert(acc, '')\n    ok = acc", "a condition that is a f32"),
     "a vote of another type": ("    ok = acc", "    acc = vote any at\n    ok = acc", "a vote is about i32"),
     "a local array without a loop": (
         "  for i in 0 .. 4:",

@@ -44,6 +44,7 @@ kernel plain
   atomic add total[], wide
   a, b = decompose sym_eig f32 descending of a, b, c, a
   a = random f32
+  assert(a < 1.0, 'a "draw"')  @9
 """
 SSA = """\
 kernel loops

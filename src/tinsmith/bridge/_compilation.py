@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from .._errors import GradientError, KernelError, TinsmithError, refusal
 from ..codegen import build
 from ..engines import Compiled, CompileOptions
-from ..frontend import multiplies_atomically, reports, runs_in_blocks
+from ..frontend import multiplies_atomically, prints, runs_in_blocks
 from ..ir import NotCovered
 from ._bounds_guard import compile_guarded
 from ._compile_errors import (
@@ -108,7 +108,7 @@ def _ir_compiler(
         return compile_products
     if misreading is not None:
         return functools.partial(compile_misread, misreading=misreading)
-    if variant.adjoint or reports(stage.source, stage.home, asserts=stage.engine.is_debugging()):
+    if variant.adjoint or prints(stage.source, stage.home):
         return None
     is_printed = _has_strips(stage, variant, values) or _has_relatives(stage, variant, values)
     return compile_strips if is_printed else None

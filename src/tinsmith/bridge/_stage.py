@@ -125,7 +125,7 @@ class Stage:
         self.texts: dict[Variant, str] = {}
         self.given_warnings: set[tuple[str, str, int]] = set()
         self._compiled: dict[Variant, Compiled] = {}
-        self._lowered: dict[tuple[Variant, types.Defaults], LoweredKernel] = {}
+        self._lowered: dict[tuple[Variant, types.Defaults, bool], LoweredKernel] = {}
         self._misread: set[Variant] = set()
         self._loops_in_order: dict[int, str] = {}
         self._conflicts: dict[tuple[Variant, types.Defaults], tuple[Conflict, ...]] = {}
@@ -282,7 +282,7 @@ class Stage:
         defaults = self._defaults
         if in_blocks and self.uses_blocks:
             return self._lower_in_blocks(variant, values, defaults)
-        key = (variant, defaults)
+        key = (variant, defaults, self.engine.is_debugging())
         with COMPILING:
             if key not in self._lowered:
                 if variant.fingerprint:
@@ -347,7 +347,15 @@ class Stage:
         # Rewritten trees refer to the engine's module by this name.
         others["_lang"] = self.home.lang
         source = replace(self.source, tree=self.tree(variant))
-        return lower(source, self.home, arrays, arguments=arguments, templates=others, defaults=defaults)
+        return lower(
+            source,
+            self.home,
+            arrays,
+            arguments=arguments,
+            templates=others,
+            defaults=defaults,
+            keeps_assertions=self.engine.is_debugging(),
+        )
 
     @one_at_a_time
     def batch_refusal(self, variant: Variant, values: Mapping[str, Any]) -> str:

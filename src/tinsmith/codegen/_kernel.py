@@ -145,15 +145,15 @@ class Writer:
                 return self.loop(one)
             case nodes.While():
                 return ast.While(ast.Constant(True), self.body(one.body), [])
-            case nodes.Break():
-                return ast.Break()
-            case nodes.Continue():
-                return ast.Continue()
+            case nodes.Break() | nodes.Continue():
+                return ast.Break() if isinstance(one, nodes.Break) else ast.Continue()
             case nodes.Barrier():
                 return ast.Expr(ast.Call(lang("simt.block.sync"), [], []))
             case nodes.Vote():
                 voted = ast.Call(lang(f"simt.block.sync_{one.operator}_nonzero"), [self.expression(one.value)], [])
                 return assign(ast.Name(one.result, ast.Store()), voted)
+            case nodes.Assert():
+                return ast.Assert(self.expression(one.condition), ast.Constant(one.message) if one.message else None)
         raise AssertionError(f"{type(one).__name__} is several statements in Python")
 
     def declare_block_memory(self, loop: nodes.For) -> list[ast.stmt]:

@@ -13,7 +13,7 @@ from ._calls import (
     find_reachable,
     is_breakpoint,
     multiplies_atomically,
-    reports,
+    prints,
     returns_from_atomics,
     runs_in_blocks,
 )
@@ -97,7 +97,7 @@ __all__ = [
     "read",
     "rebuild_function",
     "replace_nodes",
-    "reports",
+    "prints",
     "resolve_callee",
     "resolve_calls",
     "returns_from_atomics",

@@ -132,13 +132,11 @@ def divides(source: Source, engine: EngineFacts) -> bool:
     return is_sign or engine_call(source, engine, ("floordiv", "mod")) is not None
 
 
-def reports(source: Source, engine: EngineFacts, *, asserts: bool) -> bool:
-    """Whether a kernel prints, or contains an `assert` where those count. The IR has neither."""
+def prints(source: Source, engine: EngineFacts) -> bool:
+    """Return whether a kernel prints, which the IR does not express."""
     nodes = (node for one in find_reachable(source, engine) for node in one.nodes)
     return any(
-        (asserts and isinstance(node, ast.Assert))
-        or (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print")
-        for node in nodes
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print" for node in nodes
     )
 
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar, get_args
+from typing import Any, ClassVar, TypeAlias, TypeVar, get_args
 
 from ..spec import DimSizes
 from ._operators import AtomicOperator, Operator, VoteOperator
@@ -177,9 +177,14 @@ class _Statement:
     """A statement. Its slots cache what `walk` finds in it, which passes ask again and again.
 
     `names_read` are the locals that it reads itself, without the statements inside it; the others are of both.
+
+    Attributes:
+        may_fail: whether it may end the run. Such a statement is kept though nobody reads a result of it, and has no
+            derivative.
     """
 
-    __slots__ = ("arrays_changed", "arrays_loaded", "names_defined", "names_mentioned", "names_read")
+    __slots__ = ("arrays_changed", "arrays_loaded", "failing", "names_defined", "names_mentioned", "names_read")
+    may_fail: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,6 +389,17 @@ class Vote(_Statement):
     number: int = NUMBER
 
 
+@dataclass(frozen=True, slots=True)
+class Assert(_Statement):
+    """End the run with a message unless a condition holds. There are some where the engine checks them."""
+
+    may_fail: ClassVar[bool] = True
+    condition: Expr
+    message: str = ""
+    line: int = 0
+    number: int = NUMBER
+
+
 Stmt: TypeAlias = (
     Assign
     | Draw
@@ -399,6 +415,7 @@ Stmt: TypeAlias = (
     | Continue
     | Barrier
     | Vote
+    | Assert
 )
 
 Block: TypeAlias = tuple[Stmt, ...]

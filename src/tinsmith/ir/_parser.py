@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, get_args
 
 from . import _nodes as nodes
 from . import _types as types
 from ._operators import BINARY, UNARY, AtomicOperator, Operator, VoteOperator
-from ._printer import DEFAULTS, PRECEDENCE, TIGHTEST
+from ._printer import DEFAULTS, PRECEDENCE, TIGHTEST, list_written_fields
 from ._types import Type
 
 Word = TypeVar("Word", Type, Operator, AtomicOperator, VoteOperator)
@@ -19,6 +20,7 @@ _TOKEN = re.compile(
     r"""\s*(?:
     (?P<number>\d+\.\d*(?:e[+-]?\d+)?|\d+e[+-]?\d+|\d+)
   | (?P<name>[A-Za-z_][A-Za-z_0-9]*)
+  | (?P<text>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")
   | (?P<sign>\.\.|>>>|>>|<<|<=|>=|==|!=|//|[-+*/%&|^<>=(),.:\[\]{}~;])
 )""",
     re.VERBOSE,
@@ -216,8 +218,11 @@ class _Parser:
         tokens = _Tokens(line, self)
         parallel = tokens.skip("parallel")
         word = tokens.ahead
-        parse = _STATEMENTS.get(word) if tokens.behind not in ("=", "[", ",", ".") else None
-        if parse is None:
+        is_name = tokens.behind in ("=", "[", ",", ".")
+        parse = None if is_name else _STATEMENTS.get(word)
+        if parse is None and word in _BY_FIELDS and not is_name:
+            made = self._by_fields(tokens)
+        elif parse is None:
             made = self._plain(tokens)
         else:
             tokens.take()
@@ -301,6 +306,17 @@ class _Parser:
         tokens.expect(",")
         return nodes.Atomic(operator, array, index, entry, tokens.expression(), result)
 
+    def _by_fields(self, tokens: _Tokens) -> nodes.Stmt:
+        """Parse a statement that has no syntax of its own: its name, and its fields in parentheses."""
+        made = _BY_FIELDS[tokens.take()]
+        values: dict[str, Any] = {}
+        for name in list_written_fields(made):
+            tokens.expect("," if values else "(")
+            values[name] = tokens.text() if tokens.ahead[:1] in ("'", '"') else tokens.expression()
+        if values:
+            tokens.expect(")")
+        return made(**values)
+
     def _plain(self, tokens: _Tokens) -> Any:
         """Parse an assignment, a store, or a statement that gives several locals their values."""
         if tokens.behind == "[":
@@ -338,10 +354,11 @@ _STATEMENTS: dict[str, Callable[[_Parser, _Tokens], nodes.Stmt]] = {
     "array": _Parser._array,
     "exchange": _Parser._exchange,
     "atomic": _Parser._atomic,
-    "break": lambda *_: nodes.Break(),
-    "continue": lambda *_: nodes.Continue(),
-    "barrier": lambda *_: nodes.Barrier(),
 }
+"""Statements that have a syntax of their own, by their first word."""
+
+_BY_FIELDS = {one.__name__.lower(): one for one in get_args(nodes.Stmt)}
+"""Types of statements by name, for those whose text is their name and fields."""
 
 
 def _parse_carried(tokens: _Tokens) -> nodes.CarriedLocal:
@@ -385,6 +402,10 @@ class _Tokens:
             self.line.fail("it ends too early")
         self.place_ahead += 1
         return token
+
+    def text(self) -> str:
+        """Take a text in quotes."""
+        return ast.literal_eval(self.take())
 
     def one_of(self, kind: type[Word]) -> Word:
         """Take a token that is one of an enum's."""

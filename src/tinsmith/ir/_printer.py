@@ -18,6 +18,7 @@ whose type does not follow from its operands. `@5` is the line of the source.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 
@@ -164,7 +165,19 @@ def _print_plain(one: nodes.Stmt) -> str:
             return f"{result}atomic {one.operator} {print_place(one)}, {print_expression(one.value)}"
         case nodes.Vote():
             return f"{one.result} = vote {one.operator} {one.value.name}"
-    return type(one).__name__.lower()
+    return _print_by_fields(one)
+
+
+def _print_by_fields(one: nodes.Stmt) -> str:
+    """Return the text of a statement that has no syntax of its own: its name, and its fields in parentheses."""
+    values = (getattr(one, name) for name in list_written_fields(type(one)))
+    fields = [repr(value) if isinstance(value, str) else print_expression(value) for value in values]
+    return type(one).__name__.lower() + (f"({', '.join(fields)})" if fields else "")
+
+
+def list_written_fields(node: type) -> list[str]:
+    """Return the fields of a statement's type that its text names: all but those that every statement has."""
+    return [one.name for one in dataclasses.fields(node) if one.name not in ("line", "number")]
 
 
 def print_place(one: nodes.Load | nodes.Store | nodes.Atomic) -> str:

@@ -438,6 +438,12 @@ def _check_vote(checker: _Checker, one: nodes.Vote, scope: Scope) -> Scope:
     return _check_barrier(checker, one, scope)  # type: ignore[arg-type]
 
 
+def _check_assert(checker: _Checker, one: nodes.Assert, scope: Scope) -> Scope:
+    if one.condition.type != Type.U1:
+        checker.fault(one, f"a condition that is a {one.condition.type}")
+    return scope
+
+
 RULES: Mapping[type, Callable[[_Checker, Any, Scope], Scope]] = {
     nodes.Assign: _check_plain,
     nodes.Draw: _check_draw,
@@ -453,5 +459,6 @@ RULES: Mapping[type, Callable[[_Checker, Any, Scope], Scope]] = {
     nodes.Continue: _check_continue,
     nodes.Barrier: _check_barrier,
     nodes.Vote: _check_vote,
+    nodes.Assert: _check_assert,
 }
 """The rule of each type of statement: it notes faults, and returns what is known after the statement."""

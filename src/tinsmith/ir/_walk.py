@@ -93,6 +93,16 @@ def substitute(expr: nodes.Expr, values: Mapping[str, nodes.Expr]) -> nodes.Expr
     return rebuild(expr, lambda one: substitute(one, values))
 
 
+def may_fail(statement: nodes.Stmt) -> bool:
+    """Return whether a statement, or one inside it, may end the run."""
+    try:
+        return statement.failing
+    except AttributeError:
+        is_failing = statement.may_fail or any(may_fail(one) for body in bodies(statement) for one in body)
+        object.__setattr__(statement, "failing", is_failing)
+        return is_failing
+
+
 def expressions(statement: nodes.Stmt) -> tuple[nodes.Expr, ...]:
     """What a statement computes itself, without the statements inside it."""
     get = GET_OPERANDS.get(type(statement))

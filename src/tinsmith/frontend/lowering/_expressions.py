@@ -148,5 +148,6 @@ _KINDS: dict[type[ast.expr], Callable[[Lowering, Any], Any]] = {
     ast.Slice: lambda low, node: slice(
         *(None if part is None else low.value(part) for part in (node.lower, node.upper, node.step))
     ),
-    ast.JoinedStr: lambda _low, _node: "",  # only prints and assertions take one, and they are left out
+    # Only prints and messages of assertions take one. The values in it are known to the run alone.
+    ast.JoinedStr: lambda _low, node: ast.unparse(node)[2:-1],
 }

@@ -1,7 +1,8 @@
 """Lowering: from a kernel's Python tree to the IR.
 
 A partial evaluation: everything that Python knows while a kernel is compiled is computed here, as the engines do
-it, and what only the run knows becomes IR. Prints and assertions are left out: they change no value.
+it, and what only the run knows becomes IR. Prints are left out: they change no value. So are assertions, unless the
+engine checks them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ def lower(
     arguments: Mapping[str, tuple[Type, tuple[int, ...]]] | None = None,
     templates: Mapping[str, Any] | None = None,
     defaults: Defaults | None = None,
+    keeps_assertions: bool = False,
 ) -> LoweredKernel:
     """A kernel as IR.
 
@@ -36,11 +38,13 @@ def lower(
         arguments: its scalar, vector and matrix parameters: type and element dims.
         templates: values of its other parameters.
         defaults: types of literals; the started engine's own where none are given.
+        keeps_assertions: whether the engine checks assertions.
 
     Raises:
         NotCovered: the kernel uses what the front end does not know.
     """
-    lowering = Lowering(source, engine, arrays, dict(arguments or {}), defaults, _HANDLERS)
+    given = dict(arguments or {})
+    lowering = Lowering(source, engine, arrays, given, defaults, _HANDLERS, keeps_assertions=keeps_assertions)
     objects = {name: value for name, value in source.given.items() if name in source.parameters}
     lowered = lowering.kernel(source, {**objects, **(templates or {})})
     finish_pass("lower", (lowered.kernel,))

@@ -60,8 +60,11 @@ class Lowering:
         arguments: dict[str, tuple[Type, tuple[int, ...]]],
         defaults: Defaults | None,
         handlers: Handlers,
+        *,
+        keeps_assertions: bool = False,
     ) -> None:
         self.handlers = handlers
+        self.keeps_assertions = keeps_assertions
         self.engine = engine
         self.language = Language(engine)
         self.arguments = arguments

@@ -82,8 +82,15 @@ def _leave(low: Lowering, statement: ast.Break | ast.Continue) -> None:
 
 
 def _assertion(low: Lowering, statement: ast.Assert) -> None:
-    """Lower what the condition changes, `atomic_add(x[i], v) >= 0`: engines compute it also where they do not check."""
-    if not low.state.is_quiet:
+    """Lower an assertion: where the engine does not check it, only what the condition changes.
+
+    Engines compute `atomic_add(x[i], v) >= 0` in any case.
+    """
+    if low.keeps_assertions:
+        condition = low.ops.truth(low.number(statement.test))
+        message = ast.unparse(statement.test) if statement.msg is None else low.value(statement.msg)
+        low.state.emit(nodes.Assert(condition, str(message), low.state.line))
+    elif not low.state.is_quiet:
         low.number(statement.test)
 
 

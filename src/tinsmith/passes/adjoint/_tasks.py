@@ -24,8 +24,11 @@ class Parts:
 
 
 def parts_of(kernel: nodes.Kernel) -> Parts:
-    """Split a kernel."""
-    plain = replace(kernel, body=inline_sizes(declare_locals(eliminate_dead_code(kernel.body), kernel.locals)))
+    """Split a kernel. What may end a run has no derivative, and did not end the forward pass: it is left out."""
+    body = kernel.body
+    if any(map(walk.may_fail, body)):
+        body = walk.rewrite(body, lambda one: () if one.may_fail else (one,))
+    plain = replace(kernel, body=inline_sizes(declare_locals(eliminate_dead_code(body), kernel.locals)))
     whole = with_cells(plain, frozenset(_find_shared_locals(tasks_of(plain.body))))
     cells = frozenset(kernel.cells) | frozenset(whole.cells)
     return Parts(replace(whole, cells=()), tasks_of(whole.body), cells)

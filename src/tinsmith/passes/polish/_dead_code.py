@@ -67,8 +67,8 @@ class _Elimination(Liveness):
         return names
 
     def changes(self, one: nodes.Stmt, live: Live) -> bool:
-        """Whether a statement changes memory that somebody reads."""
-        return isinstance(one, nodes.Store | nodes.Atomic) and self.is_read(one.array, live)
+        """Whether a statement changes memory that somebody reads, or may end the run."""
+        return one.may_fail or (isinstance(one, nodes.Store | nodes.Atomic) and self.is_read(one.array, live))
 
     def is_read(self, array: str, live: Live) -> bool:
         """Return whether a value that is stored to an array is read later."""
@@ -107,7 +107,8 @@ class _Elimination(Liveness):
         That it never ends is not an effect, nor is what it asks only for itself.
         """
         return any(
-            not live.isdisjoint(walk.defined_in(one))
+            walk.may_fail(one)
+            or not live.isdisjoint(walk.defined_in(one))
             or any(self.is_read(array, live) for array in walk.changed_in(one))
             for one in body
         )
