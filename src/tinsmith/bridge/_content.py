@@ -10,13 +10,11 @@ as they are when the op is made.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib import metadata
 
 from .._version import __version__
-from ..frontend import Source
 from ._digest import digest_of
 from ._options import OpOptions
 from ._signature import Signature
@@ -51,18 +49,10 @@ def _parts_of(stage: Stage) -> Iterator[str]:
     yield f"{stage.is_simd} {stage.is_checked} {stage.allows_races} {stage.baked_values.has_state}"
     yield repr([(one.name, one.kind, one.text, one.element) for one in stage.parameters.values()])
     for source in stage.baked_values.sources:
-        yield _text_of(source)
+        yield source.content
     yield stage.baked_values.describe_captured()
 
 
 @lru_cache
 def _version(package: str) -> str:
     return metadata.version(package)
-
-
-def _text_of(source: Source) -> str:
-    """A function's tree as text: without comments, places and its docstring."""
-    body = source.tree.body
-    has_docstring = ast.get_docstring(source.tree, clean=False) is not None
-    # not `ast.dump`, which says the same tree in other words from Python 3.13 on
-    return "\n".join([source.name, *map(ast.unparse, (source.tree.args, *body[has_docstring:]))])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any
 from .._config import config
 from .._errors import ArgumentError, SpecError, refusal
 from ..engines import is_kernel, of_kernel, one_at_a_time
-from ..frontend import read, walk
+from ..frontend import read
 from ..spec import functional, parse
 from ._content import content_of
 from ._core import Core
@@ -102,11 +101,8 @@ def _core(signature: Signature, reverse: Reverse) -> Core:
 
 
 def _names_in(kernels: Sequence[Any]) -> frozenset[str]:
-    """All names that kernels use."""
-    trees = [read(of_kernel(kernel).function_of(kernel)).tree for kernel in kernels]
-    nodes = [node for tree in trees for node in walk(tree)]
-    named = {node.id for node in nodes if isinstance(node, ast.Name)}
-    return frozenset(named | {node.arg for node in nodes if isinstance(node, ast.arg)})
+    """Return all names that kernels use."""
+    return frozenset().union(*(read(of_kernel(kernel).function_of(kernel)).all_names() for kernel in kernels))
 
 
 def _reverse_for(signature: Signature, options: OpOptions) -> Reverse:

@@ -8,7 +8,6 @@ activates it, and storing an absent one gives 0.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -16,8 +15,8 @@ from typing import Any, Literal
 import torch
 
 from .._errors import ArgumentError, ShapeError, refusal
-from ..codegen import build
-from ..engines import NAMES, Compiled, Engine, FieldFacts, parse_statement
+from ..codegen import build_from_text
+from ..engines import NAMES, Compiled, Engine, FieldFacts
 from ._buffers import LOWEST_ADDRESS, with_memory
 from ._tracing import is_fake
 
@@ -118,9 +117,8 @@ class Transfer:
         return start
 
     def _compile(self, *, is_serial: bool) -> Compiled:
-        tree = parse_statement(_text(self._copies, is_serial=is_serial))
-        assert isinstance(tree, ast.FunctionDef)
-        function, _ = build(tree, {"_lang": self._engine.lang}, "transfer")
+        text = _text(self._copies, is_serial=is_serial)
+        function = build_from_text(text, {"_lang": self._engine.lang}, "transfer")
         fields = {f"f{place}": copy.field for place, copy in enumerate(self._copies)}
         return self._engine.compile(function, fields)
 

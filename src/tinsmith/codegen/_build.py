@@ -6,11 +6,11 @@ import ast
 import hashlib
 import linecache
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FunctionType
 from typing import Any
 
-from ..engines import keep_lines
+from ..engines import keep_lines, parse_statement
 
 
 class _File:
@@ -38,6 +38,14 @@ def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple
     keep_file(function, path, text)
     keep_lines(function, text.splitlines(keepends=True))
     return function, text
+
+
+def build_from_text(text: str, namespace: dict[str, Any], label: str) -> Callable[..., Any]:
+    """Build the function that a `def` in `text` defines, as `build` does from a tree."""
+    tree = parse_statement(text)
+    assert isinstance(tree, ast.FunctionDef)
+    function, _ = build(tree, namespace, label)
+    return function
 
 
 def keep_file(function: FunctionType, path: str, text: str) -> None:
@@ -70,3 +78,15 @@ def write_file(tree: ast.FunctionDef, label: str) -> tuple[str, str]:
     # Not by OpenSSL, which may hang in a forked process (bridge/_digest.py).
     digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
     return text, f"<tinsmith {label} {digest}>"
+
+
+def map_lines(tree: ast.FunctionDef, text: str) -> dict[int, int]:
+    """Map the lines of a text that was printed from a tree to lines of the tree, statement by statement."""
+    pairs = list(zip(_statements(tree), _statements(parse_statement(text)), strict=False))
+    if any(type(old) is not type(new) for old, new in pairs):
+        return {}
+    return {new.lineno: old.lineno for old, new in pairs if hasattr(old, "lineno")}
+
+
+def _statements(tree: ast.stmt) -> Iterator[ast.stmt]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.stmt))

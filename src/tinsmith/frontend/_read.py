@@ -127,8 +127,16 @@ class Source:
         return frozenset([node.id for node in self.nodes if isinstance(node, ast.Name)])
 
     def all_names(self) -> set[str]:
-        """Names that a new one must differ from: those in the body, of parameters, and given ones."""
-        return {*self.used_names, *self.parameters, *self.given}
+        """Return the names that a new one must differ from: all in the `def`, annotations included, and given ones."""
+        nodes = walk(self.tree)
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
+        return names | {node.arg for node in nodes if isinstance(node, ast.arg)} | self.given.keys()
+
+    @property
+    def content(self) -> str:
+        """The function as text, without comments, positions and its docstring."""
+        # Not `ast.dump`, whose text of one tree changed in Python 3.13.
+        return "\n".join([self.name, *map(ast.unparse, (self.tree.args, *statements_of(self.tree)))])
 
     @lazy
     def calls(self) -> tuple[ast.Call, ...]:
@@ -140,8 +148,8 @@ class Source:
         """Calls whose values reach nothing."""
         return find_idle_calls(self.tree)
 
-    def place(self, node: ast.AST) -> str:
-        """`file:line` of a node."""
+    def place(self, node: ast.AST | None = None) -> str:
+        """Return `file:line` of a node, or of the `def`."""
         return f"{self.path}:{getattr(node, 'lineno', self.tree.lineno)}"
 
     def lookup(self, name: str) -> Any:
@@ -177,6 +185,11 @@ class Unrun:
 
     source: Source
     is_method: bool = False
+
+
+def statements_of(tree: ast.FunctionDef) -> list[ast.stmt]:
+    """Return the statements of a function without its docstring."""
+    return tree.body[ast.get_docstring(tree, clean=False) is not None :]
 
 
 _WITHOUT_SOURCE = {

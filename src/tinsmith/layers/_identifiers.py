@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import keyword
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
-
-from ..frontend import read
+from collections.abc import Iterable
 
 OURS = frozenset({"self", "_lang", "_batch"})
 """What rewritten kernels call things of the bridge."""
-
-
-def find_used_names(function: Callable[..., Any]) -> set[str]:
-    """Every name in a kernel's source."""
-    tree = read(function).tree
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return names | {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
 
 
 def identifier(wish: str, taken: set[str]) -> str:

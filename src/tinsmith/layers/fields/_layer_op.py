@@ -6,7 +6,6 @@ begins with a kernel that copies the input into an array; a field that a call be
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any
 
@@ -14,9 +13,10 @@ import torch
 
 from ..._errors import GradientError, KernelError, refusal
 from ...bridge import Adjoint, FieldArray, Links, Op, OpOptions
-from ...codegen import build
-from ...engines import NAMES, parse_statement
-from .._identifiers import OURS, find_used_names, identifier
+from ...codegen import build_from_text
+from ...engines import NAMES
+from ...frontend import read
+from .._identifiers import OURS, identifier
 from ._gradient_stores import GradientStores
 from ._layer_field import LayerField, place_field
 from ._roles import Launch, Roles, Use, by_key
@@ -76,7 +76,7 @@ class LayerOp:
         ]
         sources: dict[Callable[..., Any], set[str]] = {}
         for function in (launch.launcher.stage.source.function for launch in launches):
-            sources[function] = sources.get(function) or find_used_names(function)
+            sources[function] = sources.get(function) or read(function).all_names()
         taken = set(OURS)
         for launch, one in zip(launches, labels, strict=True):
             taken |= sources[launch.launcher.stage.source.function] - one.keys()
@@ -193,10 +193,8 @@ class LayerOp:
     def _copy(self, one: LayerField) -> tuple[Any, Links]:
         """The kernel that stands for filling a field which the others change."""
         before, name = self.before[one.facts.key], self.names[one.facts.key]
-        tree = parse_statement(_COPY)
-        assert isinstance(tree, ast.FunctionDef)
         lang: Any = one.engine.lang
-        function, _ = build(tree, {"_lang": lang}, "fill")
+        function = build_from_text(_COPY, {"_lang": lang}, "fill")
         elements = {before: one.facts.element, name: one.facts.element}
         return lang.kernel(function), Links({"source": before, "target": name}, elements, copies=(name, before))
 

@@ -6,15 +6,13 @@ tensors copy the latter into the arrays that take the fields' places, unless the
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ..._errors import refusal
 from ..._user_warnings import warn
 from ...bridge import Links
-from ...codegen import build
-from ...engines import parse_statement
+from ...codegen import build_from_text
 from ._layer_field import LayerField
 from ._roles import Habits, Launch, Roles, Use, by_key, uses_of_each
 
@@ -95,10 +93,8 @@ def start_kernel(one: LayerField, array: str) -> tuple[Any, Links]:
         f"    {header.get(len(shape)) or f'for {place} in _lang.ndrange({sizes}):'}",
         f"        target[{place}] = source[{place}]",
     ]
-    tree = parse_statement("\n".join(lines))
-    assert isinstance(tree, ast.FunctionDef)
     lang: Any = one.engine.lang
-    function, _ = build(tree, {"_lang": lang, "source": one.field}, "start")
+    function = build_from_text("\n".join(lines), {"_lang": lang, "source": one.field}, "start")
     return lang.kernel(function), Links({"target": array}, {array: one.facts.element})
 
 

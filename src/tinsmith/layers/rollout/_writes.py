@@ -6,12 +6,11 @@ come in order with all others. Numbers are arguments: other numbers take no othe
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from typing import Any
 
-from ...codegen import build
-from ...engines import NAMES, Engine, FieldFacts, parse_statement
+from ...codegen import build_from_text
+from ...engines import NAMES, Engine, FieldFacts
 
 
 def element_writer(engine: Engine, facts: FieldFacts) -> Any:
@@ -72,8 +71,6 @@ def _element(facts: FieldFacts) -> str:
 
 def _kernel(engine: Engine, parameters: Sequence[str], body: Sequence[str]) -> Any:
     head = f"def write({', '.join(['target: _lang.template()', *parameters])}):"
-    tree = parse_statement("\n".join([head, *(f"    {line}" for line in body)]))
-    assert isinstance(tree, ast.FunctionDef)
+    text = "\n".join([head, *(f"    {line}" for line in body)])
     lang: Any = engine.lang
-    function, _ = build(tree, {"_lang": lang}, "write")
-    return lang.kernel(function)
+    return lang.kernel(build_from_text(text, {"_lang": lang}, "write"))

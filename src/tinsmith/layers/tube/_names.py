@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .._identifiers import OURS, find_used_names, identifier
+from ...frontend import read
+from .._identifiers import OURS, identifier
 from ._blueprint import Blueprint, match_ids
 from ._dims import DimID
 
@@ -41,7 +42,8 @@ class Names:
 
 def names_of(blueprint: Blueprint) -> Names:
     """Identifiers for everything that an op calls by name."""
-    taken = set(OURS).union(*(find_used_names(part.function) - part.tensor_names.keys() for part in blueprint.kernels))
+    used = (read(part.function).all_names() - part.tensor_names.keys() for part in blueprint.kernels)
+    taken = set(OURS).union(*used)
     tensors = {name: identifier(name, taken) for name in blueprint.tensors}
     counts = [parameter.name for part in blueprint.kernels for parameter in part.others]
     kernels = []
