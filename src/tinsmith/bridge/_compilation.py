@@ -144,7 +144,8 @@ def _compile_source(stage: Stage, variant: Variant, values: Mapping[str, Any], o
     function = _function(stage, variant)
     path = function.__code__.co_filename
     try:
-        with place_warnings(stage.source, stage.tree(variant), stage.texts[variant], path, stage.given_warnings):
+        rewritten = stage.rewrite_source(variant)
+        with place_warnings(rewritten, stage.texts[variant], path, stage.given_warnings):
             options = CompileOptions(
                 variant.adjoint, variant.stack, stage.is_careful(variant), stage.is_aliased(variant), variant.is_simd
             )
@@ -168,7 +169,8 @@ def _find_content(stage: Stage, variant: Variant, values: Mapping[str, Any]) -> 
 def _function(stage: Stage, variant: Variant) -> Callable[..., Any]:
     # An engine's warnings show this label.
     label = f"{stage.name} of {os.path.basename(stage.source.path)}"
-    function, text = build(stage.tree(variant), stage.source.namespace() | {"_lang": stage.engine.lang}, label)
+    source = stage.rewrite_source(variant)
+    function, text = build(source.tree, source.namespace() | {"_lang": stage.engine.lang}, label)
     stage.texts[variant] = text
     return function
 
@@ -184,8 +186,8 @@ def _find_misfits(stage: Stage, variant: Variant, values: Mapping[str, Any], cau
 
 
 def _refusal(stage: Stage, variant: Variant, values: Mapping[str, Any], cause: Exception, op: str) -> TinsmithError:
-    place = stage.source.place(stage.source.tree)
-    places = places_of(cause, stage.source, stage.tree(variant), stage.texts[variant])
+    place = stage.source.place()
+    places = places_of(cause, stage.rewrite_source(variant), stage.texts[variant])
     kernel = ("kernel", f"{stage.name} at {place}")
     rows = [*places, (stage.engine.name, telling(cause))]
     if not variant.adjoint:

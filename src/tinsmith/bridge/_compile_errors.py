@@ -6,7 +6,6 @@ source. The tree has the original positions.
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import linecache
 import re
@@ -15,8 +14,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .._errors import sentence
-from ..engines import Engine, parse_statement
-from ..frontend import Source
+from ..codegen import map_lines
+from ..engines import Engine
+from ..frontend import Source, find_array_slice, find_mismatched_loop
 
 _FRAME = re.compile(r'File "(?P<path>[^"\n]+)", line (?P<line>\d+), in (?P<function>\w+):\n(?P<code>.*)$', re.MULTILINE)
 """An engine's own frames end with a colon; those of Python's tracebacks, which it also prints, do not."""
@@ -34,20 +34,19 @@ WHERE_THE_REPORT_IS = "The engine's full report is this error's cause (`__cause_
 """The end of a remedy."""
 
 
-def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str) -> list[tuple[str, str]]:
+def places_of(cause: Exception, source: Source, text: str) -> list[tuple[str, str]]:
     """Rows for a refusal: the kernel's line that an engine stopped at, then those of the functions that it calls.
 
     Args:
         cause: what the engine raised.
-        source: the kernel.
-        tree: what `text` was made of.
+        source: the kernel, as `text` was printed from it.
         text: what the engine was given.
     """
     frames = [match.groupdict() for match in _FRAME.finditer(strip_colours(cause))]
     # An engine may report a frame twice.
     last = {(one["path"], one["line"]): place for place, one in enumerate(frames)}
     kept = [one for place, one in enumerate(frames) if last[one["path"], one["line"]] == place]
-    lines = _lines(tree, text)
+    lines = map_lines(source.tree, text)
     rows = []
     for one in kept:
         path, line, code = one["path"], int(one["line"]), one["code"]
@@ -63,14 +62,11 @@ def places_of(cause: Exception, source: Source, tree: ast.FunctionDef, text: str
 
 
 @contextlib.contextmanager
-def place_warnings(
-    source: Source, tree: ast.FunctionDef, text: str, path: str, given: set[tuple[str, str, int]]
-) -> Iterator[None]:
+def place_warnings(source: Source, text: str, path: str, given: set[tuple[str, str, int]]) -> Iterator[None]:
     """Give an engine's warnings of a text that was made of a kernel with the kernel's own lines, and each once.
 
     Args:
-        source: the kernel.
-        tree: what `text` was made of.
+        source: the kernel, as `text` was printed from it.
         text: what the engine was given.
         path: what the engine takes for the file of `text`.
         given: the warnings of the kernel so far; its variants would repeat them.
@@ -79,7 +75,7 @@ def place_warnings(
         # The user's filters are applied below, for the user's file.
         warnings.simplefilter("always")
         yield
-    lines = _lines(tree, text) if any(one.filename == path for one in caught) else {}
+    lines = map_lines(source.tree, text) if any(one.filename == path for one in caught) else {}
     for one in caught:
         where, words = (one.filename, one.lineno), strip_colours(one.message)
         if one.filename == path:
@@ -120,21 +116,16 @@ def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> Misfit | None:
 
     Engines say that a name is not defined, or nothing at all. `ranks` are those of the call's arrays.
     """
-    for node in source.nodes:
-        if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Name)):
-            continue
-        name, count = node.iter.id, len(node.target.elts) if isinstance(node.target, ast.Tuple) else 1
-        rank = ranks.get(name, count)
-        # One name may stand for the only element of an array without dims.
-        if rank != count and (rank, count) != (0, 1):
-            loop = f"for {ast.unparse(node.target).strip('()')} in {name}"
-            remedy = f"Name one index for each dim, or give `{name}` {_count(count, 'dim', 'dims')} in the spec."
-            if rank > count:
-                vectors = f"ndarray(dtype=types.vector(k, f32), ndim={count})"
-                remedy += f" If its last dim is that of vectors, annotate them: `{name}: {vectors}`."
-            facts = f"{_count(rank, 'dim', 'dims')}, and `{loop}` names {_count(count, 'index', 'indices')}"
-            return Misfit((f"`{name}`", f"{facts}, at {source.place(node)}"), remedy)
-    return None
+    loop = find_mismatched_loop(source, ranks)
+    if loop is None:
+        return None
+    rank, count = loop.rank, loop.count
+    remedy = f"Name one index for each dim, or give `{loop.array}` {_count(count, 'dim', 'dims')} in the spec."
+    if rank > count:
+        vectors = f"ndarray(dtype=types.vector(k, f32), ndim={count})"
+        remedy += f" If its last dim is that of vectors, annotate them: `{loop.array}: {vectors}`."
+    facts = f"{_count(rank, 'dim', 'dims')}, and `{loop.text}` names {_count(count, 'index', 'indices')}"
+    return Misfit((f"`{loop.array}`", f"{facts}, at {loop.place}"), remedy)
 
 
 def _count(number: int, one: str, several: str) -> str:
@@ -157,14 +148,10 @@ def find_sliced_array(
         if not is_kernel and _ARRAY_AS_NUMBER not in str(cause):
             continue
         names = arrays if is_kernel else [name for name in source.parameters if source.is_template(name)]
-        for node in source.nodes:
-            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in names:
-                parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-                if any(isinstance(part, ast.Slice) for part in parts):
-                    row = (f"`{ast.unparse(node)}`", f"a slice of an array, at {source.place(node)}")
-                    return Misfit(
-                        row, "Kernels have no slices of arrays: loop over the elements, `for j in range(...)`."
-                    )
+        sliced = find_array_slice(source, names)
+        if sliced is not None:
+            row = (f"`{sliced.text}`", f"a slice of an array, at {sliced.place}")
+            return Misfit(row, "Kernels have no slices of arrays: loop over the elements, `for j in range(...)`.")
     return None
 
 
@@ -184,15 +171,3 @@ def reverse_remedy(engine: Engine, *, is_op: bool) -> str:
     if is_op:
         ways.append("give the op its gradient kernel by hand: `backward=`, or `@op.backward`")
     return sentence(", or ".join(ways))
-
-
-def _lines(tree: ast.FunctionDef, text: str) -> dict[int, int]:
-    """Map lines of the printed text to lines of the user's file, statement by statement."""
-    pairs = list(zip(_statements(tree), _statements(parse_statement(text)), strict=False))
-    if any(type(old) is not type(new) for old, new in pairs):
-        return {}
-    return {new.lineno: old.lineno for old, new in pairs if hasattr(old, "lineno")}
-
-
-def _statements(tree: ast.stmt) -> Iterator[ast.stmt]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.stmt))

@@ -138,7 +138,7 @@ def _split_gradients(source: Source, parameters: list[Parameter]) -> tuple[Sourc
     except NotRewritable as reason:
         words = f"kernel `{source.name}` uses a name that its gradients have: {reason}"
         remedy = "Call it something else."
-        raise KernelError(refusal(words, [("at", source.place(source.tree))], remedy)) from None
+        raise KernelError(refusal(words, [("at", source.place())], remedy)) from None
     groups = [[one, replace(one, name=f"grad_{one.name}")] if one.name in used else [one] for one in parameters]
     return replace(source, tree=tree), [one for group in groups for one in group]
 

@@ -5,7 +5,6 @@ The result is a `Signature`. `_binding` checks whether a call's arguments fit it
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -13,6 +12,7 @@ import torch
 
 from .._errors import KernelError, SpecError, nearest, refusal
 from ..engines import HALVES, SPEC_DTYPES, Parameter
+from ..frontend import find_method_call
 from ..spec import Fixed, Item, Spec
 from ._signature import WHOLE_DTYPES, Signature, compute_lazy_values
 from ._stage import Stage
@@ -165,7 +165,7 @@ def _check_returns(op: str, spec: Spec, stage: Stage) -> None:
     results = stage.home.results(stage.kernel)
     what = "a value" if len(results) == 1 else f"{len(results)} values"
     words = f"kernel `{stage.name}` of op `{op}` returns {what}"
-    rows = [("at", stage.source.place(stage.source.tree))]
+    rows = [("at", stage.source.place())]
     odd = next((one for one in results if one.kind not in ("scalar", "matrix")), None)
     if odd is not None:
         number = f"{stage.module_name}.f32"
@@ -192,14 +192,11 @@ def _check_size(op: str, stage: Stage) -> None:
 
 def _check_whole_use(op: str, name: str, stage: Stage) -> None:
     """Refuse an input that no engine can use as a whole; any other whole use is left to `_unseen_writes`."""
-    for node in stage.source.nodes:
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=owner), attr=method)) if owner == name:
-                words = (
-                    f"kernel `{stage.name}` of op `{op}` calls `{name}.{method}()`, and arrays have no methods there"
-                )
-                remedy = "Loop over the elements, or call it on the tensor and pass what it returns as an argument."
-                raise KernelError(refusal(words, [("at", stage.source.place(node))], remedy))
+    call = find_method_call(stage.source, name)
+    if call is not None:
+        words = f"kernel `{stage.name}` of op `{op}` calls `{call.text}`, and arrays have no methods there"
+        remedy = "Loop over the elements, or call it on the tensor and pass what it returns as an argument."
+        raise KernelError(refusal(words, [("at", call.place)], remedy))
     stage.inputs_used_whole |= {name}
 
 

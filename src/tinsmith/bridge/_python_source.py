@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
-from dataclasses import replace
 from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from ..engines import Compiled, CompileOptions, Python
-from ..frontend import Source, Written
+from ..frontend.tree import restore_fields
 
 if TYPE_CHECKING:
     from ._stage import Stage
@@ -24,7 +22,7 @@ def compile_for_python(stage: Stage, variant: Variant, values: Mapping[str, Any]
     """
     lang = stage.home.lang
     written = stage.source.written
-    source = stage.source if written is None else _put_fields_back(stage, written)
+    source = stage.source if written is None else restore_fields(stage.source, written, stage.find_name)
     old: Any = source.function
     function = FunctionType(old.__code__, old.__globals__, old.__name__, old.__defaults__, old.__closure__)
     annotations = stage.annotations(dict(variant.single.arrays))
@@ -48,26 +46,6 @@ def compile_for_python(stage: Stage, variant: Variant, values: Mapping[str, Any]
         labels=labels,
         names={**names, "_lang": lang},
     )
-
-
-def _put_fields_back(stage: Stage, written: Written) -> Source:
-    """A kernel on fields as its author wrote it, with the other arguments of the one that has arrays in their places.
-
-    These get their own names in it.
-    """
-    own = written.source.tree
-    arrays = {stage.find_name(name) for name in written.fields}
-    arguments = [ast.arg(name) for name in written.objects]
-    arguments += [one for one in stage.source.tree.args.args if one.arg not in arrays | written.objects.keys()]
-    pairs = [(name, stage.find_name(name)) for name in written.source.parameters if name not in written.objects]
-    body: list[ast.stmt] = [
-        ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], ast.Name(given, ast.Load())), own)
-        for name, given in pairs
-        if name != given
-    ]
-    body += own.body
-    made = ast.FunctionDef(own.name, ast.arguments([], arguments, None, [], [], None, []), body, [])
-    return replace(written.source, tree=ast.fix_missing_locations(ast.copy_location(made, own)))
 
 
 def _label(stage: Stage, name: str) -> str:

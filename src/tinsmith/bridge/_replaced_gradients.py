@@ -5,14 +5,13 @@ Both engines decorate functions of Python and run them on a tape. One that is a 
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from .._errors import ArgumentError, KernelError, refusal
 from ..engines import find_replaced, is_kernel, of_kernel
-from ..frontend import Source, find_called_function, read
+from ..frontend import Source, find_forwarded_call, read
 from ._options import OpOptions
 
 
@@ -54,22 +53,20 @@ def _kernel_in(function: Callable[..., Any], owner: Any) -> Any:
             raise _unbound(engine.function_of(function).__name__)
         return engine.bind(function, owner)
     source = read(function)
-    body = source.tree.body[ast.get_docstring(source.tree, clean=False) is not None :]
-    if len(body) != 1 or not isinstance(body[0], ast.Expr) or not isinstance(body[0].value, ast.Call):
-        raise _does_more(source, body[1] if len(body) > 1 else body[0])
-    call = body[0].value
+    call = find_forwarded_call(source.with_owner(owner))
+    if isinstance(call, str):
+        raise _does_more(source, call)
     wanted = source.parameters if owner is None else source.parameters[1:]
     if owner is None and source.parameters[:1] == ("self",):
         raise _unbound(source.name)
-    kernel = find_called_function(source.with_owner(owner), call.func)
-    given = [one.id if isinstance(one, ast.Name) else "" for one in call.args]
-    if call.keywords or not is_kernel(kernel) or tuple(given) != wanted:
-        raise _does_more(source, call)
+    kernel = call.function
+    if not is_kernel(kernel) or call.arguments != wanted:
+        raise _does_more(source, call.place)
     engine = of_kernel(kernel)
     own = tuple(read(engine.function_of(kernel)).parameters)[engine.is_method(kernel) :]
     if own != wanted:
         words = f"function `{source.name}` has other names for the parameters of its kernel"
-        rows = [("function", ", ".join(wanted)), ("kernel", ", ".join(own)), ("at", source.place(call))]
+        rows = [("function", ", ".join(wanted)), ("kernel", ", ".join(own)), ("at", call.place)]
         raise KernelError(refusal(words, rows, "Give both the same: gradients are found by name."))
     return kernel
 
@@ -79,7 +76,7 @@ def _unbound(name: str) -> ArgumentError:
     return ArgumentError(refusal(words, remedy=f"Make the op of the bound method: ts.op(spec)(owner.{name})."))
 
 
-def _does_more(source: Source, node: ast.AST) -> KernelError:
+def _does_more(source: Source, place: str) -> KernelError:
     words = f"function `{source.name}`, of `grad_replaced` or `grad_for`, does more than to call one kernel"
     remedy = "Pass its kernel to ts.op, and the kernel of its gradient as `backward=`; ts.chain takes several."
-    return KernelError(refusal(words, [("at", source.place(node))], remedy))
+    return KernelError(refusal(words, [("at", place)], remedy))

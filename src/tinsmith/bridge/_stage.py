@@ -7,7 +7,6 @@ and gradients. Variants never depend on sizes: a new shape compiles nothing. Wha
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -184,7 +183,7 @@ class Stage:
             remedy = (
                 f"Decorate its class with @{self.module_name}.data_oriented, and take the method from an object of it."
             )
-            raise KernelError(refusal(words, [("kernel", self.source.place(self.source.tree))], remedy))
+            raise KernelError(refusal(words, [("kernel", self.source.place())], remedy))
 
     def ensure_compiled(self, variant: Variant, values: Mapping[str, Any], op: str) -> Compiled:
         """The compiled variant. Raises KernelError or GradientError with the engine's own words."""
@@ -346,7 +345,7 @@ class Stage:
         others = {name: values[name] for name in self.open_templates}
         # Rewritten trees refer to the engine's module by this name.
         others["_lang"] = self.home.lang
-        source = replace(self.source, tree=self.tree(variant))
+        source = self.rewrite_source(variant)
         return lower(
             source,
             self.home,
@@ -387,8 +386,8 @@ class Stage:
         bare = replace(self.source, tree=drop_stores(self.source.tree, arrays))
         return source, roles_of(bare, self.arrays, self.home, self._ranks)
 
-    def tree(self, variant: Variant) -> ast.FunctionDef:
-        """The kernel's source for a variant."""
+    def rewrite_source(self, variant: Variant) -> Source:
+        """Return the kernel as the engine gets it for a variant, unless it gets what is printed from the IR."""
         arrays = dict(variant.arrays)
         # An engine's reverse kernel runs stores whose target has no adjoint once more, and would count statistics
         # twice.
@@ -397,11 +396,11 @@ class Stage:
         ranks = {name: array.rank for name, array in arrays.items()}
         # An engine's reverse mode differentiates the loops that the user wrote.
         if variant.adjoint:
-            return drop_gradient_stores(tree, self.baked_values.gradients)
+            return replace(self.source, tree=drop_gradient_stores(tree, self.baked_values.gradients))
         tree = loop_over_ranges(tree, self.baked_values.field_ranks() | ranks)
         # what stays an atomic product is one in a parallel loop: in order, both engines end the process on it
         is_serial = variant.is_serial and not multiplies_atomically(self.source, self.home)
-        return serialize_loops(tree) if is_serial else tree
+        return replace(self.source, tree=serialize_loops(tree) if is_serial else tree)
 
     def annotations(self, arrays: Mapping[str, ArrayType]) -> dict[str, str]:
         texts = {self.source.parameters[0]: "_lang.template()"} if self.is_method else {}

@@ -26,7 +26,7 @@ def without_structs_of(kernel: Any, engine: Engine) -> Source:
     except NotRewritable as reason:
         words = f"kernel `{source.name}` changes an argument: {reason}"
         remedy = "Change a copy: `position = camera.position`, and then `position += ...`."
-        raise KernelError(refusal(words, [("at", source.place(source.tree))], remedy)) from None
+        raise KernelError(refusal(words, [("at", source.place())], remedy)) from None
     given = {"_lang": engine.lang, **{name: structs[path] for path, name in types.items()}}
     return replace(source, tree=tree, given=given)
 

@@ -41,4 +41,4 @@ def refuse_unseen_writes(stage: Stage, variant: Variant, values: Mapping[str, An
     if name is not None:
         words = f"kernel `{stage.name}` of op `{op}` changes `{name}`, and its source alone does not show it"
         remedy = f"Write `{name}[...] = ...`, and call functions by their names, so that it is seen what is an output."
-        raise KernelError(refusal(words, [("kernel", stage.source.place(stage.source.tree))], remedy))
+        raise KernelError(refusal(words, [("kernel", stage.source.place())], remedy))

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import linecache
 import os
 import warnings
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable
 from contextlib import contextmanager
 
-from ..engines import file_lines, parse_module
+from ..engines import file_lines
+from ..frontend import find_function_spans
 
 _AROUND = 2  # lines above and below one that stands in no function
 
@@ -22,7 +22,9 @@ def lines_of(path: str) -> list[str]:
 
 def excerpts(lines: list[str], marked: Collection[int]) -> list[range]:
     """Runs of line numbers, from 1, that hold the marked ones: the whole function where they stand in one."""
-    functions = list(_functions("\n".join(lines)))
+    with ignore_syntax_warnings():
+        # None in a text that is not Python: the lines around a finding may be what the finding is about.
+        functions = find_function_spans("\n".join(lines))
     spans = sorted(_around(line, functions, len(lines)) for line in marked if 1 <= line <= len(lines))
     joined: list[range] = []
     for first, last in spans:
@@ -49,18 +51,6 @@ def shorten_path(path: str) -> str:
     except ValueError:  # another drive
         return path
     return path if short.startswith("..") else short
-
-
-def _functions(text: str) -> Iterator[tuple[int, int]]:
-    try:
-        with ignore_syntax_warnings():
-            tree = parse_module(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        # Shown all the same: that may be what is spoken of. Python's parser raises the last two for deep expressions.
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield min([node.lineno, *(one.lineno for one in node.decorator_list)]), node.end_lineno or node.lineno
 
 
 def _around(line: int, functions: Iterable[tuple[int, int]], count: int) -> tuple[int, int]:

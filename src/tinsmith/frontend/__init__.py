@@ -1,6 +1,7 @@
 """Kernel source as data: read it, ask it questions, lower it to IR. Python's trees end here."""
 
 from ._arity import subscript_arity
+from ._array_misuse import find_array_slice, find_method_call, find_mismatched_loop
 from ._calls import (
     Callee,
     EngineFacts,
@@ -9,6 +10,7 @@ from ._calls import (
     draws,
     engine_call,
     find_breakpoint,
+    find_forwarded_call,
     find_frexp,
     find_reachable,
     is_breakpoint,
@@ -17,6 +19,7 @@ from ._calls import (
     returns_from_atomics,
     runs_in_blocks,
 )
+from ._columns import Columns
 from ._constants import Constants, constants_of, find_changed_value
 from ._definitions import Loop, assignments, definitions, find_carried, sources
 from ._effects import changes_of, shaping_name
@@ -26,11 +29,12 @@ from ._fingerprints import MISSING
 from ._indices import affine_of, bind_index
 from ._later_changes import LaterChanges
 from ._loops import Spot, dynamic, get_iterable, is_serialized, is_setting, is_static, range_bounds, runs_once, spots
+from ._modules import ModuleNames, find_function_spans
 from ._nodes import index_parts, is_size, names_in, replace_nodes, resolve_callee, root, sub_expressions
 from ._read import Source, Unrun, Written, find_called_function, read, resolve_calls
 from ._rebuild import rebuild_function
 from ._references import changed_loop_variables, find_changed_loop_variable, find_lent_names
-from ._role_walk import roles_of
+from ._role_walk import find_store_line, roles_of
 from ._roles import Access, Roles
 from ._saved_values import SavedValues, find_saved_values
 from ._stacks import Nest, carrying_nests
@@ -42,6 +46,7 @@ __all__ = [
     "Access",
     "Callee",
     "Change",
+    "Columns",
     "Constants",
     "EngineFacts",
     "FieldPasser",
@@ -50,6 +55,7 @@ __all__ = [
     "LiveFieldPasser",
     "Loop",
     "MISSING",
+    "ModuleNames",
     "Nest",
     "Roles",
     "SavedValues",
@@ -71,15 +77,21 @@ __all__ = [
     "draws",
     "dynamic",
     "engine_call",
+    "find_array_slice",
     "find_breakpoint",
     "find_called_function",
     "find_carried",
     "find_changed_loop_variable",
     "find_changed_value",
+    "find_forwarded_call",
     "find_frexp",
+    "find_function_spans",
     "find_lent_names",
+    "find_method_call",
+    "find_mismatched_loop",
     "find_reachable",
     "find_saved_values",
+    "find_store_line",
     "find_unsupported",
     "free",
     "get_iterable",

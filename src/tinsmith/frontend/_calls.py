@@ -8,7 +8,7 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple, Protocol
 
 from ._nodes import resolve_callee
-from ._read import Source, find_called_function, read
+from ._read import Source, find_called_function, read, statements_of
 
 _OF_BLOCKS = (
     "SharedArray",
@@ -69,6 +69,33 @@ def callee_of(source: Source, call: ast.Call, engine: EngineFacts) -> Callee | N
     if isinstance(call.func, ast.Attribute) and engine.is_bound(value):
         inner = inner.with_owner(find_called_function(source, call.func.value))
     return Callee(inner, callee.arguments, tuple(functions.values()))
+
+
+class ForwardedCall(NamedTuple):
+    """The call that a function consists of.
+
+    Attributes:
+        function: what it calls; None if that is not known before the run.
+        arguments: the names that it passes by position; "" for any other argument.
+        place: the call, as `file:line`.
+    """
+
+    function: Any
+    arguments: tuple[str, ...]
+    place: str
+
+
+def find_forwarded_call(source: Source) -> ForwardedCall | str:
+    """Return the call that is a function's only statement, or the place of the first statement that is anything else.
+
+    A function that begins with a call and goes on is anything else from its second statement on.
+    """
+    body = statements_of(source.tree)
+    first = body[0].value if isinstance(body[0], ast.Expr) else None
+    if len(body) > 1 or not isinstance(first, ast.Call):
+        return source.place(body[1] if len(body) > 1 else body[0])
+    names = [one.id if isinstance(one, ast.Name) else "" for one in first.args] + [""] * len(first.keywords)
+    return ForwardedCall(find_called_function(source, first.func), tuple(names), source.place(first))
 
 
 def bind_callee(call: ast.Call, value: Any, engine: EngineFacts) -> Callee | None:

@@ -12,10 +12,11 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeAlias
 
-from ...codegen import python_operators
-from ...engines import column_of, parse_lines
-from ...frontend import affine_of, resolve_callee
-from ...ir import AffineIndex
+from ..codegen import python_operators
+from ..engines import column_of, parse_lines
+from ..ir import AffineIndex
+from ._indices import affine_of
+from ._nodes import index_parts, resolve_callee
 
 _CALLS = {
     "norm": ("norm", "normalized", "length", "distance", "normalize"),
@@ -108,7 +109,7 @@ def _is_operation(node: ast.AST, name: str) -> bool:
 
 def _may_be(node: ast.expr, index: tuple[int, ...], known: Mapping[str, int]) -> bool:
     """Whether a subscript can have meant this index; one that is not understood can."""
-    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    parts = index_parts(node)
     if len(parts) != len(index):
         return True
     values = [affine_of(part, _atom).value(known) for part in parts]

@@ -44,6 +44,14 @@ def roles_of(
     return walker.roles
 
 
+def find_store_line(source: Source, roles: Roles) -> int:
+    """Return the line of a function's only store to an array; that of its `def` if the only one is not its own."""
+    stores = [access.node for access in roles.of("write", "add")]
+    # Nodes of called functions may be in other files.
+    is_own = len(stores) == 1 and any(node is stores[0] for node in source.nodes)
+    return stores[0].lineno if is_own else source.tree.lineno
+
+
 class _Walker(ast.NodeVisitor):
     """Visits statements in program order, the right side of an assignment before its left."""
 

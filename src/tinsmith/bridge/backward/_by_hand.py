@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 
 from ..._errors import GradientError, SpecError, refusal
-from ...frontend import Roles
+from ...frontend import Roles, find_store_line
 from .._signature import Signature
 from .._stage import Stage
 from ._kernel_reverse import Argument, KernelReverse, Request, Rerun
@@ -92,13 +91,8 @@ class HandWritten(KernelReverse):
 
     def place(self, name: str) -> tuple[str, int]:
         """File and line of what stores an array's gradient: one store, or the kernel where that is not known."""
-        tree = self.stage.source.tree
-        roles = self.stage.roles.get(f"grad_{name}", Roles())
-        stores = [access.node for access in roles.of("write", "add")]
-        # The other nodes are in functions, maybe of other files.
-        own = set(map(id, ast.walk(tree)))
-        line = stores[0].lineno if len(stores) == 1 and id(stores[0]) in own else tree.lineno
-        return self.stage.source.path, line
+        source = self.stage.source
+        return source.path, find_store_line(source, self.stage.roles.get(f"grad_{name}", Roles()))
 
     def spoils(self, output: str) -> bool:
         roles: Mapping[str, object] = self.stage.roles

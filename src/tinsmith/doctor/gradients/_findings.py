@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from ...bridge import Examination
+from ...frontend import Columns
 from ...ir import NotCovered, nodes, walk
 from ...linter import Finding, Severity
-from ..sanitize import Columns
 from ._comparison import Disagreement, InputDerivatives
 from ._proposal import Proposal
 from ._verdict import Kind, Point

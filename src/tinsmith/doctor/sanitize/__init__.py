@@ -1,11 +1,9 @@
 """The sanitizer: kernels interpreted at small sizes, and what went wrong in the run."""
 
-from ._columns import Columns
 from ._dry_run import HAZARDS, DryRun, describe_lines, dry_run, is_hazard
 from ._sanitize import sanitize
 
 __all__ = [
-    "Columns",
     "DryRun",
     "HAZARDS",
     "describe_lines",

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping
 import torch
 
 from ...engines import How, Number
+from ...frontend import Columns
 from ...ir import walk
 from ...linter import ENGINES, Finding, Severity
-from ._columns import Columns
 from ._log import Log
 from ._position import ExecutionPosition, Spot
 from ._races import Races

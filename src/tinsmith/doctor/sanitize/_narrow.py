@@ -6,9 +6,9 @@ import linecache
 import re
 from collections.abc import Iterator
 
+from ...frontend import Columns
 from ...ir import nodes, walk
 from ...linter import Finding
-from ._columns import Columns
 
 _GIVEN = re.compile(r"(\w+)\s*=(?!=)")
 _VECTORS = tuple(f"{kind}{size}" for kind in ("vec", "mat") for size in (2, 3, 4))

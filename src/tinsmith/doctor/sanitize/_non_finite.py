@@ -14,8 +14,8 @@ from typing import NamedTuple
 import torch
 
 from ...engines import Number
+from ...frontend import Columns
 from ...linter import Finding, Severity
-from ._columns import Columns
 from ._log import Log
 from ._position import ExecutionPosition
 

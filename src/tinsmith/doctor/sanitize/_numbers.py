@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ...engines import Number, Watch
+from ...frontend import Columns
 from ...ir import Type, nodes, types
 from ...linter import Cuts, Finding, Severity
 from .._budget import Budget
-from ._columns import Columns
 from ._hashes import hashing_lines
 from ._integers import format_operation, is_unsigned, limits, loses_bits, overflow
 from ._log import Log

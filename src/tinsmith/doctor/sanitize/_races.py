@@ -11,9 +11,9 @@ from typing import NamedTuple
 import torch
 
 from ...engines import How, Number
+from ...frontend import Columns
 from ...ir import types
 from ...linter import Finding, Severity
-from ._columns import Columns
 from ._log import Log
 from ._position import ExecutionPosition, Place, Spot
 

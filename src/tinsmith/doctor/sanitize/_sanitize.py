@@ -14,10 +14,10 @@ import torch
 from ..._errors import DEBUGGING
 from ...bridge import Examinable, Examination, Op, examine_call
 from ...engines import NoRule
+from ...frontend import Columns
 from ...ir import NotCovered, nodes
 from ...linter import Finding, drop_suppressed, in_order
 from .._budget import OPERATIONS, Budget, TooLong, too_long
-from ._columns import Columns
 from ._log import Log
 from ._memory import Memory
 from ._narrow import narrow_values

@@ -1,6 +1,6 @@
 """Passes over a kernel's Python tree: it stays what its author wrote, made to fit a call."""
 
-from ._fields import pass_fields
+from ._fields import pass_fields, restore_fields
 from ._loops import NotRewritable, loop_over_ranges, serialize_loops
 from ._parameters import annotate, begin_with_copies, lift_scalars, rename_parameters, split_gradients
 from ._results import drop_results, store_results
@@ -20,6 +20,7 @@ __all__ = [
     "loop_over_ranges",
     "pass_fields",
     "rename_parameters",
+    "restore_fields",
     "serialize_loops",
     "simplify_tree",
     "split_gradients",

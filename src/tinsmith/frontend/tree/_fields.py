@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ...engines import Engine, Language
 from .._field_arguments import LiveFieldPasser, pass_fields_as_arrays
-from .._read import Source
+from .._read import Source, Written
 from .._rebuild import rebuild_function
 
 
@@ -28,6 +28,31 @@ def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arra
     tree.args.args += [ast.arg(name) for name in dict.fromkeys(arrays.values()) if name not in known]
     function = rebuild_function(source, tree, rewritten.names) if rewritten.names else source.function
     return replace(source, function=function, tree=tree)
+
+
+def restore_fields(source: Source, written: Written, rename: Callable[[str], str]) -> Source:
+    """Return the kernel on fields as its author wrote it, with the parameters that a kernel on arrays has besides them.
+
+    Objects come first. Other parameters that have another name in the kernel on arrays are locals, assigned first.
+
+    Args:
+        source: the kernel on arrays.
+        written: what it was made from.
+        rename: gives the name in `source` of what `written` calls so.
+    """
+    own = written.source.tree
+    arrays = {rename(name) for name in written.fields}
+    arguments = [ast.arg(name) for name in written.objects]
+    arguments += [one for one in source.tree.args.args if one.arg not in arrays | written.objects.keys()]
+    pairs = [(name, rename(name)) for name in written.source.parameters if name not in written.objects]
+    body: list[ast.stmt] = [
+        ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], ast.Name(given, ast.Load())), own)
+        for name, given in pairs
+        if name != given
+    ]
+    body += own.body
+    made = ast.FunctionDef(own.name, ast.arguments([], arguments, None, [], [], None, []), body, [])
+    return replace(written.source, tree=ast.fix_missing_locations(ast.copy_location(made, own)))
 
 
 class _Fields(LiveFieldPasser):

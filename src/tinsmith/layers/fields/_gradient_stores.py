@@ -69,7 +69,7 @@ class GradientStores:
         takes_part = writes or bool(launch.bound.tensors) or not (texts or own or other)
         if takes_part and own:
             stage = launch.launcher.stage
-            other = other or (own[0], stage.source.place(stage.source.tree))
+            other = other or (own[0], stage.source.place())
         if takes_part and other and self._refused is None:
             self._refused = (launch.launcher.stage.name, *other)
         return takes_part, texts
