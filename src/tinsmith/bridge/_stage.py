@@ -29,7 +29,6 @@ from ..engines import (
 from ..frontend import (
     Roles,
     Source,
-    divides,
     find_changed_loop_variable,
     multiplies_atomically,
     roles_of,
@@ -230,8 +229,6 @@ class Stage:
 
         False too where the IR does not cover the kernel: the engine compiles it as it is then, and lint names the line.
         """
-        if not divides(self.source, self.home):
-            return False
         forward = replace(variant, adjoint=False, stack=0)
         try:
             self.lower_variant(forward, values)

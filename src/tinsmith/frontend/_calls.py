@@ -151,14 +151,6 @@ def returns_from_atomics(source: Source, engine: EngineFacts) -> bool:
     return engine_call(source, engine, _ATOMIC, is_used=True) is not None
 
 
-def divides(source: Source, engine: EngineFacts) -> bool:
-    """Whether a kernel has `//`, `%` or their functions anywhere, of integers or of floats."""
-    operations = (node for one in find_reachable(source, engine) for node in one.nodes)
-    signs = (node.op for node in operations if isinstance(node, ast.BinOp | ast.AugAssign))
-    is_sign = any(isinstance(sign, ast.FloorDiv | ast.Mod) for sign in signs)
-    return is_sign or engine_call(source, engine, ("floordiv", "mod")) is not None
-
-
 def prints(source: Source, engine: EngineFacts) -> bool:
     """Return whether a kernel prints, which the IR does not express."""
     nodes = (node for one in find_reachable(source, engine) for node in one.nodes)
