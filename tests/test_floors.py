@@ -86,6 +86,9 @@ BAD = [
     ("engines/_taichi.py", "class Taichi:\n    from taichi.lang import impl", "inside functions"),
     ("bridge/_op.py", "import importlib\nimportlib.import_module('taichi.lang')", "by a string"),
     ("bridge/_op.py", "__import__('quadrants')", "by a string"),
+    # Python's syntax trees.
+    ("bridge/_op.py", "import ast", "import ast: Python is read and printed in"),
+    ("passes/_serial.py", "def f():\n    from ast import walk", "import ast"),
     # Torch's private names.
     ("bridge/_op.py", "import torch\ntorch._C", "torch._C: torch's private names"),
     ("bridge/_op.py", "import torch as t\nt._dynamo.reset()", "torch._dynamo"),
@@ -117,6 +120,7 @@ GOOD = [
     ("cli/__init__.py", "from ..apps.fit_image import fit\nfrom ..engines import probes"),
     ("__init__.py", '"""Doc."""\nfrom .bridge import op\n__all__ = ["op"]'),
     ("frontend/_roles.py", "from __future__ import annotations"),
+    ("frontend/_roles.py", "import ast\nfrom ast import walk"),
 ]
 
 

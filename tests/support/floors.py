@@ -58,6 +58,9 @@ GROUND = frozenset(
 
 ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})
+# Where Python's syntax trees are handled: elsewhere a kernel is IR. The one file outside these rooms prints.
+SYNTAX_TREE_ROOMS = ("engines", "codegen", "frontend", "linter")
+SYNTAX_TREE_FILES = frozenset({"bridge/backward/_generated_kernel.py"})
 TORCH_PRIVATE_FILES = frozenset({"bridge/_tracing.py"})
 # An optimizer reads the gradients that backward left: nn/optimizers has one file for it.
 # An engine keeps the gradient that replaces a function's own as the function's `.grad`: no tensor is touched there.
@@ -93,6 +96,7 @@ def breaches(path: str, source: str, files: Collection[str]) -> list[Breach]:
     for item in imports:
         all_breaches += _floors(path, item, files)
         all_breaches += _engines(path, item)
+        all_breaches += _syntax_trees(path, item)
     all_breaches += _engines_by_string(tree)
     all_breaches += _torch_private(path, tree, imports)
     all_breaches += _grad(path, tree, _aliases(imports))
@@ -215,6 +219,12 @@ def _engines(path: str, item: _Import) -> _Found:
         yield item.line, f"import {item.target}: engines are imported in {' and '.join(sorted(ENGINE_FILES))} alone"
     elif not item.inside_function:
         yield item.line, f"import {item.target}: engines are imported inside functions, once somebody needs them"
+
+
+def _syntax_trees(path: str, item: _Import) -> _Found:
+    is_allowed = _room(path) in SYNTAX_TREE_ROOMS or path in SYNTAX_TREE_FILES
+    if item.target.split(".")[0] == "ast" and not is_allowed:
+        yield item.line, f"import ast: Python is read and printed in {', '.join(SYNTAX_TREE_ROOMS)} alone"
 
 
 def _engines_by_string(tree: ast.Module) -> _Found:
