@@ -119,7 +119,7 @@ def misfitting_loop(source: Source, ranks: Mapping[str, int]) -> Misfit | None:
     loop = find_mismatched_loop(source, ranks)
     if loop is None:
         return None
-    rank, count = loop.rank, loop.count
+    rank, count = loop.rank, loop.index_count
     remedy = f"Name one index for each dim, or give `{loop.array}` {_count(count, 'dim', 'dims')} in the spec."
     if rank > count:
         vectors = f"ndarray(dtype=types.vector(k, f32), ndim={count})"

@@ -18,11 +18,11 @@ class ArrayMisuse(NamedTuple):
 
 
 class MismatchedLoop(NamedTuple):
-    """A loop over an array of `rank` axes that names `count` indices: `for i in x` or `for i, j in x` is its `text`."""
+    """A loop over an array of `rank` axes that names `index_count` indices; `text` is its header, `for i, j in x`."""
 
     array: str
     rank: int
-    count: int
+    index_count: int
     text: str
     place: str
 
