@@ -105,6 +105,14 @@ def test_refusals(lang):
         make(twice)
 
     @lang.ad.grad_replaced
+    def empty(x, w, y):
+        """Do nothing."""
+
+    lang.ad.grad_for(empty)(cube_grad)
+    with pytest.raises(ts.KernelError, match=r"(?s)`empty`.*does more than to call one kernel.*replaced.py:\d"):
+        make(empty)
+
+    @lang.ad.grad_replaced
     def swapped(x, w, y):
         cube(w, x, y)
 

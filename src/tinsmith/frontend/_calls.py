@@ -90,12 +90,13 @@ def find_forwarded_call(source: Source) -> ForwardedCall | str:
 
     A function that begins with a call and goes on is anything else from its second statement on.
     """
-    body = statements_of(source.tree)
-    first = body[0].value if isinstance(body[0], ast.Expr) else None
-    if len(body) > 1 or not isinstance(first, ast.Call):
-        return source.place(body[1] if len(body) > 1 else body[0])
-    names = [one.id if isinstance(one, ast.Name) else "" for one in first.args] + [""] * len(first.keywords)
-    return ForwardedCall(find_called_function(source, first.func), tuple(names), source.place(first))
+    match statements_of(source.tree):
+        case [ast.Expr(ast.Call(function, arguments, keywords) as call)]:
+            names = [one.id if isinstance(one, ast.Name) else "" for one in arguments] + [""] * len(keywords)
+            return ForwardedCall(find_called_function(source, function), tuple(names), source.place(call))
+        case [_, other, *_] | [other]:
+            return source.place(other)
+    return source.place()
 
 
 def bind_callee(call: ast.Call, value: Any, engine: EngineFacts) -> Callee | None:
