@@ -60,7 +60,6 @@ ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})
 # Where Python's syntax trees are handled: elsewhere a kernel is IR. The one file outside these rooms prints.
 SYNTAX_TREE_ROOMS = ("engines", "codegen", "frontend", "linter")
-SYNTAX_TREE_FILES = frozenset({"bridge/backward/_generated_kernel.py"})
 TORCH_PRIVATE_FILES = frozenset({"bridge/_tracing.py"})
 # An optimizer reads the gradients that backward left: nn/optimizers has one file for it.
 # An engine keeps the gradient that replaces a function's own as the function's `.grad`: no tensor is touched there.
@@ -222,7 +221,7 @@ def _engines(path: str, item: _Import) -> _Found:
 
 
 def _syntax_trees(path: str, item: _Import) -> _Found:
-    is_allowed = _room(path) in SYNTAX_TREE_ROOMS or path in SYNTAX_TREE_FILES
+    is_allowed = _room(path) in SYNTAX_TREE_ROOMS
     if item.target.split(".")[0] == "ast" and not is_allowed:
         yield item.line, f"import ast: Python is read and printed in {', '.join(SYNTAX_TREE_ROOMS)} alone"
 
