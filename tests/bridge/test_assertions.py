@@ -57,6 +57,7 @@ def test_where_the_engine_does_not_check(lang):
     assert "a negative number" not in op.explain(passes=True).partition("# after lower")[2]
 
 
+@pytest.mark.compiled_engine  # Python says nothing of an assertion without a message
 def test_under_a_condition_in_a_loop(lang, checking):
     @ts.op("x[n] -> y[]")
     @lang.kernel
@@ -91,3 +92,19 @@ def test_a_function_that_only_asserts(lang, checking):
     torch.testing.assert_close(batch(torch.tensor([[1.0, 1.5]])), torch.tensor([[2.0, 3.0]]))
     with pytest.raises(Exception, match="is too large"):
         batch(torch.tensor([[1.0, 2.5]]))
+
+
+@pytest.mark.compiled_engine
+def test_the_engine_s_own_bounds_check_sees_the_axes(lang, checking):
+    """Machine vectors of a batch are read along rows, where the engine would find an index beyond the axis."""
+
+    @ts.op("x[n] -> y[n]")
+    @lang.kernel
+    def square(x: lang.types.ndarray(), y: lang.types.ndarray()):
+        for i in x:
+            y[i] = x[i] * x[i]
+
+    x = torch.rand(3, 70, requires_grad=True)
+    y = torch.func.vmap(square)(x)
+    torch.testing.assert_close(y, x * x)
+    torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], 2 * x)

@@ -116,8 +116,12 @@ def has_field_elements_at_top(kernel: nodes.Kernel) -> bool:
 
 
 def in_machine_vectors(kernel: nodes.Kernel, engine: Engine) -> nodes.Kernel:
-    """A kernel in strips and lanes, which an engine's compiler makes machine vectors of; itself where it runs none."""
-    if engine.runs_source or engine.device_type() != "cpu":
+    """A kernel in strips and lanes, which an engine's compiler makes machine vectors of; itself where it runs none.
+
+    An engine that is debugging would find an index outside of its axis where an array is indexed by rows, and an
+    iteration whose assertion fails would take the others of its strip with it: it gets loops as they were written.
+    """
+    if engine.is_debugging() or engine.device_type() != "cpu":
         return kernel
     return run_pipeline(CPU, kernel, engine_options(engine))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -156,7 +155,7 @@ def _read_value(text: str) -> Any:
     """Read a text, a number, None, or a tuple of these, as Python writes them."""
     text = text.strip()
     if text[:1] in "'\"":
-        return text[1:-1].replace("\\\\", "\\")
+        return re.sub(r"\\(.)", r"\1", text[1:-1])
     if text.startswith("("):
         return tuple(_read_value(part) for part in text[1:-1].split(",") if part.strip())
     return None if text == "None" else int(text)
@@ -405,7 +404,7 @@ class _Tokens:
 
     def text(self) -> str:
         """Take a text in quotes."""
-        return ast.literal_eval(self.take())
+        return _read_value(self.take())
 
     def one_of(self, kind: type[Word]) -> Word:
         """Take a token that is one of an enum's."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ..ir import NotCovered, finish_pass, nodes, walk
+from ..ir import NotCovered, finish_pass, nodes
 from ._aliases import flat
 from ._batch import batch_kernel, serialize_kernel
 from ._bounds_checks import Site, insert_bounds_checks
@@ -126,9 +126,6 @@ def _check_bounds(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
 
 
 def _strip(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
-    # In strips, an iteration that fails would take others with it.
-    if any(map(walk.may_fail, kernel.body)):
-        return kernel
     return strip_functions(kernel, has_fast_vectors=options.has_fast_vectors, has_vectors=True)
 
 
