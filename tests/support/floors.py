@@ -58,7 +58,7 @@ GROUND = frozenset(
 
 ENGINES = frozenset({"taichi", "quadrants"})
 ENGINE_FILES = frozenset({"engines/_taichi.py", "engines/_quadrants.py"})
-# Where Python's syntax trees are handled: elsewhere a kernel is IR. The one file outside these rooms prints.
+# Where Python's syntax trees are handled: elsewhere a kernel is IR.
 SYNTAX_TREE_ROOMS = ("engines", "codegen", "frontend", "linter")
 TORCH_PRIVATE_FILES = frozenset({"bridge/_tracing.py"})
 # An optimizer reads the gradients that backward left: nn/optimizers has one file for it.

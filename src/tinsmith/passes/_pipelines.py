@@ -38,11 +38,11 @@ from .adjoint import (
     Program,
     assemble,
     decide_sources,
-    emit,
-    gather,
-    hand_on,
-    normalize,
-    store_whole,
+    emit_reverses,
+    gather_additions,
+    hand_on_adjoints,
+    normalize_kernels,
+    store_whole_gradients,
     use_checkpoints,
 )
 from .blocks import run_blocks_in_order, spread_blocks
@@ -174,18 +174,18 @@ ENGINE: Pipeline = (
 """What an engine's compiler needs before it gets a kernel."""
 
 ADJOINT: Pipeline = (
-    Pass("normalize", normalize, "the kernels are what FORWARD leaves"),
+    Pass("normalize", normalize_kernels, "the kernels are what FORWARD leaves"),
     Pass("decide", decide_sources, "tasks are in SSA form; what is read is loaded by a statement of its own"),
-    Pass("emit", emit),
+    Pass("emit", emit_reverses),
     Pass("use-checkpoints", use_checkpoints),
     Pass("assemble", assemble),
 )
 """From the kernels of an op to the program of its backward pass. Options: `AdjointOptions`."""
 
 ADJOINT_CLEAN_UP: Pipeline = (
-    Pass("gather", gather, "adjoints start at zero"),
-    Pass("store-whole", store_whole, "no kernel is launched twice for one adjoint"),
-    Pass("hand-on", hand_on, "`Program.whole` is known"),
+    Pass("gather", gather_additions, "adjoints start at zero"),
+    Pass("store-whole", store_whole_gradients, "no kernel is launched twice for one adjoint"),
+    Pass("hand-on", hand_on_adjoints, "`Program.whole` is known"),
 )
 """From a program to one that does the same with less memory traffic. Options: `CleanUpOptions`."""
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import tinsmith as ts
-from tinsmith.passes.adjoint import _assembly
+from tinsmith.passes.adjoint.emit import _assembly
 
 D = torch.float64
 STEPS, N = 7, 5

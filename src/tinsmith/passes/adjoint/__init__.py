@@ -1,27 +1,25 @@
-"""The adjoint: from a kernel of the IR to the kernels that its gradient takes."""
+"""The adjoint: from the kernels of an op to the launches that its gradient takes. `ADJOINT` has its passes in order.
 
+    kernels --normalize--> tasks in SSA form --decide--> a plan of each --emit--> their reverses --assemble--> a program
+
+Each folder is a step. `_ssa` describes the form that is reversed, `_plan` the table of what is decided, `_program` what
+results. A kernel is reversed once, however often it is launched. The adjoint of an expression is in
+`analyses._derivatives`, that of a statement in `emit._frame_reversal`, that of a loop in `emit._loop_reversal`.
+"""
+
+from ._checkpoints import use_checkpoints
 from ._dependences import Unchanged, find_unchanged_after
 from ._flops import count_flops, count_loss_by_atomics, count_operations, count_parallel_loops
-from ._normalize import AdjointOptions, NormalForm, normalize
 from ._one_thread import serial_twin
 from ._plan import Decision, How
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, WithResults
 from ._promises import NO_PROMISES, Promise
 from ._records import Records, records_of
-from ._reversible import find_promised
-from ._steps import (
-    CleanUpOptions,
-    Planned,
-    Reversed,
-    assemble,
-    decide_sources,
-    emit,
-    gather,
-    hand_on,
-    store_whole,
-    use_checkpoints,
-)
 from ._tapes import TapeSize
+from .clean_up import CleanUpOptions, gather_additions, hand_on_adjoints, store_whole_gradients
+from .decide import Planned, decide_sources
+from .emit import Reversed, assemble, emit_reverses
+from .normalize import AdjointOptions, NormalForm, find_promised, normalize_kernels
 
 __all__ = [
     "Action",
@@ -49,14 +47,14 @@ __all__ = [
     "count_operations",
     "count_parallel_loops",
     "decide_sources",
-    "emit",
+    "emit_reverses",
     "find_promised",
     "find_unchanged_after",
-    "gather",
-    "hand_on",
-    "normalize",
+    "gather_additions",
+    "hand_on_adjoints",
+    "normalize_kernels",
     "records_of",
     "serial_twin",
-    "store_whole",
+    "store_whole_gradients",
     "use_checkpoints",
 ]

@@ -13,11 +13,30 @@ from dataclasses import replace
 from ...analyses import Activity
 from ...ir import FALSE, Names, Operator, Type, integer, nodes, number, walk
 from ._ssa import Step
+from ._task import Task
+from .decide import decide_task
+from .emit import Reversed, TaskReverse, write_task
+from .normalize import AdjointOptions
 
 SMALLEST, LARGEST = 8, 256
 """Iterations of a block."""
 OF_WHILE = 32
 """Those of a block, where their number is unknown."""
+
+
+def use_checkpoints(made: Reversed, options: AdjointOptions) -> Reversed:
+    """Let loops with long tapes run in blocks: each block is run again from its first values, then reversed."""
+    if not options.has_checkpoints:
+        return made
+
+    def shorten(task: Task, reverse: TaskReverse) -> TaskReverse:
+        if not reverse.taped:
+            return reverse
+        steps = split_into_blocks(task.steps, reverse.taped, task.activity, task.names, made.form.numbers)
+        task = replace(task, steps=steps)
+        return replace(write_task(task, decide_task(task)), taped=frozenset())
+
+    return replace(made, reverses=list(map(shorten, made.tasks, made.reverses)))
 
 
 def split_into_blocks(

@@ -1,4 +1,4 @@
-"""The plan of a task's reverse: where each value comes from that the reverse needs. `_decide` makes it, `_task` obeys.
+"""The plan of a task's reverse: where each value comes from that the reverse needs. `decide` makes it, `emit` obeys.
 
 `explain` prints it, a sentence a row:
 
@@ -8,13 +8,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
 from ...ir import Names, Type, nodes, types
-from ._loop_results import ResultRoom
 from ._regular_logs import RegularLog
 from ._tapes import array_key
 
@@ -89,6 +88,24 @@ class LoopPlan:
 
 PLAIN_LOOP = LoopPlan()
 """Of a loop whose reverse needs nothing of an iteration but what it computes again."""
+
+
+class ResultRoom(NamedTuple):
+    """What memory for values of loops depends on.
+
+    Attributes:
+        place: the number of an iteration among the parallel ones.
+        iterations: how many of these there are.
+        known: arrays of the op.
+        definitions: what locals are computed from, in which bounds of loops are written out.
+        keeps_functions: whether values of functions are kept.
+    """
+
+    place: nodes.Expr
+    iterations: nodes.Expr
+    known: Collection[nodes.Array]
+    definitions: Mapping[str, nodes.Expr]
+    keeps_functions: bool
 
 
 @dataclass(frozen=True)

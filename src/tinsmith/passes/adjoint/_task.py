@@ -1,283 +1,84 @@
-"""One task's part of a backward pass: its reverse as a kernel, with its tapes."""
+"""A task: a parallel loop of a kernel, or what stands between two, in SSA form."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from ...ir import ONE, ZERO, Type, nodes, types, walk
+from ..._lazy import lazy
+from ...analyses import Activity, definitions
+from ...ir import ONE, ZERO, Names, nodes, walk
 from .._evaluate import extent
-from .._slots import place_of, trips_of
-from ..polish import eliminate_dead_code, name_locals, simplify
-from ._counting import Counting, Formula
-from ._decide import decide
-from ._frame_reversal import FrameReversal, Task
-from ._loop_results import LoopResults, ResultRoom
-from ._loop_reversal import LoopReversal, run_downwards
-from ._plan import Decision, TaskPlan, describe_loop
-from ._program import Reserve, Run
-from ._ssa import frame_steps, repeatable_definitions
-from ._tapes import Tape, TapeSize, size_tape
-from ._tasks import kernel_of
-
-Block = list[nodes.Stmt]
+from .._slots import place_of
+from ._ssa import Step, frame_steps, parallel_loop, repeatable_definitions
 
 
 @dataclass(frozen=True)
-class KeptResults:
-    """What a forward pass may keep so that the reverse need not run loops forward.
+class Task:
+    """A task in SSA form, and what its reverse is made from.
 
     Attributes:
-        forward: the task, which stores it too; `backward` the reverse that reads it.
-        sizes: the memory, for each of the parallel `iterations`.
+        kernel: the kernel that it is a part of.
+        number: its place among the tasks of the op.
+        steps: its steps.
+        own: arrays no element of which two parallel iterations touch.
+        activity: what has a gradient.
+        names: its names.
+        gradients: names of the adjoints of arrays that have one.
+        once: numbers of stores that write an element which nothing wrote or read before.
     """
 
-    forward: nodes.Kernel
-    backward: nodes.Kernel
-    sizes: tuple[TapeSize, ...]
-    iterations: nodes.Expr
-
-
-@dataclass(frozen=True)
-class TaskReverse:
-    """A task's reverse: tapes to reserve, the launch; arrays that it changes for itself and puts back.
-
-    `taped` are the loops whose tapes checkpoints make shorter; `results` what the forward pass may keep of loops.
-    """
-
-    reserve: Reserve | None
     kernel: nodes.Kernel
-    state: frozenset[str]
-    settled: frozenset[str]
-    decisions: tuple[Decision, ...]
-    notes: tuple[str, ...]
-    taped: frozenset[int]
-    results: KeptResults | None = None
+    number: int
+    steps: tuple[Step, ...]
+    own: frozenset[str]
+    activity: Activity
+    names: Names
+    gradients: Mapping[str, str]
+    once: frozenset[int]
 
+    @property
+    def parallel(self) -> nodes.Loop | None:
+        """The loop that a parallel task is."""
+        return parallel_loop(self.steps)
 
-def decide_task(task: Task, *, may_keep_results: bool = False, keeps_functions: bool = False) -> TaskPlan:
-    """Decide where a task's reverse takes each value from that it needs.
+    @property
+    def body(self) -> tuple[Step, ...]:
+        """What one thread runs."""
+        return self.steps if self.parallel is None else self.parallel.body
 
-    Args:
-        task: the task.
-        may_keep_results: whether the task, in SSA form, does what its kernel does, so that it can be the forward pass,
-            and keep what the reverse needs of loops.
-        keeps_functions: whether it keeps values of functions too.
-    """
-    results = _prepare_results(task, keeps_functions=keeps_functions) if may_keep_results else None
-    plan = decide(
-        task,
-        lambda plan: walk.reads(_Writing(task, plan).reverse().kernel.body),
-        room=None if results is None else results.in_memory(task.names).room,
-        keeps_functions=keeps_functions,
-    )
-    return plan if plan.state else replace(plan, results=results)
+    @lazy
+    def changed_arrays(self) -> frozenset[str]:
+        """Arrays that it changes."""
+        return frozenset(walk.find_changed(self.steps))
 
+    @lazy
+    def restored_arrays(self) -> frozenset[str]:
+        """Arrays whose overwritten values are put back: those that inner loops read, which run a second time."""
+        loops = [step for step in walk.statements(self.body) if isinstance(step, nodes.Loop)]
+        return frozenset(walk.find_loaded(loops))
 
-def write_task(task: Task, plan: TaskPlan) -> TaskReverse:
-    """Write the reverse of a task as planned."""
-    reverse = _Writing(task, plan).reverse()
-    if plan.results is None:
-        return reverse
-    return replace(reverse, results=_Writing(task, plan).keep_results(plan.results))
+    @lazy
+    def expressions(self) -> dict[str, list[nodes.Expr]]:
+        """Every expression that a local of it is given: more than one where branches end with it."""
+        expressions: dict[str, list[nodes.Expr]] = {}
+        for name, value in definitions(self.steps):
+            if value is not None:
+                expressions.setdefault(name, []).append(value)
+        return expressions
 
+    @property
+    def iterations(self) -> nodes.Expr | None:
+        """How many parallel iterations it has; None if only a run tells."""
+        return ONE if self.parallel is None else extent(self.parallel.bounds)
 
-def _prepare_results(task: Task, *, keeps_functions: bool) -> ResultRoom | None:
-    """Return what a task's memory for results depends on; None if the number of its iterations is not known before."""
-    iterations = _iterations(task)
-    if task.parallel is None or iterations is None:
-        return None
-    return ResultRoom(_place(task), iterations, task.kernel.arrays.values(), _definitions(task), keeps_functions)
+    @property
+    def place(self) -> nodes.Expr:
+        """The number of an iteration among the parallel ones."""
+        return ZERO if self.parallel is None else place_of(self.parallel.names, self.parallel.bounds)
 
-
-def _definitions(task: Task) -> dict[str, nodes.Expr]:
-    """What locals of a task and of its parallel iterations are computed from."""
-    steps = [*task.steps, *([] if task.parallel is None else task.body)]
-    return repeatable_definitions(frame_steps(steps), ())
-
-
-def _iterations(task: Task) -> nodes.Expr | None:
-    return ONE if task.parallel is None else extent(task.parallel.bounds)
-
-
-def _place(task: Task) -> nodes.Expr:
-    """The number of an iteration among the parallel ones."""
-    return ZERO if task.parallel is None else place_of(task.parallel.names, task.parallel.bounds)
-
-
-class _Writing:
-    """Writes the reverse of a task as planned."""
-
-    def __init__(self, task: Task, plan: TaskPlan) -> None:
-        self.task = task
-        self.plan = plan
-        self.state = plan.state
-        self.names = task.names.copy()
-        self.frames = FrameReversal(task, plan.state, self.names)
-        self.loops = LoopReversal(self.frames, lambda _writer, loop, _inner, _known: plan.of_loop(loop))
-        self.results: LoopResults | None = None
-
-    def reverse(self) -> TaskReverse:
-        names = () if self.task.parallel is None else self.task.parallel.names
-        body = self.frames.frame(self.task.body, names).whole
-        # Tapes too: what is kept of state that decides over no adjoint would ask for memory that nobody saved.
-        taped = {name for tape in self.loops.tapes.by_key.values() for name in (tape.array, tape.where)}
-        whole = eliminate_dead_code([self.around(body)], private=self.state | taped)
-        read = walk.reads(whole)
-        tapes = [tape for tape in self.loops.tapes.by_key.values() if tape.array in read]
-        reserve = self.reserve(tapes, read) if tapes else None
-        sizes = reserve.tapes if reserve else ()
-        starts = [
-            nodes.Assign(tape.top, size.first_entry(_place(self.task))) for tape, size in zip(tapes, sizes, strict=True)
-        ]
-        if starts:
-            whole = eliminate_dead_code([self.around([*starts, *body])], private=self.state | taped)
-        kernel = self.kernel("adjoint", whole, reserve)
-        used = {tape.key for tape in tapes}
-        decisions, notes = tuple(self.describe(used)), tuple(self.describe_order(body))
-        return TaskReverse(reserve, kernel, self.state, self.plan.settled, decisions, notes, self.find_long_loops(used))
-
-    def keep_results(self, results: ResultRoom) -> KeptResults | None:
-        """The forward pass that keeps values of loops, and its reverse; None where no loop's run can be left out."""
-        assert self.task.parallel is not None
-        self.results = self.loops.results = results.in_memory(self.names)
-        body = self.frames.frame(self.task.body, self.task.parallel.names).whole
-        backward = self.kernel("adjoint", eliminate_dead_code([self.around(body)]))
-        read = walk.reads(backward.body)
-        self.results.arrays = {local: one for local, one in self.results.arrays.items() if one.name in read}
-        if not self.results.arrays or any(tape.array in read for tape in self.loops.tapes.by_key.values()):
-            return None
-        self.frames.is_forward_pass, self.frames.runs_back = True, False
-        forward = self.kernel("forward", eliminate_dead_code([self.around(self.frames.forward(self.task.body))]))
-        return KeptResults(forward, backward, self.results.sizes, results.iterations)
-
-    def find_long_loops(self, used: set[str]) -> frozenset[int]:
-        """Loops whose tapes would be shorter if they ran in blocks; not those that log what they overwrite.
-
-        Whether one block reads what another one stores is not looked into: loops that do both stay as they are.
-        """
-        both = walk.find_loaded(self.task.steps) & self.task.changed_arrays
-        numbers = set[int]()
-        for step in walk.statements(self.task.body):
-            kept = self.loops.plans.get(step.number)
-            if not isinstance(step, nodes.Loop) or kept is None or kept.logged or len(step.names) > 1:
-                continue
-            is_apart = both.isdisjoint(store.array for store in walk.stores(step.body))
-            if is_apart and any(types.keeping(self.names.types[name]) in used for name in kept.taped):
-                numbers.add(step.number)
-        return frozenset(numbers)
-
-    def describe(self, used: set[str]) -> Iterator[Decision]:
-        """What was decided about loops."""
-        for step in walk.statements(self.task.body):
-            if isinstance(step, nodes.Loop) and step.number in self.loops.plans:
-                yield from describe_loop(step, self.loops.plans[step.number], self.task.kernel, self.names, used)
-
-    def around(self, body: Block) -> nodes.Stmt:
-        """The task's loop around the statements of one iteration; a serial task is a loop of one."""
-        loop = self.task.parallel
-        if loop is None:
-            return nodes.For((self.names.fresh("once", Type.I32),), ((ZERO, ONE),), tuple(body))
-        is_parallel = not self.find_disturbed(body)
-        if not self.frames.runs_back:
-            return nodes.For(loop.names, loop.bounds, tuple(body), is_parallel, loop.line)
-        # Iterations of a parallel loop have no order, but a processor fetches ahead in one direction only, and loops
-        # inside run backwards: rows in the opposite order of their elements took twice the time.
-        return run_downwards(replace(loop, is_parallel=is_parallel), body, self.names)
-
-    def find_disturbed(self, body: Block) -> frozenset[str]:
-        """Arrays whose elements one iteration restores while another one may be about to read them.
-
-        Both stored the same value to the element. If there is such an array, the iterations run in order.
-        """
-        return ((self.state & self.task.restored_arrays) - self.task.own) & walk.find_changed(body)
-
-    def describe_order(self, body: Block) -> Iterator[str]:
-        """Why the iterations of a parallel loop run in order, in words."""
-        loop = self.task.parallel
-        if loop is not None and (disturbed := self.find_disturbed(body)):
-            names = ", ".join(f"`{name}`" for name in sorted(disturbed))
-            reason = f"its iterations restore elements of {names} that others read"
-            yield f"in order: the loop in line {loop.line}, because {reason}"
-
-    def kernel(self, word: str, body: Sequence[nodes.Stmt], reserve: Reserve | None = None) -> nodes.Kernel:
-        """A kernel of its own, with the arrays that its statements use."""
-        task = self.task
-        before = self.before() if self.task.parallel is not None else ()
-        kinds = dict(self.names.types)
-        written = simplify((*before, *body), kinds)
-        statements = _size_by_gradients(written, task)
-        arguments = {**task.kernel.arguments, **(reserve.arguments if reserve else {})}
-        name = f"{task.kernel.name}_{word}_{task.number}"
-        made = kernel_of(task.kernel, name, statements, self.arrays(reserve), arguments)
-        used = {*made.arrays, *made.arguments}
-        statements, new = name_locals(statements, self.names.root, used, task.kernel.locals)
-        return replace(made, locals={new[old]: kind for old, kind in kinds.items() if old in new}, body=statements)
-
-    def before(self) -> nodes.Block:
-        """Statements that give the loop's bounds their values."""
-        return tuple(step for step in self.task.steps[:-1] if isinstance(step, nodes.Assign))
-
-    def arrays(self, reserve: Reserve | None) -> dict[str, nodes.Array]:
-        task = self.task
-        arrays = dict(task.kernel.arrays)
-        for name, gradient in task.gradients.items():
-            if name not in arrays:
-                continue
-            arrays[gradient] = replace(arrays[name], name=gradient, label="")
-        for tape in self.loops.tapes.by_key.values():
-            arrays[tape.array] = nodes.Array(tape.array, tape.type, 1)
-            if tape.where:
-                arrays[tape.where] = nodes.Array(tape.where, Type.I32, 1)
-        if reserve is not None:
-            arrays |= reserve.arrays
-        if self.results is not None:
-            arrays |= {one.name: one for one in self.results.arrays.values()}
-        return arrays
-
-    # Tapes ------------------------------------------------------------------------------------
-
-    def reserve(self, tapes: list[Tape], read: set[str]) -> Reserve:
-        formulas = Formula(self.names, self.loops.plans, _definitions(self.task)).need(self.task.body)
-        sizes = []
-        for tape in tapes:
-            arrays = [(tape.array, tape.type, tape.width)]
-            arrays += [(tape.where, Type.I32, tape.rank)] if tape.where in read and tape.rank else []
-            most = formulas[tape.key] if formulas is not None and _iterations(self.task) is not None else None
-            sizes.append(size_tape(self.names, tape.label, tuple(arrays), most))
-        total = self.names.reserve_shared("iterations")
-        known = _iterations(self.task)
-        plain = Reserve(tuple(sizes), ZERO, total, None)
-        iterations = known if known is not None else Run(self.build_measuring_kernel(plain), 0, {})
-        count = None if any(size.depth for size in sizes) else Run(self.build_counting_kernel(tapes, plain), 0, {})
-        return Reserve(tuple(sizes), iterations, total, count)
-
-    def build_counting_kernel(self, tapes: list[Tape], reserve: Reserve) -> nodes.Kernel:
-        """The kernel that counts what each iteration needs."""
-        counting = Counting(self.names, self.loops.plans, {tape.key: tape for tape in tapes}, self.state)
-        body, need = counting.count_frame(self.task.body)
-        for tape, size in zip(tapes, reserve.tapes, strict=True):
-            assert size.starts is not None
-            body.append(nodes.Store(size.starts[1], (_place(self.task),), (), nodes.Local(need[tape.key], Type.I32)))
-        return self.kernel("count", eliminate_dead_code([self.around(body)], private=self.state), reserve)
-
-    def build_measuring_kernel(self, reserve: Reserve) -> nodes.Kernel:
-        """The kernel that stores how many parallel iterations there are, where bounds are read from memory."""
-        assert self.task.parallel is not None
-        total = nodes.Store(reserve.total, (), (), trips_of(self.task.parallel.bounds))
-        return self.kernel("iterations", [total], reserve)
-
-
-def _size_by_gradients(statements: nodes.Block, task: Task) -> nodes.Block:
-    """Statements that ask a gradient for its sizes where they use an array for nothing else: it need not be handed."""
-    touched, arrays = walk.find_touched(statements), task.kernel.arrays
-    instead = {
-        name: gradient
-        for name, gradient in task.gradients.items()
-        if name in arrays and not arrays[name].label and name not in touched and gradient in touched
-    }
-
-    def change(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
-        return replace(one, array=instead[one.array]) if isinstance(one, nodes.Size) and one.array in instead else one
-
-    return walk.change_parts(statements, change) if instead else statements
+    @property
+    def definitions(self) -> dict[str, nodes.Expr]:
+        """What locals of it and of its parallel iterations are computed from."""
+        steps = [*self.steps, *([] if self.parallel is None else self.body)]
+        return repeatable_definitions(frame_steps(steps), ())

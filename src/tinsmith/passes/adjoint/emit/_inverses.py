@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...ir import Names, Type, minus, nodes, opposite, over, plus, times, types, walk
-from ._chain_paths import LEAST_VALUE, find_exit_conditions, keeps_digits, match_factor
-from ._ssa import Step
+from ....ir import Names, Type, minus, nodes, opposite, over, plus, times, types, walk
+from .._chain_paths import LEAST_VALUE, find_exit_conditions, keeps_digits, match_factor
+from .._ssa import Step
 
 Block = list[nodes.Stmt]
 Values = Mapping[str, nodes.Expr]

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...analyses import expand
-from ...ir import Names, Operator, Type, cast, constant, nodes, plus, times, types, walk
-from .._evaluate import can_evaluate, extent
+from ....analyses import expand
+from ....ir import Names, Operator, Type, cast, constant, nodes, plus, times, types, walk
+from ..._evaluate import can_evaluate, extent
+from .._plan import LoopPlan
+from .._ssa import Step, frame_steps
+from .._tapes import Tape, array_key
 from ._forward_copy import ForwardCopy, Renamed
-from ._plan import LoopPlan
-from ._ssa import Step, frame_steps
-from ._tapes import Tape, array_key
 
 Block = list[nodes.Stmt]
 Need = dict[str, nodes.Expr]

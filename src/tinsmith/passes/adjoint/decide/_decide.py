@@ -6,49 +6,76 @@ values that it must be given. Nothing of that is kept but the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from ...ir import nodes, types, walk
-from ..polish import eliminate_dead_code, live_before
-from ._chain_paths import LEAST_VALUE
-from ._dependences import never_overwritten_after_read, never_written_where_read
-from ._flops import is_function
-from ._frame_reversal import Block, FrameReversal, Task, TurnedFrame
-from ._loop_reversal import LoopReversal, without_locals
-from ._plan import LoopPlan, TaskPlan
-from ._regular_logs import find_regular_log
-from ._ssa import frame_locals
+from ....ir import nodes, types, walk
+from ...polish import eliminate_dead_code, live_before
+from .._chain_paths import LEAST_VALUE
+from .._dependences import never_overwritten_after_read, never_written_where_read
+from .._flops import is_function
+from .._plan import LoopPlan, ResultRoom, TaskPlan
+from .._regular_logs import find_regular_log
+from .._ssa import frame_locals
+from .._task import Task
+from ..emit import Block, FrameReversal, LoopResults, LoopReversal, TurnedFrame, without_locals, write_without_results
+from ..normalize import AdjointOptions, NormalForm
 
 Room = Callable[[nodes.Loop], int]
 """How many numbers a forward pass may keep of each iteration of a loop."""
 
 
-def decide(
-    task: Task,
-    find_read: Callable[[TaskPlan], set[str]],
-    *,
-    room: Room | None = None,
-    keeps_functions: bool = False,
-) -> TaskPlan:
+@dataclass(frozen=True)
+class Planned:
+    """Tasks to reverse, each with the plan of its reverse."""
+
+    form: NormalForm
+    tasks: Sequence[Task]
+    plans: Sequence[TaskPlan]
+
+    @property
+    def kernels(self) -> Iterator[nodes.Kernel]:
+        """Each task as a kernel in SSA form."""
+        return self.form.kernels
+
+
+def decide_sources(form: NormalForm, options: AdjointOptions) -> Planned:
+    """Decide for each task where its reverse takes each value from that it needs."""
+    tasks = form.to_reverse()
+    may_keep = options.keeps_results and form.is_one_task
+    plans = [decide_task(task, may_keep_results=may_keep, keeps_functions=options.keeps_functions) for task in tasks]
+    return Planned(form, tasks, plans)
+
+
+def decide_task(task: Task, *, may_keep_results: bool = False, keeps_functions: bool = False) -> TaskPlan:
     """Return the plan of a task's reverse. What it reads and changes of the memory is narrowed down until it stays.
 
     Args:
         task: the task.
-        find_read: returns the arrays that the reverse with a plan reads.
-        room: how much a forward pass may keep; None where it keeps nothing.
-        keeps_functions: whether it keeps values of functions, too.
+        may_keep_results: whether the task, in SSA form, does what its kernel does, so that it can be the forward pass,
+            and keep what the reverse needs of loops.
+        keeps_functions: whether it keeps values of functions too.
     """
+    results = _prepare_results(task, keeps_functions=keeps_functions) if may_keep_results else None
+    room = None if results is None else LoopResults(task.names, *results).room
     both = task.changed_arrays & walk.find_loaded(task.steps)
     settled = never_overwritten_after_read(task.body, both & task.own)
     settled |= never_written_where_read(task.body, both - task.own)
     state = both - settled
     while True:
         plan = TaskPlan(state, settled, _Choosing(task, state, room, keeps_functions).plan_loops())
-        left = state & find_read(plan) if state else state
+        left = state & walk.reads(write_without_results(task, plan).kernel.body) if state else state
         if left == state:
-            return plan
+            return plan if state else replace(plan, results=results)
         state = left
+
+
+def _prepare_results(task: Task, *, keeps_functions: bool) -> ResultRoom | None:
+    """Return what a task's memory for results depends on; None if the number of its iterations is not known before."""
+    iterations = task.iterations
+    if task.parallel is None or iterations is None:
+        return None
+    return ResultRoom(task.place, iterations, task.kernel.arrays.values(), task.definitions, keeps_functions)
 
 
 @dataclass(frozen=True)

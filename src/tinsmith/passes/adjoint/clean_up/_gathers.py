@@ -19,14 +19,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
-from ...analyses import affine, definitions, find_private_loops, whole_definitions
-from ...ir import Names, Operator, Type, compare, constant, minus, nodes, plus, shift_by, types, walk
-from .._edges import split_edges
-from .._elementwise import is_elementwise
-from ..polish import find_added_value, simplify
-from ._flops import SHARED_ATOMIC, count_text_operations
-from ._program import Program
-from ._whole_gradients import Extent
+from ....analyses import affine, definitions, find_private_loops, whole_definitions
+from ....ir import Names, Operator, Type, compare, constant, minus, nodes, plus, shift_by, types, walk
+from ..._edges import split_edges
+from ..._elementwise import is_elementwise
+from ...polish import find_added_value, simplify
+from .._flops import SHARED_ATOMIC, count_text_operations
+from .._program import Program
+from ._options import CleanUpOptions, Extent
 
 _Addition = nodes.Atomic | nodes.Store
 _Shift = tuple[int, ...]
@@ -36,16 +36,13 @@ _VECTOR_GAIN = 3
 _REFUSED = (nodes.For, nodes.While, nodes.Break, nodes.Continue, nodes.Draw, nodes.Decompose, nodes.Barrier, nodes.Vote)
 
 
-def gather_additions(program: Program, extent: Extent, *, has_vectors: bool) -> Program:
-    """A program whose kernels gather what they added to neighbours, where that costs less.
-
-    Args:
-        program: a backward pass.
-        extent: tells which axes are equally long.
-        has_vectors: whether loops that run in order gain by it, since they can be in strips then (`_elementwise`).
-    """
+def gather_additions(program: Program, options: CleanUpOptions) -> Program:
+    """Let iterations gather what others would add to their elements, where that costs less."""
     owners = {gradient: array for array, gradient in program.gradients.items()}
-    return program.with_kernels(lambda kernel: _Kernel(kernel, owners, extent).gather(has_vectors=has_vectors))
+    gathered = program.with_kernels(
+        lambda kernel: _Kernel(kernel, owners, options.extent).gather(has_vectors=options.has_vectors)
+    )
+    return program if gathered.kernels == program.kernels else gathered
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ...ir import FALSE, TRUE, Names, Type, nodes, walk
+from ....ir import FALSE, TRUE, Names, Type, nodes, walk
 
 Leaves = Literal["never", "perhaps", "always"]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...analyses import Activity
-from ...ir import Names, Operator, nodes, walk
-from ._ssa import Step
+from ....analyses import Activity
+from ....ir import Names, Operator, nodes, walk
+from .._ssa import Step
 
 _LINEAR = frozenset({"+", "-", "neg"})
 

@@ -6,17 +6,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from ..._lazy import lazy
-from ...analyses import Activity, along, edges_of, find_disjoint_arrays
-from ...ir import Names, NotCovered, Type, nodes, types, walk
-from ..extremes import Beside, extremes_in, extremes_of, write_in_order
-from ._access import find_owned, sequential
+from ...._lazy import lazy
+from ....analyses import Activity, along, edges_of, find_disjoint_arrays
+from ....ir import Names, NotCovered, Type, nodes, types, walk
+from ...extremes import Beside, extremes_in, extremes_of, write_in_order
+from .._access import find_owned, sequential
+from .._promises import Promise, find_promised_arrays
+from .._ssa import Step
+from .._tasks import Parts
 from ._build_ssa import SsaBuilder
 from ._prelude import Prelude, search_of
-from ._promises import Promise, find_promised_arrays
 from ._races import find_parallel_loop, find_races
-from ._ssa import Step
-from ._tasks import Parts
 
 
 @dataclass(frozen=True)

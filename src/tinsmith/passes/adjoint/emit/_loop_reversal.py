@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ...ir import FALSE, Names, Type, constant, minus, nodes, opposite, plus, walk
+from ....ir import FALSE, Names, Type, constant, minus, nodes, opposite, plus, walk
+from .._plan import LoopPlan
+from .._regular_logs import RegularLog
+from .._tapes import Tape, Tapes
 from ._accumulators import find_partial_sums
 from ._forward_copy import ForwardCopy, Renamed
 from ._frame_reversal import Block, FrameReversal, Task, TurnedFrame
 from ._inverses import Rerun, plan_rerun
 from ._loop_results import LoopResults
-from ._plan import LoopPlan
-from ._regular_logs import RegularLog
-from ._tapes import Tape, Tapes
 
 _NOTHING = LoopPlan()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...analyses import Conflict, Verdict, describe_access, find_conflicts_of_loop
-from ...ir import NotCovered, Race, nodes, types
+from ....analyses import Conflict, Verdict, describe_access, find_conflicts_of_loop
+from ....ir import NotCovered, Race, nodes, types
 
 
 def find_races(

@@ -7,17 +7,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from ...analyses import Activity
-from ...ir import nodes, types
-from .._bits import Part, check_bits
-from ._dependences import Unchanged, find_written_once
-from ._frame_reversal import Task
+from ....analyses import Activity
+from ....ir import nodes, types
+from ..._bits import Part, check_bits
+from .._dependences import Unchanged, find_written_once
+from .._promises import Promise
+from .._ssa import number_steps, plain_steps
+from .._task import Task
+from .._tasks import parts_of
 from ._parallelize import parallelize
-from ._promises import Promise
 from ._reversible import Reversible, WantedGradients, adjoint_names, reversibles
 from ._split import split
-from ._ssa import number_steps, plain_steps
-from ._tasks import parts_of
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class AdjointOptions:
     keeps_functions: bool = False
 
 
-def normalize(kernels: Sequence[nodes.Kernel], options: AdjointOptions) -> NormalForm:
+def normalize_kernels(kernels: Sequence[nodes.Kernel], options: AdjointOptions) -> NormalForm:
     """Bring the kernels of an op, in the order of their first launches, into the form that is reversed.
 
     Maxima and minima become ordinary statements, `break` and `continue` truths, atomics whose results matter loads and

@@ -10,32 +10,26 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from ...analyses import definitions, single_definitions
-from ...ir import nodes, walk
-from ..polish import declare_locals, eliminate_dead_code
-from ._program import Program, Run
-from ._whole_gradients import Extent
+from ....analyses import definitions, single_definitions
+from ....ir import nodes, walk
+from ...polish import declare_locals, eliminate_dead_code
+from .._program import Program, Run
+from ._options import CleanUpOptions, Extent
 
 
-def hand_on_adjoints(program: Program, whole: Collection[str], outputs: Collection[str], extent: Extent) -> Program:
-    """A program that gives the adjoint of an output as that of an input, where the two are equal.
-
-    Args:
-        program: a backward pass.
-        whole: adjoints that it stores, each element once.
-        outputs: arrays whose adjoint it is given.
-        extent: tells which axes are equally long.
-    """
+def hand_on_adjoints(program: Program, options: CleanUpOptions) -> Program:
+    """Give the adjoint of an output as that of an input, where the two are equal."""
+    outputs = options.outputs or ()
     given = {program.gradients[name]: name for name in outputs if name in program.gradients}
     given = {gradient: name for gradient, name in given.items() if name not in program.spoils}
     for array, gradient in program.gradients.items():
-        if gradient not in whole:
+        if gradient not in program.whole:
             continue
         users = [run for run in program.runs if gradient in run.kernel.arrays]
         source = _find_source(users[0].kernel, gradient, given) if len(users) == 1 else None
         if source is None or _is_changed_from(program, users[0], source):
             continue
-        if _is_alike(program.arrays, (array, given[source]), extent):
+        if _is_alike(program.arrays, (array, given[source]), options.extent):
             program = _hand_on(program, users[0], gradient, source)
             program = replace(program, gradients={**program.gradients, array: source})
     return program

@@ -11,13 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from ...ir import nodes, walk
-from ..polish import declare_locals, eliminate_dead_code
-from ._dependences import Unchanged
-from ._program import Action, Copy, Fresh, Program, Reserve, Run
-from ._reversible import Reversible
-from ._task import TaskReverse
-from ._tasks import kernel_of
+from ....ir import nodes, walk
+from ...polish import declare_locals, eliminate_dead_code
+from .._dependences import Unchanged
+from .._program import Action, Copy, Fresh, Program, Reserve, Run
+from .._tasks import kernel_of
+from ..normalize import Reversible
+from ._task_reverse import TaskReverse
 
 
 @dataclass(frozen=True)

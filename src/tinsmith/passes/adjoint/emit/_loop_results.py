@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from ...analyses import expand
-from ...ir import (
+from ....analyses import expand
+from ....ir import (
     ONE,
     Names,
     Operator,
@@ -32,26 +31,12 @@ from ...ir import (
     types,
     walk,
 )
-from .._evaluate import extent
-from .._slots import place_of
-from ._tapes import TapeSize
+from ..._evaluate import extent
+from ..._slots import place_of
+from .._tapes import TapeSize
 
 Block = list[nodes.Stmt]
 MINUS_ONE = constant(-1, Type.I32)
-
-
-class ResultRoom(NamedTuple):
-    """What memory for values of loops depends on: as `LoopResults` has it."""
-
-    place: nodes.Expr
-    iterations: nodes.Expr
-    known: Collection[nodes.Array]
-    definitions: Mapping[str, nodes.Expr]
-    keeps_functions: bool
-
-    def in_memory(self, names: Names) -> LoopResults:
-        """Return memory under new names."""
-        return LoopResults(names, *self)
 
 
 @dataclass

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...analyses import Activity
-from ...ir import nodes, walk
-from ._access import find_owned, is_mere_sum
+from ....analyses import Activity
+from ....ir import nodes, walk
+from .._access import find_owned, is_mere_sum
+from .._ssa import Step
 from ._reversible import Reversible
-from ._ssa import Step
 
 
 def parallelize(task: Reversible, activity: Activity) -> Reversible:

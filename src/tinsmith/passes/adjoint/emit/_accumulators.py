@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ...ir import Operator, nodes, walk
-from ._ssa import Step
+from ....ir import Operator, nodes, walk
+from .._ssa import Step
 
 
 def find_partial_sums(loop: nodes.Loop, carried: nodes.CarriedLocal) -> frozenset[str]:

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from ...ir import ZERO, Names, NotCovered, Operator, Type, integer, nodes, types, walk
+from ....ir import ZERO, Names, NotCovered, Operator, Type, integer, nodes, types, walk
+from .._ssa import Step
 from ._exits import structurize_exits
-from ._ssa import Step
 
 Scope = dict[str, nodes.Expr]
 """What each of the kernel's locals is called now."""

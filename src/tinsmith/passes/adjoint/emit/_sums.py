@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...analyses import expand
-from ...ir import Names, nodes
+from ....analyses import expand
+from ....ir import Names, nodes
 
 
 @dataclass

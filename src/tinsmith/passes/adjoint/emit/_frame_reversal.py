@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
-from ..._lazy import lazy
-from ...analyses import Activity, definitions, slopes
-from ...ir import (
+from ....analyses import slopes
+from ....ir import (
     RUN_IN_ORDER,
     AtomicOperator,
     Misfit,
@@ -27,13 +26,13 @@ from ...ir import (
     nodes,
     plus,
     types,
-    walk,
 )
-from .._decompositions import adjoint_of
-from ._access import unread
+from ..._decompositions import adjoint_of
+from .._access import unread
+from .._ssa import BranchArm, Step, frame_locals, frame_steps, repeatable_definitions
+from .._task import Task
 from ._accumulators import find_sums_in_place
 from ._guards import Guards, put_under
-from ._ssa import BranchArm, Step, frame_locals, frame_steps, parallel_loop, repeatable_definitions
 from ._sums import Frame, Sums
 
 Block = list[nodes.Stmt]
@@ -48,61 +47,6 @@ class TurnedFrame(NamedTuple):
     @property
     def whole(self) -> Block:
         return [*self.forward, *self.backwards]
-
-
-@dataclass(frozen=True)
-class Task:
-    """A task in SSA form, and what its reverse is made from.
-
-    Attributes:
-        kernel: the kernel that it is a part of.
-        number: its place among the tasks of the op.
-        steps: its steps.
-        own: arrays no element of which two parallel iterations touch.
-        activity: what has a gradient.
-        names: its names.
-        gradients: names of the adjoints of arrays that have one.
-        once: numbers of stores that write an element which nothing wrote or read before.
-    """
-
-    kernel: nodes.Kernel
-    number: int
-    steps: tuple[Step, ...]
-    own: frozenset[str]
-    activity: Activity
-    names: Names
-    gradients: Mapping[str, str]
-    once: frozenset[int]
-
-    @property
-    def parallel(self) -> nodes.Loop | None:
-        """The loop that a parallel task is."""
-        return parallel_loop(self.steps)
-
-    @property
-    def body(self) -> tuple[Step, ...]:
-        """What one thread runs."""
-        return self.steps if self.parallel is None else self.parallel.body
-
-    @lazy
-    def changed_arrays(self) -> frozenset[str]:
-        """Arrays that it changes."""
-        return frozenset(walk.find_changed(self.steps))
-
-    @lazy
-    def restored_arrays(self) -> frozenset[str]:
-        """Arrays whose overwritten values are put back: those that inner loops read, which run a second time."""
-        loops = [step for step in walk.statements(self.body) if isinstance(step, nodes.Loop)]
-        return frozenset(walk.find_loaded(loops))
-
-    @lazy
-    def expressions(self) -> dict[str, list[nodes.Expr]]:
-        """Every expression that a local of it is given: more than one where branches end with it."""
-        expressions: dict[str, list[nodes.Expr]] = {}
-        for name, value in definitions(self.steps):
-            if value is not None:
-                expressions.setdefault(name, []).append(value)
-        return expressions
 
 
 class Loops(Protocol):

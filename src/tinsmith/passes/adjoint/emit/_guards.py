@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ...ir import nodes
-from ._ssa import BranchArm
+from ....ir import nodes
+from .._ssa import BranchArm
 
 Guard = tuple[BranchArm, ...]
 """Arms that must all be taken, a branch before those inside it."""

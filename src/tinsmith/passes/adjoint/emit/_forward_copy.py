@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir import Names, nodes, walk
-from ._ssa import Step
+from ....ir import Names, nodes, walk
+from .._ssa import Step
 
 Renamed = dict[str, nodes.Expr]
 Block = list[nodes.Stmt]

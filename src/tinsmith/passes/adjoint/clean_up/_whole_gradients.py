@@ -8,44 +8,37 @@ so for some, as for the samples of segments, the others stay zero.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from itertools import combinations
 
-from ...analyses import PlacedStore, affine, definitions, find_covered, find_placed_stores, whole_definitions
-from ...ir import nodes, walk
-from ..polish import find_added_value
-from ._program import Program
-
-Extent = Callable[[str, int], object]
-"""What is equal for axes of arrays that are known to be equally long: of an array and an axis."""
+from ....analyses import PlacedStore, affine, definitions, find_covered, find_placed_stores, whole_definitions
+from ....ir import nodes, walk
+from ...polish import find_added_value
+from .._program import Program
+from ._options import CleanUpOptions, Extent
 
 
-def store_whole_gradients(program: Program, arrays: Collection[str], extent: Extent) -> tuple[Program, frozenset[str]]:
-    """A program that stores, and does not add to, what it changes first; and the names of adjoints that it fills.
-
-    Args:
-        program: a backward pass.
-        arrays: those whose adjoints start at zero.
-        extent: tells which axes are equally long.
-    """
+def store_whole_gradients(program: Program, options: CleanUpOptions) -> Program:
+    """Store to adjoints where the first change of an element adds to zero, and note those that are filled."""
     launches = Counter(run.kernel for run in program.runs)  # in order
     touched = {kernel: walk.find_touched(kernel.body) for kernel in launches}
     changed: dict[nodes.Kernel, nodes.Kernel] = {}
     whole: set[str] = set()
-    for array in arrays:
+    for array in sorted(options.alone):
         gradient = program.gradients.get(array)
         first = next((kernel for kernel in launches if gradient in touched[kernel]), None)
         if gradient is None or first is None or launches[first] > 1:
             continue
         kernel = changed.get(first, first)
         additions = _find_additions(kernel, gradient)
-        is_whole = bool(additions) and _fills(kernel, additions, array, gradient, extent, program)
+        is_whole = bool(additions) and _fills(kernel, additions, array, gradient, options.extent, program)
         if is_whole or (additions and _are_apart(kernel, additions)):
             stores = frozenset(one.store for one in additions)
             changed[first] = replace(kernel, body=tuple(_without_sum(one, stores) for one in kernel.body))
             whole |= {gradient} if is_whole else set()
-    return program.with_kernels(lambda kernel: changed.get(kernel, kernel)), frozenset(whole)
+    program = program.with_kernels(lambda kernel: changed.get(kernel, kernel)) if changed else program
+    return replace(program, whole=frozenset(whole)) if whole else program
 
 
 def _find_additions(kernel: nodes.Kernel, gradient: str) -> list[PlacedStore]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir import ZERO, Names, Type, nodes
-from .._slots import trips_of
-from ..extremes import Beside, Expansion, Search, note_of
-from ..polish import simplify
-from ._program import Reserve, Run
-from ._tapes import TapeSize, size_tape
-from ._tasks import kernel_of
+from ....ir import ZERO, Names, Type, nodes
+from ..._slots import trips_of
+from ...extremes import Beside, Expansion, Search, note_of
+from ...polish import simplify
+from .._program import Reserve, Run
+from .._tapes import TapeSize, size_tape
+from .._tasks import kernel_of
 
 
 @dataclass(frozen=True)

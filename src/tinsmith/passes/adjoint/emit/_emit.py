@@ -1,0 +1,88 @@
+"""The third and fourth step of the adjoint: the reverses of tasks, written as planned and put in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from ....analyses import concurrent_loop
+from ....ir import RUN_IN_ORDER, NotCovered, nodes, walk
+from .._plan import TaskPlan
+from .._program import Program, Run, WithResults
+from .._records import handing_out
+from .._task import Task
+from ..normalize import AdjointOptions, NormalForm
+from ._assembly import Assembly, Turn, turns_of
+from ._task_reverse import KeptResults, TaskReverse, write_task
+
+
+@dataclass(frozen=True)
+class Reversed:
+    """Tasks and their reverses."""
+
+    form: NormalForm
+    tasks: Sequence[Task]
+    reverses: Sequence[TaskReverse]
+
+    @property
+    def kernels(self) -> Iterator[nodes.Kernel]:
+        """The reverse of each task."""
+        return (one.kernel for one in self.reverses)
+
+
+class Plans(Protocol):
+    """Tasks to reverse, each with the plan of its reverse."""
+
+    @property
+    def form(self) -> NormalForm: ...
+    @property
+    def tasks(self) -> Sequence[Task]: ...
+    @property
+    def plans(self) -> Sequence[TaskPlan]: ...
+
+
+def emit_reverses(planned: Plans, _: AdjointOptions) -> Reversed:
+    """Write the reverse of each task as planned. Nothing is chosen here."""
+    pairs = zip(planned.tasks, planned.plans, strict=True)
+    return Reversed(planned.form, planned.tasks, [write_task(task, plan) for task, plan in pairs])
+
+
+def assemble(made: Reversed, options: AdjointOptions) -> Program:
+    """Put the reverses in order, each on memory as it was when its task began. Raises NotCovered."""
+    form, reverses = made.form, made.reverses
+    turns = turns_of(form.tasks, reverses, form.order, options.unchanged)
+    discarded = [form.gradients[name] for name in options.made if name in form.gradients and name not in options.active]
+    given = frozenset(options.made), form.cells, frozenset(options.outputs)
+
+    def assemble_turns(turns: list[Turn]) -> Program:
+        return Assembly(turns, form.arrays, form.gradients, *given).program(discarded)
+
+    program = replace(assemble_turns(turns), has_long_tapes=any(one.taped for one in reverses))
+    _check_known(program, {name: reason for task in form.tasks for name, reason in task.unknown.items()})
+    if kept := reverses[0].results if reverses else None:
+        turn = replace(turns[0], reverse=replace(reverses[0], kernel=kept.backward, reserve=None))
+        program = replace(program, results=_with_results(program, assemble_turns([turn]), kept))
+    return program
+
+
+def _with_results(plain: Program, backward: Program, kept: KeptResults) -> WithResults | None:
+    """Return the passes of an op of one task that keep what its loops leave; None where that needs more of the call."""
+    if not backward.reads <= plain.reads:
+        return None
+    made = {name: nodes.Array(name, kind, 1) for size in kept.sizes for name, kind, _ in size.arrays}
+    arrays = {**backward.arrays, **made}
+    backward = replace(backward, arrays=arrays, reads=backward.reads | frozenset(made))
+    forward = Program((Run(kept.forward, 0, {}),), arrays, {}, frozenset(), frozenset(), ())
+    return WithResults(forward, backward, kept.sizes, kept.iterations)
+
+
+def _check_known(program: Program, unknown: Mapping[str, NotCovered]) -> None:
+    """Refuse a backward pass that needs what atomics returned to one iteration or another in the forward pass."""
+    for kernel in program.kernels:
+        for name in unknown.keys() & walk.find_touched(kernel.body):
+            raise unknown[name]
+        for loop in filter(None, map(concurrent_loop, kernel.body)):
+            for one in handing_out(loop):
+                words = f"the value that atomic_{one.operator} returned in a parallel loop"
+                raise NotCovered(words, one.line, kernel.path, remedy=RUN_IN_ORDER)
