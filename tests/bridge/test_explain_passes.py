@@ -81,3 +81,11 @@ def test_a_kernel_that_cannot_be_lowered(lang):
     words = odd.explain(passes=True).splitlines()[-1]
     assert words.startswith("passes: none, since tinsmith cannot follow `lang.types.struct`")
     assert words.endswith("test_explain_passes.py:77")
+
+
+def test_a_tangent(wave):
+    x, w = torch.rand(3), torch.rand(3)
+    torch.func.jvp(lambda x: wave(x, w), (x,), (torch.ones(3),))
+    shown = titles(wave.explain(passes=True))
+    assert "# after differentiate, kernel wave_tangent" in shown
+    assert any(title.startswith("# after drop-unneeded, kernel wave_tangent") for title in shown)

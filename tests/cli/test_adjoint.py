@@ -60,6 +60,11 @@ def open_rank(x: lang.types.ndarray(), y: lang.types.ndarray()):
     for i in y:
         y[i] = 2.0
 
+@lang.kernel
+def broken(x: vector, y: vector):
+    for i in x:
+        y[i] = lang.bit_cast(lang.bit_cast(x[i], lang.i32) & 7, lang.f32) * x[i]
+
 @lang.data_oriented
 class Spring:
     @lang.kernel
@@ -125,7 +130,7 @@ def test_the_ir_after_a_pass(invoke):
     assert title == "# after store-whole, kernel decay_adjoint_0"
     assert parse_ir(text).name == "decay_adjoint_0"
     line = KERNELS[: KERNELS.index("y[i] = x[i] * lang.exp")].count("\n") + 1
-    assert f"exp(-k_at)  @{line}" in text
+    assert f"grad_x[i] = grad_x_at  @{line}\n" in text
 
 
 def test_the_ir_after_all_passes(invoke):
@@ -134,6 +139,13 @@ def test_the_ir_after_all_passes(invoke):
     assert names[0] == "lower"
     assert {"lower", *(one.name for name in ("FORWARD", "ADJOINT") for one in PIPELINES[name])} <= {*names}
     assert "# after hand-on, kernel decay_adjoint_0: no change" in titles
+
+
+def test_the_ir_of_a_kernel_without_a_gradient(invoke):
+    result = invoke("broken", "--print-ir-after=lower", "--spec", "x[n] -> y[n]")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("# after lower, kernel broken\n")
+    assert "# no gradient is generated because of the derivative of a float's bits, at " in result.stdout
 
 
 def test_a_pass_that_does_not_exist(invoke):
@@ -185,6 +197,7 @@ def test_in_colours_on_a_terminal(invoke, monkeypatch):
 
 
 LISTED = {
+    "broken": "x, y",
     "decay": "x, k, y",
     "squared": "x[n, 3] -> y[n]",
     "loose": "x, y  (needs --spec)",
@@ -206,7 +219,7 @@ def test_a_file_alone_lists_what_can_be_shown_and_does_not_run(invoke, tmp_path)
     assert "some_kernels" not in sys.modules
 
 
-@pytest.mark.parametrize("name", [name for name in LISTED if name != "racing"])
+@pytest.mark.parametrize("name", [name for name in LISTED if name not in ("racing", "broken")])
 def test_what_is_listed_is_shown(invoke, name):
     needs_spec = "--spec" in LISTED[name]
     result = invoke(name, *(("--spec", "x[n] -> y[n]") if needs_spec else ()))

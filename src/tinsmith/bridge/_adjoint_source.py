@@ -13,7 +13,7 @@ from ..engines import Parameter, of_kernel, one_at_a_time
 from ..spec import Fixed
 from ._describe_backward import describe_backward
 from ._op import Op
-from ._pass_texts import print_passes, record_passes
+from ._printed_passes import print_passes, record_passes
 from ._signature import Signature, fitting_dtypes
 from ._specialization import Specialization
 from ._stage import Stage
@@ -46,9 +46,12 @@ def adjoint_source(
     active = _active(signature, case, wanted)
     recorded = find_recorded_at(op._core, case)
     at = SourceReverse(signature).at(case) if recorded is None else recorded.replay_at(case)
-    at.check(active)
     if print_after:
-        return print_passes(record_passes(op._make_fresh_core, [(case, [active])]), print_after)
+        refused = at.refusal(active)
+        passes = record_passes(op._make_fresh_core, [(case, [] if refused else [active])])
+        note = f"# no gradient is generated because of {refused.construct}, at {refused.place}\n" if refused else ""
+        return print_passes(passes, print_after) + note
+    at.check(active)
     lines = [
         f"# The gradient of `{op.name}`: {signature.spec}",
         f"# of {', '.join(sorted(active))}, on {signature.stages[0].engine.name}",

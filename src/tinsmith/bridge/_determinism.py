@@ -14,7 +14,7 @@ from .._errors import KernelError, refusal
 from ..analyses import find_ordered_atomic
 from ..frontend import multiplies_atomically
 from ..ir import NotCovered, nodes
-from ..passes.adjoint import serial_twin
+from ..passes import ON_ONE_THREAD, run_pipeline
 from ._stage import Stage
 from ._variant import Variant
 
@@ -29,7 +29,7 @@ def fix_order(kernel: nodes.Kernel, stage: Stage, op: str) -> nodes.Kernel:
     if atomic is None:
         return kernel
     _refuse_gpu(stage, op, f"{kernel.path}:{atomic.line}")
-    return serial_twin(kernel)
+    return run_pipeline(ON_ONE_THREAD, kernel)
 
 
 def is_order_fixed_serially(stage: Stage, variant: Variant, values: Mapping[str, Any], op: str) -> bool:

@@ -17,7 +17,7 @@ from ..spec import Spec
 from ._core import Core
 from ._early_checks import replace_races
 from ._explain import explain
-from ._pass_texts import explain_passes
+from ._printed_passes import explain_passes
 from ._python_signature import python_signature
 from ._signature import Signature
 from ._structs import Structs

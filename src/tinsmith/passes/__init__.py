@@ -15,6 +15,7 @@ from ._exact import Exact
 from ._exchanges import exchange_values
 from ._local_sums import sum_in_locals
 from ._most_runs import most_runs
+from ._one_thread import run_on_one_thread
 from ._pipelines import (
     BATCH,
     CPU,
@@ -22,6 +23,7 @@ from ._pipelines import (
     FORWARD,
     GENERATED,
     GUARDED,
+    ON_ONE_THREAD,
     PASS_NAMES,
     PIPELINES,
     Pass,
@@ -43,6 +45,7 @@ from ._strip_parts import FUNCTIONS, LIMITS, POWER, assign, at_line, by_arithmet
 from ._strips import has_vector_loops, strip_functions
 
 __all__ = [
+    "run_on_one_thread",
     "generate_tangent",
     "generate_adjoint",
     "clean_up_tangent",
@@ -57,6 +60,7 @@ __all__ = [
     "FUNCTIONS",
     "GENERATED",
     "GUARDED",
+    "ON_ONE_THREAD",
     "LIMITS",
     "NotBatchable",
     "PIPELINES",

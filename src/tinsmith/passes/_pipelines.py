@@ -4,9 +4,11 @@
                                     --BATCH--> the kernel for all samples
     kernels of an op --ADJOINT--> the program of a backward pass --ADJOINT_CLEAN_UP--> the same, in short kernels
     a kernel --TANGENT--> the kernel that carries tangents along --TANGENT_CLEAN_UP--> without what nobody needs
-    a generated kernel --GENERATED--> the kernel that is launched
+    a generated kernel --ON_ONE_THREAD, GENERATED--> the kernel that is launched
     any kernel --CPU--> the form that the engines' compilers make machine vectors of --ENGINE--> what an engine gets
 
+A plain forward call takes a shorter way: the engine gets the user's own source, and the IR is only analysed, unless
+`bridge._compilation` finds that its form has to change: for a batch, strips, another engine, or what it misreads.
 A pass takes a kernel and options, and returns a kernel: the very same one where there is nothing to do. Those of the
 adjoint take all kernels of an op, and hand on tasks and then programs. Nothing else orders passes. With
 `TINSMITH_VERIFY=1`, and in all tests, the kernels are verified after each pass that changed them.
@@ -26,6 +28,7 @@ from ._bounds_checks import Site, insert_bounds_checks
 from ._divisions import write_out_divisions
 from ._exchanges import exchange_values
 from ._local_sums import sum_in_locals
+from ._one_thread import run_on_one_thread
 from ._powers import separate_powers
 from ._products import write_out_products
 from ._row_major import has_rows_in_loops, index_by_rows
@@ -153,6 +156,9 @@ BATCH: Pipeline = (
 GUARDED: Pipeline = (_CHECK_BOUNDS, *BATCH)
 """To the kernel that notes the first index outside of its array."""
 
+ON_ONE_THREAD: Pipeline = (Pass("run-on-one-thread", lambda kernel, _: run_on_one_thread(kernel)),)
+"""To the form of a generated kernel for a small call, and for an op that is deterministic."""
+
 GENERATED: Pipeline = (
     Pass("flatten", lambda kernel, options: flat(kernel) if options.is_flat else kernel),
     Pass("exchange", lambda kernel, _: exchange_values(kernel), "stores that take what was there follow its load"),
@@ -207,6 +213,7 @@ PIPELINES: Mapping[str, Pipeline] = {
     "ADJOINT_CLEAN_UP": ADJOINT_CLEAN_UP,
     "TANGENT": TANGENT,
     "TANGENT_CLEAN_UP": TANGENT_CLEAN_UP,
+    "ON_ONE_THREAD": ON_ONE_THREAD,
     "GENERATED": GENERATED,
     "CPU": CPU,
     "ENGINE": ENGINE,

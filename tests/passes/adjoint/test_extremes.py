@@ -7,7 +7,8 @@ from support.backwards import adjoint, gradients
 from support.by_hand import array, assign, atomic, branch, cast, kernel, local, loop, repeat, store, unary
 from support.interpreted import run
 from tinsmith.ir import NotCovered, nodes
-from tinsmith.passes.adjoint import Reserve, Run, serial_twin
+from tinsmith.passes import run_on_one_thread
+from tinsmith.passes.adjoint import Reserve, Run
 
 X, Y, Z, K, W = array("x", "f64"), array("y", "f64"), array("z", "f64"), array("k", "i32"), array("w", "f64", 2)
 GENERATOR = torch.Generator().manual_seed(5)
@@ -38,7 +39,7 @@ def assert_torch_s(made, arrays, inputs=("x", "w"), *, is_serial=False):
     arrays |= {name: torch.zeros(4, dtype=torch.float64) for name in outputs}
     cotangents = {name: torch.randn(4, dtype=torch.float64, generator=GENERATOR) for name in outputs}
     program = adjoint([made], inputs, outputs, outputs)
-    program = program.with_kernels(serial_twin) if is_serial else program
+    program = program.with_kernels(run_on_one_thread) if is_serial else program
     wanted = run(made, arrays, {}, cotangents)
     actual = gradients(program, {**arrays, **wanted.arrays}, {}, cotangents)
     for name in inputs:

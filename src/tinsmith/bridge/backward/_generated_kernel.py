@@ -14,6 +14,7 @@ from ...ir import nodes, types, walk
 from ...passes import (
     ENGINE,
     GENERATED,
+    ON_ONE_THREAD,
     RECORD,
     PassOptions,
     Site,
@@ -23,7 +24,6 @@ from ...passes import (
     is_swept,
     run_pipeline,
 )
-from ...passes.adjoint import serial_twin
 from .._bounds_guard import guard_launches, record_of
 from .._compile_errors import telling
 from .._from_ir import engine_options, in_machine_vectors, namespace_of
@@ -63,7 +63,8 @@ class GeneratedKernel:
         """The same kernel on one thread; made once."""
         if self._twin is None:
             with COMPILING:
-                self._twin = self._twin or GeneratedKernel(serial_twin(self.kernel), self.stage, self.fields, self.op)
+                kernel = run_pipeline(ON_ONE_THREAD, self.kernel)
+                self._twin = self._twin or GeneratedKernel(kernel, self.stage, self.fields, self.op)
         return self._twin
 
     @property

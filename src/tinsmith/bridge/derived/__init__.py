@@ -4,8 +4,10 @@ from ._block_core import BlockedCore
 from ._higher import SecondOrder, push_forward
 from ._records import RecordedCore, find_recorded, find_recorded_at
 from ._seeds import SeededCore, has_draws
+from ._tangents import TangentCore
 
 __all__ = [
+    "TangentCore",
     "BlockedCore",
     "RecordedCore",
     "SecondOrder",

@@ -7,20 +7,48 @@ them.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple, TypeVar
 
-from ...engines import Engine, Language
+from ..._errors import KernelError
+from ...engines import NAMES, Engine, Language
 from ...ir import DIVISION_BY_ZERO, Deadly, Defaults, Misfit, NotCovered, Operator, Type, nodes, walk, with_cells
 from .._nodes import root
 from .._read import Source, read
-from ._fields import Fields
 from ._operations import Operations
 from ._state import ENGINE, RESERVED, Early, Frame, State
 from ._stopped_gradients import stop_gradients
 from ._values import ArrayValue, Matrix, is_expression, kind_of, plain
+
+
+class Fields:
+    """The fields of one kernel. `objects` are the engine's objects, by the array's name."""
+
+    def __init__(self, engine: Engine, state: State) -> None:
+        self.engine = engine
+        self.state = state
+        self.objects: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+
+    def array(self, field: Any, label: str) -> ArrayValue:
+        """A field of numbers as an array. Raises Misfit for what is none."""
+        try:
+            facts = self.engine.field_facts(field, label)
+        except KernelError as reason:
+            raise Misfit(str(reason).splitlines()[0]) from None
+        if facts.key not in self._names:
+            name = self.state.fresh(re.sub(r"\W+", "_", label.removeprefix("self.")).strip("_") or "field")
+            kind = Type(NAMES[facts.dtype])
+            self._names[facts.key] = name
+            self.objects[name] = field
+            offset = facts.offset if any(facts.offset) else ()
+            self.state.arrays[name] = nodes.Array(name, kind, len(facts.shape), facts.element, label, offset)
+        array = self.state.arrays[self._names[facts.key]]
+        return ArrayValue(array, facts.shape, facts.offset, facts.is_dense)
+
 
 _Node = TypeVar("_Node", bound=ast.AST)
 _Fact = TypeVar("_Fact")

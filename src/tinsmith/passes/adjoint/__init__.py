@@ -4,13 +4,14 @@
 
 Each folder is a step. `_ssa` describes the form that is reversed, `_plan` the table of what is decided, `_program` what
 results. A kernel is reversed once, however often it is launched. The adjoint of an expression is in
-`analyses._derivatives`, that of a statement in `emit._frame_reversal`, that of a loop in `emit._loop_reversal`.
+`analyses._derivatives`, that of a statement in `emit._frame_reversal`, that of a loop in `emit._loop_reversal`. Maxima
+and minima of arrays, `atomic_max(y[i], v)`, become comparisons with the value that won before anything is reversed:
+`passes.extremes`.
 """
 
 from ._checkpoints import use_checkpoints
 from ._dependences import Unchanged, find_unchanged_after
 from ._flops import count_flops, count_loss_by_atomics, count_operations, count_parallel_loops
-from ._one_thread import serial_twin
 from ._plan import Decision, How
 from ._program import Action, Copy, Fresh, Program, Reserve, Run, WithResults
 from ._promises import NO_PROMISES, Promise
@@ -54,7 +55,6 @@ __all__ = [
     "hand_on_adjoints",
     "normalize_kernels",
     "records_of",
-    "serial_twin",
     "store_whole_gradients",
     "use_checkpoints",
 ]

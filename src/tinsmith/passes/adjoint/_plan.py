@@ -25,7 +25,6 @@ class How(Enum):
     INVERT = "invert"
     TAPE = "tape"
     LOG = "log"
-    KEEP = "keep"
 
 
 class Decision(NamedTuple):

@@ -8,16 +8,15 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from ....analyses import Activity
-from ....ir import nodes, types
+from ....ir import Names, Operator, nodes, types, walk
 from ..._bits import Part, check_bits
+from .._access import find_owned, is_mere_sum
 from .._dependences import Unchanged, find_written_once
 from .._promises import Promise
-from .._ssa import number_steps, plain_steps
+from .._ssa import Step, number_steps, plain_steps
 from .._task import Task
 from .._tasks import parts_of
-from ._parallelize import parallelize
 from ._reversible import Reversible, WantedGradients, adjoint_names, reversibles
-from ._split import split
 
 
 @dataclass(frozen=True)
@@ -159,3 +158,96 @@ def _part(task: Reversible, activity: Activity) -> Part:
         return name not in integers and activity.is_useful(name)
 
     return Part([*plain_steps(task.steps)], activity.varies, is_useful, task.kernel.path)
+
+
+# Active expressions -----------------------------------------------------------------------------
+# They are taken apart as far as their derivatives need the values of their parts.
+
+
+_LINEAR = frozenset({"+", "-", "neg"})
+
+
+def split(body: Sequence[Step], activity: Activity, names: Names) -> tuple[Step, ...]:
+    """Steps in which every operand of an active operation that is not linear has a name or is a product of such."""
+    return _Splitting(activity, names).block(body)
+
+
+class _Splitting:
+    def __init__(self, activity: Activity, names: Names) -> None:
+        self.activity = activity
+        self.names = names
+        self.steps: list[Step] = []
+
+    def block(self, body: Sequence[Step]) -> tuple[Step, ...]:
+        outer, self.steps = self.steps, []
+        for step in body:
+            self.steps.append(self.step(step))
+        steps, self.steps = tuple(self.steps), outer
+        return steps
+
+    def step(self, step: Step) -> Step:
+        match step:
+            case nodes.Assign() if step.name in self.activity and not isinstance(step.value, nodes.Load):
+                return replace(step, value=self.split_expression(step.value, step.name, step.line, is_root=True))
+            case _:
+                return walk.with_bodies(step, self.block)
+
+    def split_expression(self, expr: nodes.Expr, wish: str, line: int, *, is_root: bool = False) -> nodes.Expr:
+        """An expression whose derivative can be written down: sums of named values, or one operation on them."""
+        if isinstance(expr, nodes.Leaf) or not self.activity.depends(expr):
+            return expr
+        if isinstance(expr, nodes.Cast):
+            return replace(expr, value=self.split_expression(expr.value, wish, line))
+        if isinstance(expr, nodes.Unary | nodes.Binary) and expr.operator in _LINEAR:
+            return walk.rebuild(expr, lambda part: self.split_expression(part, wish, line))
+        if is_root or (isinstance(expr, nodes.Binary) and expr.operator == Operator.MUL):
+            return walk.rebuild(expr, lambda part: self.leaf(part, wish, line))
+        return self.leaf(expr, wish, line)
+
+    def leaf(self, expr: nodes.Expr, wish: str, line: int) -> nodes.Expr:
+        """A value by name."""
+        if isinstance(expr, nodes.Leaf):
+            return expr
+        is_active = self.activity.depends(expr)
+        value = self.split_expression(expr, wish, line, is_root=True) if is_active else expr
+        name = self.names.fresh(wish, expr.type)
+        self.steps.append(nodes.Assign(name, value, line))
+        if is_active:
+            self.activity.add(name)
+        return nodes.Local(name, expr.type)
+
+
+# Serial loops -----------------------------------------------------------------------------------
+# The reverse of one with independent iterations can run in parallel. A kernel may ask for one thread because its
+# iterations add up in one place (`ti.loop_config(serialize=True)`), where atomic additions would cost more than a
+# second thread gains. Its reverse only gathers there.
+
+
+def parallelize(task: Reversible, activity: Activity) -> Reversible:
+    """A task with its loop made parallel, where its reverse then takes no atomic and gives the same bits."""
+    *before, loop = task.steps
+    if not isinstance(loop, nodes.Loop) or loop.is_parallel or not _is_plain(loop) or not _are_bounds(before, loop):
+        return task
+    steps = (*before, replace(loop, is_parallel=True))
+    own = find_owned(steps)
+    gathered = {load.array for load in walk.loads(steps) if activity.has_array(load.array)}
+    if (gathered | _find_ordered_arrays(loop)) - own:
+        return task
+    return replace(task, steps=steps, own=own)
+
+
+def _is_plain(loop: nodes.Loop) -> bool:
+    """Whether a loop hands nothing on, and runs as often as its bounds say."""
+    return bool(loop.names) and loop.exit is None and not loop.carried
+
+
+def _are_bounds(before: Sequence[Step], loop: nodes.Loop) -> bool:
+    """Whether what stands before a loop is for its bounds only."""
+    inside = walk.find_read(loop.body)
+    return all(isinstance(step, nodes.Assign) and step.name not in inside for step in before)
+
+
+def _find_ordered_arrays(loop: nodes.Loop) -> set[str]:
+    """Arrays that a loop changes, and not only by adding to what nobody reads."""
+    loaded = walk.find_loaded(loop.body)
+    return {one.array for one in walk.stores(loop.body) if not is_mere_sum(one) or one.array in loaded}

@@ -7,8 +7,17 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ...._lazy import lazy
-from ....analyses import Activity, along, edges_of, find_disjoint_arrays
-from ....ir import Names, NotCovered, Type, nodes, types, walk
+from ....analyses import (
+    Activity,
+    Conflict,
+    Verdict,
+    along,
+    describe_access,
+    edges_of,
+    find_conflicts_of_loop,
+    find_disjoint_arrays,
+)
+from ....ir import Names, NotCovered, Race, Type, nodes, types, walk
 from ...extremes import Beside, extremes_in, extremes_of, write_in_order
 from .._access import find_owned, sequential
 from .._promises import Promise, find_promised_arrays
@@ -16,7 +25,6 @@ from .._ssa import Step
 from .._tasks import Parts
 from ._build_ssa import SsaBuilder
 from ._prelude import Prelude, search_of
-from ._races import find_parallel_loop, find_races
 
 
 @dataclass(frozen=True)
@@ -208,3 +216,40 @@ def _collect_names(kernel: nodes.Kernel, adjoints: Mapping[str, str]) -> set[str
 
 def _types_of(steps: Sequence[Step], arrays: Collection[str]) -> dict[str, Type]:
     return {load.array: load.type for load in walk.loads(steps) if load.array in arrays}
+
+
+# Races ------------------------------------------------------------------------------------------
+# What a parallel loop computes then depends on the order of its iterations, so it has no derivative.
+
+
+def find_races(
+    kernel: nodes.Kernel, statements: Sequence[nodes.Stmt], own: Collection[str], *, refuses_possible: bool
+) -> dict[str, NotCovered]:
+    """Return arrays of floats in which parallel iterations race, each with the refusal that names two accesses.
+
+    Args:
+        kernel: the kernel of the task.
+        statements: the task.
+        own: arrays no element of which two iterations touch.
+        refuses_possible: whether possible races count too. If not, iterations that may race run in order, or the
+            caller promises that they do not.
+    """
+    loop = find_parallel_loop(statements)
+    if loop is None:
+        return {}
+    conflicts = find_conflicts_of_loop(kernel, loop, lambda _: own)
+    chosen = [one for one in conflicts if refuses_possible or one.verdict is Verdict.CERTAIN]
+    return {one.array: _refuse(one, kernel) for one in chosen if types.is_float(kernel.arrays[one.array].type)}
+
+
+def find_parallel_loop(statements: Sequence[nodes.Stmt]) -> nodes.For | None:
+    """Return the parallel loop that a task is; None for what stands between two."""
+    last = statements[-1] if statements else None
+    return last if isinstance(last, nodes.For) and last.is_parallel else None
+
+
+def _refuse(conflict: Conflict, kernel: nodes.Kernel) -> NotCovered:
+    change, other = (describe_access(one, kernel) for one in (conflict.change, conflict.other))
+    race = Race(change, conflict.change.line, other, conflict.other.line, conflict.other.is_load)
+    words = f"`{other}`, which another iteration of the parallel loop changes"
+    return NotCovered(words, conflict.change.line, kernel.path, race)

@@ -12,20 +12,23 @@ from ._core import Core
 from ._from_ir import to_engine_form
 from ._specialization import Specialization
 from .backward import AutoReverse, SourceAt, SourceReverse
-from .derived import find_recorded_at
+from .derived import TangentCore, find_recorded_at
 
 PassOutput = tuple[str, nodes.Kernel]
 """The name of a pass, and a kernel that it left."""
 
 
 def record_passes(
-    make_core: Callable[[], Core], wanted: Iterable[tuple[Specialization, Collection[frozenset[str]]]]
+    make_core: Callable[[], Core],
+    wanted: Iterable[tuple[Specialization, Collection[frozenset[str]]]],
+    tangents: Collection[frozenset[str]] = (),
 ) -> list[PassOutput]:
     """Run all passes of an op, and return what each leaves, in order.
 
     Args:
         make_core: makes a new core of the op: one that was used already does not run them again.
         wanted: kinds of calls, each with the sets of inputs that want a gradient.
+        tangents: sets of inputs that have a tangent.
 
     Raises:
         NotCovered: a kernel cannot be lowered, or has no generated gradient.
@@ -34,7 +37,7 @@ def record_passes(
     with observe_passes(lambda name, kernel: outputs.append((name, kernel))):
         core = make_core()
         for case, gradients in wanted:
-            _run_passes(core, replace(case, signature=core.signature), gradients)
+            _run_passes(core, replace(case, signature=core.signature), gradients, tangents)
     return outputs
 
 
@@ -63,7 +66,7 @@ def explain_passes(core: Core, make_core: Callable[[], Core]) -> str:
     if not wanted:
         return "passes: known after a call"
     try:
-        return print_passes(record_passes(make_core, wanted.values()))
+        return print_passes(record_passes(make_core, wanted.values(), tuple(core.tangents)))
     except NotCovered as reason:
         return f"passes: none, since tinsmith cannot follow {reason.construct}, at {reason.place}"
 
@@ -73,7 +76,12 @@ def _list_gradients(at: SourceAt) -> list[frozenset[str]]:
     return [active for active, _ in at.requests if at.refusal(active) is None]
 
 
-def _run_passes(core: Core, case: Specialization, gradients: Collection[frozenset[str]]) -> None:
+def _run_passes(
+    core: Core,
+    case: Specialization,
+    gradients: Collection[frozenset[str]],
+    tangents: Collection[frozenset[str]],
+) -> None:
     signature = case.signature
     variants = dict(zip(signature.stages, case.variants, strict=True))
     for stage in signature.firsts:
@@ -83,6 +91,8 @@ def _run_passes(core: Core, case: Specialization, gradients: Collection[frozense
             to_engine_form(stage, variant, kernel, is_aliased=stage.is_aliased(variant))
     recorded = find_recorded_at(core, case) if gradients else None
     at = SourceReverse(signature).at(case) if recorded is None else recorded.replay_at(case)
+    for moving in tangents:
+        TangentCore(core, moving).kernels(case)
     for active in gradients:
         program = at.prepare_program(active, None, active & {*signature.arrays})
         for run in program.runs:
