@@ -2,6 +2,7 @@
 
 from ._accesses import LoopAccess, Origin, opaque
 from ._activity import Activity, Edge, along, differentiated_leaves, edges_of, find_reachable, find_varied
+from ._bounds import OutOfRange, find_out_of_range
 from ._conflicts import Conflict, Verdict, find_conflicts, find_conflicts_of_loop, find_disjoint_arrays
 from ._coverage import PlacedStore, find_covered, find_filled, find_placed_stores
 from ._definitions import (
@@ -21,7 +22,7 @@ from ._liveness import Live, Liveness, find_private_loops
 from ._order import find_ordered_atomic
 from ._ranges import Range, Ranges
 from ._tasks import tasks_of
-from ._text import describe_access, describe_conflict
+from ._text import describe_access, describe_conflict, describe_sum
 
 __all__ = [
     "Activity",
@@ -34,6 +35,7 @@ __all__ = [
     "LoopAccess",
     "Numbers",
     "Origin",
+    "OutOfRange",
     "PlacedStore",
     "Range",
     "Ranges",
@@ -45,6 +47,7 @@ __all__ = [
     "definitions",
     "describe_access",
     "describe_conflict",
+    "describe_sum",
     "differentiated_leaves",
     "edges_of",
     "evaluate",
@@ -56,6 +59,7 @@ __all__ = [
     "find_filled",
     "find_operands",
     "find_ordered_atomic",
+    "find_out_of_range",
     "find_owned",
     "find_owned_by",
     "find_placed_stores",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import enum
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -228,12 +228,14 @@ def step_of(part: nodes.Expr) -> int:
     return 0
 
 
-def find_accesses(kernel: nodes.Kernel, loop: nodes.For, arrays: Collection[str]) -> list[LoopAccess]:
-    """Return every access of an iteration of a parallel loop to `arrays`, which are all that the loop changes."""
-    walker = _Walk(kernel, frozenset(arrays), frozenset(walk.find_defined([loop])))
+@functools.lru_cache(maxsize=8)
+def find_accesses(kernel: nodes.Kernel, loop: nodes.For) -> tuple[LoopAccess, ...]:
+    """Return every access of an iteration of a loop of the top level; analyses of races and of bounds both ask."""
+    changed = frozenset(name for name in walk.find_changed([loop]) if not kernel.arrays[name].is_of_blocks)
+    walker = _Walk(kernel, changed, frozenset(walk.find_defined([loop])))
     walker.enter_loop(loop)
     walker.block(loop.body)
-    return walker.accesses
+    return tuple(walker.accesses)
 
 
 @dataclass
@@ -479,15 +481,16 @@ class _Walk:
             case nodes.Argument(name) if name in self._dim_names:
                 return nodes.Size(name, DIM)
             case nodes.Size(array, axis):
-                return _canonical_size(self.kernel.arrays, array, axis)
+                return canonical_size(self.kernel.arrays, array, axis)
             case nodes.Load():
                 index = self.index(expr.index, line)
                 if expr.array in self._slots:
                     result = self.opaque(Origin.COUNTER, expr.type)
                     return replace(result, name=f"{result.name}:1")
-                if expr.array not in self.changed:
-                    return nodes.Load(expr.array, index, expr.entry, expr.type)
                 load = LoopAccess(expr, line, index, None, self.conditions)
+                if expr.array not in self.changed:
+                    self.accesses.append(load)
+                    return nodes.Load(expr.array, index, expr.entry, expr.type)
                 stored = [store for store in self.stores if load.is_stored_by(store)]
                 if not stored:
                     self.accesses.append(load)
@@ -496,17 +499,27 @@ class _Walk:
                 return self.opaque(Origin.DATA, expr.type)
             case nodes.Select(condition, then, otherwise):
                 # What is loaded for the number that is not taken has no effect.
-                condition, around = self._resolve(condition, line), self.conditions
-                arms = []
-                for arm, holds in ((then, True), (otherwise, False)):
-                    self.conditions = (*around, Condition(condition, holds))
-                    arms.append(self._resolve(arm, line))
-                self.conditions = around
+                condition = self._resolve(condition, line)
+                pairs = ((then, True), (otherwise, False))
+                arms = [self.resolve_under(condition, arm, line, holds=holds) for arm, holds in pairs]
                 return nodes.Select(condition, arms[0], arms[1], expr.type)
+            case nodes.Binary(Operator.AND | Operator.OR as word, left, right):
+                # Nor has what is loaded for the right side of a condition that the left side decides.
+                left = self._resolve(left, line)
+                right = self.resolve_under(left, right, line, holds=word is Operator.AND)
+                return nodes.Binary(word, left, right, expr.type)
         return walk.rebuild(expr, lambda part: self._resolve(part, line))
 
+    def resolve_under(self, condition: nodes.Expr, expr: nodes.Expr, line: int, *, holds: bool) -> nodes.Expr:
+        """Resolve an expression whose value matters only where a condition holds, or does not."""
+        around = self.conditions
+        self.conditions = (*around, Condition(condition, holds))
+        resolved = self._resolve(expr, line)
+        self.conditions = around
+        return resolved
 
-def _canonical_size(arrays: Mapping[str, nodes.Array], array: str, axis: int) -> nodes.Expr:
+
+def canonical_size(arrays: Mapping[str, nodes.Array], array: str, axis: int) -> nodes.Expr:
     """Return one expression for all sizes that the spec says are equal."""
     size = arrays[array].sizes[axis] if array in arrays and axis < len(arrays[array].sizes) else None
     if isinstance(size, int):

@@ -128,8 +128,9 @@ def _accesses_by_array(kernel: nodes.Kernel, loop: nodes.For) -> dict[str, list[
     """
     changed = {name for name in walk.find_changed([loop]) if not kernel.arrays[name].is_of_blocks}
     by_array: dict[str, dict[object, LoopAccess]] = {}
-    for one in find_accesses(kernel, loop, changed):
-        by_array.setdefault(one.array, {}).setdefault(one.key, one)
+    for one in find_accesses(kernel, loop):
+        if one.array in changed:
+            by_array.setdefault(one.array, {}).setdefault(one.key, one)
     return {name: [*accesses.values()] for name, accesses in by_array.items()}
 
 

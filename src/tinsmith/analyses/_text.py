@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..ir import Operator, nodes
-from ._accesses import LoopAccess
+from ..ir import AffineIndex, Operator, nodes
+from ._accesses import DIM, LoopAccess
 from ._conflicts import Conflict, Verdict
 
 _SIGNS = frozenset({"+", "-", "*", "//", "%", "<<", ">>", "&", "|", "^", "/"})
@@ -25,6 +25,11 @@ def describe_conflict(conflict: Conflict, kernel: nodes.Kernel) -> str:
     )
 
 
+def describe_sum(index: AffineIndex, kernel: nodes.Kernel) -> str:
+    """Return a sum of atoms as it may stand in the source: `n - 1`, `x.shape[0]`."""
+    return index.text(lambda atom: _expression(atom.expr, kernel))
+
+
 def _element(one: nodes.Load | nodes.Store | nodes.Atomic, kernel: nodes.Kernel) -> str:
     array = kernel.arrays[one.array]
     name = array.label or kernel.source_name(one.array)
@@ -41,6 +46,8 @@ def _expression(expr: nodes.Expr, kernel: nodes.Kernel) -> str:
             return str(value)
         case nodes.Local(name) | nodes.Argument(name):
             return kernel.source_name(name)
+        case nodes.Size(name, axis) if axis == DIM:
+            return name
         case nodes.Size(array, axis):
             label = kernel.arrays[array].label if array in kernel.arrays else ""
             return f"{label or kernel.source_name(array)}.shape[{axis}]"

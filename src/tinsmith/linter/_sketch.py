@@ -10,10 +10,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import count
 
-from ..analyses import Origin, is_private, opaque
+from ..analyses import LoopAccess, Origin, is_private, opaque
 from ..codegen import python_operators
+from ..engines import Engine, parse_expression
 from ..frontend import (
     Callee,
     assignments,
@@ -31,6 +33,7 @@ from ..frontend import (
 )
 from ..ir import AtomicOperator, Operator, Type, nodes, operators
 from ..ir import walk as ir_walk
+from ..spec import DimSizes
 from ._subject import Subject
 
 _ATOMICS = {f"atomic_{name}": name for name in operators.ATOMIC}
@@ -45,51 +48,78 @@ MOST_DEPTH = 8
 
 @dataclass(frozen=True)
 class Sketch:
-    """A kernel as far as its tree tells; `places` are the nodes of its stores and atomics, by number."""
+    """A kernel as far as its tree tells.
+
+    Attributes:
+        kernel: its loops and accesses.
+        places: the nodes of its stores and atomics, by number.
+        elements: the subscripts of the kernel's own text, by the line of the statement, array and index.
+        escaped: arrays that something uses in a way that is not followed.
+        returns_early: whether a `return` may skip what stands behind it.
+    """
 
     kernel: nodes.Kernel
     places: Mapping[int, ast.expr]
+    elements: Mapping[tuple[int, str, tuple[nodes.Expr, ...]], ast.Subscript]
+    escaped: frozenset[str]
+    returns_early: bool
+
+    def find_element(self, access: LoopAccess) -> ast.Subscript | None:
+        """Return the subscript that an access comes from; None if it stands in a function that the kernel calls."""
+        return self.elements.get((access.line, access.array, access.of.index))
 
 
-def sketch_kernel(subject: Subject) -> Sketch:
-    """Return the sketch of a kernel."""
+@lru_cache(maxsize=4)
+def sketch_of(subject: Subject) -> Sketch:
+    """Return the sketch of a kernel; several rules ask for it."""
     writer = _Writer(subject)
     body = tuple(writer.top(subject.tree.body))
-    dims = {item.name: item.sizes for item in (subject.spec.items if subject.spec else ())}
-    arrays = {
-        name: nodes.Array(name, writer.type_of_array(name), len(dims.get(name, ())), dims=dims.get(name, ()))
-        for name in subject.arrays
-    }
+    arrays = {name: _declare(subject, name) for name in sorted(subject.arrays)}
     cells = {name: nodes.Array(name, Type.F32, 0) for name in writer.cells}
-    skipped = writer.escaped
-    body = tuple(_without(one, skipped) for one in body)
     kernel = nodes.Kernel(
-        subject.tree.name, subject.source.path, {**arrays, **cells}, {}, {}, body, cells=tuple(writer.cells)
+        subject.tree.name,
+        subject.source.path,
+        {**arrays, **cells},
+        {},
+        {},
+        body,
+        cells=tuple(writer.cells),
+        source_names=writer.source_names,
     )
-    kernel = replace(kernel, source_names=writer.source_names)
-    return Sketch(kernel, writer.places)
+    returns = (node for node in subject.source.nodes if isinstance(node, ast.Return))
+    returns_early = any(node is not subject.tree.body[-1] for node in returns)
+    return Sketch(kernel, writer.places, writer.elements, frozenset(writer.escaped), returns_early)
 
 
-def _without(one: nodes.Stmt, arrays: set[str]) -> nodes.Stmt:
-    """A statement without changes of some arrays."""
-    match one:
-        case nodes.For():
-            inner = tuple(_without(part, arrays) for part in one.body)
-            return replace(one, body=tuple(part for part in inner if not _changes(part, arrays)))
-        case nodes.While():
-            inner = tuple(_without(part, arrays) for part in one.body)
-            return replace(one, body=tuple(part for part in inner if not _changes(part, arrays)))
-        case nodes.If():
-            body, orelse = (
-                tuple(part for part in (_without(part, arrays) for part in arm) if not _changes(part, arrays))
-                for arm in (one.body, one.orelse)
-            )
-            return replace(one, body=body, orelse=orelse)
-    return one
+def _declare(subject: Subject, name: str) -> nodes.Array:
+    items = subject.spec.items if subject.spec else ()
+    dims = next((item.sizes for item in items if item.name == name), _shape_of_field(subject, name))
+    declared = subject.declared.get(name)
+    return nodes.Array(
+        name,
+        _type_of_array(subject, name),
+        len(dims),
+        label=subject.label(name) if name in subject.labels else "",
+        dims=dims,
+        is_clamped=declared is not None and declared.is_clamped,
+    )
 
 
-def _changes(one: nodes.Stmt, arrays: set[str]) -> bool:
-    return isinstance(one, nodes.Store | nodes.Atomic) and one.array in arrays
+def _type_of_array(subject: Subject, name: str) -> Type:
+    """Return a guess of an array's type."""
+    return Type.I32 if name in subject.integers else Type.F32
+
+
+def _shape_of_field(subject: Subject, name: str) -> DimSizes:
+    """Return the sizes of a live field that has all its elements and counts them from 0; () for all else."""
+    engine = subject.engine
+    if not isinstance(engine, Engine) or (name in subject.declared and name not in subject.labels):
+        return ()
+    value = subject.source.value(parse_expression(subject.label(name)))
+    if not engine.is_field(value) or not any(leaf is value for _, leaf in engine.leaf_fields(value, name)):
+        return ()
+    facts = engine.field_facts(value, name)
+    return () if not facts.is_dense or any(facts.offset) else tuple(facts.shape)
 
 
 class _Scope(dict[str, "nodes.Expr | str"]):
@@ -111,12 +141,15 @@ class _Writer:
     Attributes:
         cells: locals of the top level that a parallel loop changes.
         escaped: arrays that something uses in a way that is not followed.
+        line: of the present statement.
     """
 
     subject: Subject
     cells: set[str] = field(default_factory=set)
     escaped: set[str] = field(default_factory=set)
     places: dict[int, ast.expr] = field(default_factory=dict)
+    elements: dict[tuple[int, str, tuple[nodes.Expr, ...]], ast.Subscript] = field(default_factory=dict)
+    line: int = 0
     source_names: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _source: list = field(default_factory=list)
@@ -125,10 +158,6 @@ class _Writer:
     def __post_init__(self) -> None:
         self._source.append(self.subject.source)
         self._scopes.append(_Scope({name: name for name in self.subject.arrays}))
-
-    def type_of_array(self, name: str) -> Type:
-        """Return a guess of an array's type."""
-        return Type.I32 if name in self.subject.integers else Type.F32
 
     # The top level ----------------------------------------------------------------------------
 
@@ -171,7 +200,7 @@ class _Writer:
         return tuple(new for one in body for new in self.statement(one))
 
     def statement(self, one: ast.stmt) -> Iterator[nodes.Stmt]:
-        line = one.lineno
+        line = self.line = one.lineno
         match one:
             case ast.For():
                 yield from self.loop(one)
@@ -241,6 +270,9 @@ class _Writer:
         names = [part.id for part in walk(one.target) if isinstance(part, ast.Name)]
         iterable, before = get_iterable(one), list[nodes.Stmt]()
         bounds: list[tuple[nodes.Expr, nodes.Expr]] = []
+        listed = _read_consecutive(iterable)
+        if listed is not None:
+            return names, [(nodes.Const(listed.start, Type.I32), nodes.Const(listed.stop, Type.I32))], before
         for ends in range_bounds(iterable):
             values = []
             for end in ends[:2]:
@@ -348,9 +380,12 @@ class _Writer:
                 compared = [nodes.Binary(signs[op], first, second, Type.U1) for op, first, second in tests]
                 return _join(Operator.AND, compared)
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                condition, then, otherwise = (self._value(part, before) for part in (test, body, orelse))
-                return nodes.Select(condition, then, otherwise, then.type)
+                return self.choice(test, body, orelse, before)
         return self.unknown(one, before)
+
+    def choice(self, test: ast.expr, body: ast.expr, orelse: ast.expr, before: list[nodes.Stmt]) -> nodes.Select:
+        condition, then, otherwise = (self._value(part, before) for part in (test, body, orelse))
+        return nodes.Select(condition, then, otherwise, then.type)
 
     def place_or_part(self, one: ast.Subscript | ast.Attribute, before: list[nodes.Stmt]) -> nodes.Expr:
         """Return a size, an element of an array, or a number of an object; or an opaque value."""
@@ -382,6 +417,8 @@ class _Writer:
             if len(operands) == 1:
                 return nodes.Unary(Operator(word), operands[0], Type.F32 if word in _OF_FLOATS else operands[0].type)
             return nodes.Binary(Operator(word), operands[0], operands[1], _common(*operands))
+        if word == "select" and len(one.args) == 3:
+            return self.choice(*one.args, before)
         if word == "random":
             return self.opaque(Origin.DATA, Type.F32)
         callee = callee_of(self._source[-1], one, self.subject.engine)
@@ -408,7 +445,9 @@ class _Writer:
                 scope[name] = self._value(argument, before)
         self._scopes.append(scope)
         self._source.append(callee.source)
+        line = self.line
         before += self.block(callee.source.tree.body)
+        self.line = line
         self._source.pop()
         self._scopes.pop()
         given = [value for value in scope.values() if not isinstance(value, str)]
@@ -426,7 +465,7 @@ class _Writer:
                 self.escaped.add(str(self._scopes[-1][part.id]))
             elif isinstance(part, ast.expr):
                 value = self._value(part, before)
-                before.append(nodes.Assign(self.fresh("part"), value, getattr(one, "lineno", 0)))
+                before.append(nodes.Assign(self.fresh("part"), value, self.line))
         return self.opaque(Origin.UNKNOWN, Type.F32)
 
     def name(self, name: str) -> nodes.Expr:
@@ -466,7 +505,10 @@ class _Writer:
             if isinstance(one, ast.Subscript) and isinstance(array, str):
                 parts = [part for part in index_parts(one.slice) if not _is_none(part)]
                 index = tuple(self._value(part, before) for part in parts)
-                return self._entry(nodes.Load(array, index, (), self.type_of_array(array)), entries), before
+                if len(self._scopes) == 1:
+                    for line in {self.line, one.lineno}:
+                        self.elements.setdefault((line, array, index), one)
+                return self._entry(nodes.Load(array, index, (), _type_of_array(self.subject, array)), entries), before
             entries.append(one.slice if isinstance(one, ast.Subscript) else ast.Constant(one.attr))
             one = one.value
         return None, before
@@ -522,6 +564,23 @@ def _is_constant(node: ast.expr) -> bool:
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             return all(map(_is_constant, parts))
     return False
+
+
+def _read_consecutive(node: ast.expr) -> range | None:
+    """Return the numbers of a list as a range, if they follow each other: of `[0, -1]` both from -1 on."""
+    parts = node.elts if isinstance(node, ast.List | ast.Tuple) else []
+    numbers = sorted(number for part in parts if (number := _read_number(part)) is not None)
+    whole = range(numbers[0], numbers[-1] + 1) if numbers else range(0)
+    return whole if numbers and len(parts) == len(numbers) and numbers == [*whole] else None
+
+
+def _read_number(node: ast.expr) -> int | None:
+    match node:
+        case ast.Constant(value=int() as number) if not isinstance(number, bool):
+            return number
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() as number)):
+            return -number
+    return None
 
 
 def _is_none(node: ast.expr) -> bool:

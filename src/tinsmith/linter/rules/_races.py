@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...analyses import Conflict, Verdict, describe_conflict, find_conflicts
 from ...ir import nodes, walk
 from .._finding import Finding
-from .._sketch import Sketch, sketch_kernel
+from .._sketch import Sketch, sketch_of
 from .._subject import Subject
 
 
@@ -15,11 +15,12 @@ def find_races(subject: Subject) -> Iterator[Finding]:
     """Report certain races as errors, and possible ones as warnings."""
     if not subject.is_kernel:
         return
-    sketch = sketch_kernel(subject)
+    sketch = sketch_of(subject)
     promised = {item.name for item in (subject.spec.inputs if subject.spec else ()) if item.promise}
     for conflict in find_conflicts(sketch.kernel):
-        if conflict.verdict is Verdict.CONDITIONAL:
-            continue  # sizes of a file's arrays may be related in ways that it does not say
+        # Sizes of a file's arrays may be related in ways that it does not say.
+        if conflict.verdict is Verdict.CONDITIONAL or conflict.array in sketch.escaped:
+            continue
         is_promised = promised & {part.array for part in _loads(conflict)}
         if conflict.verdict is Verdict.CERTAIN or not is_promised:
             yield _report(subject, sketch, conflict)
@@ -32,10 +33,8 @@ def _loads(conflict: Conflict) -> Iterator[nodes.Load]:
 
 
 def _report(subject: Subject, sketch: Sketch, conflict: Conflict) -> Finding:
-    words = describe_conflict(conflict, sketch.kernel)
-    for name, label in subject.labels.items():
-        words = words.replace(name, label)
     is_certain = conflict.verdict is Verdict.CERTAIN
+    words = describe_conflict(conflict, sketch.kernel)
     remedy = f"{subject.module_name}.loop_config(serialize=True)  # before the loop; or one atomic operation"
     remedy += "" if is_certain else "; or a promise in the spec, `unique k[n]`"
     change = conflict.change.of
