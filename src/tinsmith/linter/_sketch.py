@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import count
+from typing import NamedTuple
 
 from ..analyses import LoopAccess, Origin, is_private, opaque
 from ..codegen import python_operators
@@ -20,6 +21,7 @@ from ..frontend import (
     Callee,
     assignments,
     callee_of,
+    definitions,
     find_called_function,
     get_iterable,
     index_parts,
@@ -46,6 +48,13 @@ MOST_DEPTH = 8
 """Calls inside calls that are followed."""
 
 
+class Noted(NamedTuple):
+    """An expression, and what stands in the text for it."""
+
+    expr: nodes.Expr
+    node: ast.expr
+
+
 @dataclass(frozen=True)
 class Sketch:
     """A kernel as far as its tree tells.
@@ -54,6 +63,7 @@ class Sketch:
         kernel: its loops and accesses.
         places: the nodes of its stores and atomics, by number.
         elements: the subscripts of the kernel's own text, by the line of the statement, array and index.
+        noted: expressions of the kernel's own text, in its order; those inside another one come first.
         escaped: arrays that something uses in a way that is not followed.
         returns_early: whether a `return` may skip what stands behind it.
     """
@@ -61,6 +71,7 @@ class Sketch:
     kernel: nodes.Kernel
     places: Mapping[int, ast.expr]
     elements: Mapping[tuple[int, str, tuple[nodes.Expr, ...]], ast.Subscript]
+    noted: Sequence[Noted]
     escaped: frozenset[str]
     returns_early: bool
 
@@ -73,7 +84,7 @@ class Sketch:
 def sketch_of(subject: Subject) -> Sketch:
     """Return the sketch of a kernel; several rules ask for it."""
     writer = _Writer(subject)
-    body = tuple(writer.top(subject.tree.body))
+    body = tuple(writer.top(subject.tree.body)) if subject.is_kernel else writer.block(subject.tree.body)
     arrays = {name: _declare(subject, name) for name in sorted(subject.arrays)}
     cells = {name: nodes.Array(name, Type.F32, 0) for name in writer.cells}
     kernel = nodes.Kernel(
@@ -88,7 +99,7 @@ def sketch_of(subject: Subject) -> Sketch:
     )
     returns = (node for node in subject.source.nodes if isinstance(node, ast.Return))
     returns_early = any(node is not subject.tree.body[-1] for node in returns)
-    return Sketch(kernel, writer.places, writer.elements, frozenset(writer.escaped), returns_early)
+    return Sketch(kernel, writer.places, writer.elements, writer.noted, frozenset(writer.escaped), returns_early)
 
 
 def _declare(subject: Subject, name: str) -> nodes.Array:
@@ -149,6 +160,7 @@ class _Writer:
     escaped: set[str] = field(default_factory=set)
     places: dict[int, ast.expr] = field(default_factory=dict)
     elements: dict[tuple[int, str, tuple[nodes.Expr, ...]], ast.Subscript] = field(default_factory=dict)
+    noted: list[Noted] = field(default_factory=list)
     line: int = 0
     source_names: dict[str, str] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
@@ -215,9 +227,19 @@ class _Writer:
             case ast.Assign() | ast.AnnAssign():
                 for target, value in assignments(one):
                     number, before = self.value(value)
-                    yield from (*before, *self.assign(target, number))
+                    yield from before
+                    if self.is_computed_by_python(target, value):
+                        self._scopes[-1][root(target)] = number
+                    else:
+                        yield from self.assign(target, number)
             case ast.Expr(value=value) | ast.Return(value=ast.expr() as value):
                 yield from self.value(value)[1]
+
+    def is_computed_by_python(self, target: ast.expr, value: ast.expr) -> bool:
+        """Return True for `k = ti.static(...)`, after which `k` is Python's number and no local."""
+        if not isinstance(target, ast.Name) or resolve_callee(value) != "static":
+            return False
+        return target.id in definitions(self._source[-1].tree).single and target.id not in self.cells
 
     def branch(self, one: ast.While | ast.If) -> Iterator[nodes.Stmt]:
         condition, before = self.value(one.test)
@@ -240,7 +262,9 @@ class _Writer:
         old, before = self.value(one.target)
         yield from before
         sign = python_operators.BINARY.get(type(one.op), Operator.ADD)
-        yield from self.assign(one.target, nodes.Binary(sign, old, number, old.type))
+        new = nodes.Binary(sign, old, number, old.type)
+        self.note(new, next(value for _, value in assignments(one)))
+        yield from self.assign(one.target, new)
 
     def loop(self, one: ast.For) -> Iterator[nodes.Stmt]:
         names, bounds, before = self.ranges(one)
@@ -341,7 +365,17 @@ class _Writer:
         before: list[nodes.Stmt] = []
         return self._value(one, before), before
 
+    def note(self, expr: nodes.Expr, node: ast.expr) -> None:
+        """Remember what stands in the kernel's own text for an expression."""
+        if len(self._scopes) == 1:
+            self.noted.append(Noted(expr, node))
+
     def _value(self, one: ast.expr, before: list[nodes.Stmt]) -> nodes.Expr:
+        expr = self._translate(one, before)
+        self.note(expr, one)
+        return expr
+
+    def _translate(self, one: ast.expr, before: list[nodes.Stmt]) -> nodes.Expr:
         match one:
             case ast.Constant(value=bool() as value):
                 return nodes.Const(value, Type.U1)
