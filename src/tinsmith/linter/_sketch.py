@@ -14,14 +14,14 @@ from functools import lru_cache
 from itertools import count
 from typing import NamedTuple
 
-from ..analyses import LoopAccess, Origin, is_private, opaque
+from .._lazy import lazy
+from ..analyses import Origin, definitions, is_private, opaque, single_definitions
 from ..codegen import python_operators
 from ..engines import Engine, parse_expression
 from ..frontend import (
     Callee,
     assignments,
     callee_of,
-    definitions,
     find_called_function,
     get_iterable,
     index_parts,
@@ -33,6 +33,7 @@ from ..frontend import (
     shaping_name,
     walk,
 )
+from ..frontend import definitions as definitions_of_tree
 from ..ir import AtomicOperator, Operator, Type, nodes, operators
 from ..ir import walk as ir_walk
 from ..spec import DimSizes
@@ -46,6 +47,9 @@ _ARITHMETIC = frozenset({("min", 2), ("max", 2), ("abs", 1), *((word, 1) for wor
 _ZERO, _ONE = nodes.Const(0, Type.I32), nodes.Const(1, Type.I32)
 MOST_DEPTH = 8
 """Calls inside calls that are followed."""
+
+
+Element = nodes.Load | nodes.Store | nodes.Atomic
 
 
 class Noted(NamedTuple):
@@ -75,9 +79,28 @@ class Sketch:
     escaped: frozenset[str]
     returns_early: bool
 
-    def find_element(self, access: LoopAccess) -> ast.Subscript | None:
-        """Return the subscript that an access comes from; None if it stands in a function that the kernel calls."""
-        return self.elements.get((access.line, access.array, access.of.index))
+    def find_element(self, access: Element, line: int) -> ast.Subscript | None:
+        """Return the subscript that an access of a statement comes from.
+
+        None if it stands in a function that the kernel calls.
+        """
+        return self.elements.get((line, access.array, access.index))
+
+    @lazy
+    def expressions(self) -> Mapping[ast.expr, nodes.Expr]:
+        """The expressions of the kernel's own text, by what stands there."""
+        return {one.node: one.expr for one in self.noted}
+
+    @lazy
+    def definitions(self) -> Mapping[str, nodes.Expr]:
+        """What locals are computed from that have one definition."""
+        return single_definitions(definitions(self.kernel.body))
+
+    def resolve(self, expr: nodes.Expr | None) -> nodes.Expr | None:
+        """Return what a local stands for that has one definition; other expressions as they are."""
+        while isinstance(expr, nodes.Local) and expr.name in self.definitions:
+            expr = self.definitions[expr.name]
+        return expr
 
 
 @lru_cache(maxsize=4)
@@ -239,7 +262,7 @@ class _Writer:
         """Return True for `k = ti.static(...)`, after which `k` is Python's number and no local."""
         if not isinstance(target, ast.Name) or resolve_callee(value) != "static":
             return False
-        return target.id in definitions(self._source[-1].tree).single and target.id not in self.cells
+        return target.id in definitions_of_tree(self._source[-1].tree).single and target.id not in self.cells
 
     def branch(self, one: ast.While | ast.If) -> Iterator[nodes.Stmt]:
         condition, before = self.value(one.test)

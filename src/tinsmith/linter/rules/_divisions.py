@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from ...analyses import definitions, evaluate, expand, single_definitions
+from ...analyses import evaluate, expand
 from ...ir import Operator, nodes, types, walk
 from .._finding import Finding
 from .._sketch import sketch_of
@@ -17,15 +17,14 @@ def known_divisions(subject: Subject) -> Iterator[Finding]:
     """TS306: of locals that are given a known number once, and never of what Python itself divides."""
     sketch = sketch_of(subject)
     divisions = [one for one in sketch.noted if isinstance(one.expr, nodes.Binary) and one.expr.operator in _DIVISIONS]
-    known = single_definitions(definitions(sketch.kernel.body)) if divisions else {}
-    misled = {one.expr for one in divisions if _is_rounded_up(one.expr, known)}
+    misled = {one.expr for one in divisions if _is_rounded_up(one.expr, sketch.definitions)}
     for one in divisions:
         if one.expr not in misled or any(part in misled for part in walk.parts(*walk.operands(one.expr))):
             continue
         words = f"`{subject.text(one.node)}` divides integers that are known at compile time: there {BOTH} round "
         words += "towards zero, while Python and the engines at run time round down"
         local = next(part.name for part in walk.parts(one.expr) if isinstance(part, nodes.Local))
-        value = next(other.node for other in sketch.noted if other.expr is known[local])
+        value = next(other.node for other in sketch.noted if other.expr is sketch.definitions[local])
         remedy = f"{sketch.kernel.source_name(local)} = {subject.module_name}.static({subject.text(value)})"
         yield subject.finding("TS306", "warning", one.node, words, remedy)
 

@@ -28,7 +28,7 @@ def _measured(subject: Subject, sketch: Sketch) -> list[str]:
 
 
 def _report(subject: Subject, sketch: Sketch, found: OutOfRange) -> Iterator[Finding]:
-    node = sketch.find_element(found.access)
+    node = sketch.find_element(found.access.of, found.access.line)
     if node is None:
         return
     label, text, part = subject.label(found.access.array), subject.text(node), index_parts(node.slice)[found.axis]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from ...frontend import Access, Roles, is_size, root, walk
-from ...ir import each_moves_an_axis
+from ...frontend import Access, is_size, root
+from ...frontend import walk as walk_tree
+from ...ir import AtomicOperator, Operator, each_moves_an_axis, nodes, walk
 from .._finding import Finding
+from .._sketch import sketch_of
 from .._subject import BOTH, ENGINES, Subject
 
 _BY_ORDER = "the result depends on the order of the iterations"
@@ -43,9 +45,10 @@ def _report_overwritten_read(subject: Subject, name: str, read: Access, change: 
 
 def _is_extreme(subject: Subject, change: Access) -> bool:
     """Whether a change is by `atomic_max` or `atomic_min`."""
-    calls = (node for node in subject.source.nodes if isinstance(node, ast.Call) and node.args)
-    extremes = (call for call in calls if subject.resolve_builtin(call) in ("atomic_max", "atomic_min"))
-    return any(_holds(call.args[0], change.node) for call in extremes)
+    sketch = sketch_of(subject)
+    atomics = (one for one in walk.stores(sketch.kernel.body) if isinstance(one, nodes.Atomic))
+    extremes = (one for one in atomics if one.operator in (AtomicOperator.MAX, AtomicOperator.MIN))
+    return any(sketch.find_element(one, one.line) is change.node for one in extremes)
 
 
 def _at(
@@ -71,28 +74,24 @@ def read_too_early(subject: Subject) -> Iterator[Finding]:
         reads, changes = roles.of("read"), roles.of("write", "add")
         for read in reads:
             earlier = [change for change in changes if change.order <= read.order or _shares_loop(change, read)]
-            if not earlier or _scales_nothing(subject, roles, read, earlier):
+            if not earlier or _scales_nothing(subject, name, read, earlier):
                 words = f"`{name}` is an output, and is read before it is written: the read returns zeros"
                 yield _at(subject, "TS104", read, words, f"{name}[...] = ...  # first, or make it an input")
                 break
 
 
-def _scales_nothing(subject: Subject, roles: Roles, read: Access, earlier: list[Access]) -> bool:
+def _scales_nothing(subject: Subject, name: str, read: Access, earlier: list[Access]) -> bool:
     """Whether the read is a factor in what is stored to the very element, which nobody else may have stored to.
 
     Nobody multiplies by a zero that is known. Differences, maxima and bits may be meant to begin at it.
     """
     (change, *others) = earlier
-    if others or roles.escapes or change.kind != "write" or not _is_stored(change):
+    if others or subject.roles[name].escapes or change.kind != "write":
         return False
     if change.order != read.order or change.index != read.index or not _is_own(change):
         return False
-    return any(_is_factor(node, read.node) for node in subject.source.nodes)
-
-
-def _is_stored(change: Access) -> bool:
-    """Whether the change is an assignment; an atomic's element is an argument."""
-    return isinstance(change.node, ast.Subscript) and isinstance(change.node.ctx, ast.Store)
+    stores = (one for one in walk.stores(sketch_of(subject).kernel.body) if isinstance(one, nodes.Store))
+    return any(_scales_itself(one) for one in stores if one.array == name and one.line == change.node.lineno)
 
 
 def _is_own(change: Access) -> bool:
@@ -103,26 +102,23 @@ def _is_own(change: Access) -> bool:
     return each_moves_an_axis(variables, [change.index], lambda _: False)
 
 
-def _is_factor(node: ast.AST, element: ast.expr) -> bool:
-    match node:
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return element in (left, right)
-        case ast.BinOp(left=left, op=ast.Div()):
-            return element is left
-        case ast.AugAssign(target=target, op=ast.Mult() | ast.Div()):
-            return element is target
-        case _:
-            return False
+def _scales_itself(store: nodes.Store) -> bool:
+    """Whether a product or quotient with the element's old value goes into what is stored to it."""
+    scaled = []
+    for part in walk.parts(store.value):
+        match part:
+            case nodes.Binary(Operator.MUL, left, right):
+                scaled += [left, right]
+            case nodes.Binary(Operator.DIV, left):
+                scaled.append(left)
+    loads = (one for one in scaled if isinstance(one, nodes.Load))
+    return any((one.array, one.index) == (store.array, store.index) for one in loads)
 
 
 def _shares_loop(change: Access, read: Access) -> bool:
     """Whether an earlier iteration of a loop around both may have made the change."""
     both = zip(change.loops, read.loops, strict=False)
     return any(mine == theirs and not mine.is_parallel for mine, theirs in both)
-
-
-def _holds(target: ast.expr, node: ast.expr) -> bool:
-    return any(part is node for part in walk(target))
 
 
 # Order --------------------------------------------------------------------------------------------
@@ -159,7 +155,7 @@ def find_overwritten_conditions(subject: Subject) -> Iterator[Finding]:
 
 def _elements(part: ast.expr) -> Iterator[ast.Subscript]:
     """Subscripts, not those of `x.shape[0]`."""
-    for one in walk(part):
+    for one in walk_tree(part):
         if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and not is_size(one):
             yield one
 

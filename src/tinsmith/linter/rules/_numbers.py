@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from ...analyses import affine
 from ...frontend import Spot, dynamic, is_size, names_in, root, sub_expressions, walk
+from ...ir import Operator, nodes
 from .._finding import Finding
+from .._sketch import Sketch, sketch_of
 from .._subject import BOTH, ENGINES, Subject
 from .._types import INT, Scope, Types, types_of
-from ._distances import joins_two_elements
 
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
 _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
@@ -147,14 +149,40 @@ def _norm(subject: Subject, node: ast.Call, spot: Spot) -> Iterator[Finding]:
     name = node.func.attr if is_method and isinstance(node.func, ast.Attribute) else subject.resolve_builtin(node)
     if name not in _NORMS or bool(node.args) == is_method:
         return  # `v.norm(eps)` is guarded; `length()` of nothing is no norm
-    if is_method and isinstance(node.func, ast.Attribute):
-        vector = node.func.value
-    else:
-        vector = ast.BinOp(node.args[0], ast.Sub(), node.args[1]) if len(node.args) == 2 else node.args[0]
-    if joins_two_elements(vector, spot.guards, subject):
+    parts = [node.func.value] if is_method and isinstance(node.func, ast.Attribute) else node.args
+    if _joins_two_elements(subject, parts, spot.guards):
         return
     words = f"`{subject.text(node)}` of a vector of zeros: the gradient of {BOTH} is NaN there, a generated one 0"
     yield subject.finding("TS303", "warning", node, words, f"{name}(1e-8)" if is_method else "", ENGINES)
+
+
+def _joins_two_elements(subject: Subject, parts: Sequence[ast.expr], guards: Sequence[ast.expr]) -> bool:
+    """Whether a vector leads from one element of an array to another that is not the same one, so that it has a length.
+
+    These are ends of a spring, whose numbers come from arrays, `x[a[s]] - x[b[s]]`; neighbours, `x[i] - x[i + 1]`; and
+    what a branch keeps apart, `if i != j`. Of `x[i] - x[j]` in two loops nothing says that `i` is not `j`.
+    """
+    sketch = sketch_of(subject)
+    ends = [sketch.resolve(sketch.expressions.get(one)) for one in parts]
+    match ends:
+        case [nodes.Binary(Operator.SUB, start, end)]:
+            ends = [sketch.resolve(start), sketch.resolve(end)]
+    match ends:
+        case [nodes.Load() as one, nodes.Load() as other] if (one.array, one.entry) == (other.array, other.entry):
+            conditions = [sketch.expressions.get(guard) for guard in guards]
+            unequal = [one for one in conditions if isinstance(one, nodes.Binary) and one.operator is Operator.NE]
+            kept_apart = {frozenset((one.left, one.right)) for one in unequal}
+            pairs = [*zip(one.index, other.index, strict=False)]
+            return any(frozenset(pair) in kept_apart or _differ(*pair, sketch) for pair in pairs)
+    return False
+
+
+def _differ(one: nodes.Expr, other: nodes.Expr, sketch: Sketch) -> bool:
+    match sketch.resolve(one), sketch.resolve(other):
+        case nodes.Load() as first, nodes.Load() as second:
+            return first != second
+    first_sum, second_sum = (affine(part, sketch.definitions) for part in (one, other))
+    return first_sum.distance(second_sum) not in (None, 0)
 
 
 def _angle(subject: Subject, node: ast.Call) -> Iterator[Finding]:
