@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
-from ..ir import AffineIndex, Type, nodes
+from ..ir import AffineIndex, Operator, Type, nodes
 from ._accesses import LoopAccess, canonical_size, find_accesses
 from ._forms import Atom, IterationForms
 
@@ -24,14 +24,14 @@ class OutOfRange(NamedTuple):
     Attributes:
         access: the access.
         axis: the axis along which it does.
-        index: the number that the index reaches there, as a sum of `Atom`s.
+        reached: the number that the index reaches there, as a sum of `Atom`s.
         size: the size of the axis, as such a sum.
         is_constant: whether the index is that number in all iterations.
     """
 
     access: LoopAccess
     axis: int
-    index: AffineIndex
+    reached: AffineIndex
     size: AffineIndex
     is_constant: bool
 
@@ -82,12 +82,15 @@ class _Search:
 
     def ranges(self, access: LoopAccess) -> dict[Atom, _Ends]:
         """Return the ranges of the variables of the loops around an access, the outermost first."""
-        pairs = zip(access.conditions[::2], access.conditions[1::2], strict=True)
-        return {self.forms.atom(low.expr.left): self.range(low.expr.right, end.expr.right) for low, end in pairs}
-
-    def range(self, low: nodes.Expr, end: nodes.Expr) -> _Ends:
-        least, after = self.forms.form(low), self.forms.form(end)
-        return _Ends(least, after and after.plus(_ONE, -1))
+        ranges: dict[Atom, _Ends] = {}
+        for one in access.conditions:
+            match one.expr:
+                case nodes.Binary(Operator.GE, variable, low):
+                    ranges[self.forms.atom(variable)] = _Ends(self.forms.form(low), None)
+                case nodes.Binary(Operator.LT, variable, end):
+                    after, known = self.forms.form(end), ranges[self.forms.atom(variable)]
+                    ranges[self.forms.atom(variable)] = known._replace(greatest=after and after.plus(_ONE, -1))
+        return ranges
 
     def runs(self, least: AffineIndex | None, greatest: AffineIndex | None) -> bool:
         """Return True if a loop certainly has an iteration, but for small arrays."""

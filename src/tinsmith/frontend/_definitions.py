@@ -17,7 +17,7 @@ from ._walk import walk
 Loop = ast.For | ast.While
 
 
-def assignments(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
+def assignments(statement: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
     """(target, value) of assignments. Of `a += b` the value is `a + b`; of `a, b = v` they are `v[0]` and `v[1]`."""
     match statement:
         case ast.Assign(targets=targets, value=value):

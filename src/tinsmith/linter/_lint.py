@@ -9,11 +9,11 @@ from typing import Any
 
 from ..engines import one_at_a_time
 from ..spec import Spec
-from ._field_arguments import with_fields_handed
+from ._fields import with_fields_handed, with_one_name_a_field
 from ._finding import Finding, in_order, not_run
 from ._live_kernels import subjects_of
 from ._scan import scan_file
-from ._subject import Subject, with_one_name_a_field
+from ._subject import Subject
 from ._suppressions import drop_suppressed
 from .functions import find_hand_written
 from .rules import RULES, Rule

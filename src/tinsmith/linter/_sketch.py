@@ -475,7 +475,8 @@ class _Writer:
                 return nodes.Unary(Operator(word), operands[0], Type.F32 if word in _OF_FLOATS else operands[0].type)
             return nodes.Binary(Operator(word), operands[0], operands[1], _common(*operands))
         if word == "select" and len(one.args) == 3:
-            return self.choice(*one.args, before)
+            test, body, orelse = one.args
+            return self.choice(test, body, orelse, before)
         if word == "random":
             return self.opaque(Origin.DATA, Type.F32)
         callee = callee_of(self._source[-1], one, self.subject.engine)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .._lazy import lazy
@@ -16,19 +15,29 @@ from ..frontend import (
     SavedValues,
     Source,
     Spot,
-    copy_node,
     find_called_function,
     find_saved_values,
     names_in,
-    replace_nodes,
     resolve_callee,
     roles_of,
-    root,
     spots,
-    walk,
 )
 from ..spec import Spec
 from ._finding import Finding, Severity
+from ._source_form import (
+    Call,
+    Expression,
+    Function,
+    Node,
+    find_list_names,
+    find_names,
+    find_subscripted_names,
+    get_attribute,
+    get_name,
+    get_start,
+    is_call,
+    unparse,
+)
 from ._unrun import EngineName, UnrunSource
 
 ENGINES = ("taichi", "quadrants")
@@ -82,7 +91,7 @@ class Subject:
     # What it is made of -----------------------------------------------------------------------
 
     @property
-    def tree(self) -> ast.FunctionDef:
+    def tree(self) -> Function:
         return self.source.tree
 
     @property
@@ -112,24 +121,21 @@ class Subject:
     def arrays(self) -> frozenset[str]:
         """Parameters, fields and captured arrays whose elements are used."""
         arrays = {name for name, one in self.declared.items() if one.kind == "array"} | self.handed
-        for node in self.source.nodes:
-            if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name):
-                arrays.add(node.value.id)
         objects = {name for name, one in self.declared.items() if one.kind in ("scalar", "any", "object")}
-        return frozenset(
-            arrays - self.source.assigned_names - objects - self._captured_names - lists_in(self.source.nodes)
-        )
+        named = find_subscripted_names(self.source.nodes) | arrays
+        others = self.source.assigned_names | objects | self._captured_names | find_list_names(self.source.nodes)
+        return frozenset(named - others)
 
     @lazy
     def _captured_names(self) -> set[str]:
         """Names of Python's own containers and of the engine's module."""
         captured = set()
-        for node in self.source.nodes:
-            if isinstance(node, ast.Name) and node.id not in self.declared:
+        for name, node in find_names(self.source.nodes).items():
+            if name not in self.declared:
                 value = find_called_function(self.source, node)
                 is_field = isinstance(self.engine, Engine) and self.engine.is_field(value)
                 if isinstance(value, list | tuple | dict | str) or (self.engine.owns(value) and not is_field):
-                    captured.add(node.id)
+                    captured.add(name)
         return captured
 
     @lazy
@@ -170,37 +176,35 @@ class Subject:
 
     # Questions --------------------------------------------------------------------------------
 
-    def resolve_builtin(self, node: ast.AST) -> str:
+    def resolve_builtin(self, node: Node) -> str:
         """The name of the engine's or Python's own function that a call calls; "" for other functions."""
-        if not isinstance(node, ast.Call):
+        if not is_call(node):
             return ""
-        if (
-            isinstance(node.func, ast.Name)
-            and node.func.id in _BUILTINS
-            and node.func.id not in self.source.assigned_names
-        ):
-            return node.func.id
+        name = get_name(node.func)
+        if name in _BUILTINS and name not in self.source.assigned_names:
+            return name
         value = find_called_function(self.source, node.func)
         if value is None or not self.engine.owns(value):
             return ""
         return resolve_callee(node)
 
-    def is_unread(self, node: ast.expr) -> bool:
+    def is_atomic(self, node: Call) -> bool:
+        """Whether a call is of an atomic."""
+        return self.resolve_builtin(node).startswith("atomic_")
+
+    def is_unread(self, node: Expression) -> bool:
         """Whether a call is of a function whose text is not there: imported into the file, or of an object."""
-        chain = node
-        while isinstance(chain, ast.Attribute):
-            chain = chain.value
-        start = chain.id if isinstance(chain, ast.Name) else ""
-        objects = self.objects
+        objects, start = self.objects, get_start(node)
+        attribute = get_attribute(node)
         is_own = start in self.source.assigned_names or (start in self.declared and start not in objects)
-        if not start or is_own or start in _PYTHONS or (isinstance(node, ast.Attribute) and node.attr in _OF_FIELDS):
+        if not start or is_own or start in _PYTHONS or (attribute is not None and attribute[1] in _OF_FIELDS):
             return False
         value = self.source.value(node)
-        return value is None or (value is MISSING and isinstance(node, ast.Attribute))
+        return value is None or (value is MISSING and attribute is not None)
 
-    def text(self, node: ast.AST) -> str:
+    def text(self, node: Node) -> str:
         """A node as the source has it, on one line."""
-        text = ast.unparse(node)
+        text = unparse(node)
         for name, label in self.labels.items():
             text = text.replace(name, label)
         return text
@@ -209,7 +213,7 @@ class Subject:
         self,
         rule: str,
         severity: Severity,
-        node: ast.AST,
+        node: Node,
         message: str,
         remedy: str = "",
         engines: tuple[str, ...] = (),
@@ -225,38 +229,4 @@ _OF_FIELDS = frozenset({"append", "deactivate", "is_active", "length", "parent"}
 """What a field's own methods are called."""
 
 
-def lists_in(nodes: Iterable[ast.AST]) -> frozenset[str]:
-    """Names of Python's lists of fields: `z[level][i, j]`, where `v[i][0]` is a vector's number."""
-    outer = (node for node in nodes if isinstance(node, ast.Subscript))
-    pairs = ((node.value, node.slice) for node in outer if isinstance(node.value, ast.Subscript))
-    return frozenset(root(inner) for inner, index in pairs if names_in(index))
-
-
 _BUILTINS = frozenset({"abs", "bool", "float", "int", "max", "min", "pow", "range", "round"})
-
-
-def with_one_name_a_field(subject: Subject) -> Subject:
-    """A subject in whose tree a field that an object holds, `self.x`, is one name, as analyses of arrays want it."""
-    chains = {ast.unparse(chain): chain for chain in _find_subscripted(subject.tree)}
-    if not chains:
-        return subject
-    names = {text: text.replace(".", "__") for text in chains}
-
-    def rename(node: ast.AST) -> ast.AST | None:
-        name = names.get(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
-        return ast.Name(name, node.ctx) if isinstance(node, ast.Attribute) and name is not None else None
-
-    tree = replace_nodes(copy_node(subject.tree), rename)
-    labels = {name: text for text, name in names.items()}
-    return replace(subject, source=replace(subject.source, tree=tree), labels=labels)
-
-
-def _find_subscripted(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
-    """`self.x` wherever `self.x[...]` stands; no `x.shape[0]`."""
-    for node in walk(tree):
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute):
-            chain: ast.expr = node.value
-            while isinstance(chain, ast.Attribute):
-                chain = chain.value
-            if isinstance(chain, ast.Name) and node.value.attr not in ("shape", "dtype"):
-                yield node.value

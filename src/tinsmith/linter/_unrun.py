@@ -6,7 +6,6 @@ answers for them what the analyses of a kernel's tree ask of an engine. Of every
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import CellType
@@ -68,5 +67,5 @@ class UnrunSource(Source):
 
     def is_template(self, parameter: str) -> bool:
         note = self.annotation(parameter)
-        meant = find_called_function(self, note.func if isinstance(note, ast.Call) else note) if note else None
+        meant = find_called_function(self, getattr(note, "func", note)) if note else None
         return (isinstance(meant, EngineName) and meant.last == "template") or super().is_template(parameter)

@@ -4,44 +4,32 @@ from collections.abc import Callable, Iterator
 
 from .._finding import Finding
 from .._subject import Subject
-from . import (
-    _control,
-    _divisions,
-    _engines,
-    _hygiene,
-    _index_bounds,
-    _inner_loops,
-    _lost_iterations,
-    _memory,
-    _numbers,
-    _races,
-    _slips,
-)
+from . import _accesses, _engines, _hygiene, _inner_loops, _memory, _numbers
 
 Rule = Callable[[Subject], Iterator[Finding]]
 """Looks at a kernel, and says what it finds."""
 
-OUTSIDE: Rule = _index_bounds.outside
-RACES: Rule = _races.find_races
+OUTSIDE: Rule = _accesses.find_indices_outside
+RACES: Rule = _accesses.find_races
 """For errors of these two an op is refused when it is made."""
 RULES: tuple[Rule, ...] = (
     _memory.find_overwritten_reads,
     _memory.inputs_written,
     _memory.read_too_early,
-    _races.find_races,
-    _index_bounds.outside,
+    _accesses.find_races,
+    _accesses.find_indices_outside,
     _memory.state_of_the_outermost_loop,
     _memory.find_overwritten_conditions,
-    _control.mixed_top_level,
-    _control.early_ends,
-    _control.deep_loops,
-    _control.changed_variables,
+    _engines.mixed_top_level,
+    _engines.early_ends,
+    _engines.deep_loops,
+    _engines.changed_variables,
     _numbers.find_truncated_values,
     _numbers.through_integers,
     _numbers.singular,
     _numbers.half_sums,
     _numbers.narrow_literals,
-    _divisions.known_divisions,
+    _numbers.known_divisions,
     _engines.atomics,
     _engines.randoms,
     _inner_loops.results,
@@ -52,9 +40,9 @@ RULES: tuple[Rule, ...] = (
     _engines.find_returned_values,
     _engines.baked_in,
     _engines.scalars,
-    _lost_iterations.lost_iterations,
+    _inner_loops.lost_iterations,
     _hygiene.unused_parameters,
-    _slips.hidden_globals,
-    _slips.dropped_arithmetic,
+    _hygiene.hidden_globals,
+    _hygiene.dropped_arithmetic,
     _hygiene.not_followed,
 )

@@ -1,16 +1,123 @@
-"""Rules about functions and locals that engines' reverse modes get wrong."""
+"""Rules about statements, functions and locals that engines' reverse modes cannot follow, or get wrong."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from ...frontend import changes_of, dynamic, find_carried, root, walk
+from ...engines import parse_expression
+from ...frontend import (
+    assignments,
+    carrying_nests,
+    changed_loop_variables,
+    changes_of,
+    dynamic,
+    find_carried,
+    root,
+    sources,
+    walk,
+)
 from .._finding import Finding
+from .._source_form import (
+    Node,
+    Statement,
+    find_attributes,
+    get_arguments,
+    get_array,
+    get_jump,
+    get_name,
+    get_returned,
+    is_expression,
+    is_loop,
+    is_while,
+)
 from .._subject import BOTH, ENGINES, Subject
 from .._types import types_of
 
 _VECTORS = frozenset({"Vector", "Matrix", "vec2", "vec3", "vec4", "mat2", "mat3", "mat4"})
+STACK = 32
+"""Entries of Taichi's gradient stack where it does not know the trip count."""
+
+
+def mixed_top_level(subject: Subject) -> Iterator[Finding]:
+    """TS201: engines take apart a kernel that is loops, or one that is statements."""
+    if not subject.is_kernel:
+        return
+    loops = [one for one in subject.tree.body if is_loop(one)]
+    for one in subject.tree.body if loops else ():
+        if _does_work(one, subject):
+            words = f"a statement beside loops at the kernel's top level: {BOTH} do not differentiate such a kernel"
+            remedy = "for _ in range(1):  # around it, or a kernel of its own"
+            yield subject.finding("TS201", "warning", one, words, remedy, ENGINES)
+
+
+def _does_work(one: Statement, subject: Subject) -> bool:
+    """Whether a statement reads or changes memory."""
+    return not (is_loop(one) or get_returned(one)) and any(get_array(node) in subject.arrays for node in walk(one))
+
+
+def early_ends(subject: Subject) -> Iterator[Finding]:
+    """TS202 and TS203."""
+    for spot in subject.spots:
+        one, jump = spot.statement, get_jump(spot.statement)
+        if is_while(one):
+            words = f"a `while` loop: {BOTH} refuse to differentiate it"
+            remedy = "for _ in range(most):  # with the condition in an `if`"
+            yield subject.finding("TS202", "warning", one, words, remedy, ENGINES)
+        elif jump and dynamic(spot.loops[-1:]):
+            words = f"`{jump}`: {BOTH} refuse to differentiate a loop with `{jump}`"
+            yield subject.finding("TS203", "warning", one, words, "if ...:  # around what it skips", ENGINES)
+
+
+def deep_loops(subject: Subject) -> Iterator[Finding]:
+    """TS204: Taichi's stack has 32 entries, and the 33rd is written past its end."""
+    if not subject.is_kernel or subject.engine_name == "quadrants":
+        return
+    nests = carrying_nests(subject.source, subject.needs.locals)
+    seen: set[int] = set()
+    for nest in nests:
+        depth, loop = nest.depth({}, {}), next(iter(reversed(max(map(dynamic, nest.sites), key=len))), None)
+        if loop is None or is_while(loop):
+            continue  # unrolled; refused in any case
+        if nest.is_aside and not _has_gradient(nest.local, subject):
+            continue
+        around = {id(one) for site in nest.sites for one in site} if nest.is_aside else {id(loop)}
+        if (depth is None or depth > STACK) and not around & seen:
+            seen.add(id(loop))
+            count = (
+                "as many values as the loop has iterations, and nothing says how many"
+                if depth is None
+                else f"{depth} values"
+            )
+            verb = "is used" if nest.is_aside else "changes"
+            words = f"`{nest.local}` {verb} in this loop: Taichi's reverse mode keeps {count}; "
+            more = f"its stack has {STACK} entries by default, and the process crashes when it needs more"
+            remedy = f"{subject.module_name}.init(ad_stack_size=...)  # or Quadrants"
+            yield subject.finding("TS204", "warning", loop, words + more, remedy, ("taichi",))
+
+
+def changed_variables(subject: Subject) -> Iterator[Finding]:
+    """TS205: ops have a local there, as Python has."""
+    for name, change in changed_loop_variables(subject.source, subject.engine):
+        words = f"`{name}` is the variable of a loop, whose body changes it: {BOTH} ignore the change, refuse the "
+        words += "kernel, or end the process"
+        given = (value for target, value in assignments(change) if root(target) == name)
+        value = next(map(subject.text, given), name)
+        remedy = f"own_{name} = {value}  # and use it from there on"
+        yield subject.finding("TS205", "warning", change, words, remedy)
+
+
+def _has_gradient(local: str, subject: Subject) -> bool:
+    """Whether elements of arrays of floats go into a local. Taichi keeps no other for a loop that only uses it.
+
+    Measured with 100 iterations (Taichi 1.7.4): right for numbers, loop indices, and what is made of integer arrays.
+    """
+    names = sources(subject.tree, parse_expression(local))
+    values = (value for spot in subject.spots for target, value in spot.assignments if root(target) in names)
+    return any(_reads_floats(node, subject) for value in values for node in walk(value))
+
+
+def _reads_floats(node: Node, subject: Subject) -> bool:
+    return get_array(node) in subject.floats or any(get_name(one) in subject.floats for one in get_arguments(node))
 
 
 def atomics(subject: Subject) -> Iterator[Finding]:
@@ -28,7 +135,7 @@ def atomics(subject: Subject) -> Iterator[Finding]:
             elif name == "atomic_mul" and array not in subject.integers:
                 words = "`atomic_mul` on floats: both engines end the process when they compile it"
                 yield subject.finding("TS401", "error", node, words, "a product in a local, in a serial loop")
-            if not isinstance(spot.statement, ast.Expr) and dynamic(spot.loops):
+            if not is_expression(spot.statement) and dynamic(spot.loops):
                 # Integers of the forward pass are kept for a generated gradient; floats have none, and it says so.
                 engines = ENGINES if array in subject.integers else ()
                 words = f"uses what `{name}` returned, which in a parallel loop depends on the order of the iterations"
@@ -49,16 +156,15 @@ def carried_vectors(subject: Subject) -> Iterator[Finding]:
     if subject.engine_name == "quadrants":
         return
     vectors = {
-        target.id
+        get_name(target)
         for spot in subject.spots
         for target, value in spot.assignments
-        if isinstance(target, ast.Name) and any(subject.resolve_builtin(node) in _VECTORS for node in walk(value))
+        if any(subject.resolve_builtin(node) in _VECTORS for node in walk(value))
     }
-    vectors -= types_of(subject).integers  # they have no gradient
+    vectors -= types_of(subject).integers | {""}  # they have no gradient
     seen: set[str] = set()
     for spot in subject.spots:
-        is_loop = isinstance(spot.statement, ast.For | ast.While) and bool(dynamic([spot.statement]))
-        if not is_loop or not dynamic(spot.loops):
+        if not (is_loop(spot.statement) and dynamic([spot.statement]) and dynamic(spot.loops)):
             continue
         for name, change in find_carried(spot.statement).items():
             if name in vectors - seen:
@@ -82,7 +188,7 @@ def find_returned_values(subject: Subject) -> Iterator[Finding]:
     known = {argument.arg for argument in subject.tree.args.args}
     is_output = subject.spec is not None and any(one.name not in known for one in subject.spec.outputs)
     for node in subject.source.nodes if subject.is_kernel and not is_output else ():
-        if isinstance(node, ast.Return) and node.value is not None:
+        if get_returned(node) is not None:
             words = "the kernel returns a value: a call gives a Python number, which has no gradient"
             yield subject.finding("TS408", "warning", node, words, '@ts.op("... -> out[]")  # the value is `out`')
 
@@ -107,11 +213,8 @@ def scalars(subject: Subject) -> Iterator[Finding]:
 def baked_in(subject: Subject) -> Iterator[Finding]:
     """TS409: `self.scale` read as a number."""
     seen: set[str] = set()
-    called = {id(node.func) for node in subject.source.nodes if isinstance(node, ast.Call)}
-    inner = {id(node.value) for node in subject.source.nodes if isinstance(node, ast.Attribute | ast.Subscript)}
-    for node in subject.source.nodes:
-        is_number = isinstance(node, ast.Attribute) and root(node) in subject.objects
-        if is_number and id(node) not in called | inner and subject.text(node) not in seen:
+    for node in find_attributes(subject.source.nodes):
+        if root(node) in subject.objects and subject.text(node) not in seen:
             seen.add(subject.text(node))
             words = f"`{subject.text(node)}` is a Python number: an engine keeps its value from the first compilation"
             yield subject.finding("TS409", "info", node, words, "an argument; `ts.op` compiles again where it changed")

@@ -1,13 +1,12 @@
-"""Rules about what a kernel leaves lying about."""
+"""Rules about slips that run: what is not used, not read, or in a place where it does not count."""
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from .._finding import Finding
+from .._source_form import find_given_literals, find_global_line, find_misplaced_operations, is_empty
 from .._subject import Subject
-from ._slips import hidden_line
 
 
 def unused_parameters(subject: Subject) -> Iterator[Finding]:
@@ -15,24 +14,51 @@ def unused_parameters(subject: Subject) -> Iterator[Finding]:
     for argument in subject.tree.args.args:
         is_unused = argument.arg not in subject.source.used_names
         if is_unused and not argument.arg.startswith("_") and _is_wanted(subject, argument.arg):
-            line = hidden_line(subject, argument.arg)
+            line = find_global_line(subject.lines, argument.arg)
             words = f"`{argument.arg}` is not used" + (f", and hides that of line {line}" if line else "")
             yield subject.finding("TS501", "info", argument, words, "leave it out")
 
 
 def _is_wanted(subject: Subject, name: str) -> bool:
     kind = subject.declared[name].kind if name in subject.declared else "any"
-    return kind != "object" and any(not isinstance(one, ast.Pass) for one in subject.tree.body)
+    return kind != "object" and not is_empty(subject.tree.body)
 
 
 def not_followed(subject: Subject) -> Iterator[Finding]:
     """TS502: arrays that go where no analysis follows, and functions whose text is not there to be read."""
-    for node in subject.source.nodes:
-        if isinstance(node, ast.Call) and subject.is_unread(node.func):
-            words = f"`{subject.text(node.func)}` is not in this file: if it uses fields, its uses are not checked"
-            yield subject.finding("TS502", "info", node, words)
+    for call in subject.source.calls:
+        if subject.is_unread(call.func):
+            words = f"`{subject.text(call.func)}` is not in this file: if it uses fields, its uses are not checked"
+            yield subject.finding("TS502", "info", call, words)
     for name, roles in subject.roles.items() if subject.is_kernel else ():
         if roles.escapes:
             path, _, line = roles.escapes.rpartition(":")
             words = f"`{subject.label(name)}` is passed as a whole to a call that cannot be analysed"
             yield Finding("TS502", "info", path, int(line), 0, words)
+
+
+def hidden_globals(subject: Subject) -> Iterator[Finding]:
+    """TS503. Calls of an op leave arguments out, so only plain kernels are looked at."""
+    if not subject.is_kernel or subject.spec is not None:
+        return
+    arguments = subject.tree.args.args[len(subject.objects) :]
+    for place, argument in enumerate(arguments):
+        name = argument.arg
+        if name not in subject.source.used_names or name in subject.source.assigned_names or name in subject.arrays:
+            continue
+        line = find_global_line(subject.lines, name)
+        given = find_given_literals(subject.lines, subject.tree.name, name, place) if line else []
+        if given and all(one == 0 for one in given):
+            words = f"`{name}` is the kernel's parameter, and every call in this file gives it 0: "
+            words += f"the `{name}` of line {line}, which it hides, is not read"
+            remedy = f"{subject.tree.name}(..., {name}={name}); or leave out the parameter"
+            yield subject.finding("TS503", "info", argument, words, remedy)
+
+
+def dropped_arithmetic(subject: Subject) -> Iterator[Finding]:
+    """TS504: `atomic_add(y, a) ** 2`, where `atomic_add(y, a ** 2)` was meant."""
+    for spot in subject.spots:
+        for call, meant in find_misplaced_operations(spot.statement, subject.is_atomic):
+            words = f"what `{subject.resolve_builtin(call)}` returned is used in `{subject.text(spot.statement)}`, "
+            words += "whose result is not used: the parenthesis closes too early"
+            yield subject.finding("TS504", "error", call, words, meant)

@@ -1,18 +1,23 @@
-"""Rules about what Taichi's reverse mode does not keep of an inner loop's iterations.
+"""Rules about inner loops, whose iterations engines' reverse modes do not keep apart.
 
 Where nothing but the inner loop stands in an iteration of the parallel one, Taichi reverses each iteration of the
 inner loop on its own, and has all its values at hand. Beside a load of an array with a gradient, or an addition to
 one, it runs the loop forwards first, and what it does not put on its stack is the last iteration's for all: results of
 some functions, operands of min and max, decisions of branches and bounds of loops inside. Seen by trying a hundred
 small kernels, held against the exact gradient.
+
+Of a local that an inner loop uses both engines add up one iteration's gradient alone, seen on Taichi 1.7.4 and
+Quadrants 1.3.3: what is computed once and used in a loop below becomes one value without memory, whose adjoint each
+iteration begins again. A local that changes keeps memory, on Taichi already where it is changed by itself (`r += 1`),
+on Quadrants only where a loop carries it. An element that is only loaded is loaded again.
 """
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
+from ..._lazy import lazy
 from ...frontend import (
     Loop,
     Spot,
@@ -20,15 +25,34 @@ from ...frontend import (
     dynamic,
     engine_call,
     find_carried,
-    is_static,
+    find_saved_values,
     names_in,
     resolve_callee,
     root,
+    runs_once,
     walk,
 )
 from .._finding import Finding
-from .._subject import Subject
+from .._source_form import (
+    Call,
+    Expression,
+    Node,
+    Statement,
+    find_flowing_names,
+    find_stored_names,
+    get_array,
+    get_body,
+    get_index,
+    get_name,
+    get_passed_on,
+    get_steering,
+    is_branch,
+    is_loop,
+)
+from .._subject import ENGINES, Subject
 from .._types import types_of
+
+_INTEGERS = frozenset({"int", "i32", "i64", "u32", "u64"})
 
 
 def results(subject: Subject) -> Iterator[Finding]:
@@ -60,12 +84,12 @@ def operands(subject: Subject) -> Iterator[Finding]:
 def decisions(subject: Subject) -> Iterator[Finding]:
     """TS412."""
     for spot in subject.spots if subject.engine_name != "quadrants" else ():
-        steer = _steer(spot.statement)
+        steer = get_steering(spot.statement)
         if not spot.inner or steer is None or names_in(steer).isdisjoint(_moving(spot.inner)):
             continue
         beside = _array_outside(spot, subject) if _has_floats(spot.statement, subject) else ""
         if beside:
-            what = "if" if isinstance(spot.statement, ast.If) else "a loop over"
+            what = "if" if is_branch(spot.statement) else "a loop over"
             words = f"`{what} {subject.text(steer)}` in a loop, beside {beside} outside it"
             more = ": Taichi's reverse mode takes the last iteration's decision for all"
             remedy = (
@@ -74,40 +98,28 @@ def decisions(subject: Subject) -> Iterator[Finding]:
             yield subject.finding("TS412", "warning", steer, words + more, remedy, ("taichi",))
 
 
-def _calls(subject: Subject) -> Iterator[tuple[Spot, ast.Call]]:
+def _calls(subject: Subject) -> Iterator[tuple[Spot, Call]]:
     """Calls in inner loops."""
     if subject.engine_name != "quadrants":
         yield from ((spot, node) for spot in subject.spots if spot.inner for node in spot.calls)
 
 
-def _steer(statement: ast.stmt) -> ast.expr | None:
-    """What decides whether, or how often, the body of a statement runs."""
-    if isinstance(statement, ast.If):
-        return None if resolve_callee(statement.test) == "static" else statement.test
-    return statement.iter if isinstance(statement, ast.For) and not is_static(statement) else None
-
-
-def _has_floats(statement: ast.stmt, subject: Subject) -> bool:
+def _has_floats(statement: Statement, subject: Subject) -> bool:
     """Whether its body uses arrays that may have a gradient."""
-    inside = (node for one in _body(statement) for node in walk(one))
-    return any(isinstance(node, ast.Name) and node.id in subject.floats for node in inside)
+    return any(names_in(one) & subject.floats for one in get_body(statement))
 
 
-def _body(statement: ast.stmt) -> list[ast.stmt]:
-    return [*getattr(statement, "body", ()), *getattr(statement, "orelse", ())]
-
-
-def _is_real(node: ast.Call, spot: Spot, subject: Subject) -> bool:
+def _is_real(node: Call, spot: Spot, subject: Subject) -> bool:
     """Whether a min or max is of values that move with the loop, arrays' or locals' that are not whole numbers."""
     names = frozenset().union(*map(names_in, node.args)) & _moving(spot.inner)
-    reads = any(isinstance(one, ast.Subscript) and root(one) in subject.floats for one in walk(node))
+    reads = any(get_array(one) in subject.floats for one in walk(node))
     return bool(names) and (reads or bool(names & subject.source.assigned_names - types_of(subject).integers))
 
 
 _UNKEPT = frozenset({"exp", "tanh", "rsqrt"})
 
 
-def _is_unkept(node: ast.Call, subject: Subject) -> bool:
+def _is_unkept(node: Call, subject: Subject) -> bool:
     """Whether a call is one of those, or of an engine function that has one, or whose own functions have."""
     if subject.resolve_builtin(node):
         return subject.resolve_builtin(node) in _UNKEPT
@@ -142,7 +154,7 @@ def _local_outside(spot: Spot, subject: Subject) -> str:
 @lru_cache(maxsize=64)
 def _inner(loop: Loop) -> tuple[Loop, ...]:
     """A loop and those in it, but for those that `ti.static` unrolls."""
-    return dynamic([one for one in walk(loop) if isinstance(one, ast.For | ast.While)])
+    return dynamic([one for one in walk(loop) if is_loop(one)])
 
 
 @lru_cache(maxsize=64)
@@ -153,17 +165,127 @@ def _parts(loop: Loop) -> frozenset[int]:
 
 def _find_assigned_locals(spot: Spot) -> list[str]:
     """Locals that a statement gives a value."""
-    return [root(target) for target, _ in spot.assignments if not isinstance(target, ast.Subscript)]
+    return [root(target) for target, _ in spot.assignments if get_index(target) is None]
 
 
-def _mentions(node: ast.Call, names: Collection[str]) -> bool:
+def _mentions(node: Call, names: Collection[str]) -> bool:
     return bool(names) and any(not names_in(one).isdisjoint(names) for one in node.args)
 
 
 @lru_cache(maxsize=64)
 def _moving(loops: tuple[Loop, ...]) -> frozenset[str]:
     """Names whose values differ between iterations of inner loops."""
-    targets = [loop.target for loop in loops if isinstance(loop, ast.For)]
-    stored = (one for loop in loops for one in walk(loop) if isinstance(one, ast.Name))
-    assigned = {one.id for one in stored if isinstance(one.ctx, ast.Store)}
-    return frozenset().union(assigned, *map(names_in, targets))
+    return frozenset().union(*(find_stored_names(walk(loop)) for loop in loops))
+
+
+# Lost iterations ----------------------------------------------------------------------------------
+
+
+def lost_iterations(subject: Subject) -> Iterator[Finding]:
+    """TS411."""
+    lost = _LoopLocals(subject)
+    if not any(len(dynamic(spot.loops)) > lost.depth for spot in subject.spots):
+        return
+    seen: set[tuple[str, int]] = set()
+    for place, spot in enumerate(subject.spots):
+        for name in sorted(_flowing(spot, subject) & lost.candidates):
+            loop = lost.loop_of(name, spot, place)
+            engines = lost.engines_wrong_about(name)
+            if loop is not None and engines and (name, id(loop)) not in seen:
+                seen.add((name, id(loop)))
+                who = " and ".join(map(str.capitalize, engines))
+                words = f"uses `{name}`, which is computed before the loop of line {loop.lineno}: {who} "
+                words += "count the gradient of only one of its iterations"
+                remedy = f"{name} = ...  # inside that loop"
+                yield subject.finding("TS411", "warning", spot.statement, words, remedy, engines)
+
+
+class _LoopLocals:
+    """What is known of the locals of one kernel or function."""
+
+    def __init__(self, subject: Subject) -> None:
+        self.subject = subject
+        self.depth = 1 if subject.is_kernel else 0  # of a kernel the outermost loop is the one that threads share
+        self.given: dict[str, list[tuple[int, Spot, Expression]]] = {}
+        for place, spot in enumerate(subject.spots):
+            for target, value in spot.assignments:
+                self.given.setdefault(root(target), []).append((place, spot, value))
+
+    @lazy
+    def parameters(self) -> frozenset[str]:
+        """Those of an engine function that are given by value."""
+        arguments = () if self.subject.is_kernel else self.subject.tree.args.args
+        return frozenset(one.arg for one in arguments if _is_by_value(one.annotation, self.subject)) - {"self"}
+
+    @lazy
+    def active(self) -> frozenset[str]:
+        """Locals that vary with what has a gradient."""
+        if self.subject.is_kernel:
+            return self.subject.needs.active
+        varying = self.subject.floats | self.parameters | {one.arg for one in self.subject.tree.args.args}
+        return find_saved_values(self.subject.source, self.subject.roles, varying, self.subject.engine).active
+
+    @lazy
+    def candidates(self) -> frozenset[str]:
+        """Locals with a gradient that are computed, not only loaded, and parameters."""
+        worked_out = {name for name in self.active & self.given.keys() if not self._is_loaded(name)}
+        return frozenset(worked_out | self.parameters) - types_of(self.subject).integers
+
+    def _is_loaded(self, name: str, *before: str) -> bool:
+        """Whether a local only ever holds elements of arrays, or is memory. `before` are locals handed on to it."""
+        values = [value for _, _, value in self.given[name]]
+        if any(resolve_callee(value) == "SharedArray" for value in values):
+            return True
+        return name not in before and all(self._is_plain(value, name, *before) for value in values)
+
+    def _is_plain(self, value: Expression, *before: str) -> bool:
+        name = get_name(value)
+        if name in self.active:
+            return name in self.given and self._is_loaded(name, *before)
+        is_element = not name and root(value) in self.subject.arrays
+        return is_element or names_in(value).isdisjoint(self.active | self.subject.floats | self.parameters)
+
+    def _changes_itself(self, name: str) -> bool:
+        return any(name in names_in(value) for _, _, value in self.given.get(name, ()))
+
+    def loop_of(self, name: str, spot: Spot, place: int) -> Loop | None:
+        """The loop around a use that the local has its value from outside of, if there is one."""
+        loops = dynamic(spot.loops)
+        around = [dynamic(other.loops) for _, other, _ in self.given.get(name, ())] or [()]
+        common = max(_count_shared_loops(loops, other) for other in around)
+        if max(common, self.depth) >= len(loops):
+            return None
+        loop = loops[max(common, self.depth)]
+        is_later = any(other > place and not _is_inside(loop, at) for other, at, _ in self.given.get(name, ()))
+        return None if is_later or runs_once(loop) else loop
+
+    def engines_wrong_about(self, name: str) -> tuple[str, ...]:
+        """The engines that lose a local's gradient; a local that a loop carries has memory in both."""
+        loops = {loop for spot in self.subject.spots for loop in dynamic(spot.loops)[self.depth :]}
+        if any(name in find_carried(loop) for loop in loops):
+            return ()
+        return ("quadrants",) if self._changes_itself(name) else ENGINES
+
+
+def _flowing(spot: Spot, subject: Subject) -> frozenset[str]:
+    """Names whose values a statement hands on: not those in an index, a condition, or a cast to integers."""
+
+    def is_cast(node: Node) -> bool:
+        return subject.resolve_builtin(node) in _INTEGERS
+
+    return frozenset(name for part in get_passed_on(spot.statement) for name in find_flowing_names(part, is_cast))
+
+
+def _count_shared_loops(left: tuple[Loop, ...], right: tuple[Loop, ...]) -> int:
+    """How many loops two statements stand in together."""
+    return sum(one is other for one, other in zip(left, right, strict=False))
+
+
+def _is_inside(loop: Loop, spot: Spot) -> bool:
+    return any(one is loop for one in spot.loops)
+
+
+def _is_by_value(annotation: Expression | None, subject: Subject) -> bool:
+    """Whether a function gets a number: arrays and what it may change are annotated."""
+    text = "" if annotation is None else subject.text(annotation)
+    return not any(word in text for word in ("template", "ndarray", "int", "i32", "i64", "u32", "bool"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
-from ...frontend import Access, is_size, root
-from ...frontend import walk as walk_tree
+from ...frontend import Access, root
 from ...ir import AtomicOperator, Operator, each_moves_an_axis, nodes, walk
 from .._finding import Finding
 from .._sketch import sketch_of
+from .._source_form import find_loaded_elements, find_steering_parts
 from .._subject import BOTH, ENGINES, Subject
 
 _BY_ORDER = "the result depends on the order of the iterations"
@@ -141,32 +140,12 @@ def find_overwritten_conditions(subject: Subject) -> Iterator[Finding]:
     """TS107: the reverse pass looks again, and finds another value."""
     changed = {name for name, roles in subject.roles.items() if roles.is_written}
     seen: set[str] = set()
-    for node in subject.source.nodes if subject.is_kernel else ():
-        for part, what in _steering(node):
-            for one in _elements(part):
-                name = root(one)
-                if name in changed - seen:
-                    seen.add(name)
-                    words = f"`{subject.text(one)}` steers {what}, and the kernel changes `{subject.label(name)}`"
-                    message = f"{words}: {BOTH} evaluate it again in reverse, after the change"
-                    remedy = "keep it in an array that does not change"
-                    yield subject.finding("TS107", "warning", one, message, remedy, ENGINES)
-
-
-def _elements(part: ast.expr) -> Iterator[ast.Subscript]:
-    """Subscripts, not those of `x.shape[0]`."""
-    for one in walk_tree(part):
-        if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load) and not is_size(one):
-            yield one
-
-
-def _steering(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
-    match node:
-        case ast.If(test=test):
-            yield test, "a branch"
-        case ast.While(test=test):
-            yield test, "a loop"
-        case ast.For(iter=ast.Call(args=arguments)):
-            yield from ((one, "a loop") for one in arguments)
-        case ast.Subscript(slice=index):
-            yield index, "an index"
+    for part, what in find_steering_parts(subject.source.nodes) if subject.is_kernel else ():
+        for one in find_loaded_elements(part):
+            name = root(one)
+            if name in changed - seen:
+                seen.add(name)
+                words = f"`{subject.text(one)}` steers {what}, and the kernel changes `{subject.label(name)}`"
+                message = f"{words}: {BOTH} evaluate it again in reverse, after the change"
+                remedy = "keep it in an array that does not change"
+                yield subject.finding("TS107", "warning", one, message, remedy, ENGINES)

@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ...analyses import affine
-from ...frontend import Spot, dynamic, is_size, names_in, root, sub_expressions, walk
+from ...analyses import affine, evaluate, expand
+from ...frontend import Spot, changes_of, dynamic, names_in, resolve_callee, root, walk
 from ...ir import Operator, nodes
+from ...ir import types as ir_types
+from ...ir import walk as ir_walk
 from .._finding import Finding
 from .._sketch import Sketch, sketch_of
+from .._source_form import (
+    Call,
+    Expression,
+    Node,
+    Operation,
+    find_index_parts,
+    find_value_parts,
+    get_arguments,
+    get_array,
+    get_attribute,
+    get_given,
+    get_index,
+    get_literal,
+    get_name,
+    get_operation,
+)
 from .._subject import BOTH, ENGINES, Subject
 from .._types import INT, Scope, Types, types_of
 
+_DIVISIONS = (Operator.FLOOR_DIV, Operator.MOD)
 _NORMS = frozenset({"norm", "normalized", "length", "normalize", "distance"})
 _GATHER = frozenset({"max", "min", "atomic_add", "atomic_max", "atomic_min"})
 _SINGULAR = {"sqrt": "0", "log": "0", "acos": "1", "asin": "1", "rsqrt": "0", "pow": "0"}
@@ -26,101 +44,82 @@ def find_truncated_values(subject: Subject) -> Iterator[Finding]:
         for target, value in spot.assignments:
             first = scope.find_first(root(target))
             if _is_integer(target, scope) and scope.of(value).element == "float" and value is not first:
-                name, given = subject.text(target), _format_value(subject, spot.statement, value)
+                name, given = subject.text(target), subject.text(get_given(spot.statement, value))
                 was = f"`{subject.label(root(target))}` holds integers"
-                was += f" since {_where(first)}" if first is not None else ""
-                if not isinstance(target, ast.Name):
+                was += f" since {_where(subject, first)}" if first is not None else ""
+                if not get_name(target):
                     remedy = f"int({given})  # say so, or {'an array' if first is None else 'a vector'} of floats"
                 elif first is None or scope.of(target).is_vector:
                     remedy = f"{name} = 0.0" if first is None else ""
                 else:
-                    remedy = f"{name} = {_as_float(first)}"
+                    remedy = f"{name} = {_as_float(subject, first)}"
                 words = f"{was}: `{given}` is truncated to an integer"
                 yield subject.finding("TS301", "error", spot.statement, words, remedy)
             yield from _find_integer_accumulators(subject, scope, spot, target, value)
 
 
 def _find_integer_accumulators(
-    subject: Subject, scope: Scope, spot: Spot, target: ast.expr, value: ast.expr
+    subject: Subject, scope: Scope, spot: Spot, target: Expression, value: Expression
 ) -> Iterator[Finding]:
     """`n = 0`, and later `n += x[i]`: of `x` it is not known whether it holds floats, but most arrays do."""
-    if not isinstance(target, ast.Name) or scope.of(target) != INT or scope.of(value).element:
+    name = get_name(target)
+    if not name or scope.of(target) != INT or scope.of(value).element:
         return
-    arrays = [root(one) for one in _outside_calls(value, subject) if isinstance(one, ast.Subscript)]
+    parts = find_value_parts(value, lambda call: subject.resolve_builtin(call) in _GATHER)
+    arrays = [array for one in parts if (array := get_array(one))]
     untyped = next((name for name in arrays if name in subject.floats and not scope.dtype_of(name)), "")
-    first = scope.find_first(target.id)
-    if untyped and first is not None and target.id in names_in(value):
+    first = scope.find_first(name)
+    if untyped and first is not None and name in names_in(value):
         label = subject.label(untyped)
-        words = f"`{target.id}` holds integers since {_where(first)}: if `{label}` holds floats, "
-        words += f"`{_format_value(subject, spot.statement, value)}` is truncated to an integer"
-        yield subject.finding("TS301", "warning", spot.statement, words, f"{target.id} = {_as_float(first)}")
+        words = f"`{name}` holds integers since {_where(subject, first)}: if `{label}` holds floats, "
+        words += f"`{subject.text(get_given(spot.statement, value))}` is truncated to an integer"
+        yield subject.finding("TS301", "warning", spot.statement, words, f"{name} = {_as_float(subject, first)}")
 
 
-def _outside_calls(node: ast.expr, subject: Subject) -> Iterator[ast.expr]:
-    """Parts of an expression that reach its value as they are: not those inside an index, or a cast."""
-    yield node
-    if isinstance(node, ast.Subscript) or (isinstance(node, ast.Call) and subject.resolve_builtin(node) not in _GATHER):
-        return
-    for child in sub_expressions(node):
-        yield from _outside_calls(child, subject)
+def _where(subject: Subject, first: Expression) -> str:
+    return f"line {first.lineno}, `{subject.text(first)}`"
 
 
-def _where(first: ast.expr) -> str:
-    return f"line {first.lineno}, `{ast.unparse(first)}`"
+def _as_float(subject: Subject, first: Expression) -> str:
+    number = get_literal(first)
+    return repr(float(number)) if isinstance(number, int) else f"float({subject.text(first)})"
 
 
-def _as_float(first: ast.expr) -> str:
-    is_number = isinstance(first, ast.Constant) and isinstance(first.value, int)
-    return repr(float(first.value)) if is_number else f"float({ast.unparse(first)})"  # type: ignore[attr-defined]
-
-
-def _format_value(subject: Subject, statement: ast.stmt, value: ast.expr) -> str:
-    return subject.text(statement.value if isinstance(statement, ast.AugAssign) else value)
-
-
-def _is_integer(target: ast.expr, scope: Scope) -> bool:
+def _is_integer(target: Expression, scope: Scope) -> bool:
     """Return True if a local, an entry of a vector, or an element of an array certainly holds integers."""
-    if isinstance(target, ast.Name) or root(target) in scope.locals:
+    if get_name(target) or root(target) in scope.locals:
         return scope.find_first(root(target)) is not None and scope.of(target).element == "int"
-    return isinstance(target, ast.Subscript) and root(target) in scope.subject.integers
+    return get_array(target) in scope.subject.integers
 
 
 def through_integers(subject: Subject) -> Iterator[Finding]:
     """TS302: not where the integer is an index, a bound or a condition."""
-    types, indices = types_of(subject), _inside_indices(subject)
+    types, indices = types_of(subject), find_index_parts(subject.source.nodes)
     for spot in subject.spots:
         scope = types.at(spot.statement)
         for target, value in spot.assignments:
             if _is_integer(target, scope):
                 continue
             for node in walk(value):
-                if id(node) not in indices and _is_cast(node, subject) and _reads_floats(node, subject, scope):
+                if node not in indices and _is_cast(node, subject) and _reads_floats(node, subject, scope):
                     words = f"`{subject.text(node)}` is a whole number: no gradient goes through it"
                     yield subject.finding("TS302", "info", node, words)
 
 
-def _is_cast(node: ast.AST, subject: Subject) -> bool:
+def _is_cast(node: Node, subject: Subject) -> bool:
     name = subject.resolve_builtin(node)
-    if name == "cast" and isinstance(node, ast.Call) and len(node.args) == 2:
-        return getattr(node.args[1], "attr", getattr(node.args[1], "id", "")).startswith(("i", "u"))
+    if name == "cast" and len(get_arguments(node)) == 2:
+        _, dtype = get_attribute(get_arguments(node)[1]) or (None, get_name(get_arguments(node)[1]))
+        return dtype.startswith(("i", "u"))
     return name in ("int", "i32", "i64", "u32")
 
 
-def _reads_floats(node: ast.AST, subject: Subject, scope: Scope) -> bool:
-    arguments = node.args[:1] if isinstance(node, ast.Call) else []
-    names = {name for one in arguments for name in names_in(one)}
+def _reads_floats(node: Node, subject: Subject, scope: Scope) -> bool:
+    names = {name for one in get_arguments(node)[:1] for name in names_in(one)}
     return any(
         name in subject.floats or (name in scope.locals and scope.locals[name].kind.element == "float")
         for name in names
     )
-
-
-def _inside_indices(subject: Subject) -> set[int]:
-    inside: set[int] = set()
-    for node in subject.source.nodes:
-        if isinstance(node, ast.Subscript):
-            inside |= {id(one) for one in walk(node.slice)}
-    return inside
 
 
 # Slopes -------------------------------------------------------------------------------------------
@@ -131,32 +130,33 @@ def singular(subject: Subject) -> Iterator[Finding]:
     types = types_of(subject)
     for spot in subject.spots:
         calls = spot.calls
-        chosen = {id(part) for node in calls if subject.resolve_builtin(node) == "select" for part in walk(node)}
+        chosen = {part for node in calls if subject.resolve_builtin(node) == "select" for part in walk(node)}
         for node in calls:
             yield from _norm(subject, node, spot)
             yield from _angle(subject, node)
             yield from _find_unsafe_selects(subject, node)
-            if id(node) not in chosen:
+            if node not in chosen:
                 yield from _root(subject, node, spot, types)
         for one in spot.expressions:
-            if isinstance(one, ast.BinOp) and id(one) not in chosen:
+            if one not in chosen:
                 yield from _quotient(subject, one, spot)
 
 
-def _norm(subject: Subject, node: ast.Call, spot: Spot) -> Iterator[Finding]:
+def _norm(subject: Subject, node: Call, spot: Spot) -> Iterator[Finding]:
     """Of a vector of zeros the engines give NaN, `tinsmith` what torch gives: 0. Ends of a spring are apart."""
-    is_method = isinstance(node.func, ast.Attribute) and node.func.attr in ("norm", "normalized")
-    name = node.func.attr if is_method and isinstance(node.func, ast.Attribute) else subject.resolve_builtin(node)
+    owner, method = get_attribute(node.func) or (None, "")
+    is_method = method in ("norm", "normalized")
+    name = method if is_method else subject.resolve_builtin(node)
     if name not in _NORMS or bool(node.args) == is_method:
         return  # `v.norm(eps)` is guarded; `length()` of nothing is no norm
-    parts = [node.func.value] if is_method and isinstance(node.func, ast.Attribute) else node.args
+    parts = [owner] if is_method and owner is not None else node.args
     if _joins_two_elements(subject, parts, spot.guards):
         return
     words = f"`{subject.text(node)}` of a vector of zeros: the gradient of {BOTH} is NaN there, a generated one 0"
     yield subject.finding("TS303", "warning", node, words, f"{name}(1e-8)" if is_method else "", ENGINES)
 
 
-def _joins_two_elements(subject: Subject, parts: Sequence[ast.expr], guards: Sequence[ast.expr]) -> bool:
+def _joins_two_elements(subject: Subject, parts: Sequence[Expression], guards: Sequence[Expression]) -> bool:
     """Whether a vector leads from one element of an array to another that is not the same one, so that it has a length.
 
     These are ends of a spring, whose numbers come from arrays, `x[a[s]] - x[b[s]]`; neighbours, `x[i] - x[i + 1]`; and
@@ -185,14 +185,14 @@ def _differ(one: nodes.Expr, other: nodes.Expr, sketch: Sketch) -> bool:
     return first_sum.distance(second_sum) not in (None, 0)
 
 
-def _angle(subject: Subject, node: ast.Call) -> Iterator[Finding]:
+def _angle(subject: Subject, node: Call) -> Iterator[Finding]:
     """The same of an angle of a vector of zeros."""
     if subject.resolve_builtin(node) == "atan2" and len(node.args) == 2:
         words = f"`{subject.text(node)}` of two zeros: the gradient of {BOTH} is NaN there, a generated one 0"
         yield subject.finding("TS303", "info", node, words)
 
 
-def _root(subject: Subject, node: ast.Call, spot: Spot, types: Types) -> Iterator[Finding]:
+def _root(subject: Subject, node: Call, spot: Spot, types: Types) -> Iterator[Finding]:
     name = subject.resolve_builtin(node)
     if name not in _SINGULAR or not node.args or (name == "pow" and _is_whole(node)):
         return
@@ -206,45 +206,46 @@ def _root(subject: Subject, node: ast.Call, spot: Spot, types: Types) -> Iterato
     yield subject.finding("TS303", "info", node, words, remedy)
 
 
-def _quotient(subject: Subject, node: ast.BinOp, spot: Spot) -> Iterator[Finding]:
+def _quotient(subject: Subject, node: Expression, spot: Spot) -> Iterator[Finding]:
     """Of elements as they are: what was computed before may have been kept away from 0 there."""
-    if isinstance(node.op, ast.Div):
-        argument, what = node.right, f"`{subject.text(node)}` and its slope are not finite where its divisor is 0"
-    elif isinstance(node.op, ast.Pow) and _is_fraction(node.right):
-        argument, what = node.left, f"the slope of `{subject.text(node)}` is not finite where its base is 0, or less"
-    else:
-        return
+    match get_operation(node):
+        case Operation(Operator.DIV, _, argument):
+            what = f"`{subject.text(node)}` and its slope are not finite where its divisor is 0"
+        case Operation(Operator.POW, argument, exponent) if _is_fraction(exponent):
+            what = f"the slope of `{subject.text(node)}` is not finite where its base is 0, or less"
+        case _:
+            return
     if _is_element(argument, subject) and not any(names_in(argument) & names_in(guard) for guard in spot.guards):
         yield subject.finding("TS303", "info", node, what, f"{subject.text(argument)} + 1e-12  # or a branch")
 
 
-def _is_fraction(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, float) and node.value % 1 > 0
+def _is_fraction(node: Expression) -> bool:
+    number = get_literal(node)
+    return isinstance(number, float) and number % 1 > 0
 
 
-def _is_element(node: ast.expr, subject: Subject) -> bool:
+def _is_element(node: Expression, subject: Subject) -> bool:
     """Whether an expression is an element of an array of floats, or a difference or a product with one."""
-    match node:
-        case ast.Subscript(slice=index):  # `size[0]` may be Python's own
-            return root(node) in subject.floats and not is_size(node) and bool(names_in(index))
-        case ast.BinOp(left=left, op=ast.Sub() | ast.Mult(), right=right):
+    match get_operation(node):
+        case Operation(Operator.SUB | Operator.MUL, left, right):
             return _is_element(left, subject) or _is_element(right, subject)
-    return False
+    index = get_index(node)  # `size[0]` may be Python's own
+    return get_array(node) in subject.floats and index is not None and bool(names_in(index))
 
 
-def _is_whole(node: ast.Call) -> bool:
-    return len(node.args) == 2 and isinstance(node.args[1], ast.Constant) and isinstance(node.args[1].value, int)
+def _is_whole(node: Call) -> bool:
+    return len(node.args) == 2 and isinstance(get_literal(node.args[1]), int)
 
 
-def _is_kept_away(argument: ast.expr) -> bool:
+def _is_kept_away(argument: Expression) -> bool:
     """Whether something is added to an argument, or it is clamped."""
-    numbers = [one for one in walk(argument) if isinstance(one, ast.Constant) and isinstance(one.value, float)]
-    is_sum = isinstance(argument, ast.BinOp) and isinstance(argument.op, ast.Add)
-    is_clamped = isinstance(argument, ast.Call) and getattr(argument.func, "attr", "") in ("max", "clamp", "exp")
-    return (bool(numbers) and (is_sum or is_clamped)) or is_clamped
+    numbers = [one for one in walk(argument) if isinstance(get_literal(one), float)]
+    operation = get_operation(argument)
+    is_sum = operation is not None and operation.operator is Operator.ADD
+    return (bool(numbers) and is_sum) or resolve_callee(argument) in ("max", "clamp", "exp")
 
 
-def _find_unsafe_selects(subject: Subject, node: ast.Call) -> Iterator[Finding]:
+def _find_unsafe_selects(subject: Subject, node: Call) -> Iterator[Finding]:
     """`select(x > 0, sqrt(x), 0)`: engines multiply the slope of the side that is not taken by zero: NaN."""
     if subject.resolve_builtin(node) != "select" or len(node.args) != 3:
         return
@@ -268,8 +269,9 @@ def half_sums(subject: Subject) -> Iterator[Finding]:
     halves |= {item.name for item in (subject.spec.items if subject.spec else ()) if item.dtype == "f16"}
     for spot in subject.spots:
         one = spot.statement
-        if isinstance(one, ast.AugAssign) and root(one.target) in halves and dynamic(spot.loops):
-            label = subject.label(root(one.target))
+        sums = [root(change.target) for change in changes_of(one) if change.kind == "add"]
+        if sums and sums[0] in halves and dynamic(spot.loops):
+            label = subject.label(sums[0])
             words = f"adds up in `{label}`, which has half precision: ones stop counting at 2048"
             yield subject.finding("TS304", "warning", one, words, "a float32 array or local for the sum")
 
@@ -283,11 +285,44 @@ def narrow_literals(subject: Subject) -> Iterator[Finding]:
     types = types_of(subject)
     for spot in subject.spots:
         for target, value in spot.assignments:
-            if not isinstance(target, ast.Name) or not isinstance(value, ast.Constant):
-                continue
-            if isinstance(value.value, float) and types.at(spot.statement).find_first(target.id) is value:
+            name, number = get_name(target), get_literal(value)
+            if isinstance(number, float) and types.at(spot.statement).find_first(name) is value:
                 shown = " and ".join(f"`{name}`" for name in sorted(doubles))
-                words = f"`{target.id}` begins as a literal, so it is float32, and {shown} float64"
-                yield subject.finding(
-                    "TS305", "warning", value, words, f"{target.id} = {subject.module_name}.f64({value.value!r})"
-                )
+                words = f"`{name}` begins as a literal, so it is float32, and {shown} float64"
+                remedy = f"{name} = {subject.module_name}.f64({number!r})"
+                yield subject.finding("TS305", "warning", value, words, remedy)
+
+
+# Divisions ----------------------------------------------------------------------------------------
+
+
+def known_divisions(subject: Subject) -> Iterator[Finding]:
+    """TS306: of locals that are given a known number once, and never of what Python itself divides."""
+    sketch = sketch_of(subject)
+    divisions = [one for one in sketch.noted if isinstance(one.expr, nodes.Binary) and one.expr.operator in _DIVISIONS]
+    misled = {one.expr for one in divisions if _is_rounded_up(one.expr, sketch.definitions)}
+    for one in divisions:
+        if one.expr not in misled or any(part in misled for part in ir_walk.parts(*ir_walk.operands(one.expr))):
+            continue
+        words = f"`{subject.text(one.node)}` divides integers that are known at compile time: there {BOTH} round "
+        words += "towards zero, while Python and the engines at run time round down"
+        local = next(part.name for part in ir_walk.parts(one.expr) if isinstance(part, nodes.Local))
+        value = next(other.node for other in sketch.noted if other.expr is sketch.definitions[local])
+        remedy = f"{sketch.kernel.source_name(local)} = {subject.module_name}.static({subject.text(value)})"
+        yield subject.finding("TS306", "warning", one.node, words, remedy)
+
+
+def _is_rounded_up(one: nodes.Expr, known: Mapping[str, nodes.Expr]) -> bool:
+    """Return True for a division of integers that the engine computes when it compiles, to another number."""
+    if ir_types.is_float(one.type) or not ir_walk.locals_in([one]):
+        return False
+    dividend, divisor = (_evaluate(side, known) for side in ir_walk.operands(one))
+    if dividend is None or not divisor:
+        return False
+    return dividend % divisor != 0 and (dividend < 0) != (divisor < 0)
+
+
+def _evaluate(expr: nodes.Expr, known: Mapping[str, nodes.Expr]) -> int | None:
+    expanded = expand(expr, set(), known)
+    result = None if expanded is None else evaluate(expanded, lambda leaf: None)
+    return None if result is None or not result.is_defined[0] else int(result.numbers[0])

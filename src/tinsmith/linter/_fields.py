@@ -1,19 +1,55 @@
-"""Field arguments: functions are given the fields that they name themselves, so that rules see them there."""
+"""Fields, as rules want to see them: each has one name in a kernel, and functions are given those that they use."""
 
 from __future__ import annotations
 
 import ast
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from .._errors import KernelError
 from ..engines import Engine, parse_expression
-from ..frontend import FieldPasser, LiveFieldPasser, Source, Unrun, free, pass_fields_as_arrays, rebuild_function, walk
-from ._subject import Subject, lists_in
+from ..frontend import (
+    FieldPasser,
+    LiveFieldPasser,
+    Source,
+    Unrun,
+    copy_node,
+    free,
+    pass_fields_as_arrays,
+    rebuild_function,
+    replace_nodes,
+    walk,
+)
+from ._source_form import find_list_names, get_start
+from ._subject import Subject
 from ._unrun import UnrunSource
+
+
+def with_one_name_a_field(subject: Subject) -> Subject:
+    """A subject in whose tree a field that an object holds, `self.x`, is one name, as analyses of arrays want it."""
+    chains = {ast.unparse(chain): chain for chain in _find_chains(subject.tree)}
+    if not chains:
+        return subject
+    names = {text: text.replace(".", "__") for text in chains}
+
+    def rename(node: ast.AST) -> ast.AST | None:
+        name = names.get(ast.unparse(node)) if isinstance(node, ast.Attribute) else None
+        return ast.Name(name, node.ctx) if isinstance(node, ast.Attribute) and name is not None else None
+
+    tree = replace_nodes(copy_node(subject.tree), rename)
+    labels = {name: text for text, name in names.items()}
+    return replace(subject, source=replace(subject.source, tree=tree), labels=labels)
+
+
+def _find_chains(tree: ast.FunctionDef) -> Iterator[ast.Attribute]:
+    """`self.x` wherever `self.x[...]` stands; no `x.shape[0]`."""
+    chains = (node.value for node in walk(tree) if isinstance(node, ast.Subscript))
+    for chain in chains:
+        if isinstance(chain, ast.Attribute) and get_start(chain) and chain.attr not in ("shape", "dtype"):
+            yield chain
 
 
 def with_fields_handed(subject: Subject) -> Subject:
@@ -98,15 +134,13 @@ class _InAFile(_Names):
     """Which names are fields is unknown: all that have elements and are not locals. Two of one text are one."""
 
     def field(self, source: Source, node: ast.expr, text: str) -> str:
-        root: ast.expr = node
-        while isinstance(root, ast.Attribute):
-            root = root.value
-        if not isinstance(root, ast.Name) or not source.is_constant(root.id):
+        start = get_start(node)
+        if not start or not source.is_constant(start):
             return ""
-        if root.id in source.given:
-            own = any(one is source.given[root.id] for one in self.kernel.objects.values())
-            text = f"{self.kernel.source.parameters[0]}{text[len(root.id) :]}" if own else ""
-        elif root.id in source.parameters or _is_known(source, root.id):
+        if start in source.given:
+            own = any(one is source.given[start] for one in self.kernel.objects.values())
+            text = f"{self.kernel.source.parameters[0]}{text[len(start) :]}" if own else ""
+        elif start in source.parameters or _is_known(source, start):
             return ""
         name = text.replace(".", "__")
         if not name or name in self.kernel.source.assigned_names or name in self.kernel.declared:
@@ -143,4 +177,4 @@ def _find_subscripted(tree: ast.FunctionDef) -> frozenset[str]:
     """What stands before brackets: `x`, `self.x`."""
     nodes = (node.value for node in walk(tree) if isinstance(node, ast.Subscript))
     texts = frozenset(ast.unparse(node) for node in nodes if isinstance(node, ast.Name | ast.Attribute))
-    return texts - lists_in(walk(tree))
+    return texts - find_list_names(walk(tree))

@@ -1,0 +1,348 @@
+"""Source form: what stands in a kernel's text, for rules about what the IR takes apart or does not know.
+
+The IR has no calls, no names of what is called, no literals as they are written, and no statements that a person would
+point at. Rules that ask about these ask here, and none of them matches Python's tree itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple, TypeAlias, TypeGuard
+
+from ..codegen import python_operators
+from ..engines import column_of, parse_lines
+from ..frontend import Loop, changes_of, is_size, names_in, resolve_callee, root, sub_expressions, walk
+from ..ir import Operator
+
+Node: TypeAlias = ast.AST
+Expression: TypeAlias = ast.expr
+Statement: TypeAlias = ast.stmt
+Call: TypeAlias = ast.Call
+Function: TypeAlias = ast.FunctionDef
+
+# Expressions --------------------------------------------------------------------------------------
+
+
+class Operation(NamedTuple):
+    """An operation on two values, by what the IR calls it."""
+
+    operator: Operator
+    left: Expression
+    right: Expression
+
+
+def is_call(node: Node) -> TypeGuard[Call]:
+    """Return True for a call."""
+    return isinstance(node, ast.Call)
+
+
+def get_name(node: Node | None) -> str:
+    """Return the name that an expression is; "" for other expressions."""
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def get_attribute(node: Node | None) -> tuple[Expression, str] | None:
+    """Return `x` and "y" of `x.y`; None for other expressions."""
+    return (node.value, node.attr) if isinstance(node, ast.Attribute) else None
+
+
+def get_literal(node: Node | None) -> object:
+    """Return the value of a number or a text; None for other expressions."""
+    return node.value if isinstance(node, ast.Constant) else None
+
+
+def get_operation(node: Node) -> Operation | None:
+    """Return `a` and `b` of `a + b` with the operator; None for other expressions."""
+    operator = python_operators.BINARY.get(type(node.op)) if isinstance(node, ast.BinOp) else None
+    return Operation(operator, node.left, node.right) if isinstance(node, ast.BinOp) and operator is not None else None
+
+
+def get_arguments(node: Node) -> list[Expression]:
+    """Return the positional arguments of a call; none of other expressions."""
+    return node.args if isinstance(node, ast.Call) else []
+
+
+def get_array(node: Node) -> str:
+    """Return the array of an element `x[i]` or of a part of one, `x[i][0]`; "" for other expressions and for sizes."""
+    return root(node) if isinstance(node, ast.Subscript) and not is_size(node) else ""
+
+
+def get_index(node: Node) -> Expression | None:
+    """Return what stands in brackets; None for other expressions."""
+    return node.slice if isinstance(node, ast.Subscript) else None
+
+
+def get_start(node: Expression) -> str:
+    """Return the name that a chain of attributes begins with, `self` of `self.x.y`; "" for other expressions."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return get_name(node)
+
+
+def unparse(node: Node) -> str:
+    """Return the text of a node, on one line for each statement."""
+    return ast.unparse(node)
+
+
+def find_names(nodes: Iterable[Node]) -> dict[str, Expression]:
+    """Return the names that are used, each with a node that has it."""
+    return {node.id: node for node in nodes if isinstance(node, ast.Name)}
+
+
+def find_subscripted_names(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names that stand before brackets."""
+    return frozenset(get_name(node.value) for node in nodes if isinstance(node, ast.Subscript)) - {""}
+
+
+def find_list_names(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return names of Python's lists of fields: `z[level][i, j]`, where `v[i][0]` is a vector's number."""
+    outer = (node for node in nodes if isinstance(node, ast.Subscript))
+    pairs = ((node.value, node.slice) for node in outer if isinstance(node.value, ast.Subscript))
+    return frozenset(root(inner) for inner, index in pairs if names_in(index))
+
+
+def find_index_parts(nodes: Iterable[Node]) -> set[Node]:
+    """Return everything that stands in brackets."""
+    return {part for node in nodes if isinstance(node, ast.Subscript) for part in walk(node.slice)}
+
+
+def find_attributes(nodes: Sequence[Node]) -> Iterator[Expression]:
+    """Yield attributes as they are read, `self.x.y`: no parts of a longer chain, and nothing that is called."""
+    called = {node.func for node in nodes if isinstance(node, ast.Call)}
+    inner = {node.value for node in nodes if isinstance(node, ast.Attribute | ast.Subscript)}
+    yield from (node for node in nodes if isinstance(node, ast.Attribute) and node not in called | inner)
+
+
+def find_value_parts(node: Expression, is_through: Callable[[Call], bool]) -> Iterator[Expression]:
+    """Yield parts of an expression that reach its value as they are: none in brackets.
+
+    Arguments are yielded of those calls alone that let them through.
+    """
+    yield node
+    if isinstance(node, ast.Subscript) or (isinstance(node, ast.Call) and not is_through(node)):
+        return
+    for child in sub_expressions(node):
+        yield from find_value_parts(child, is_through)
+
+
+def find_flowing_names(node: Expression, is_end: Callable[[Node], bool]) -> Iterator[str]:
+    """Yield names whose values reach that of an expression: none in an index, in a condition, or below an end."""
+    match node:
+        case ast.Name(id=name):
+            yield name
+            return
+        case ast.Subscript() | ast.Attribute() if is_size(node) or root(node):
+            yield from [] if is_size(node) else [root(node)]
+            return
+        case ast.Compare() | ast.BoolOp():
+            return
+        case ast.IfExp(body=body, orelse=orelse):
+            parts = [body, orelse]
+        case ast.Call(func=function, args=arguments):
+            owner = [function.value] if isinstance(function, ast.Attribute) else []
+            parts = [] if is_end(node) else [*owner, *arguments]
+        case _:
+            parts = sub_expressions(node)
+    for part in parts:
+        yield from find_flowing_names(part, is_end)
+
+
+# Statements ---------------------------------------------------------------------------------------
+
+
+def is_loop(node: Node) -> TypeGuard[Loop]:
+    """Return True for a `for` or a `while`."""
+    return isinstance(node, ast.For | ast.While)
+
+
+def is_while(node: Node) -> bool:
+    """Return True for a `while`."""
+    return isinstance(node, ast.While)
+
+
+def is_branch(node: Node) -> bool:
+    """Return True for an `if`."""
+    return isinstance(node, ast.If)
+
+
+def is_expression(statement: Statement) -> bool:
+    """Return True for an expression, most often a call, whose value nobody takes."""
+    return isinstance(statement, ast.Expr)
+
+
+def is_empty(body: Sequence[Statement]) -> bool:
+    """Return True if all that stands in a block is `pass`."""
+    return all(isinstance(one, ast.Pass) for one in body)
+
+
+def get_jump(statement: Statement) -> str:
+    """Return "break" or "continue"; "" for other statements."""
+    return {ast.Break: "break", ast.Continue: "continue"}.get(type(statement), "")
+
+
+def get_body(statement: Statement) -> list[Statement]:
+    """Return the statements inside a statement."""
+    return [*getattr(statement, "body", ()), *getattr(statement, "orelse", ())]
+
+
+def get_steering(statement: Statement) -> Expression | None:
+    """Return what decides whether, or how often, the body of a `for` or an `if` runs that is not unrolled."""
+    match statement:
+        case ast.For(iter=steer) | ast.If(test=steer) if resolve_callee(steer) != "static":
+            return steer
+    return None
+
+
+def get_returned(node: Node) -> Expression | None:
+    """Return what a `return` returns; None for other statements."""
+    return node.value if isinstance(node, ast.Return) else None
+
+
+def get_given(statement: Statement, value: Expression) -> Expression:
+    """Return what an assignment says on its right side: of `a += b`, whose value is `a + b`, it is `b`."""
+    return statement.value if isinstance(statement, ast.AugAssign) else value
+
+
+def get_passed_on(statement: Statement) -> list[Expression]:
+    """Return the expressions whose values a statement hands on: stored, returned, or given to a call."""
+    match statement:
+        case ast.Expr(value=ast.Call(args=arguments)):
+            return list(arguments)
+        case ast.Assign() | ast.AugAssign() | ast.AnnAssign() | ast.Return() if statement.value is not None:
+            return [statement.value]
+    return []
+
+
+def find_stored_names(nodes: Iterable[Node]) -> frozenset[str]:
+    """Return the names that are given values."""
+    return frozenset(one.id for one in nodes if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+
+
+def find_steering_parts(nodes: Iterable[Node]) -> Iterator[tuple[Expression, str]]:
+    """Yield expressions that decide a branch, a loop or an index, and which of these each decides."""
+    for node in nodes:
+        match node:
+            case ast.If(test=test):
+                yield test, "a branch"
+            case ast.While(test=test):
+                yield test, "a loop"
+            case ast.For(iter=ast.Call(args=arguments)):
+                yield from ((one, "a loop") for one in arguments)
+            case ast.Subscript(slice=index):
+                yield index, "an index"
+
+
+def find_loaded_elements(node: Node) -> Iterator[Expression]:
+    """Yield elements of arrays that are read."""
+    loads = (one for one in walk(node) if isinstance(one, ast.Subscript) and isinstance(one.ctx, ast.Load))
+    yield from (one for one in loads if not is_size(one))
+
+
+def find_misplaced_operations(statement: Statement, is_atomic: Callable[[Call], bool]) -> Iterator[tuple[Call, str]]:
+    """Yield atomics of two arguments with whose result an unused expression calculates, each with what was meant."""
+    if isinstance(statement, ast.Expr):
+        yield from _find_misplaced(statement.value, is_atomic)
+
+
+def _find_misplaced(node: Expression, is_atomic: Callable[[Call], bool]) -> Iterator[tuple[Call, str]]:
+    if isinstance(node, ast.UnaryOp):
+        yield from _find_misplaced(node.operand, is_atomic)
+    if not isinstance(node, ast.BinOp):
+        return
+    for side in (node.left, node.right):
+        yield from _find_misplaced(side, is_atomic)
+        if isinstance(side, ast.Call) and is_atomic(side) and len(side.args) == 2:
+            target, value = side.args
+            parts = (value, node.right) if side is node.left else (node.left, value)
+            meant = ast.Call(side.func, [target, ast.BinOp(parts[0], node.op, parts[1])], [])
+            yield side, ast.unparse(meant)
+
+
+# Files --------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=4)
+def _parse(lines: tuple[str, ...]) -> ast.Module:
+    return parse_lines(line.rstrip("\n") + "\n" for line in lines)
+
+
+def find_global_line(lines: tuple[str, ...], name: str) -> int:
+    """Return the line at which a file gives a global a number, or what a call makes; 0 if it does not."""
+    if not any(line.startswith(name) for line in lines):  # most files: they are not parsed
+        return 0
+    for one in _parse(lines).body:
+        match one:
+            case ast.Assign(targets=[ast.Name(id=known)], value=value) if known == name:
+                number = get_literal(value)
+                if isinstance(value, ast.Call | ast.BinOp) or (isinstance(number, int | float) and number):
+                    return one.lineno
+    return 0
+
+
+def find_given_literals(lines: tuple[str, ...], function: str, name: str, place: int) -> list[object]:
+    """Return the literals that the calls of a function in a file give a parameter; None where it is no literal."""
+    calls = [node for node in walk(_parse(lines)) if isinstance(node, ast.Call)]
+    given = []
+    for call in calls:
+        if function in (getattr(call.func, "id", ""), getattr(call.func, "attr", "")):
+            by_name = next((word.value for word in call.keywords if word.arg == name), None)
+            given.append(get_literal(call.args[place] if place < len(call.args) else by_name))
+    return given
+
+
+# Cuts: statements that assign a float to an integer variable without a cast. The IR has one cast for what a person
+# wrote, `int(x)`, and for what an engine does by itself, so the file's own text is asked. A statement that calls what
+# is not known to keep floats may have meant it: of that nothing is said.
+
+_KEEP = frozenset(
+    {"abs", "acos", "asin", "atan2", "cos", "dot", "exp", "length", "log", "max", "min", "norm", "pow", "sin", "sqrt"}
+    | {"atomic_add", "atomic_max", "atomic_min", "atomic_mul", "atomic_sub", "random", "rsqrt", "select", "tan", "tanh"}
+)
+"""Functions that make no integer of a float, and those that add to a variable."""
+
+
+class Cut(NamedTuple):
+    """The variable that a statement changes, as the text has it, and where it stands."""
+
+    target: str
+    line: int
+    column: int
+
+
+class Cuts:
+    """Statements by file and line, each file parsed once."""
+
+    def __init__(self) -> None:
+        self._by_path: dict[str, dict[int, Cut]] = {}
+
+    def at(self, path: str, line: int) -> Cut | None:
+        """Return what a statement changes in which no cast is written."""
+        if path not in self._by_path:
+            self._by_path[path] = _find_cuts(path)
+        return self._by_path[path].get(line)
+
+
+def _find_cuts(path: str) -> dict[int, Cut]:
+    cuts: dict[int, Cut] = {}
+    for stmt in ast.walk(parse_lines(linecache.getlines(path))):
+        target = _find_changed_target(stmt)
+        if isinstance(stmt, ast.stmt) and target is not None and all(map(_keeps_floats, ast.walk(stmt))):
+            column = column_of(path, target.lineno, target.col_offset)
+            cut = Cut(ast.unparse(target), target.lineno, column)
+            cuts |= dict.fromkeys(range(stmt.lineno, (stmt.end_lineno or stmt.lineno) + 1), cut)
+    return cuts
+
+
+def _find_changed_target(stmt: Node) -> Expression | None:
+    """Return the one location that a statement changes; None if the type of what it is given is written out."""
+    changes = [] if isinstance(stmt, ast.AnnAssign) else changes_of(stmt.value if isinstance(stmt, ast.Expr) else stmt)
+    return changes[0].target if len(changes) == 1 else None
+
+
+def _keeps_floats(node: Node) -> bool:
+    if not isinstance(node, ast.Call):
+        return not isinstance(node, ast.NamedExpr)  # `:=` changes a variable of its own
+    return resolve_callee(node) in _KEEP

@@ -1,0 +1,84 @@
+"""Rules that ask the IR about accesses: elements that iterations share, and indices that leave their array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...analyses import (
+    Conflict,
+    OutOfRange,
+    Verdict,
+    describe_conflict,
+    describe_sum,
+    find_conflicts,
+    find_out_of_range,
+)
+from ...frontend import index_parts
+from ...ir import nodes, walk
+from .._finding import Finding
+from .._sketch import Sketch, sketch_of
+from .._subject import Subject
+
+
+def find_races(subject: Subject) -> Iterator[Finding]:
+    """Report certain races as errors, and possible ones as warnings: TS105 and TS106."""
+    if not subject.is_kernel:
+        return
+    sketch = sketch_of(subject)
+    promised = {item.name for item in (subject.spec.inputs if subject.spec else ()) if item.promise}
+    for conflict in find_conflicts(sketch.kernel):
+        # Sizes of a file's arrays may be related in ways that it does not say.
+        if conflict.verdict is Verdict.CONDITIONAL or conflict.array in sketch.escaped:
+            continue
+        is_promised = promised & {part.array for part in _loads(conflict)}
+        if conflict.verdict is Verdict.CERTAIN or not is_promised:
+            yield _report_conflict(subject, sketch, conflict)
+
+
+def _loads(conflict: Conflict) -> Iterator[nodes.Load]:
+    """Loads in the indices of both accesses, with those that their locals come from."""
+    for access in (conflict.change, conflict.other):
+        yield from (part for part in walk.parts(*access.index) if isinstance(part, nodes.Load))
+
+
+def _report_conflict(subject: Subject, sketch: Sketch, conflict: Conflict) -> Finding:
+    is_certain = conflict.verdict is Verdict.CERTAIN
+    words = describe_conflict(conflict, sketch.kernel)
+    remedy = f"{subject.module_name}.loop_config(serialize=True)  # before the loop; or one atomic operation"
+    remedy += "" if is_certain else "; or a promise in the spec, `unique k[n]`"
+    change = conflict.change.of
+    node = subject.tree if isinstance(change, nodes.Load) else sketch.places.get(change.number, subject.tree)
+    rule = "TS106" if conflict.is_of_neighbors else "TS105"
+    return subject.finding(rule, "error" if is_certain else "warning", node, words, remedy)
+
+
+def find_indices_outside(subject: Subject) -> Iterator[Finding]:
+    """TS109: indices that leave their array whatever its size, `x[i - 1]` in `for i in x`, `x[x.shape[0]]`."""
+    sketch = sketch_of(subject) if subject.is_kernel else None
+    if sketch is not None and not sketch.returns_early:
+        for found in find_out_of_range(sketch.kernel, _measured(subject, sketch)):
+            yield from _report_index(subject, sketch, found)
+
+
+def _measured(subject: Subject, sketch: Sketch) -> list[str]:
+    """Return the arrays whose indices count from 0 and are not clamped."""
+    open_items = {item.name for item in (subject.spec.items if subject.spec else ()) if item.has_rest}
+    parameters = {name for name, one in subject.declared.items() if one.kind == "array"} - open_items
+    arrays = sketch.kernel.arrays.items()
+    return [name for name, one in arrays if (one.dims or name in parameters) and not one.is_clamped]
+
+
+def _report_index(subject: Subject, sketch: Sketch, found: OutOfRange) -> Iterator[Finding]:
+    node = sketch.find_element(found.access.of, found.access.line)
+    if node is None:
+        return
+    label, text, part = subject.label(found.access.array), subject.text(node), index_parts(node.slice)[found.axis]
+    index, size = (describe_sum(one, sketch.kernel) for one in (found.reached, found.size))
+    is_negative = not found.reached.terms and found.reached.constant < 0
+    words = f"`{text}` is outside `{label}` whatever its size: "
+    words += f"the index {'is' if found.is_constant else 'reaches'} {index} along axis {found.axis}, "
+    words += "and negative indices do not count from the end" if is_negative else f"whose size is {size}"
+    guard = f"if 0 <= {subject.text(part)} < {label}.shape[{found.axis}]:  # or a loop over fewer elements"
+    is_only = is_negative and len(found.access.index) == 1
+    last = f"{label}[{label}.shape[0] - {-found.reached.constant}]" if is_only else ""
+    yield subject.finding("TS109", "error", node, words, last if found.is_constant else guard)
