@@ -92,7 +92,7 @@ def _find_zeroed(launch: Launch, kernel: Subject | None) -> Iterator[Failure]:
             continue
         if kernel is not None and name and not kernel.roles[name].of("write") and not kernel.roles[name].escapes:
             continue  # `y[i] += ...`: the reverse kernel reads the adjoint, and leaves it
-        line = getattr(tensor.adjoint_node, "lineno", 0)
+        line = tensor.adjoint_line
         when = "where the kernel stores" if kernel is None else "after reading it"
         more = f"; `contiguous()` copies nothing where `{grad.name}` is contiguous" if grad.is_maybe_copy else ""
         yield Failure(
@@ -121,11 +121,11 @@ def _find_without_adjoint(trace: Trace, launch: Launch) -> Iterator[Failure]:
     for tensor in launch.tensors:
         if tensor.requires_grad is not False:
             continue
-        is_output = tensor.adjoint is not None and tensor.adjoint_node is not None and _reaches_incoming(tensor.adjoint)
+        is_output = tensor.adjoint is not None and tensor.adjoint_line > 0 and _reaches_incoming(tensor.adjoint)
         if is_output:
             yield Failure(
                 f"every gradient is 0: `{tensor.name}` is passed without `requires_grad`, so the reverse kernel is "
-                f"compiled without an adjoint for it, and ignores line {getattr(tensor.adjoint_node, 'lineno', 0)}"
+                f"compiled without an adjoint for it, and ignores line {tensor.adjoint_line}"
             )
         elif any(one.taken_from is tensor for one in _list_returned(trace)):
             yield Failure(

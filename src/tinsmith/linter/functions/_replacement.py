@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ..._errors import SpecError
 from ...engines import parse_expression
-from ...frontend import Loop, get_iterable, is_size, range_bounds, root, walk
+from ...frontend import walk as walk_tree
+from ...ir import Type, nodes, walk
 from ...spec import parse
 from .._scan import MATH_TYPES
+from .._sketch import sketch_of
+from .._source_form import find_names
 from .._subject import Subject
 from ._failures import FindKernel
+from ._reader import find_ranks
 from ._tensors import Launch, ShapeOf, Size, Tensor
 from ._trace import Trace, tensors_in
 
@@ -185,81 +188,36 @@ def _find_rank(array: _Array) -> int | None:
     declared = kernel.declared[array.name].rank
     if declared is not None:
         return declared
-    ranks = set()
-    for node in kernel.source.nodes:
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id == array.name:
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            is_vector = any(isinstance(one, ast.Name) and one.id in _find_index_vectors(kernel) for one in parts)
-            is_none = isinstance(node.slice, ast.Constant) and node.slice.value is None
-            ranks.add(None if is_vector else 0 if is_none else len(parts))
-    ranks |= _find_loop_ranks(kernel, array.name)
+    ranks = find_ranks(kernel, array.name)
     return ranks.pop() if len(ranks) == 1 else None
-
-
-def _find_loop_ranks(kernel: Subject, name: str) -> set[int | None]:
-    loops = (node for node in kernel.source.nodes if isinstance(node, ast.For))
-    over = [one for one in loops if isinstance(one.iter, ast.Name) and one.iter.id == name]
-    return {len(one.target.elts) if isinstance(one.target, ast.Tuple) else 1 for one in over}
-
-
-def _find_index_vectors(kernel: Subject) -> set[str]:
-    """Variables of loops over `ti.grouped`, and locals that may be index vectors."""
-    loops = (node for node in kernel.source.nodes if isinstance(node, ast.For))
-    grouped = {root(one.target) for one in loops if kernel.resolve_builtin(get_iterable(one)) == "grouped"}
-    return grouped | {
-        node.targets[0].id
-        for node in kernel.source.nodes
-        if isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Name)
-        and kernel.resolve_builtin(node.value) in ("Vector", "floor", "cast")
-    }
 
 
 def _find_equal_axes(arrays: list[_Array]) -> dict[tuple[str, int], tuple[str, int]]:
     """Axes that one loop over an array, or over its whole size, indexes alike: the first stands for all."""
     first: dict[tuple[str, int], tuple[str, int]] = {}
     for kernel in dict.fromkeys(one.kernel for one in arrays if one.kernel is not None):
-        for loop in (one for one in kernel.source.nodes if isinstance(one, ast.For)):
-            for variable, axis in _find_whole_axes(loop):
-                plain = _find_plain_axes(kernel, loop, variable)
-                stands = first.get(axis, axis)
-                for one in (axis, *plain):
-                    first.setdefault(one, stands)
+        sketch = sketch_of(kernel)
+        uses = _find_plain_uses(sketch.kernel)
+        for loop in (one for one in walk.statements(sketch.kernel.body) if isinstance(one, nodes.For)):
+            inside = walk.find_touched([loop])
+            for name, (low, end) in zip(loop.names, loop.bounds, strict=True):
+                if low == nodes.Const(0, Type.I32) and isinstance(end, nodes.Size):
+                    axis, variable = (end.array, end.axis), sketch.kernel.source_name(name)
+                    stands = first.get(axis, axis)
+                    plain = (one for one, names in uses.items() if names == {variable} and one[0] in inside)
+                    for one in (axis, *plain):
+                        first.setdefault(one, stands)
     return first
 
 
-def _find_whole_axes(loop: Loop) -> Iterator[tuple[str, tuple[str, int]]]:
-    """Variables of a loop that go over all of an axis: `for i, j in x`, `for i in range(x.shape[0])`."""
-    if not isinstance(loop, ast.For):
-        return
-    targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
-    names = [one.id if isinstance(one, ast.Name) else "" for one in targets]
-    if isinstance(loop.iter, ast.Name):
-        yield from ((name, (loop.iter.id, axis)) for axis, name in enumerate(names))
-        return
-    for name, ends in zip(names, range_bounds(get_iterable(loop)), strict=False):
-        if len(ends) == 1 and isinstance(ends[0], ast.Subscript) and is_size(ends[0]):
-            axis = ends[0].slice
-            if (
-                isinstance(axis, ast.Constant)
-                and isinstance(axis.value, int)
-                and isinstance(ends[0].value, ast.Attribute)
-            ):
-                yield name, (root(ends[0]), axis.value)
-
-
-def _find_plain_axes(kernel: Subject, loop: ast.For, variable: str) -> list[tuple[str, int]]:
-    """Axes that are indexed by a loop's variable alone, wherever the kernel uses them."""
+def _find_plain_uses(kernel: nodes.Kernel) -> dict[tuple[str, int], set[str]]:
+    """Locals by which a kernel indexes axes, "" for other expressions."""
     uses: dict[tuple[str, int], set[str]] = {}
-    for node in kernel.source.nodes:
-        if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and not is_size(node):
-            parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-            for axis, part in enumerate(parts):
-                uses.setdefault((node.value.id, axis), set()).add(ast.unparse(part))
-    inside = {
-        node.value.id for node in walk(loop) if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name)
-    }
-    return [axis for axis, texts in uses.items() if texts == {variable} and axis[0] in inside]
+    for one in (*walk.loads(kernel.body), *walk.stores(kernel.body)):
+        for axis, part in enumerate(one.index):
+            name = kernel.source_name(part.name) if isinstance(part, nodes.Local) else ""
+            uses.setdefault((one.array, axis), set()).add(name)
+    return uses
 
 
 def _write_allocated_dims(
@@ -350,15 +308,15 @@ def _write_call(pairs: list[tuple[Launch, Subject | None]], parts: _Parts, spec:
 
 def _find_dim_names(items: str) -> list[str]:
     brackets = [part.partition("]")[0] for part in items.split("[")[1:]]
-    return [node.id for text in brackets for node in _find_names(text)]
+    return [name for text in brackets for name in _find_names(text)]
 
 
-def _find_names(text: str) -> Iterator[ast.Name]:
+def _find_names(text: str) -> Iterator[str]:
     try:
         tree = parse_expression(f"({text.replace('?', '0').replace('...', '0')},)")
     except SyntaxError:
         return
-    yield from (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    yield from find_names(walk_tree(tree))
 
 
 def _list_missing(

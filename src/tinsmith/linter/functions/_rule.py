@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 
 from ...engines import count_column, parse_module
 from .._finding import Finding
 from .._subject import Subject
-from ._classes import Module
 from ._failures import find_failures
+from ._reader import Class, Module
 from ._replacement import write_replacement
 from ._trace import Tracer
 
@@ -30,9 +29,7 @@ def find_hand_written(path: str, text: str, subjects: Sequence[Subject]) -> Iter
         yield from _examine(path, lines, module, node, [one for one in subjects if one.is_kernel])
 
 
-def _examine(
-    path: str, lines: list[str], module: Module, node: ast.ClassDef, kernels: Sequence[Subject]
-) -> Iterator[Finding]:
+def _examine(path: str, lines: list[str], module: Module, node: Class, kernels: Sequence[Subject]) -> Iterator[Finding]:
     def find_kernel(kernel: str) -> Subject | None:
         name = kernel.rpartition(".")[2]
         names = {name, module.attributes.get(name, name)}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+from .._source_form import Call
 
 Origin = Literal["input", "incoming", "made", "other"]
 
@@ -20,7 +21,7 @@ class Tensor:
         is_original: it is the very object of its origin, no detached one and no view.
         is_maybe_copy: `contiguous()` or `to()` made it: the very object where nothing has to be copied.
         requires_grad: None is unknown.
-        adjoint: what was assigned to its `.grad`.
+        adjoint: what was assigned to its `.grad`, in line `adjoint_line`.
         allocation: the call that allocated it, with its arguments as values.
         taken_from: the tensor whose `.grad` it is, or is a copy of.
     """
@@ -31,7 +32,7 @@ class Tensor:
     is_maybe_copy: bool = False
     requires_grad: bool | None = None
     adjoint: Tensor | None = None
-    adjoint_node: ast.stmt | None = None
+    adjoint_line: int = 0
     allocation: Allocation | None = None
     taken_from: Tensor | None = None
     kept_on_context: bool = False
@@ -39,7 +40,7 @@ class Tensor:
     def derive(self, *, requires_grad: bool | None = None) -> Tensor:
         """Return a view or a detached one: another object on the same memory."""
         return replace(
-            self, is_original=False, requires_grad=requires_grad, adjoint=None, adjoint_node=None, kept_on_context=False
+            self, is_original=False, requires_grad=requires_grad, adjoint=None, adjoint_line=0, kept_on_context=False
         )
 
 
@@ -103,7 +104,7 @@ class Launch:
     """
 
     kernel: str
-    node: ast.Call
+    node: Call
     positional: tuple[Any, ...]
     named: dict[str, Any]
     texts: tuple[str, ...]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ._classes import Module
+from ._reader import Module
 from ._tensors import Allocation, Group, Launch, Object, ShapeOf, Size, Tensor
 
 _SAME_OR_COPY = frozenset({"bfloat16", "contiguous", "cpu", "cuda", "double", "float", "half", "to", "type", "type_as"})
@@ -218,12 +218,13 @@ class _Frame:
             owner.adjoint = value if isinstance(value, Tensor) else None
             if isinstance(value, Tensor) and value.origin == "made" and value.taken_from is None:
                 value.taken_from = owner
-            owner.adjoint_node = node
+            owner.adjoint_line = getattr(node, "lineno", 0)
             self.trace.cleared.append((self.tracer.next_step(), owner))
         elif isinstance(owner, Tensor) and name == "requires_grad":
             owner.requires_grad = True if value == 1 else None
         elif isinstance(owner, Object) and name == "grad" and isinstance(value, Tensor):
-            owner.as_tensor().adjoint, owner.as_tensor().adjoint_node = value, node
+            tensor = owner.as_tensor()
+            tensor.adjoint, tensor.adjoint_line = value, getattr(node, "lineno", 0)
         elif isinstance(owner, Object):
             owner.attributes[name] = value
             for tensor in tensors_in(value):

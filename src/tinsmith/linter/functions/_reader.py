@@ -1,12 +1,16 @@
-"""Classes of a file that derive from `torch.autograd.Function`, with the methods that they inherit in the file."""
+"""What a file says about hand-written Functions: the classes and their methods, and how kernels index their arrays."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from ...frontend import walk
+from ...frontend import get_iterable, index_parts, root, walk
+from .._subject import Subject
+
+Class: TypeAlias = ast.ClassDef
 
 _FUNCTIONS = frozenset(
     f"torch.autograd.{name}"
@@ -28,14 +32,14 @@ class Module:
 
     imports: dict[str, str]
     functions: dict[str, ast.FunctionDef]
-    classes: dict[str, ast.ClassDef]
+    classes: dict[str, Class]
     gradients: dict[str, str]
     attributes: dict[str, str]
 
     @classmethod
     def read(cls, tree: ast.Module) -> Module:
         """Collect the definitions of a file."""
-        classes = [node for node in walk(tree) if isinstance(node, ast.ClassDef)]
+        classes = [node for node in walk(tree) if isinstance(node, Class)]
         methods = {one for node in classes for one in node.body}
         functions = [node for node in walk(tree) if isinstance(node, ast.FunctionDef) and node not in methods]
         assigned = [node for node in walk(tree) if isinstance(node, ast.Assign) and len(node.targets) == 1]
@@ -55,11 +59,11 @@ class Module:
             return f"{inner}.{node.attr}" if inner else ""
         return self.imports.get(node.id, node.id) if isinstance(node, ast.Name) else ""
 
-    def autograd_functions(self) -> Iterator[ast.ClassDef]:
+    def autograd_functions(self) -> Iterator[Class]:
         """Yield the classes that derive from `torch.autograd.Function`, also through classes of the file."""
         yield from (node for node in self.classes.values() if self._is_function(node, frozenset()))
 
-    def methods(self, node: ast.ClassDef) -> dict[str, ast.FunctionDef]:
+    def methods(self, node: Class) -> dict[str, ast.FunctionDef]:
         """Methods of a class, and those that it inherits from classes of the file."""
         inherited: dict[str, ast.FunctionDef] = {}
         for base in reversed(node.bases):
@@ -68,7 +72,7 @@ class Module:
                 inherited |= self.methods(parent)
         return inherited | {one.name: one for one in node.body if isinstance(one, ast.FunctionDef)}
 
-    def _is_function(self, node: ast.ClassDef, seen: frozenset[str]) -> bool:
+    def _is_function(self, node: Class, seen: frozenset[str]) -> bool:
         for base in map(self.resolve, node.bases):
             parent = self.classes.get(base)
             if base in _FUNCTIONS or (parent and base not in seen and self._is_function(parent, seen | {base})):
@@ -97,3 +101,33 @@ def _resolve_dotted(node: ast.expr, names: dict[str, str]) -> str:
         inner = _resolve_dotted(node.value, names)
         return f"{inner}.{node.attr}" if inner else ""
     return names.get(node.id, node.id) if isinstance(node, ast.Name) else ""
+
+
+# Kernels ------------------------------------------------------------------------------------------
+
+
+def find_ranks(kernel: Subject, array: str) -> set[int | None]:
+    """Return how many axes indices and loops of a kernel give an array; None for an index that may be a vector."""
+    vectors, ranks = _find_index_vectors(kernel), set[int | None]()
+    for node in kernel.source.nodes:
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=index) if name == array:
+                is_none = isinstance(index, ast.Constant) and index.value is None
+                parts = [] if is_none else index_parts(index)
+                is_vector = any(isinstance(one, ast.Name) and one.id in vectors for one in parts)
+                ranks.add(None if is_vector else len(parts))
+            case ast.For(iter=ast.Name(id=name), target=target) if name == array:
+                ranks.add(len(index_parts(target)))
+    return ranks
+
+
+def _find_index_vectors(kernel: Subject) -> set[str]:
+    """Variables of loops over `ti.grouped`, and locals that may be index vectors."""
+    vectors: set[str] = set()
+    for node in kernel.source.nodes:
+        match node:
+            case ast.For(target=target) if kernel.resolve_builtin(get_iterable(node)) == "grouped":
+                vectors.add(root(target))
+            case ast.Assign(targets=[ast.Name(id=name), *_], value=value):
+                vectors |= {name} if kernel.resolve_builtin(value) in ("Vector", "floor", "cast") else set()
+    return vectors
