@@ -454,7 +454,8 @@ class _Writer:
                 return nodes.Size(array, axis) if isinstance(array, str) else self.opaque(Origin.UNKNOWN, Type.I32)
         element, first = self.element(one)
         before += first
-        if element is None and isinstance(one, ast.Attribute) and root(one) not in self._scopes[-1]:
+        name = root(one)
+        if element is None and isinstance(one, ast.Attribute) and name and name not in self._scopes[-1]:
             return nodes.Argument(ast.unparse(one), Type.I32)  # a number of an object: the same in all iterations
         return element or self.unknown(one, before)
 
