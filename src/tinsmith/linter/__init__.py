@@ -4,12 +4,11 @@ A kernel becomes a `Subject`; rules look at it, one idea each, and say `Finding`
 """
 
 from ._contents import FileContents, Showable, describe_file, find_showable
-from ._finding import SEVERITIES, Finding, Severity, in_order, not_run
+from ._finding import SEVERITIES, Finding, Severity, drop_suppressed, in_order, not_run
 from ._lint import find_certain_mistakes, lint_file, lint_kernels
 from ._rules import RULES, Rule
 from ._source_form import Cuts
 from ._subject import ENGINES
-from ._suppressions import drop_suppressed
 from .rules import OUTSIDE, RACES
 
 __all__ = [

@@ -1,7 +1,10 @@
-"""Finding: one actual or possible mistake in a kernel, and its place."""
+"""Finding: one actual or possible mistake in a kernel, its place, and comments that turn it off."""
 
 from __future__ import annotations
 
+import linecache
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +14,8 @@ from ..engines import file_lines
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 """The worst first."""
+_MARK = re.compile(r"#\s*tinsmith:\s*ignore(?:\[([\w\s,]*)\])?")
+"""`# tinsmith: ignore[TS101]` turns off the findings of a rule in its line, `# tinsmith: ignore` all."""
 
 
 @dataclass(frozen=True)
@@ -77,3 +82,22 @@ def not_run(what: str, error: BaseException, path: str, line: int) -> Finding:
 
 def _single_spaced(line: str) -> str:
     return " ".join(line.split())
+
+
+def drop_suppressed(findings: Iterable[Finding], known: Mapping[str, Sequence[str]] | None = None) -> list[Finding]:
+    """Findings that no comment turns off. `known` are lines of files that were read already, by path."""
+    return [one for one in findings if not _is_off(one, (known or {}).get(one.path))]
+
+
+def _is_off(finding: Finding, known: Sequence[str] | None) -> bool:
+    lines = linecache.getlines(finding.path) if known is None else known
+    mark = _MARK.search(_whole(lines, finding.line)) if 0 < finding.line <= len(lines) else None
+    if mark is None:
+        return False
+    return mark[1] is None or finding.rule in {word.strip() for word in mark[1].split(",")}
+
+
+def _whole(lines: Sequence[str], line: int) -> str:
+    """A line with those that a backslash joins to it: it has no room for a comment itself."""
+    text = lines[line - 1].rstrip()
+    return _whole(lines, line + 1) if text.endswith("\\") and line < len(lines) else text
