@@ -36,6 +36,12 @@ def bad1(x: ti.types.ndarray(), y: ti.types.ndarray()):
     for i in x:
         for d in ti.static([-1, 0]):
             y[i] += x[i + d]  #!
+    for i in x:
+        at = 0
+        for _ in range(3):
+            at += 2
+            y[i] += x[i + at]  #!
+        y[i] = 1.0 if x[i - 1] > 0 else 0.0  #!
 """
 WITH_A_SPEC = """
 @ts.op("x[n, m], k[3] -> y[n, m]")

@@ -729,9 +729,10 @@ CASES = {
                 y[0] += x[i]  #!
         """,
         """
-        def k(x: A, y: ti.types.ndarray(dtype=ti.f32, ndim=1)):
+        def k(x: A, y: ti.types.ndarray(dtype=ti.f32, ndim=1), z: ti.types.ndarray(dtype=ti.f16, ndim=1)):
             for i in x:
                 y[0] += x[i]
+                z[i] *= x[i]
         """,
     ),
     "a narrow literal": (
@@ -832,8 +833,8 @@ CASES = {
         def k(x: A, y: A):
             for i in x:
                 step = 3
-                left = ti.static(-3)
-                y[i] = x[step // 2 % 4] + x[left // 2 % 4] + x[(i - step) % x.shape[0]] + x[-3 % 4]
+                left, even = ti.static(-3), -4
+                y[i] = x[even // 2 % 2] + x[step // 2 % 4] + x[left // 2 % 4] + x[(i - step) % x.shape[0]] + x[-3 % 4]
                 for j in ti.static(range(4)):
                     y[i] += x[(j - 3) // 2 % 4]
         """,

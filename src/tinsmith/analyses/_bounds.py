@@ -57,7 +57,7 @@ def find_out_of_range(kernel: nodes.Kernel, arrays: Collection[str]) -> list[Out
     once = (nodes.Const(0, Type.I32), nodes.Const(1, Type.I32))
     beside = nodes.For(("once",), (once,), tuple(one for one in kernel.body if not isinstance(one, nodes.For)))
     loops = (beside, *(one for one in kernel.body if isinstance(one, nodes.For)))
-    return sorted((found for loop in loops for found in search.find(loop)), key=lambda found: found.access.line)
+    return sorted((one for loop in loops for one in search.find(loop)), key=lambda one: one.access.line)
 
 
 class _Search:

@@ -7,7 +7,6 @@ races about the kernel itself.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,6 +17,7 @@ from ..engines import Engine, parse_expression
 from ..ir import Type, nodes
 from ..spec import DimSizes
 from ._sketch_writer import Element, Noted, Place, SketchWriter, guess_type
+from ._source_form import Expression, Subscript
 from ._subject import Subject
 
 
@@ -35,13 +35,13 @@ class Sketch:
     """
 
     kernel: nodes.Kernel
-    places: Mapping[int, ast.expr]
-    elements: Mapping[Place, ast.Subscript]
+    places: Mapping[int, Expression]
+    elements: Mapping[Place, Subscript]
     noted: Sequence[Noted]
     escaped: frozenset[str]
     returns_early: bool
 
-    def find_element(self, access: Element, line: int) -> ast.Subscript | None:
+    def find_element(self, access: Element, line: int) -> Subscript | None:
         """Return the subscript that an access of a statement comes from.
 
         None if it stands in a function that the kernel calls.
@@ -49,7 +49,7 @@ class Sketch:
         return self.elements.get(Place(line, access.array, access.index))
 
     @lazy
-    def expressions(self) -> Mapping[ast.expr, nodes.Expr]:
+    def expressions(self) -> Mapping[Expression, nodes.Expr]:
         """The expressions of the kernel's own text, by what stands there."""
         return {one.node: one.expr for one in self.noted}
 
@@ -82,9 +82,7 @@ def sketch_of(subject: Subject) -> Sketch:
         cells=tuple(writer.cells),
         source_names=writer.source_names,
     )
-    returns = (node for node in subject.source.nodes if isinstance(node, ast.Return))
-    returns_early = any(node is not subject.tree.body[-1] for node in returns)
-    return Sketch(kernel, writer.places, writer.elements, writer.noted, frozenset(writer.escaped), returns_early)
+    return Sketch(kernel, writer.places, writer.elements, writer.noted, frozenset(writer.escaped), writer.returns_early)
 
 
 def _declare(subject: Subject, name: str) -> nodes.Array:

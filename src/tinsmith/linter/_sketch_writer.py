@@ -95,6 +95,7 @@ class SketchWriter:
         elements: the subscripts of the kernel's own text.
         noted: the expressions of the kernel's own text.
         source_names: what the source calls locals.
+        returns_early: whether a `return` of the kernel's own may skip what stands behind it.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -105,6 +106,7 @@ class SketchWriter:
         self.elements: dict[Place, ast.Subscript] = {}
         self.noted: list[Noted] = []
         self.source_names: dict[str, str] = {}
+        self.returns_early = False
         self._numbers = count(1)
         self._frames = [_Frame(subject.source, {name: name for name in subject.arrays})]
         self._written: list[nodes.Stmt] = []
@@ -147,7 +149,8 @@ class SketchWriter:
         """Return the statements of a block, behind some others. It is left where `test` does not hold."""
         outer, self._written = self._written, [*first]
         if test is not None:
-            self._written.append(nodes.If(self._value(test), (), (nodes.Break(self._line),), self._line))
+            ends = nodes.Unary(Operator.NOT, self._value(test), Type.U1)
+            self._written.append(nodes.If(ends, (nodes.Break(self._line),), (), self._line))
         self._statements(body)
         inner, self._written = tuple(self._written), outer
         return inner
@@ -164,20 +167,25 @@ class SketchWriter:
                 if resolve_callee(test) == "static":
                     condition = self._opaque(Origin.UNKNOWN, Type.U1)
                 self._written.append(nodes.If(condition, self._block(body), self._block(orelse), line))
-            case ast.Break():
-                self._written.append(nodes.Break(line))
-            case ast.Continue():
-                self._written.append(nodes.Continue(line))
+            case ast.Break() | ast.Continue():
+                self._written.append(_JUMPS[type(one)](line))
             case ast.AugAssign():
                 self._update(one)
             case ast.Assign() | ast.AnnAssign():
-                for target, value in assignments(one):
-                    if self._is_computed_by_python(target, value):
-                        self._frame.names[root(target)] = self._value(value)
-                    else:
-                        self._assign(target, self._value(value))
-            case ast.Expr(value=value) | ast.Return(value=ast.expr() as value):
+                self._assign_all(one)
+            case ast.Expr(value=value):
                 self._value(value)
+            case ast.Return(value=value):
+                self.returns_early |= not self._is_inside_call and one is not self.subject.tree.body[-1]
+                if value is not None:
+                    self._value(value)
+
+    def _assign_all(self, one: ast.Assign | ast.AnnAssign) -> None:
+        for target, value in assignments(one):
+            if self._is_computed_by_python(target, value):
+                self._frame.names[root(target)] = self._value(value)
+            else:
+                self._assign(target, self._value(value))
 
     def _is_computed_by_python(self, target: ast.expr, value: ast.expr) -> bool:
         """Return True for `k = ti.static(...)`, after which `k` is Python's number and no local."""
@@ -245,7 +253,7 @@ class SketchWriter:
                 if element is None:
                     return
             case ast.Name(id=name):
-                element = self._stored(name)
+                element = self._find_stored_element(name)
                 if element is None:
                     self._written.append(nodes.Assign(self._local(name, value.type), value, target.lineno))
                     return
@@ -256,7 +264,7 @@ class SketchWriter:
         )
 
     def _atomic(self, word: AtomicOperator, target: ast.expr, value: nodes.Expr, result: str | None) -> None:
-        element = self._stored(target.id) if isinstance(target, ast.Name) else self._element(target)
+        element = self._find_stored_element(target.id) if isinstance(target, ast.Name) else self._element(target)
         if element is not None:
             where = element.array, element.index, element.entry
             self._written.append(nodes.Atomic(word, *where, value, result, target.lineno, self._place(target)))
@@ -264,7 +272,7 @@ class SketchWriter:
             old = self._value(target)
             self._assign(target, nodes.Binary(operators.ATOMIC[word], old, value, old.type))
 
-    def _stored(self, name: str) -> nodes.Load | None:
+    def _find_stored_element(self, name: str) -> nodes.Load | None:
         """Return the element that a name stands for: of a cell, or one that a function was given."""
         if name in self.cells and not self._is_inside_call:
             return nodes.Load(name, (), (), Type.F32)
@@ -457,6 +465,7 @@ class SketchWriter:
         return number
 
 
+_JUMPS = {ast.Break: nodes.Break, ast.Continue: nodes.Continue}
 _TYPES = {bool: Type.U1, int: Type.I32, float: Type.F32}
 
 

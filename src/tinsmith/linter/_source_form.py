@@ -21,6 +21,7 @@ Node: TypeAlias = ast.AST
 Expression: TypeAlias = ast.expr
 Statement: TypeAlias = ast.stmt
 Call: TypeAlias = ast.Call
+Subscript: TypeAlias = ast.Subscript
 Function: TypeAlias = ast.FunctionDef
 
 # Expressions --------------------------------------------------------------------------------------
