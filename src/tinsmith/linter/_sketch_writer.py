@@ -432,7 +432,7 @@ class SketchWriter:
             array = self._frame.names.get(one.value.id) if isinstance(one.value, ast.Name) else None
             if isinstance(one, ast.Subscript) and isinstance(array, str):
                 index = tuple(self._value(part) for part in index_parts(one.slice) if not _is_none(part))
-                for line in (self._line, one.lineno) if not self._is_inside_call else ():
+                for line in {self._line, one.lineno} if not self._is_inside_call else ():
                     self.elements.setdefault(Place(line, array, index), one)
                 return self._entry(nodes.Load(array, index, (), guess_type(self.subject, array)), entries)
             entries.append(one.slice if isinstance(one, ast.Subscript) else ast.Constant(one.attr))

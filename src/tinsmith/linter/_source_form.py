@@ -153,6 +153,8 @@ def find_flowing_names(node: Expression, is_end: Callable[[Node], bool]) -> Iter
 
 # Statements ---------------------------------------------------------------------------------------
 
+_JUMPS: dict[type[ast.stmt], str] = {ast.Break: "break", ast.Continue: "continue"}
+
 
 def is_loop(node: Node) -> TypeGuard[Loop]:
     """Return True for a `for` or a `while`."""
@@ -181,7 +183,7 @@ def is_empty(body: Sequence[Statement]) -> bool:
 
 def get_jump(statement: Statement) -> str:
     """Return "break" or "continue"; "" for other statements."""
-    return {ast.Break: "break", ast.Continue: "continue"}.get(type(statement), "")
+    return _JUMPS.get(type(statement), "")
 
 
 def get_body(statement: Statement) -> list[Statement]:
