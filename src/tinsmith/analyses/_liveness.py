@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 
 from ..ir import nodes, walk
 
-Live = frozenset[str]
+Live = set[str]
 
 
 class Liveness:
     """One way backwards through statements. A pass says what it does on the way by overriding `plain` and `compound`.
+
+    One set of live locals is changed from statement to statement. Inside a branch or a loop it has only those locals
+    that the statement mentions, so that the time is linear in the number of statements, however many locals are live.
 
     Each walk is by an instance of its own.
 
@@ -18,72 +22,104 @@ class Liveness:
         tracked: the locals that are looked at; left out, all of them.
     """
 
-    def __init__(self, tracked: Live | None = None) -> None:
+    def __init__(self, tracked: AbstractSet[str] | None = None) -> None:
         self.tracked = tracked
-        self.after_break: list[Live] = []
-        self.after_continue: list[Live] = []
+        self.after_break: list[AbstractSet[str]] = []
+        self.after_continue: list[AbstractSet[str]] = []
         self._loops = 0
         self._at_ends: dict[int, Live] = {}
 
-    def block(self, body: nodes.Block, live: Live, *, is_last: bool = False) -> tuple[nodes.Block, Live]:
+    def block(self, body: nodes.Block, after: AbstractSet[str], *, is_last: bool = False) -> tuple[nodes.Block, Live]:
         """What a pass leaves of statements, and the locals that are live before them.
 
         Args:
             body: the statements.
-            live: locals that are live after them.
+            after: locals that are live after them.
             is_last: whether nothing comes after them in an iteration.
         """
+        live = set(after)
         kept: list[nodes.Stmt] = []
         for one in reversed(body):
             if type(one) is nodes.Assign:
                 # Most statements are assignments.
-                left, live = self.plain(one, live)
+                left = self.plain(one, live)
             else:
-                left, live = self.statement(one, live, is_last and not kept)
+                left = self.statement(one, live, is_last and not kept)
             if left is not None:
                 kept.append(left)
         kept.reverse()
         return walk.keep_block(body, kept), live
 
-    def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> tuple[nodes.Stmt | None, Live]:
-        """One of them: what is left of it, and the locals that are live before it."""
+    def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> nodes.Stmt | None:
+        """Return what is left of a statement. Changes `live` from what is live after it to what is live before it."""
         match one:
             case nodes.If():
-                body, before = self.block(one.body, live, is_last=is_last)
-                orelse, otherwise = self.block(one.orelse, live, is_last=is_last)
-                return self.compound(one, (body, orelse), before | otherwise | self.reads(one), live)
+                return self._branch(one, live, is_last)
             case nodes.For():
-                body, before = self.loop(one.body, live, live)
-                return self.compound(one, (body,), live | before.difference(one.names) | self.reads(one), live)
+                return self.counted_loop(one, live)
             case nodes.Loop():
-                return self._loop_in_ssa(one, live)
-            # A `while` ends by `break` alone: nothing is live at the end of its body but what the next iteration reads.
+                return self._ssa_loop(one, live)
             case nodes.While():
-                body, before = self.loop(one.body, live, frozenset())
-                return self.compound(one, (body,), before, live)
-            case nodes.Break():
-                return one, self.after_break[-1]
+                # It ends by `break` alone: nothing is live at the end of its body but what the next iteration reads.
+                body, before = self.loop(one.body, live.copy(), frozenset())
+                left = self.compound(one, (body,), live)
+                if left is not None:
+                    _replace(live, before)
+                return left
             case nodes.Continue() if is_last:
-                return self.compound(one, (), live, live)
+                return self.compound(one, (), live)
+            case nodes.Break():
+                _replace(live, self.after_break[-1])
+                return one
             case nodes.Continue():
-                return one, self.after_continue[-1]
+                _replace(live, self.after_continue[-1])
+                return one
             case _:
                 return self.plain(one, live)
 
-    def _loop_in_ssa(self, one: nodes.Loop, live: Live) -> tuple[nodes.Stmt | None, Live]:
-        """A loop in SSA form: what it hands on, and whether it ends, is computed at the end of an iteration."""
+    def _branch(self, one: nodes.If, live: Live, is_last: bool) -> nodes.Stmt | None:
+        # Where a branch may leave the loop, not everything that is live after it is live before it.
+        inner = live.copy() if walk.has_exits(one) else self.enter(one, live)
+        body, before = self.block(one.body, inner, is_last=is_last)
+        orelse, otherwise = self.block(one.orelse, inner, is_last=is_last)
+        left = self.compound(one, (body, orelse), live)
+        if left is not None:
+            live -= inner
+            live.update(before, otherwise, self.reads(one))
+        return left
+
+    def counted_loop(
+        self,
+        one: nodes.For | nodes.Loop,
+        live: Live,
+        carry: Callable[[nodes.Block, Live], Live] = lambda body, before: before,
+    ) -> nodes.Stmt | None:
+        """Return what is left of a loop that hands nothing on. The arguments are those of `statement` and `loop`."""
+        inner = self.enter(one, live)
+        body, before = self.loop(one.body, inner, inner, carry)
+        left = self.compound(one, (body,), live)
+        if left is not None:
+            live.update(before.difference(one.names), self.reads(one))
+        return left
+
+    def _ssa_loop(self, one: nodes.Loop, live: Live) -> nodes.Stmt | None:
+        # What it hands on, and whether it ends, is computed at the end of an iteration.
         own = {*one.names, *(carried.head for carried in one.carried)}
-        after = live.difference(carried.last for carried in one.carried)
-        asked = frozenset(walk.locals_in(walk.inner_expressions(one)))
-        body, before = self.loop(one.body, after, after | asked, lambda _, before: before.difference(own))
-        first = frozenset(walk.locals_in(walk.outer_expressions(one)))
-        return self.compound(one, (body,), after | before.difference(own) | first, live)
+        handed = {carried.last for carried in one.carried}
+        inner = self.enter(one, live) - handed
+        asked = walk.locals_in(walk.inner_expressions(one))
+        body, before = self.loop(one.body, inner, inner | asked, lambda _, before: before.difference(own))
+        left = self.compound(one, (body,), live)
+        if left is not None:
+            live -= handed
+            live.update(before.difference(own), walk.locals_in(walk.outer_expressions(one)))
+        return left
 
     def loop(
         self,
         body: nodes.Block,
-        after: Live,
-        at_end: Live,
+        after: AbstractSet[str],
+        at_end: AbstractSet[str],
         carry: Callable[[nodes.Block, Live], Live] = lambda body, before: before,
     ) -> tuple[nodes.Block, Live]:
         """A loop's body: what one iteration reads, the one before it must leave.
@@ -97,7 +133,7 @@ class Liveness:
         # A loop inside is walked again for each pass over this one, each time with more locals live than before: what
         # it settled at last time is where it starts. Otherwise nests would take time exponential in their depth.
         number = self._loops
-        at_end |= self._at_ends.get(number, frozenset())
+        at_end = self._at_ends.get(number, set[str]()).union(at_end)
         while True:
             self._loops = number + 1
             self.after_break.append(after)
@@ -109,22 +145,34 @@ class Liveness:
             if carried <= at_end:
                 self._at_ends[number] = at_end
                 return rewritten, before
-            at_end |= carried
+            at_end = at_end | carried
 
-    def reads(self, one: nodes.Stmt) -> frozenset[str]:
+    def enter(self, one: nodes.Stmt, live: Live) -> Live:
+        """Return those locals that are live after a statement with others inside it and that matter inside."""
+        return live & walk.mentioned_in(one)
+
+    def reads(self, one: nodes.Stmt) -> AbstractSet[str]:
         """Of the tracked locals, those that a statement reads itself."""
         names = walk.locals_read(one)
         return names if self.tracked is None else names & self.tracked
 
-    def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
-        """A statement without others inside it; None leaves it out."""
-        return one, live.difference(walk.find_assigned(one)) | self.reads(one)
+    def plain(self, one: nodes.Stmt, live: Live) -> nodes.Stmt | None:
+        """Return a statement without others inside it, or None to leave it out. Changes `live` as `statement` does."""
+        live.difference_update(walk.find_assigned(one))
+        live.update(self.reads(one))
+        return one
 
-    def compound(
-        self, one: nodes.Stmt, bodies: tuple[nodes.Block, ...], before: Live, live: Live
-    ) -> tuple[nodes.Stmt | None, Live]:
-        """A statement with what is left of those inside it, or a `continue` that skips nothing; None leaves it out."""
-        return one, before
+    def compound(self, one: nodes.Stmt, bodies: tuple[nodes.Block, ...], live: Live) -> nodes.Stmt | None:
+        """Return a statement with what is left of those inside it, or None to leave it out.
+
+        It may also be a `continue` that skips nothing. `live` is what is live after it.
+        """
+        return one
+
+
+def _replace(live: Live, others: AbstractSet[str]) -> None:
+    live.clear()
+    live.update(others)
 
 
 class _PrivateLoops(Liveness):
@@ -134,15 +182,13 @@ class _PrivateLoops(Liveness):
         super().__init__()
         self.is_private: dict[int, bool] = {}
 
-    def compound(
-        self, one: nodes.Stmt, bodies: tuple[nodes.Block, ...], before: Live, live: Live
-    ) -> tuple[nodes.Stmt | None, Live]:
+    def compound(self, one: nodes.Stmt, bodies: tuple[nodes.Block, ...], live: Live) -> nodes.Stmt | None:
         inner = (nodes.For, nodes.While, nodes.Break, nodes.Continue)
         if isinstance(one, nodes.For) and not any(isinstance(part, inner) for part in walk.statements(one.body)):
             given = walk.find_defined([one])
-            exposed = Liveness().block(one.body, frozenset())[1].difference(one.names)
+            exposed = Liveness().block(one.body, set())[1].difference(one.names)
             self.is_private[one.number] = given.isdisjoint(live | exposed)  # the last visit knows all that is live
-        return one, before
+        return one
 
 
 def find_private_loops(body: nodes.Block) -> frozenset[int]:
@@ -151,5 +197,5 @@ def find_private_loops(body: nodes.Block) -> frozenset[int]:
     Each statement has a number of its own (`walk.number_statements`).
     """
     loops = _PrivateLoops()
-    loops.block(body, frozenset())
+    loops.block(body, set())
     return frozenset(number for number, is_private in loops.is_private.items() if is_private)

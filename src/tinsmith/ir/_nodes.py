@@ -183,7 +183,15 @@ class _Statement:
             derivative.
     """
 
-    __slots__ = ("arrays_changed", "arrays_loaded", "failing", "names_defined", "names_mentioned", "names_read")
+    __slots__ = (
+        "arrays_changed",
+        "arrays_loaded",
+        "failing",
+        "has_exits",
+        "names_defined",
+        "names_mentioned",
+        "names_read",
+    )
     may_fail: ClassVar[bool] = False
 
 

@@ -244,6 +244,19 @@ def changed_in(statement: nodes.Stmt) -> frozenset[str]:
         return _keep(statement, "arrays_changed", frozenset(get(statement) if get else ()).union(*inner))
 
 
+def has_exits(branch: nodes.If) -> bool:
+    """Return whether `break` or `continue` stands in a branch, and not in a loop inside it."""
+    try:
+        return branch.has_exits
+    except AttributeError:
+        is_exit = any(
+            isinstance(one, nodes.Break | nodes.Continue) or (isinstance(one, nodes.If) and has_exits(one))
+            for one in (*branch.body, *branch.orelse)
+        )
+        object.__setattr__(branch, "has_exits", is_exit)
+        return is_exit
+
+
 def find_defined(body: Sequence[nodes.Stmt]) -> set[str]:
     """Locals that statements give a value."""
     return set[str]().union(*map(defined_in, body))

@@ -72,4 +72,4 @@ def _find_live(region: Region, stored: frozenset[str] = frozenset()) -> frozense
     at_end = stored | _find_votes(region)
     liveness = Liveness()
     liveness.after_continue.append(at_end)
-    return liveness.block(region.body, at_end)[1]
+    return frozenset(liveness.block(region.body, at_end)[1])

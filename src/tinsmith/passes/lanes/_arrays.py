@@ -37,7 +37,7 @@ def with_arrays(
         if not isinstance(one, nodes.For) or not is_over_lanes(one):
             return [one]
         given = sorted(walk.find_defined(one.body) & arrays.keys())
-        _, live = Liveness().block(one.body, frozenset(given))
+        _, live = Liveness().block(one.body, {*given})
         loads = [part for name in sorted(live & {*arrays, *remade}) for part in remade.get(name) or [load(name)]]
         stores = [store(name) for name in given]
         return [replace(one, body=(*loads, *one.body, *stores))]

@@ -38,8 +38,8 @@ def _within(body: nodes.Block, kinds: Mapping[str, Type], fixed: set[str]) -> no
     loops = {name for one in walk.statements(body) if isinstance(one, nodes.For) for name in one.names}
     barred = fixed | loops
     pairs = [pair for pair in _copies(body) if barred.isdisjoint(pair) and kinds[pair[0]] == kinds[pair[1]]]
-    conflicts = _Interference(frozenset(name for pair in pairs for name in pair))
-    conflicts.loop(body, frozenset(), frozenset())
+    conflicts = _Interference({name for pair in pairs for name in pair})
+    conflicts.loop(body, set(), set())
     places = {name: place for place, name in enumerate(_in_order(body))}
     merged = _MergedLocals(conflicts.of, places)
     for one, other in pairs:
@@ -63,13 +63,14 @@ class _MergedLocals:
     """Which locals are one by now: by the name of the one that comes first in the text.
 
     Attributes:
-        conflicts: those that cannot be one, both ways.
+        conflicts: for some locals, others that they cannot be one with. One of the two names the other.
         places: greater for what comes earlier.
     """
 
     conflicts: dict[str, set[str]]
     places: Mapping[str, int]
     into: dict[str, str] = field(default_factory=dict)
+    _members: dict[str, set[str]] = field(default_factory=dict)
 
     def name(self, local: str) -> str:
         while local in self.into:
@@ -79,33 +80,41 @@ class _MergedLocals:
     def join(self, one: str, other: str) -> None:
         """Make two locals one where nothing is against it."""
         other, one = sorted((self.name(one), self.name(other)), key=lambda name: self.places.get(name, -1))
-        theirs = self.conflicts.get(other, set())
-        if one == other or one in theirs:
+        if one == other or self._is_conflict(one, other) or self._is_conflict(other, one):
             return
         self.into[other] = one
-        self.conflicts.setdefault(one, set()).update(theirs)
-        for local in theirs:
-            self.conflicts[local].add(one)
+        self.conflicts.setdefault(one, set()).update(self.conflicts.get(other, ()))
+        self._members.setdefault(one, {one}).update(self._members_of(other))
+
+    def _is_conflict(self, one: str, other: str) -> bool:
+        return not self._members_of(other).isdisjoint(self.conflicts.get(one, ()))
+
+    def _members_of(self, one: str) -> set[str]:
+        """Return all locals that are called `one` by now."""
+        return self._members.get(one) or {one}
 
 
 class _Interference(Liveness):
-    """Notes which of some locals hold values at one time that are asked for later: the interference graph."""
+    """Notes which of some locals hold values at one time that are asked for later: the interference graph.
+
+    Attributes:
+        of: for each local that is given a value, those whose values are asked for later.
+    """
 
     def __init__(self, tracked: Live) -> None:
         super().__init__(tracked)
         self.given = tracked
         self.of: dict[str, set[str]] = {}
 
-    def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt, Live]:
+    def enter(self, one: nodes.Stmt, live: Live) -> Live:
+        # What is live across a statement is in conflict with what gets a value inside it.
+        return live.copy()
+
+    def plain(self, one: nodes.Stmt, live: Live) -> nodes.Stmt | None:
         source = one.value.name if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Local) else ""
         for name in self.given.intersection(walk.find_assigned(one)):
-            self.note(name, live - {name, source})
-        return one, live.difference(walk.find_assigned(one)) | self.reads(one)
-
-    def note(self, name: str, others: Live) -> None:
-        self.of.setdefault(name, set()).update(others)
-        for other in others:
-            self.of.setdefault(other, set()).add(name)
+            self.of.setdefault(name, set()).update(live - {name, source})
+        return super().plain(one, live)
 
 
 def _rename(body: nodes.Block, merged: _MergedLocals) -> nodes.Block:

@@ -24,12 +24,12 @@ def eliminate_dead_code(
         private: arrays that nobody reads afterwards: stores to them stay only before something that reads them.
         unread: arrays of which nobody reads what is stored, here either: no stores to them stay.
     """
-    return _Elimination(frozenset(private), frozenset(unread)).block(tuple(body), frozenset(wanted))[0]
+    return _Elimination(frozenset(private), frozenset(unread)).block(tuple(body), {*wanted})[0]
 
 
-def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> frozenset[str]:
+def live_before(body: Sequence[nodes.Stmt], is_wanted: Callable[[str], bool]) -> Live:
     """Locals that statements read before they give them a value, where only some matter afterwards."""
-    wanted = frozenset(filter(is_wanted, walk.find_defined(body)))
+    wanted = set(filter(is_wanted, walk.find_defined(body)))
     return _Elimination(frozenset(), frozenset()).block(tuple(body), wanted)[1] - wanted
 
 
@@ -41,7 +41,7 @@ class _Elimination(Liveness):
         self.private = private
         self.unread = unread
 
-    def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> tuple[nodes.Stmt | None, Live]:
+    def statement(self, one: nodes.Stmt, live: Live, is_last: bool) -> nodes.Stmt | None:
         if not isinstance(one, nodes.For | nodes.Loop) or not one.is_parallel:
             return super().statement(one, live, is_last)
         shared = self.private & (walk.loaded_in(one) | walk.changed_in(one))
@@ -53,8 +53,13 @@ class _Elimination(Liveness):
             # Iterations follow each other in no order: another one may read what they share wherever this one is.
             return (before | _as_memory(self.private & walk.reads(body))) - own
 
-        body, before = self.loop(one.body, live, live, carry)
-        return self.compound(one, (body,), live | before.difference(one.names) | self.reads(one), live)
+        return self.counted_loop(one, live, carry)
+
+    def enter(self, one: nodes.Stmt, live: Live) -> Live:
+        inner = super().enter(one, live)
+        if self.private:
+            inner |= live & _as_memory(self.private & (walk.loaded_in(one) | walk.changed_in(one)))
+        return inner
 
     def reads(self, one: nodes.Stmt) -> frozenset[str]:
         names = walk.locals_read(one)
@@ -74,32 +79,33 @@ class _Elimination(Liveness):
         """Return whether a value that is stored to an array is read later."""
         return array not in self.unread and (array not in self.private or f"@{array}" in live)
 
-    def plain(self, one: nodes.Stmt, live: Live) -> tuple[nodes.Stmt | None, Live]:
+    def plain(self, one: nodes.Stmt, live: Live) -> nodes.Stmt | None:
         if type(one) is nodes.Assign:  # as below, for most statements
-            return (one, live - {one.name} | self.reads(one)) if one.name in live else (None, live)
+            if one.name not in live:
+                return None
+            live.discard(one.name)
+            live.update(self.reads(one))
+            return one
         if isinstance(one, nodes.Atomic) and one.result is not None and one.result not in live:
             one = replace(one, result=None)
-        given = walk.find_assigned(one)
-        if not self.changes(one, live) and live.isdisjoint(given):
-            return None, live
-        return one, live.difference(given) | self.reads(one)
+        if not self.changes(one, live) and live.isdisjoint(walk.find_assigned(one)):
+            return None
+        return super().plain(one, live)
 
-    def compound(
-        self, one: nodes.Stmt, bodies: tuple[nodes.Block, ...], before: Live, live: Live
-    ) -> tuple[nodes.Stmt | None, Live]:
+    def compound(self, one: nodes.Stmt, bodies: tuple[nodes.Block, ...], live: Live) -> nodes.Stmt | None:
         if not any(bodies):
             # A `continue` that skips nothing too: kept, it would keep the branch around it, and what that reads. A
             # tangent would ask for arrays that the adjoint, where it is a branch around nothing, has not saved.
-            return None, live
+            return None
         match one:
             case nodes.If() if not bodies[0]:
-                return nodes.If(opposite(one.condition), bodies[1], (), one.line), before
+                return nodes.If(opposite(one.condition), bodies[1], (), one.line)
             case nodes.For() | nodes.While() if not self.is_felt(bodies[0], live):
-                return None, live
+                return None
             case nodes.Loop() if not self.is_felt(bodies[0], live) and live.isdisjoint(walk.find_assigned(one)):
-                return None, live
+                return None
         left = iter(bodies)
-        return walk.with_bodies(one, lambda _: next(left)), before
+        return walk.with_bodies(one, lambda _: next(left))
 
     def is_felt(self, body: nodes.Block, live: Live) -> bool:
         """Whether a loop changes memory that somebody reads after it, or a local that is read after it.
@@ -114,5 +120,5 @@ class _Elimination(Liveness):
         )
 
 
-def _as_memory(arrays: Iterable[str]) -> Live:
+def _as_memory(arrays: Iterable[str]) -> frozenset[str]:
     return frozenset(f"@{name}" for name in arrays)
