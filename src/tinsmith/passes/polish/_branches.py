@@ -3,58 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from ...ir import Operator, is_constant, negate, nodes, walk
 
 
 def sink_constants(body: Sequence[nodes.Stmt]) -> nodes.Block:
     """Statements in which `s = 0` before an `if` stands inside it, where nothing else mentions `s`."""
-    return _sink(tuple(body), _mentions(body))
+    started = {one.name for one in walk.statements(body) if _is_start(one)}
+    return _sink(tuple(body), _count_mentions(body, started)) if started else tuple(body)
+
+
+def _is_start(one: nodes.Stmt) -> TypeGuard[nodes.Assign]:
+    return type(one) is nodes.Assign and type(one.value) is nodes.Const
 
 
 def _sink(body: nodes.Block, everywhere: Mapping[str, int]) -> nodes.Block:
+    """Sink the starts of a block. `everywhere` counts the statements that mention each local that is started."""
+    started = {one.name for one in body if _is_start(one)}
+    following: dict[str, int] = {}
+    inside: dict[int, list[dict[str, int]]] = {}
+    heads: dict[int, tuple[list[nodes.Stmt], ...]] = {}
     statements: list[nodes.Stmt | None] = list(body)
-    starts = [n for n, one in enumerate(body) if isinstance(one, nodes.Assign) and isinstance(one.value, nodes.Const)]
-    users = _users(body, starts[0]) if starts else {}
-    for place in reversed(starts):
+    for place in reversed(range(len(body))) if started else ():
         one = body[place]
-        assert isinstance(one, nodes.Assign)
-        target = next((n for n in users[one.name] if n > place), None)
-        branch = None if target is None else statements[target]
-        held = None if branch is None else _holding(branch, one, everywhere[one.name] - 1)
-        if target is not None and held is not None:
-            statements[target], statements[place] = held, None
+        target = following.get(one.name) if _is_start(one) else None
+        if target is not None and isinstance(body[target], nodes.If):
+            assert isinstance(one, nodes.Assign)
+            if target not in inside:
+                inside[target] = [_count_mentions(arm, started) for arm in walk.bodies(body[target])]
+            counts, others = [arm.get(one.name, 0) for arm in inside[target]], everywhere[one.name] - 1
+            if counts in ([others, 0], [0, others]):
+                heads.setdefault(target, ([], []))[counts.index(others)].append(one)
+                statements[place] = None
+        following |= dict.fromkeys(started & walk.mentioned_in(one), place)
+    for target, arms in heads.items():
+        left = iter(arms)
+        statements[target] = walk.with_bodies(body[target], lambda arm, left=left: (*reversed(next(left)), *arm))
     sunk = [walk.with_bodies(one, lambda inner: _sink(inner, everywhere)) for one in statements if one is not None]
     return walk.keep_block(body, sunk)
 
 
-def _users(body: nodes.Block, first: int) -> dict[str, list[int]]:
-    """The places of the statements that mention each local, from the `first` one on."""
-    users: dict[str, list[int]] = {}
-    for place in range(first, len(body)):
-        for name in walk.mentioned_in(body[place]):
-            users.setdefault(name, []).append(place)
-    return users
-
-
-def _holding(branch: nodes.Stmt, start: nodes.Assign, others: int) -> nodes.Stmt | None:
-    """A branch with a start in it; None where it is not the only one to mention the local."""
-    if not isinstance(branch, nodes.If):
-        return None
-    inside = [_mentions(part).get(start.name, 0) for part in (branch.body, branch.orelse)]
-    if inside == [others, 0]:
-        return replace(branch, body=(start, *branch.body))
-    return replace(branch, orelse=(start, *branch.orelse)) if inside == [0, others] else None
-
-
-def _mentions(body: Sequence[nodes.Stmt]) -> dict[str, int]:
-    """How many statements read or assign each local."""
-    # Not a `Counter`, which takes longer to be told of a few names than they take to be found.
+def _count_mentions(body: Sequence[nodes.Stmt], names: AbstractSet[str]) -> dict[str, int]:
+    """Count the statements that read or assign each of some locals."""
     counts: dict[str, int] = {}
-    for one in walk.statements(body):
-        for name in walk.locals_read(one).union(walk.find_assigned(one)):
+    waiting = [*body]
+    while waiting:
+        one = waiting.pop()
+        if names.isdisjoint(walk.mentioned_in(one)):
+            continue
+        for name in names & walk.locals_read(one).union(walk.find_assigned(one)):
             counts[name] = counts.get(name, 0) + 1
+        for inner in walk.bodies(one):
+            waiting += inner
     return counts
 
 
