@@ -8,6 +8,7 @@ from ._coverage import PlacedStore, find_covered, find_filled, find_placed_store
 from ._definitions import (
     DefinitionsAndUses,
     Expander,
+    PartialExpander,
     definitions,
     expand,
     find_operands,
@@ -36,6 +37,7 @@ __all__ = [
     "Numbers",
     "Origin",
     "OutOfRange",
+    "PartialExpander",
     "PlacedStore",
     "Range",
     "Ranges",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import count
 from typing import TypeAlias
 
@@ -70,19 +71,35 @@ class Expander:
         return self._expanded[expr.name]
 
 
-def expand(expr: nodes.Expr, known: set[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
-    """An expression in terms of locals that are known; None where that cannot be."""
-    if isinstance(expr, nodes.Local):
-        if expr.name in known:
-            return expr
-        if expr.name not in definitions:
+class PartialExpander:
+    """Replaces locals by their definitions until only known ones are left: `expand(expr)`, None if one has none.
+
+    As with `Expander`, each definition is expanded once.
+    """
+
+    def __init__(self, known: AbstractSet[str], definitions: Mapping[str, nodes.Expr]) -> None:
+        self._known = known
+        self._definitions = definitions
+        self._expanded: dict[str, nodes.Expr | None] = {}
+
+    def __call__(self, expr: nodes.Expr) -> nodes.Expr | None:
+        if isinstance(expr, nodes.Local):
+            if expr.name in self._known:
+                return expr
+            if expr.name not in self._expanded:
+                value = self._definitions.get(expr.name)
+                self._expanded[expr.name] = None if value is None else self(value)
+            return self._expanded[expr.name]
+        parts = [self(one) for one in walk.operands(expr)]
+        if any(one is None for one in parts):
             return None
-        return expand(definitions[expr.name], known, definitions)
-    parts = [expand(one, known, definitions) for one in walk.operands(expr)]
-    if any(one is None for one in parts):
-        return None
-    given = iter(parts)
-    return walk.rebuild(expr, lambda _: next(given))  # type: ignore[arg-type,return-value]
+        given = iter(parts)
+        return walk.rebuild(expr, lambda _: next(given))  # type: ignore[arg-type,return-value]
+
+
+def expand(expr: nodes.Expr, known: AbstractSet[str], definitions: Mapping[str, nodes.Expr]) -> nodes.Expr | None:
+    """An expression in terms of locals that are known; None where that cannot be."""
+    return PartialExpander(known, definitions)(expr)
 
 
 class DefinitionsAndUses:

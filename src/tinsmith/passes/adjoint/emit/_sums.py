@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from ....analyses import expand
+from ....analyses import PartialExpander
 from ....ir import Names, nodes
 
 
@@ -31,26 +32,28 @@ class Sums:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.frames: list[Frame] = []
+        self._expanders: list[list[PartialExpander]] = []
 
     @contextlib.contextmanager
     def inside(self, frame: Frame) -> Iterator[None]:
         """While a frame is being reversed."""
+        definitions = {name: value for one in (*self.frames, frame) for name, value in one.definitions.items()}
+        known = itertools.accumulate((one.names for one in self.frames), frozenset.union)
+        self._expanders.append([PartialExpander(names, definitions) for names in known])
         self.frames.append(frame)
         try:
             yield
         finally:
             self.frames.pop()
+            self._expanders.pop()
 
     def total(self, load: nodes.Load) -> nodes.Local | None:
         """The local that gathers a load's adjoint in the outermost frame that can name the element.
 
         None if that is the frame of the load.
         """
-        definitions = {name: value for frame in self.frames for name, value in frame.definitions.items()}
-        known: set[str] = set()
-        for frame in self.frames[:-1]:
-            known |= frame.names
-            index = [expand(one, known, definitions) for one in load.index]
+        for frame, expand in zip(self.frames, self._expanders[-1], strict=False):
+            index = [expand(one) for one in load.index]
             if all(one is not None for one in index):
                 element = replace(load, index=tuple(one for one in index if one is not None))
                 if element not in frame.totals:
