@@ -34,7 +34,8 @@ def use_checkpoints(made: Reversed, options: AdjointOptions) -> Reversed:
             return reverse
         steps = split_into_blocks(task.steps, reverse.taped, task.activity, task.names, made.form.numbers)
         task = replace(task, steps=steps)
-        return replace(write_task(task, decide_task(task)), taped=frozenset())
+        plan, draft = decide_task(task)
+        return replace(draft or write_task(task, plan), taped=frozenset())
 
     return replace(made, reverses=list(map(shorten, made.tasks, made.reverses)))
 

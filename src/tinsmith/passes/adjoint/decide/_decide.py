@@ -18,7 +18,7 @@ from .._plan import LoopPlan, ResultRoom, TaskPlan
 from .._regular_logs import find_regular_log
 from .._ssa import frame_locals
 from .._task import Task
-from ..emit import Block, FrameReversal, LoopResults, LoopReversal, TurnedFrame, without_locals, write_without_results
+from ..emit import Block, FrameReversal, LoopResults, LoopReversal, TaskReverse, TurnedFrame, without_locals, write_without_results
 from ..normalize import AdjointOptions, NormalForm
 
 Room = Callable[[nodes.Loop], int]
@@ -27,11 +27,12 @@ Room = Callable[[nodes.Loop], int]
 
 @dataclass(frozen=True)
 class Planned:
-    """Tasks to reverse, each with the plan of its reverse."""
+    """Tasks to reverse, each with the plan of its reverse; and the reverses that were written to decide."""
 
     form: NormalForm
     tasks: Sequence[Task]
     plans: Sequence[TaskPlan]
+    drafts: Sequence[TaskReverse | None]
 
     @property
     def kernels(self) -> Iterator[nodes.Kernel]:
@@ -43,12 +44,16 @@ def decide_sources(form: NormalForm, options: AdjointOptions) -> Planned:
     """Decide for each task where its reverse takes each value from that it needs."""
     tasks = form.to_reverse()
     may_keep = options.keeps_results and form.is_one_task
-    plans = [decide_task(task, may_keep_results=may_keep, keeps_functions=options.keeps_functions) for task in tasks]
-    return Planned(form, tasks, plans)
+    decided = [
+        decide_task(task, may_keep_results=may_keep, keeps_functions=options.keeps_functions) for task in tasks
+    ]
+    return Planned(form, tasks, [plan for plan, _ in decided], [draft for _, draft in decided])
 
 
-def decide_task(task: Task, *, may_keep_results: bool = False, keeps_functions: bool = False) -> TaskPlan:
-    """Return the plan of a task's reverse. What it reads and changes of the memory is narrowed down until it stays.
+def decide_task(
+    task: Task, *, may_keep_results: bool = False, keeps_functions: bool = False
+) -> tuple[TaskPlan, TaskReverse | None]:
+    """Return the plan of a task's reverse, and the reverse if it was written to find what it reads. What it reads and changes of the memory is narrowed down until it stays.
 
     Args:
         task: the task.
@@ -64,9 +69,13 @@ def decide_task(task: Task, *, may_keep_results: bool = False, keeps_functions: 
     state = both - settled
     while True:
         plan = TaskPlan(state, settled, _Choosing(task, state, room, keeps_functions).plan_loops())
-        left = state & walk.reads(write_without_results(task, plan).kernel.body) if state else state
+        if not state:
+            may_be_kept = any(one.may_be_kept for one in plan.loops.values())
+            return (replace(plan, results=results) if may_be_kept else plan), None
+        draft = write_without_results(task, plan)
+        left = state & walk.reads(draft.kernel.body)
         if left == state:
-            return plan if state else replace(plan, results=results)
+            return plan, draft
         state = left
 
 

@@ -40,12 +40,14 @@ class Plans(Protocol):
     def tasks(self) -> Sequence[Task]: ...
     @property
     def plans(self) -> Sequence[TaskPlan]: ...
+    @property
+    def drafts(self) -> Sequence[TaskReverse | None]: ...
 
 
 def emit_reverses(planned: Plans, _: AdjointOptions) -> Reversed:
     """Write the reverse of each task as planned. Nothing is chosen here."""
-    pairs = zip(planned.tasks, planned.plans, strict=True)
-    return Reversed(planned.form, planned.tasks, [write_task(task, plan) for task, plan in pairs])
+    rows = zip(planned.tasks, planned.plans, planned.drafts, strict=True)
+    return Reversed(planned.form, planned.tasks, [draft or write_task(task, plan) for task, plan, draft in rows])
 
 
 def assemble(made: Reversed, options: AdjointOptions) -> Program:
