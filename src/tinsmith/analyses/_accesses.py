@@ -328,10 +328,12 @@ class _Walk:
             self.block(arm)
             results.append(self.values)
         self.conditions = around
-        self.values = {**results[1], **results[0]}
-        for name in self.values:
-            first, second = (values.get(name) for values in results)
-            if first is not None and second is not None and first != second:
+        then, otherwise = results
+        self.values = {**otherwise, **then}
+        for name, second in otherwise.items():
+            first = then.get(name)
+            # Most locals have the very same value in both.
+            if first is not second and first is not None and first != second:
                 self.values[name] = self.limit(nodes.Select(condition, first, second, first.type))
 
     def inner_loop(self, one: nodes.For) -> None:

@@ -156,7 +156,10 @@ def keep_block(old: Sequence[nodes.Stmt], new: Sequence[nodes.Stmt]) -> nodes.Bl
 
 def with_bodies(statement: nodes.Stmt, change: Callable[[nodes.Block], nodes.Block]) -> nodes.Stmt:
     """A statement with each block inside it changed, a branch's `else` last."""
-    old = bodies(statement)
+    get = GET_BODIES.get(type(statement))
+    if get is None:
+        return statement
+    old = get(statement)
     new = tuple([change(one) for one in old])
     return statement if all(map(is_, old, new)) else SET_BODIES[type(statement)](statement, new)
 
@@ -220,9 +223,9 @@ def mentioned_in(statement: nodes.Stmt) -> frozenset[str]:
     try:
         return statement.names_mentioned
     except AttributeError:
-        inner = [mentioned_in(one) for body in bodies(statement) for one in body]
         own = locals_read(statement).union(find_assigned(statement))
-        return _keep(statement, "names_mentioned", own.union(*inner))
+        inner = [mentioned_in(one) for body in bodies(statement) for one in body]
+        return _keep(statement, "names_mentioned", own.union(*inner) if inner else own)
 
 
 def loaded_in(statement: nodes.Stmt) -> frozenset[str]:
@@ -307,7 +310,8 @@ def find_read(body: Sequence[nodes.Stmt]) -> set[str]:
 
 def loads(body: Sequence[nodes.Stmt]) -> Iterator[nodes.Load]:
     """Every load in statements."""
-    return (one for one in parts_in(body) if isinstance(one, nodes.Load))
+    loading = (one for one in statements(body) if loaded_in(one))
+    return (one for statement in loading for one in parts(*expressions(statement)) if type(one) is nodes.Load)
 
 
 def reads(body: Sequence[nodes.Stmt]) -> set[str]:

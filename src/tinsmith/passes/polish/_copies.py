@@ -36,7 +36,7 @@ def propagate_copies(body: Sequence[nodes.Stmt], kinds: Mapping[str, Type]) -> n
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
         if isinstance(one, nodes.Assign) and one.name in values:
             return ()
-        if walk.locals_read(one).isdisjoint(values):
+        if values.keys().isdisjoint(walk.locals_read(one)):
             return (one,)
         return (walk.with_expressions(one, lambda expr: walk.substitute(expr, values)),)
 

@@ -22,7 +22,7 @@ def declare_locals(
         visible: those that are declared around the statements.
     """
     shared = frozenset(walk.find_defined([one for one in body if not _is_parallel(one)]))
-    return _Scoping(kinds, shared).block(tuple(body), visible)
+    return _Scoping(kinds, shared, set(visible)).block(tuple(body))
 
 
 def _is_parallel(one: nodes.Stmt) -> bool:
@@ -36,31 +36,42 @@ class _Scoping:
     Attributes:
         kinds: their types.
         shared: those that are given a value outside of parallel loops.
+        visible: those that are declared in the blocks around, as far as these have been written.
     """
 
     kinds: Mapping[str, Type]
     shared: frozenset[str]
+    visible: set[str]
 
-    def block(self, body: nodes.Block, visible: frozenset[str]) -> nodes.Block:
+    def block(self, body: nodes.Block) -> nodes.Block:
         mentions = [self.mentions(one) for one in body]
         counts: dict[str, int] = {}
         for places in mentions:
             for name, count in places.items():
                 counts[name] = counts.get(name, 0) + count
-        seen = visible
+        own: list[str] = []
         declared: list[nodes.Stmt] = []
         for one, places in zip(body, mentions, strict=True):
             for name in places:
-                if name in seen or counts[name] < 2:
+                if name in self.visible or counts[name] < 2:
                     continue
-                seen |= {name}
+                self.visible.add(name)
+                own.append(name)
                 # Engines scope a local to the block of its first assignment, as C does; Python has no blocks, so a
                 # local that is read outside is declared before.
                 if name not in walk.find_assigned(one) or isinstance(one, nodes.For):
                     declared.append(nodes.Assign(name, nodes.Const(types.zero(self.kinds[name]), self.kinds[name])))
-            inside = seen.union(walk.find_assigned(one))
-            declared.append(walk.with_bodies(one, lambda inner, inside=inside: self.block(inner, inside)))
+            declared.append(self.statement(one) if walk.bodies(one) else one)
+        self.visible.difference_update(own)
         return walk.keep_block(body, declared)
+
+    def statement(self, one: nodes.Stmt) -> nodes.Stmt:
+        """Declare the locals inside a statement, in which those that it gives a value are visible."""
+        given = set(walk.find_assigned(one)) - self.visible
+        self.visible.update(given)
+        rewritten = walk.with_bodies(one, self.block)
+        self.visible.difference_update(given)
+        return rewritten
 
     def mentions(self, one: nodes.Stmt) -> dict[str, int]:
         """Locals that a statement mentions: 1 where a single body inside it does, 2 where that cannot declare it."""
@@ -91,11 +102,11 @@ def name_locals(
         known: names that people know: each goes to what it stands for, or to nothing.
     """
     new: dict[str, str] = {}
-    used = set(taken)
+    used, numbers = set(taken), dict[str, int]()
     for one in walk.statements(body):
         for name in (*walk.find_assigned(one), *sorted(walk.locals_read(one))):
             if name not in new:
-                new[name] = _free(root(name), used, known)
+                new[name] = _free(root(name), used, known, numbers)
                 used.add(new[name])
 
     renamed = {old for old, name in new.items() if old != name}
@@ -116,9 +127,10 @@ def name_locals(
     return block(tuple(body)), new
 
 
-def _free(wish: str, used: Collection[str], known: Collection[str]) -> str:
-    name, number = wish, 0
+def _free(wish: str, used: Collection[str], known: Collection[str], numbers: dict[str, int]) -> str:
+    """Return a free name like `wish`. `numbers` are the last ones that were put behind each wish."""
+    name = wish
     while name in used or (name in known and name != wish):
-        number += 1
-        name = f"{wish}_{number}"
+        numbers[wish] = numbers.get(wish, 0) + 1
+        name = f"{wish}_{numbers[wish]}"
     return name

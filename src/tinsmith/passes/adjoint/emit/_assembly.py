@@ -283,14 +283,18 @@ def _without_last_stores(actions: Sequence[Action], arrays: Collection[str]) -> 
         if isinstance(one, Run):
             places.setdefault(one.kernel, []).append(place)
     touched = {kernel: walk.find_touched(kernel.body) for kernel in places}
+    # Kernels without dead code: there is nothing to leave out of one that does not store the array either.
+    tidy: set[nodes.Kernel] = set()
     for array in arrays:
         users = [where for kernel, where in places.items() if array in touched[kernel]]
         last = max(users, key=lambda where: where[-1], default=[])
         run = left[last[0]] if len(last) == 1 else None
-        if not isinstance(run, Run):
+        if not isinstance(run, Run) or (run.kernel in tidy and array not in walk.find_changed(run.kernel.body)):
             continue
         body = eliminate_dead_code(run.kernel.body, private=[array])
         if body != run.kernel.body:
             body = declare_locals(body, run.kernel.locals)
-            left[last[0]] = replace(run, kernel=replace(run.kernel, body=body))
+            run = replace(run, kernel=replace(run.kernel, body=body))
+            left[last[0]] = run
+        tidy.add(run.kernel)
     return left
