@@ -255,7 +255,7 @@ def mpm(lang: Any, steps: int, particles: int = 4096, cells: int = 64) -> Ways: 
     whole[0] = torch.eye(2)
     F.from_torch(whole)
     begin.from_torch(given)
-    step = _mpm_on_arrays(lang, stress, dt, cells)
+    step = mpm_on_arrays(lang, stress, dt, cells)
 
     def scanned(velocity: torch.Tensor) -> torch.Tensor:
         state = place, velocity, torch.zeros(particles, 2, 2), torch.eye(2).repeat(particles, 1, 1)
@@ -270,7 +270,7 @@ def mpm(lang: Any, steps: int, particles: int = 4096, cells: int = 64) -> Ways: 
     }
 
 
-def _mpm_on_arrays(lang: Any, stress: Any, dt: float, cells: int) -> Any:  # noqa: C901  # kernels are functions inside
+def mpm_on_arrays(lang: Any, stress: Any, dt: float, cells: int) -> Any:  # noqa: C901  # kernels are functions inside
     """A step of the same, as an op."""
     vector, matrix = lang.types.vector(2, lang.f32), lang.types.matrix(2, 2, lang.f32)
     vectors, matrices = (lang.types.ndarray(dtype=one, ndim=1) for one in (vector, matrix))

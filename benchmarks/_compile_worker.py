@@ -1,0 +1,137 @@
+"""The process that compiles for `compile_time.py`, with the package of one checkout, on one engine.
+
+Reads names of ops, one a line, and answers each with the seconds that the parts of compiling it took, as JSON.
+Engines get no kernel to compile, and launch none.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import gc
+import importlib
+import io
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+import tinsmith as ts
+from _compile_kernels import CASES, GROWING, name_of
+from tinsmith.bridge import _kernel_families
+from tinsmith.bridge._adjoint_source import _active, _case
+from tinsmith.bridge._from_ir import engine_options, in_machine_vectors
+from tinsmith.bridge.backward import SourceReverse
+from tinsmith.bridge.backward._generated_kernel import GeneratedKernel
+from tinsmith.engines import Compiled, CompileOptions
+from tinsmith.engines._compiled_engine import CompiledEngine
+from tinsmith.passes import ENGINE, GENERATED, run_pipeline
+from tinsmith.passes.adjoint import Reserve, Run
+
+
+class Clock:
+    """Seconds of the processor by the part that took them, which others on a shared machine change little."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def part(self, name: str) -> Any:
+        start = time.process_time()
+        yield
+        self.seconds[name] = time.process_time() - start
+
+
+def time_parts(build: Callable[[Any], Any], lang: Any) -> dict[str, float]:
+    """From the source of an op to the text of its gradient by all its inputs, part by part."""
+    clock = Clock()
+    gc.collect()
+    with clock.part("lower"):
+        op = build(lang)
+        signature = op._core.signature
+        case = _case(signature, op)
+        active = _active(signature, case, ())
+        at = SourceReverse(signature).at(case)
+        _ = at.kernels
+    with clock.part("adjoint"):
+        program, _ = at.prepare_program(active, None, active & {*signature.arrays})
+    runs = [run for action in program.actions for run in _runs_of(action)]
+    emitted = list({run.kernel: at.emit(run) for run in runs}.values())
+    with clock.part("pipelines"):
+        kernels = [_run_pipelines(one) for one in emitted]
+    with clock.part("print"):
+        texts = [ast.unparse(one._tree(kernel)) for one, kernel in zip(emitted, kernels, strict=True)]
+    return {**clock.seconds, "lines": sum(text.count("\n") + 1 for text in texts)}
+
+
+def _runs_of(action: Any) -> list[Run]:
+    match action:
+        case Run():
+            return [action]
+        case Reserve(iterations=iterations, count=count):
+            return [one for one in (iterations, count) if isinstance(one, Run)]
+    return []
+
+
+def _run_pipelines(one: GeneratedKernel) -> Any:
+    """What is done to a kernel before an engine gets it."""
+    engine = one.stage.engine
+    options = replace(engine_options(engine), is_flat=one._is_flat, is_spread=True)
+    kernel = in_machine_vectors(run_pipeline(GENERATED, one.kernel, options), engine)
+    return run_pipeline(ENGINE, kernel, options)
+
+
+def time_first_call(build: Callable[[Any], Any], lang: Any) -> float:
+    """Seconds of the first call of an op, forward and backward, with an engine that takes no time to compile."""
+    _kernel_families._FAMILIES.clear()  # what ops before had in common with it is not known yet either
+    op = build(lang)
+    signature = op._core.signature
+    case = _case(signature, op)
+    given: dict[str, Any] = {name: torch.ones(case.shapes[name], dtype=case.dtypes[name]) for name in signature.arrays}
+    for one in given.values():
+        one.requires_grad_(one.is_floating_point())
+    given |= dict.fromkeys((*signature.scalars, *signature.size_names), 1)
+    gc.collect()
+    start = time.process_time()
+    made = op(**given)
+    outputs = [one for one in (made if isinstance(made, tuple) else (made,)) if one.requires_grad]
+    torch.autograd.backward(outputs, [torch.ones_like(one) for one in outputs])
+    return time.process_time() - start
+
+
+def compile_nothing(
+    engine: CompiledEngine,
+    function: Callable[..., Any],
+    templates: Mapping[str, Any],
+    options: CompileOptions = CompileOptions(),  # noqa: B008  # a tuple, which nothing changes
+    content: object = None,
+) -> Compiled:
+    """Take the place of `CompiledEngine.compile`."""
+    del templates, options, content
+    return Compiled(lambda *_: None, {name: name for name in function.__annotations__}, engine.runtime())
+
+
+def main() -> None:
+    name = sys.argv[1]
+    torch.set_num_threads(1)
+    # What the garbage collector takes goes with all that a process has, not with what is compiled.
+    gc.disable()
+    with contextlib.redirect_stdout(io.StringIO()):  # engines say that they start
+        ts.init("cpu", engine=name, offline_cache=False)
+    lang = importlib.import_module(name)
+    CompiledEngine.compile = compile_nothing
+    builds = {**CASES, **{name_of(what, size): build for what, by in GROWING.items() for size, build in by.items()}}
+    print("ready", flush=True)
+    for line in sys.stdin:
+        case = line.strip()
+        seconds = time_parts(builds[case], lang)
+        seconds["first call"] = time_first_call(builds[case], lang)
+        print(json.dumps(seconds), flush=True)
+
+
+if __name__ == "__main__":
+    main()

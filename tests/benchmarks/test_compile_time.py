@@ -1,0 +1,48 @@
+"""benchmarks/compile_time.py runs beside another checkout, and what it measures is linear in the size of a kernel."""
+
+import sys
+
+import pytest
+
+from support.benchmarks import BENCHMARKS, run_benchmark
+
+
+def count_calls(function):
+    """Run a function; return what it returns, and how many Python functions were called."""
+    calls = 0
+
+    def note(frame, event, argument):
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(note)
+    try:
+        result = function()
+    finally:
+        sys.setprofile(None)
+    return result, calls
+
+
+@pytest.mark.costly
+def test_a_quick_run_beside_another_checkout_writes_a_page(tmp_path):
+    done = run_benchmark("compile_time.py", "--quick", "--against", BENCHMARKS.parent, "--out", tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "compile-time-cpu.md").read_text(encoding="utf-8")
+    assert "| stencil, nodes, quadrants | 3: " in page
+    assert "| all ops, taichi, first call | " in page
+    assert "| generated, statements 280, taichi | " in page
+
+
+def test_calls_are_linear_in_the_lines_that_are_written(lang, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    from _compile_kernels import GROWING
+    from _compile_worker import time_parts
+
+    builds = [build for _, build in sorted(GROWING["stencil, nodes"].items())]
+    time_parts(builds[0], lang)  # imports what is imported late
+    (small, few), (large, many) = (
+        count_calls(lambda build=build: time_parts(build, lang)) for build in (builds[0], builds[-1])
+    )
+    factor = large["lines"] / small["lines"]
+    assert factor > 5
+    assert many / few < 1.1 * factor
