@@ -18,7 +18,16 @@ from .._plan import LoopPlan, ResultRoom, TaskPlan
 from .._regular_logs import find_regular_log
 from .._ssa import frame_locals
 from .._task import Task
-from ..emit import Block, FrameReversal, LoopResults, LoopReversal, TaskReverse, TurnedFrame, without_locals, write_without_results
+from ..emit import (
+    Block,
+    FrameReversal,
+    LoopResults,
+    LoopReversal,
+    TaskReverse,
+    TurnedFrame,
+    without_locals,
+    write_without_results,
+)
 from ..normalize import AdjointOptions, NormalForm
 
 Room = Callable[[nodes.Loop], int]
@@ -44,16 +53,16 @@ def decide_sources(form: NormalForm, options: AdjointOptions) -> Planned:
     """Decide for each task where its reverse takes each value from that it needs."""
     tasks = form.to_reverse()
     may_keep = options.keeps_results and form.is_one_task
-    decided = [
-        decide_task(task, may_keep_results=may_keep, keeps_functions=options.keeps_functions) for task in tasks
-    ]
+    decided = [decide_task(task, may_keep_results=may_keep, keeps_functions=options.keeps_functions) for task in tasks]
     return Planned(form, tasks, [plan for plan, _ in decided], [draft for _, draft in decided])
 
 
 def decide_task(
     task: Task, *, may_keep_results: bool = False, keeps_functions: bool = False
 ) -> tuple[TaskPlan, TaskReverse | None]:
-    """Return the plan of a task's reverse, and the reverse if it was written to find what it reads. What it reads and changes of the memory is narrowed down until it stays.
+    """Return the plan of a task's reverse; and the reverse, if it was written to find what it reads.
+
+    What it reads and changes of the memory is narrowed down until it stays.
 
     Args:
         task: the task.
