@@ -15,7 +15,6 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,13 +23,9 @@ import tinsmith as ts
 from _compile_kernels import CASES, GROWING, name_of
 from tinsmith.bridge import _kernel_families
 from tinsmith.bridge._adjoint_source import _active, _case
-from tinsmith.bridge._from_ir import engine_options, in_machine_vectors
 from tinsmith.bridge.backward import SourceReverse
-from tinsmith.bridge.backward._generated_kernel import GeneratedKernel
 from tinsmith.engines import Compiled, CompileOptions
 from tinsmith.engines._compiled_engine import CompiledEngine
-from tinsmith.passes import ENGINE, GENERATED, run_pipeline
-from tinsmith.passes.adjoint import Reserve, Run
 
 
 class Clock:
@@ -58,31 +53,13 @@ def time_parts(build: Callable[[Any], Any], lang: Any) -> dict[str, float]:
         at = SourceReverse(signature).at(case)
         _ = at.kernels
     with clock.part("adjoint"):
-        program, _ = at.prepare_program(active, None, active & {*signature.arrays})
-    runs = [run for action in program.actions for run in _runs_of(action)]
-    emitted = list({run.kernel: at.emit(run) for run in runs}.values())
+        program = at.prepare_program(active, None, active & {*signature.arrays})
+    emitted = list({run.kernel: at.emit(run) for run in program.runs}.values())
     with clock.part("pipelines"):
-        kernels = [_run_pipelines(one) for one in emitted]
+        kernels = [one.prepare([]) for one in emitted]
     with clock.part("print"):
         texts = [ast.unparse(one._tree(kernel)) for one, kernel in zip(emitted, kernels, strict=True)]
     return {**clock.seconds, "lines": sum(text.count("\n") + 1 for text in texts)}
-
-
-def _runs_of(action: Any) -> list[Run]:
-    match action:
-        case Run():
-            return [action]
-        case Reserve(iterations=iterations, count=count):
-            return [one for one in (iterations, count) if isinstance(one, Run)]
-    return []
-
-
-def _run_pipelines(one: GeneratedKernel) -> Any:
-    """What is done to a kernel before an engine gets it."""
-    engine = one.stage.engine
-    options = replace(engine_options(engine), is_flat=one._is_flat, is_spread=True)
-    kernel = in_machine_vectors(run_pipeline(GENERATED, one.kernel, options), engine)
-    return run_pipeline(ENGINE, kernel, options)
 
 
 def time_first_call(build: Callable[[Any], Any], lang: Any) -> float:
