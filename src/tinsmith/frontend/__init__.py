@@ -1,4 +1,7 @@
-"""Kernel source as data: read it, ask it questions, lower it to IR. Python's trees end here."""
+"""Read a kernel's Python source, analyze its syntax tree, and lower it to IR.
+
+Other packages hold a kernel as a `Source` or as IR, and import no `ast`: tests/test_floors.py checks it.
+"""
 
 from ._arity import subscript_arity
 from ._array_misuse import find_array_slice, find_method_call, find_mismatched_loop

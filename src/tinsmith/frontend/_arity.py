@@ -1,4 +1,4 @@
-"""How many indices a kernel gives an array: what tells an array of vectors from one of numbers.
+"""Count the indices that a kernel gives an array, which tell an array of vectors from one of numbers.
 
 A parameter annotated `ti.template()` says nothing about its elements; `p[i].x` and `p[i, j]` do.
 """
@@ -13,7 +13,7 @@ from ._walk import walk
 
 
 def subscript_arity(source: Source, array: str) -> int | None:
-    """The number of indices in every subscript of `array`; None where they differ or are vectors."""
+    """Return the number of indices in every subscript of `array`; None if subscripts differ or an index is a vector."""
     vectors = _vector_names(source.tree)
     arities = {
         _arity(node.slice, vectors)
@@ -24,19 +24,23 @@ def subscript_arity(source: Source, array: str) -> int | None:
 
 
 def _arity(index: ast.expr, vectors: set[str]) -> int | None:
+    """Return the number of indices in brackets; None if one of them may be a vector."""
     parts = index_parts(index)
+    # `x[None]` is the only element of an array without axes.
     if len(parts) == 1 and isinstance(parts[0], ast.Constant) and parts[0].value is None:
         return 0
     if any(isinstance(part, ast.Tuple) for part in parts):
         return None
+    # A vector indexes as many axes as it has numbers, and how many these are is not known here.
     names = {node.id for part in parts for node in walk(part) if isinstance(node, ast.Name)}
     return None if names & vectors else len(parts)
 
 
 def _vector_names(tree: ast.FunctionDef) -> set[str]:
-    """Locals that hold index vectors: loop variables of `ti.grouped`, and what is computed from them."""
+    """Return the locals that hold index vectors: loop variables of `ti.grouped`, and what is computed from them."""
     names: set[str] = set()
     before = -1
+    # Until nothing is added: in a loop, the line that copies a vector may stand above the one that computes it.
     while len(names) > before:
         before = len(names)
         for node in walk(tree):

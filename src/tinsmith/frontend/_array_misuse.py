@@ -1,4 +1,4 @@
-"""Uses of arrays that no kernel can have, and that engines refuse in words which do not name them."""
+"""Find uses of arrays that engines refuse with a message which names neither the array nor its line."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def find_mismatched_loop(source: Source, ranks: Mapping[str, int]) -> Mismatched
         if not (isinstance(node, ast.For) and isinstance(node.iter, ast.Name)):
             continue
         name, count = node.iter.id, len(index_parts(node.target))
+        # What is not an array of known rank, such as a Python list, matches any number of indices.
         rank = ranks.get(name, count)
         # One name may stand for the only element of an array without axes.
         if rank != count and (rank, count) != (0, 1):

@@ -1,4 +1,4 @@
-"""Calls: which engine functions a kernel calls, what each is given, and which of the engine's own they use."""
+"""Resolve calls: which engine functions a kernel calls, with which arguments, and which built-in ones it reaches."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _ATOMIC = tuple(f"atomic_{word}" for word in ("add", "sub", "min", "max", "and",
 
 
 class EngineFacts(Protocol):
-    """What the analyses of a kernel's tree ask of an engine: little enough to answer for a file that nobody runs."""
+    """What the analyses of a kernel's tree ask of an engine. Lint answers it for files that are not run."""
 
     def inner_function(self, candidate: object) -> Any:
-        """The function under an engine function's decorator, which `read` takes; None for other things."""
+        """Return the function under an engine function's decorator, which `read` takes; None for other values."""
         ...
 
     def is_bound(self, function: object) -> bool:
-        """Whether a call gives the function its object first."""
+        """Return True for a bound method: a call passes its object as the first argument."""
         ...
 
     def owns(self, value: object) -> bool:
-        """Whether a value is the engine's own."""
+        """Return True if a value is part of the engine's own package."""
         ...
 
 
 class Callee(NamedTuple):
-    """A called engine function, and the arguments that it is given by the names of its parameters.
+    """A called engine function, with its arguments by the names of its parameters.
 
-    `functions` are those among the arguments, which the source is given.
+    `functions` are the engine functions among the arguments; `source` knows what its parameters stand for.
     """
 
     source: Source
@@ -53,16 +53,18 @@ class Callee(NamedTuple):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What tells it from other functions, and from itself where it is given others."""
+        """A hashable key: the function, and the functions that are passed to it."""
         return (self.source.identity, *self.functions)
 
 
 def callee_of(source: Source, call: ast.Call, engine: EngineFacts) -> Callee | None:
-    """The engine function that a call in a kernel calls; None for other calls."""
+    """Resolve a call in a kernel to the engine function that it calls; None for other calls."""
     value = find_called_function(source, call.func)
     callee = bind_callee(call, value, engine)
     if callee is None:
         return None
+    # `apply(f, x)` and `apply(g, x)` do different things: functions among the arguments are part of the key, and calls
+    # of the parameter that stands for one are followed.
     values = {name: find_called_function(source, argument) for name, argument in callee.arguments.items()}
     functions = {name: one for name, one in values.items() if engine.inner_function(one) is not None}
     inner = callee.source.with_objects(functions)
@@ -100,19 +102,25 @@ def find_forwarded_call(source: Source) -> ForwardedCall | str:
 
 
 def bind_callee(call: ast.Call, value: Any, engine: EngineFacts) -> Callee | None:
-    """A call of a Python value, where that is an engine function; the source is given nothing."""
+    """Bind a call's arguments to the parameters of `value`; None if it is not an engine function.
+
+    Unlike in `callee_of`, the source does not know what its parameters stand for.
+    """
     function = engine.inner_function(value)
     if function is None:
         return None
     inner = read(function)
+    # A bound method's object is not among the arguments of the call.
     names = inner.parameters[1:] if engine.is_bound(value) else inner.parameters
     by_name = {word.arg: word.value for word in call.keywords if word.arg in names}
     return Callee(inner, dict(zip(names, call.args, strict=False)) | by_name)
 
 
 def find_reachable(source: Source, engine: EngineFacts) -> Iterator[Source]:
-    """A kernel, and the engine functions that it calls, straight or through others, each once."""
+    """Yield a kernel and the engine functions that it calls, directly or through others, each once."""
     waiting = [source]
+    # A function may call itself, under `static`, more than once: following every call would take exponential time
+    # (tests/frontend/test_static_recursion.py).
     seen: set[tuple[Any, ...]] = {(source.identity,)}
     while waiting:
         one = waiting.pop()
@@ -124,13 +132,16 @@ def find_reachable(source: Source, engine: EngineFacts) -> Iterator[Source]:
 
 
 def engine_call(source: Source, engine: EngineFacts, names: Collection[str], *, is_used: bool = False) -> str | None:
-    """Where a kernel, or a function that it reaches, calls one of these functions of the engine's; None without one.
+    """Return the place, `file:line`, where a kernel or a function that it reaches calls one of these engine functions.
+
+    None if there is no such call.
 
     With `is_used`, a call whose value reaches nothing does not count.
     """
     for one in find_reachable(source, engine):
         idle = one.idle_calls if is_used else frozenset()
         for call in one.calls:
+            # The name is not enough: for a method of a local it is the text that stands there.
             is_meant = resolve_callee(call) in names and call not in idle
             if is_meant and engine.owns(find_called_function(one, call.func)):
                 return one.place(call)
@@ -138,22 +149,22 @@ def engine_call(source: Source, engine: EngineFacts, names: Collection[str], *, 
 
 
 def draws(source: Source, engine: EngineFacts) -> bool:
-    """Whether `ti.random` or `ti.randn` is called anywhere in a kernel."""
+    """Return True if `ti.random` or `ti.randn` is called anywhere in a kernel."""
     return engine_call(source, engine, ("random", "randn")) is not None
 
 
 def multiplies_atomically(source: Source, engine: EngineFacts) -> bool:
-    """Whether `ti.atomic_mul` is called anywhere in a kernel."""
+    """Return True if `ti.atomic_mul` is called anywhere in a kernel."""
     return engine_call(source, engine, ("atomic_mul",)) is not None
 
 
 def returns_from_atomics(source: Source, engine: EngineFacts) -> bool:
-    """Whether what an atomic returns is used anywhere in a kernel."""
+    """Return True if what an atomic returns is used anywhere in a kernel."""
     return engine_call(source, engine, _ATOMIC, is_used=True) is not None
 
 
 def prints(source: Source, engine: EngineFacts) -> bool:
-    """Return whether a kernel prints, which the IR does not express."""
+    """Return True if a kernel prints, which the IR does not express."""
     nodes = (node for one in find_reachable(source, engine) for node in one.nodes)
     return any(
         isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print" for node in nodes
@@ -161,7 +172,7 @@ def prints(source: Source, engine: EngineFacts) -> bool:
 
 
 def find_breakpoint(source: Source, engine: EngineFacts) -> str | None:
-    """Where a kernel first calls `breakpoint()` or a debugger's `set_trace()`, `file:line`; None without one."""
+    """Return where a kernel first calls `breakpoint()` or a debugger's `set_trace()`, as `file:line`, or None."""
     for one in find_reachable(source, engine):
         for node in one.nodes:
             if isinstance(node, ast.Call) and is_breakpoint(one.value(node.func)):
@@ -170,7 +181,8 @@ def find_breakpoint(source: Source, engine: EngineFacts) -> str | None:
 
 
 def is_breakpoint(function: object) -> bool:
-    """Return whether a function starts a debugger: the builtin `breakpoint`, or `set_trace` as in `pdb`."""
+    """Return True if a function starts a debugger: the builtin `breakpoint`, or `set_trace` as in `pdb`."""
+    # By name, since every debugger has a function of its own: `pdb.set_trace`, `debugpy.breakpoint`.
     is_set_trace = getattr(function, "__name__", "") in ("set_trace", "breakpoint") and isinstance(
         function, FunctionType | MethodType
     )
@@ -178,10 +190,10 @@ def is_breakpoint(function: object) -> bool:
 
 
 def runs_in_blocks(source: Source, engine: EngineFacts) -> str | None:
-    """Where a kernel first shares memory with the threads of a block, waits for them or counts them, `file:line`."""
+    """Return where a kernel first uses shared memory, barriers or votes of a thread block, as `file:line`, or None."""
     return engine_call(source, engine, _OF_BLOCKS)
 
 
 def find_frexp(source: Source, engine: EngineFacts) -> str | None:
-    """Where `ti.frexp` is called first, `file:line`; None without it."""
+    """Return where `ti.frexp` is called first, as `file:line`, or None."""
     return engine_call(source, engine, ("frexp",))

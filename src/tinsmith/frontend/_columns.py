@@ -1,7 +1,7 @@
-"""Columns: the position of an expression in its statement. The IR only has lines, so the file's text is searched.
+"""Find the column of an expression. The IR has lines alone, so the file's text is searched.
 
-The answer is the line and column, counted from 1, of what fits first: on the line that was named, else anywhere in the
-statement that it is a line of. Where nothing fits, it is that line, and column 0.
+Results are a line and a column, both counted from 1, of the first match: on the line that was asked for, else anywhere
+in the statement that the line belongs to. Without a match they are that line, and column 0.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from ..ir import AffineIndex
 from ._indices import affine_of
 from ._nodes import index_parts, resolve_callee
 
+# A function of the source is lowered to several operations: where the sanitizer reports a `sqrt`, the source may have
+# a `norm`.
 _CALLS = {
     "norm": ("norm", "normalized", "length", "distance", "normalize"),
     "sqrt": ("sqrt", "norm", "length"),
@@ -32,7 +34,7 @@ _Node: TypeAlias = ast.expr | ast.AugAssign
 
 
 class Columns:
-    """Places in files, each parsed once."""
+    """Finds places in files. Parses each file once."""
 
     def __init__(self) -> None:
         self._nodes: dict[str, dict[int, list[_Node]]] = {}
@@ -47,7 +49,7 @@ class Columns:
         index: tuple[int, ...] | None = None,
         known: Mapping[str, int] = MappingProxyType({}),
     ) -> tuple[int, int]:
-        """Where an array is touched: read (`is_read`) or written, at an index where that is known.
+        """Return where an array is read (`is_read`) or written, at an index if that is known.
 
         `known` are the values of loop variables and sizes, as the source writes them.
         """
@@ -58,11 +60,12 @@ class Columns:
             mine = [[one for one in some if _may_be(one.slice, index, known)] for some in mine]
         exact = [[one for one in some if isinstance(one.ctx, ast.Load) == is_read] for some in mine]
         names = [[one for one in nodes if isinstance(one, ast.Name) and one.id == array] for nodes in (own, whole)]
-        alone = subscripts[1] if len(subscripts[1]) == 1 else []  # by a function's own name for it
+        # A called function has a name of its own for the array: the only subscript of the statement must be it.
+        alone = subscripts[1] if len(subscripts[1]) == 1 else []
         return _first(path, line, *exact, *mine, *names, alone)
 
     def operation(self, path: str, line: int, name: str) -> tuple[int, int]:
-        """Where an operation stands: its sign, or the name of its function."""
+        """Return the place of an operation: of its sign, or of the function that is called."""
         for nodes in self._around(path, line):
             operations = [one for one in nodes if _is_operation(one, name)]
             signs = [one for one in operations if isinstance(one, ast.BinOp)]
@@ -71,7 +74,7 @@ class Columns:
         return line, 0
 
     def _around(self, path: str, line: int) -> tuple[list[_Node], list[_Node]]:
-        """What begins on a line; and what stands in the statement that the line belongs to."""
+        """Return the expressions that begin on a line, and all of the statement that the line belongs to."""
         if path not in self._nodes:
             self._nodes[path] = _by_line(path)
         whole = self._nodes[path].get(line, [])
@@ -79,7 +82,10 @@ class Columns:
 
 
 def _by_line(path: str) -> dict[int, list[_Node]]:
-    """By the lines of a statement, of a loop or a branch those of its head, what stands in it, as the text has it."""
+    """Return the expressions of a file's statements, in the order of the text, by each line of their statement.
+
+    A loop or a branch counts as the lines of its header.
+    """
     nodes_by_line: dict[int, list[_Node]] = {}
     for stmt in ast.walk(parse_lines(linecache.getlines(path))):
         if isinstance(stmt, ast.stmt):
@@ -89,11 +95,13 @@ def _by_line(path: str) -> dict[int, list[_Node]]:
             for line in range(stmt.lineno, _end(stmt, parts) + 1):
                 nodes_by_line.setdefault(line, []).extend(nodes)
     for nodes in nodes_by_line.values():
+        # `ast.walk` goes through a tree level by level, and the first match has to be the leftmost.
         nodes.sort(key=lambda one: (one.lineno, one.col_offset))
     return nodes_by_line
 
 
 def _end(stmt: ast.stmt, parts: list[ast.expr]) -> int:
+    # The statements inside a loop or a branch have lines of their own.
     if any(isinstance(part, ast.stmt) for part in ast.iter_child_nodes(stmt)):
         return max([stmt.lineno, *(part.end_lineno or 0 for part in parts)])
     return stmt.end_lineno or stmt.lineno
@@ -108,8 +116,9 @@ def _is_operation(node: ast.AST, name: str) -> bool:
 
 
 def _may_be(node: ast.expr, index: tuple[int, ...], known: Mapping[str, int]) -> bool:
-    """Whether a subscript can have meant this index; one that is not understood can."""
+    """Return False if a subscript certainly means another index."""
     parts = index_parts(node)
+    # A vector indexes several axes.
     if len(parts) != len(index):
         return True
     values = [affine_of(part, _atom).value(known) for part in parts]
@@ -128,11 +137,13 @@ def _first(path: str, line: int, *ways: Sequence[_Node]) -> tuple[int, int]:
 
 
 def _sign(path: str, node: ast.BinOp) -> tuple[int, int]:
-    """The sign between two operands, where both stand on one line."""
+    """Return the place of the sign between two operands; that of the expression if they are on different lines."""
     left, right = node.left, node.right
     if left.end_lineno != right.lineno or left.end_col_offset is None:
         return _place(path, node)
+    # The parser's columns are bytes of UTF-8, not characters.
     between = linecache.getline(path, right.lineno).encode()[left.end_col_offset : right.col_offset].decode()
+    # Parentheses do not belong to a node, so that of `(a + b) * c` ends behind its left operand.
     start = left.end_col_offset + len(between) - len(between.lstrip(" )"))
     return right.lineno, column_of(path, right.lineno, start)
 

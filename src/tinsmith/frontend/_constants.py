@@ -1,4 +1,4 @@
-"""The Python values that a kernel bakes in when it is compiled, and whether they changed.
+"""Find the Python values that a kernel bakes in when it is compiled, and whether they changed.
 
 An engine reads globals, closures and attributes once, at compilation, and never again: a
 learning rate in a global, or `self.scale`, stays what it was at the first call. So an op
@@ -26,6 +26,7 @@ from ._paths import Path, chains, chains_in, text_of
 from ._read import Source, read
 from ._value_changes import UNKNOWN, Change, find_change, show
 
+# Kernels use their constants everywhere and programs do not assign to them, so they are not compared at each call.
 _STEADY_MODULES = ("math", "numpy")
 
 
@@ -53,17 +54,17 @@ class Constants:
 
     @lazy
     def _names(self) -> tuple[str, ...]:
-        """Which values a fingerprint is made of: another set of them makes another fingerprint."""
+        """Return the names of the values in a fingerprint: another set of names makes another fingerprint."""
         return tuple(map(str, self.paths))
 
     def fingerprint(self, templates: Mapping[str, Any]) -> tuple[Any, ...]:
-        """A hashable fingerprint of all values now, () where there are none: equal ones compile to the same kernel."""
+        """Return a fingerprint of all current values, () without values. Equal ones compile to the same kernel."""
         if not self.paths:
             return ()
         return (self._names, *[fingerprint(path.value(templates), self.engine) for path in self.paths])
 
     def describe(self, templates: Mapping[str, Any], *, only_captured: bool = False) -> str:
-        """The values now, as text that another process can compare with its own; "" where there are none.
+        """Return the current values as text that another process can compare with its own; "" without values.
 
         Args:
             templates: as for `fingerprint`. Those that are left out are described as missing.
@@ -73,10 +74,11 @@ class Constants:
         return " ".join(f"{path}={describe(fingerprint(path.value(templates), self.engine))}" for path in paths)
 
     def list_instances(self, kind: type, templates: Mapping[str, Any]) -> list[str]:
-        """Values of a type that the kernel uses, or a method of, as it names them: `w`, `self.w`."""
+        """Return the names, `w` or `self.w`, of the values of a type that the kernel uses or calls a method of."""
         names = []
         for path in self.paths:
             value, name = path.value(templates), str(path)
+            # What a kernel names in `w.sum()` is a bound method; the tensor is the object of it.
             if isinstance(value, BuiltinMethodType):
                 value, name = value.__self__, name.rpartition(".")[0]
             if isinstance(value, kind):
@@ -84,7 +86,7 @@ class Constants:
         return names
 
     def find_held(self, kind: type, templates: Mapping[str, Any]) -> tuple[str, str] | None:
-        """The first value of a type that the kernel uses by itself, or hands on in a list or an object; and its place.
+        """Return name and place of the first value of a type that the kernel uses, or passes on in a list or an object.
 
         Of an object only what the kernel names is looked at, except where it uses the object as a whole.
         """
@@ -98,7 +100,7 @@ class Constants:
         return None
 
     def _place(self, path: Path) -> str:
-        """Where a function that the kernel reaches first uses what a path leads to."""
+        """Return where the kernel, or a function that it reaches, first uses the value of a path."""
         text = str(path)
         for source in self.sources:
             for node in source.nodes:
@@ -107,7 +109,7 @@ class Constants:
         return self.sources[0].place(self.sources[0].tree)
 
     def has_state(self, templates: Mapping[str, Any]) -> bool:
-        """Return whether it uses values that may change between calls.
+        """Return True if the kernel uses values that may change between calls.
 
         Templates that are left out do not count, and neither does a function under its own name: that is a definition.
         Under another name, `self.activation`, it is a choice.
@@ -122,9 +124,10 @@ class Constants:
 
 
 def _find_in(value: Any, kind: type, engine: Engine, depth: int = 0) -> str | None:
-    """How a value of a type is reached from another value: "", ".w", "[0]"; None if it is not in there."""
+    """Return the steps from a value to one of type `kind` inside it: "", ".w", "[0]"; None if there is none."""
     if isinstance(value, kind):
         return ""
+    # Objects may refer to each other in a circle.
     if depth > 3:
         return None
     if isinstance(value, list | tuple):
@@ -140,7 +143,7 @@ def _find_in(value: Any, kind: type, engine: Engine, depth: int = 0) -> str | No
 
 
 def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], arrays: frozenset[str]) -> Constants:
-    """Find every baked-in value of a kernel and of the engine functions it calls.
+    """Find every baked-in value of a kernel and of the engine functions that it calls.
 
     Args:
         source: the kernel.
@@ -157,7 +160,7 @@ def constants_of(source: Source, engine: Engine, templates: Mapping[str, Any], a
 def find_changed_value(before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> Change:
     """Return the first value in which two different fingerprints of one kernel differ.
 
-    If `before` is None, nobody knows it any more: then all values of now are named.
+    If `before` is None, it was not kept: then the change names all current values.
     """
     if before is None:
         return Change("`, `".join(now[0]), "", ", ".join(map(show, now[1:])))
@@ -165,6 +168,7 @@ def find_changed_value(before: tuple[Any, ...] | None, now: tuple[Any, ...]) -> 
         pairs = zip(now[0], before[1:], now[1:], strict=True)
         return next(find_change(name, old, new) for name, old, new in pairs if old != new)
     olds, news = (dict(zip(one[0], one[1:], strict=True)) if one else {} for one in (before, now))
+    # Here the names differ too. One that only one of the two has counts as a change to or from `UNKNOWN`.
     name = next(name for name in (*olds, *news) if olds.get(name) != news.get(name))
     return find_change(name, olds.get(name, UNKNOWN), news.get(name, UNKNOWN))
 
@@ -188,7 +192,7 @@ class _Finder:
         self._entered: dict[tuple[Any, int], Source] = {}
 
     def constants(self) -> Constants:
-        """What was found."""
+        """Return what was found."""
         paths = tuple(dict.fromkeys(self._paths))
         return Constants(
             paths,
@@ -202,7 +206,7 @@ class _Finder:
         )
 
     def _use(self, label: str, field: Any) -> FieldUse:
-        """What all bodies together do with what they call so."""
+        """Combine what all bodies do with the field that they call by this name."""
         uses = self._uses[label]
         return FieldUse(
             label,
@@ -215,6 +219,7 @@ class _Finder:
         )
 
     def walk(self, source: Source, roots: Mapping[str, Path]) -> None:
+        """Note the values that a body uses. `roots` are the paths of parameters that stand for Python values."""
         self._sources.setdefault(source.function, source)
         local = source.assigned_names | set(source.parameters)
         names: dict[str, str] = {}
@@ -232,10 +237,12 @@ class _Finder:
                 self._follow(path, source)
                 continue
             label = text_of(chain[: 1 + len(field.steps)])
-            self._paths.append(field)  # the field itself is baked in, what it holds is not
+            # The field itself is baked in: its numbers are read by each launch.
+            self._paths.append(field)
             self._field_paths.add(field)
             self._note_field(label, field.value(self.templates), source, name)
             text, is_gradient = self._find_member(field, label, chain[1 + len(field.steps) :])
+            # `x.grad` gets a name apart from that of `x`, so that a store to the gradient is no use of the field.
             names |= {label: label, text: text if is_gradient else label}
             gradients |= {text} if is_gradient else set()
         objects = {name: path.value(self.templates) for name, path in roots.items()}
@@ -250,7 +257,7 @@ class _Finder:
         self._places.setdefault(label, (source.name, source.place(_first(source, name))))
 
     def _find_member(self, path: Path, label: str, steps: Sequence[str | Item]) -> tuple[str, bool]:
-        """What steps from a field lead to, as the kernel names it, and whether it is a gradient.
+        """Return what the steps from a field lead to, as the kernel names it, and whether that is a gradient.
 
         A field of structs leads to its members, `p.a`, and to the gradient of all of them, `p.grad`, or of one,
         `p.a.grad`; a member may be called `grad`.
@@ -268,7 +275,9 @@ class _Finder:
         return label, False
 
     def _note_gradient(self, text: str, use: BodyUse, source: Source) -> None:
-        """A kernel stores to a gradient, or does something else with it."""
+        """Note that a kernel only stores to a gradient, or where it does something else with it."""
+        # Stores to gradients are left out of the kernel's own body alone (`tree.drop_gradient_stores`), so one in a
+        # called function is another use.
         is_own = not self._entered
         if use.is_read or not use.is_followed or (use.written_at and not is_own):
             place = use.written_at or source.place(_first(source, text.partition(".")[0]))
@@ -278,17 +287,20 @@ class _Finder:
 
     def _is_builtin(self, source: Source, name: str) -> bool:
         try:
+            # By value: a global may hide `min` or `max`.
             return source.lookup(name) is getattr(builtins, name, MISSING)
         except KeyError:
-            self._is_complete = False  # not assigned yet, or never: then the engine will name it
+            # Assigned later, or never: then the engine reports the name when it compiles the kernel.
+            self._is_complete = False
             return True
 
     def _field(self, path: Path) -> Path | None:
-        """The stem of a path that leads to a field, if one does."""
+        """Return the stem of a path that leads to a field; None if none does."""
         stem, value = self._longest(path)
         return stem if self.engine.is_field(value) else None
 
     def _follow(self, path: Path, source: Source) -> None:
+        """Note the value that a path leads to, and walk the functions in it."""
         root = Path(path.source, path.name).value(self.templates)
         if isinstance(root, ModuleType) and (self.engine.owns(root) or root.__name__ in _STEADY_MODULES):
             return
@@ -299,7 +311,7 @@ class _Finder:
         self._enter_all(stem, value, source)
 
     def _enter_all(self, stem: Path, value: Any, source: Source, depth: int = 0) -> None:
-        """Look into an engine function, or into those that a container or an object holds, and for fields in these."""
+        """Walk the engine functions, and note the fields, that a value is or holds in containers and objects."""
         function = self.engine.inner_function(value)
         if function is not None and (function, stem) not in self._seen:
             self._seen.add((function, stem))
@@ -308,15 +320,17 @@ class _Finder:
             self._note_field(str(stem), value, source, stem.name)
             # Which of a list's fields an index means is not followed.
             self._uses.setdefault(str(stem), []).append(BodyUse("", True, True, is_followed=False))
+        # Deeper than this nothing is looked for, since objects may refer to each other in a circle.
         elif isinstance(value, list | tuple | dict) and depth < 4:
             for key in value if isinstance(value, dict) else range(len(value)):
                 self._enter_all(stem.then(Item(key)), value[key], source, depth + 1)
         elif is_plain_object(value, self.engine) and depth < 4:
+            # A copy: Quadrants 1.3.3 adds a method to its object's attributes when the method is looked up.
             for name, held in list(vars(value).items()):
                 self._enter_all(stem.then(name), held, source, depth + 1)
 
     def _longest(self, path: Path) -> tuple[Path, Any]:
-        """The longest stem of a path that leads to a value, stopping at numbers, fields and functions."""
+        """Return the longest stem of a path that has a value, and the value. It ends at numbers and fields."""
         stem = Path(path.source, path.name)
         value = stem.value(self.templates)
         for step in path.steps:
@@ -329,6 +343,7 @@ class _Finder:
         return stem, value
 
     def _is_leaf(self, value: Any) -> bool:
+        """Return True for a value that is baked in as a whole: what its attributes hold follows from it."""
         return (
             isinstance(value, int | float | str | tuple | list | dict | np.ndarray | np.generic)
             or self.engine.is_field(value)
@@ -337,16 +352,20 @@ class _Finder:
 
     def _enter(self, function: Any, stem: Path) -> None:
         """Walk a function. One that calls itself, of the same object, has nothing new to show the second time."""
-        if function not in self._sources:  # one `Source` a function: paths into it are compared
+        # One `Source` for each function, since paths are compared by the sources that they start from.
+        if function not in self._sources:
             self._sources[function] = read(function)
         inner = self._sources[function]
         owner = self._owner(stem) if self.engine.is_bound(stem.value(self.templates)) else None
+        # With the object: a method of a tree may call itself on each child, and ends at the leaves.
         key = function, 0 if owner is None else id(owner.value(self.templates))
         if key in self._entered:
             self._refuse_endless(key, stem)
             return
         self._entered[key] = inner
         self.walk(inner, {} if owner is None else {inner.parameters[0]: owner})
+        # `_entered` is the chain of calls that lead here. A function that is called twice, one call after the other,
+        # is not a recursion.
         del self._entered[key]
 
     def _refuse_endless(self, key: tuple[Any, int], stem: Path) -> None:
@@ -357,6 +376,7 @@ class _Finder:
         if Language(self.engine).is_real(stem.value(self.templates)):
             return
         circle = list(self._entered.values())[list(self._entered).index(key) :]
+        # A branch under `static` may end it while the kernel is compiled.
         if any(resolve_callee(call) == "static" for one in circle for call in one.calls):
             return
         name, caller = self._entered[key].name, circle[-1]
@@ -367,18 +387,19 @@ class _Finder:
         raise KernelError(refusal(words, [("at", caller.place(next(calls, caller.tree)))], remedy))
 
     def _owner(self, stem: Path) -> Path:
-        """The path to the object that a bound function belongs to."""
+        """Return the path to the object of a bound function."""
         last = stem.steps[-1] if stem.steps else None
         if isinstance(last, str):
             return Path(stem.source, stem.name, stem.steps[:-1])
+        # In a list, `fs[0]`, the path has no step to the object: the bound method itself leads to it.
         return stem.then(owner_step(stem.value(self.templates)))
 
 
 def _first(source: Source, name: str) -> ast.AST:
-    """The first use of a name in a body."""
+    """Return the first use of a name in a body; the `def` if there is none."""
     return next((one for one in source.nodes if isinstance(one, ast.Name) and one.id == name), source.tree)
 
 
 def _is_item_of(step: str | Item, value: Any) -> bool:
-    """Whether a step goes from a list or dict to what it holds: numbers of an array are baked in together."""
+    """Return True for a step from a list or dict to an item. Numbers of an array are baked in together."""
     return isinstance(step, Item) and isinstance(value, list | tuple | dict)

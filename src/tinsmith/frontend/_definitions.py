@@ -1,4 +1,4 @@
-"""Definitions and uses of locals: which statements give them values, from what, and which a loop carries.
+"""Find definitions and uses of locals: which statements define them, from what, and which a loop carries.
 
 A definition of a local is an assignment to it, the header of a loop over it, or a call that may change what it is
 given. A local with a single definition, which is an assignment, stands for the assigned expression.
@@ -18,7 +18,10 @@ Loop = ast.For | ast.While
 
 
 def assignments(statement: ast.AST) -> Iterator[tuple[ast.expr, ast.expr]]:
-    """(target, value) of assignments. Of `a += b` the value is `a + b`; of `a, b = v` they are `v[0]` and `v[1]`."""
+    """Yield (target, value) of assignments.
+
+    Of `a += b` the value is `a + b`; of `a, b = v` the values are `v[0]` and `v[1]`.
+    """
     match statement:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
@@ -40,7 +43,7 @@ def _unpack(target: ast.expr, value: ast.expr) -> Iterator[tuple[ast.expr, ast.e
 
 
 def make_load(target: ast.expr) -> ast.expr:
-    """What is read where a target is written."""
+    """Return the expression that reads what a target writes."""
     match target:
         case ast.Name(id=name):
             read = ast.Name(name, ast.Load())
@@ -54,7 +57,7 @@ def make_load(target: ast.expr) -> ast.expr:
 
 
 def find_assigned_names(statement: ast.stmt) -> set[str]:
-    """Locals that a statement itself may change, not those inside it: a function may change what it is given."""
+    """Return the locals that a statement may change, except by statements inside it."""
     if isinstance(statement, ast.For | ast.While | ast.If):
         return set()
     stored = (one for one in walk(statement) if isinstance(one, ast.Name | ast.Subscript | ast.Attribute))
@@ -62,21 +65,24 @@ def find_assigned_names(statement: ast.stmt) -> set[str]:
 
 
 def _find_passed_names(node: ast.AST) -> set[str]:
-    """Names that a call is given whose result nobody takes."""
+    """Return the names that are passed to a call whose result is not used."""
+    # A call that stands alone, `inc(total, v)`, is there for what it changes: a template parameter is the caller's
+    # variable.
     arguments = node.value.args if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) else ()
     return {one.id for one in arguments if isinstance(one, ast.Name)}
 
 
 class Definitions(NamedTuple):
-    """`single`: what stands for locals that have one definition. `locals`: all names that a body gives values."""
+    """The locals of a function: the value of each that has a `single` definition, and the names of all `locals`."""
 
     single: Mapping[str, ast.expr]
     locals: frozenset[str]
 
 
-@lru_cache(maxsize=64)  # a function that is called in a hundred places is looked at once
+# A function that is called in a hundred places is analyzed once.
+@lru_cache(maxsize=64)
 def definitions(tree: ast.FunctionDef) -> Definitions:
-    """Definitions of a function's locals. A parameter that is assigned has two, its argument being the first."""
+    """Find the definitions of a function's locals. The argument counts as the first definition of a parameter."""
     counts: dict[str, int] = {}
     nodes = walk(tree)
     for node in nodes:
@@ -86,6 +92,7 @@ def definitions(tree: ast.FunctionDef) -> Definitions:
         argument.arg for argument in tree.args.args
     ]
     unknown = {name for name in changed if name in counts} | {name for name, count in counts.items() if count > 1}
+    # Not `a += b`, whose value `a + b` reads `a` itself.
     plain = (node for node in nodes if isinstance(node, ast.Assign | ast.AnnAssign))
     pairs = (pair for node in plain for pair in assignments(node))
     single = {target.id: value for target, value in pairs if isinstance(target, ast.Name) and target.id not in unknown}
@@ -93,7 +100,7 @@ def definitions(tree: ast.FunctionDef) -> Definitions:
 
 
 def sources(tree: ast.FunctionDef, node: ast.AST) -> frozenset[str]:
-    """Names that a value is computed from, those behind locals and loops' variables too: its backward slice."""
+    """Return the names that a value is computed from, through locals and loop variables: its backward slice."""
     uses, slice_names, waiting = _uses(tree), set[str](), set(names_in(node))
     while waiting:
         name = waiting.pop()
@@ -104,7 +111,7 @@ def sources(tree: ast.FunctionDef, node: ast.AST) -> frozenset[str]:
 
 @lru_cache(maxsize=64)
 def _uses(tree: ast.FunctionDef) -> Mapping[str, set[str]]:
-    """Names in the values and loops' headers that each name has its values from."""
+    """Return, for each name, the names in its assigned values and in the headers of its loops."""
     uses: dict[str, set[str]] = {}
     for node in walk(tree):
         if isinstance(node, ast.For):
@@ -121,9 +128,9 @@ def _uses(tree: ast.FunctionDef) -> Mapping[str, set[str]]:
 
 @lru_cache(maxsize=64)
 def find_carried(loop: Loop) -> dict[str, ast.stmt]:
-    """Locals that an iteration hands to the next, each with the first statement that changes it.
+    """Return the locals that an iteration passes to the next, each with the first statement that changes it.
 
-    They are changed in the body, and read there before it has given them a value on every way: upward exposed uses.
+    The body changes them, and has an upward exposed use of them: it may read them before it has assigned them.
     """
     exposed = _flow(loop.body).exposed
     changed: dict[str, ast.stmt] = {}
@@ -135,7 +142,7 @@ def find_carried(loop: Loop) -> dict[str, ast.stmt]:
 
 
 class _Flow(NamedTuple):
-    """What a block reads before it gives it a value, and what it gives a value on every way."""
+    """What a block may read before it assigns it (`exposed`), and what it assigns on every path (`definite`)."""
 
     exposed: frozenset[str]
     definite: frozenset[str]
@@ -158,6 +165,7 @@ def _of_statement(one: ast.stmt) -> _Flow:
             made = then.definite if resolve_callee(test) == "static" else then.definite & other.definite
             return _Flow(names_in(test) | then.exposed | other.exposed, made)
         case ast.For(target=target, iter=iterator):
+            # A loop may run no iteration, so it assigns nothing on every path.
             return _Flow(names_in(iterator) | (_flow(one.body).exposed - names_in(target)), frozenset())
         case ast.While(test=test):
             return _Flow(names_in(test) | _flow(one.body).exposed, frozenset())
@@ -165,6 +173,7 @@ def _of_statement(one: ast.stmt) -> _Flow:
     if not given:
         return _Flow(names_in(one), frozenset())
     made = frozenset(target.id for target, _ in given if isinstance(target, ast.Name))
+    # `v[0] = e` keeps the rest of `v`, so it reads `v`.
     parts = [value for _, value in given] + [target for target, _ in given if not isinstance(target, ast.Name)]
     return _Flow(frozenset().union(*map(names_in, parts)), made)
 

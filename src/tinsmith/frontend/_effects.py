@@ -1,11 +1,11 @@
-"""Effects: which locations one statement changes, how, and what it computes for that.
+"""Find the effects of a statement: which locations it changes, how, and what it computes for that.
 
 A *location* is what an assignment may have on its left: a local, an element `x[i]`, a part `x[i].y` or `x[i][0]`. A
 statement has one of two effects on a location that it changes: it *writes* (what was there is gone), or it *adds* (to
 what was there: additions may run in any order). It *reads* the location too where the old value decides the new one in
 another way than as a term of a sum: `x[i] *= v`, `atomic_max(x[i], v)`.
 
-What a call does to what it is given stands in `_references`. Who asks for effects: docs/about/decisions/analyses.md.
+What a called function does to its arguments: `_references`. Who asks for effects: docs/about/decisions/analyses.md.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Change:
     Attributes:
         target: the location, as it is written.
         kind: "write" or "add".
-        value: what is computed for it: of an addition what is added. None where nothing is.
-        reads: whether the old value decides the new one, other than as a term of a sum.
+        value: the new value, or what is added. None for a declaration without a value.
+        reads: whether the new value depends on the old one, other than as a term of a sum.
         is_plain: whether it is an assignment: additions of `+=` and `atomic_add` are atomic, `x[i] = x[i] + e` is not.
     """
 
@@ -46,7 +46,7 @@ class Change:
 
 
 def changes_of(node: ast.AST) -> list[Change]:
-    """What a statement, or a call of an atomic or of `fill`, changes itself: not what a block or a call inside does."""
+    """Return the changes by a statement, or a call of an atomic or of `fill`, without those by parts inside it."""
     match node:
         case ast.Assign(targets=targets, value=value):
             addend = addend_of(node)
@@ -64,11 +64,13 @@ def changes_of(node: ast.AST) -> list[Change]:
                 )
             ]
         case ast.Call(func=ast.Attribute(value=target, attr="fill"), args=args, keywords=words) if args or words:
-            return [Change(target, "write", args[0] if args else words[0].value)]  # all numbers of a vector
+            # `x[i].fill(v)` stores to all numbers of a vector.
+            return [Change(target, "write", args[0] if args else words[0].value)]
     return []
 
 
 def _build_update(target: ast.expr, value: ast.expr | None, *, is_sum: bool) -> Change:
+    """Return the change by `target op= value`."""
     return Change(target, "add" if is_sum else "write", value, reads=not is_sum)
 
 
@@ -89,6 +91,7 @@ def addend_of(node: ast.Assign) -> ast.expr | None:
         return None
     target = ast.unparse(node.targets[0])
     rest = _without_term(node.value, target)
+    # `x[i] = x[i] + v * x[i]` is not a sum of the old value and something that does not depend on it.
     return None if rest is None or target in ast.unparse(rest) else rest
 
 
@@ -98,6 +101,7 @@ def _without_term(total: ast.expr, term: str) -> ast.expr | None:
         return None
     if ast.unparse(total.left) == term:
         return total.right
+    # The right operand of a `-` is subtracted: in `a - x[i]` the old value is not a term.
     if isinstance(total.op, ast.Add) and ast.unparse(total.right) == term:
         return total.left
     inner = _without_term(total.left, term)
@@ -105,7 +109,7 @@ def _without_term(total: ast.expr, term: str) -> ast.expr | None:
 
 
 def indices_of(node: ast.AST) -> Iterator[ast.expr]:
-    """What stands in the brackets of a location: it is read, whatever happens to the location. The outermost first."""
+    """Yield the indices of a location, the outermost first. They are read, whatever happens to the location."""
     while isinstance(node, ast.Attribute | ast.Subscript):
         if isinstance(node, ast.Subscript):
             yield node.slice
@@ -113,18 +117,19 @@ def indices_of(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def shaping_name(iterator: ast.expr) -> str:
-    """The array that a loop uses for its shape alone, `for i in x` or `ti.grouped(x)`, by name; "" for other loops."""
+    """Return the array of which a loop uses the shape alone, `for i in x` or `ti.grouped(x)`; "" for other loops."""
     is_grouped = isinstance(iterator, ast.Call) and resolve_callee(iterator) == "grouped" and iterator.args
     inner = iterator.args[0] if is_grouped and isinstance(iterator, ast.Call) else iterator
     return inner.id if isinstance(inner, ast.Name) else ""
 
 
 def possibly_changed(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[str]:
-    """Arrays that a function may change, wherever: stored into, given to an atomic, or handed to another function."""
+    """Return the arrays that a function may change: by a store or an atomic, or by passing them to a function."""
     known, changed = set(arrays), set()
     for node in walk(tree):
         if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
             changed |= {root(node)}
+        # These pass an array to nothing that could change it.
         elif isinstance(node, ast.Call) and resolve_callee(node) not in (
             "grouped",
             "static",
@@ -132,5 +137,6 @@ def possibly_changed(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[
             "int",
             "stop_grad",
         ):
+            # A size is a number: nothing can change the array through it.
             changed |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
     return frozenset(changed & known)

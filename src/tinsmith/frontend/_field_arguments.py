@@ -1,8 +1,14 @@
-"""Field arguments: fields that an engine function names itself become arguments of its calls.
+"""Pass the fields that engine functions use as arguments of their calls.
 
-Whoever follows a kernel's arrays follows them into functions that are given them. A function that names a field
-itself, `s` or `self.s`, is made again with a parameter in its place, and so are those between it and the kernel. The
-objects that it belongs to, or is given, are names that it captures then: what it reads off them it still reads there.
+    def scaled(v):                      def scaled(s_: _lang.template(), v):
+        return v * s[None]      ->          return v * s_[None]
+
+    y[i] = scaled(x[i])                 y[i] = scaled_(s, x[i])
+
+Analyses follow a kernel's arrays into the functions that get them as arguments. So a function that uses a field by
+name, `s` or `self.s`, is rebuilt with a parameter for it, and so are the functions between it and the kernel. Objects
+that a function belongs to, or gets as arguments, become names that it captures: it reads other attributes of them as
+before.
 """
 
 from __future__ import annotations
@@ -23,36 +29,37 @@ from ._walk import copy_node
 
 
 class FieldPasser(ABC):
-    """What handing asks of whoever knows the fields and functions."""
+    """What `pass_fields_as_arrays` has to know of fields and functions."""
 
     engine: EngineFacts
 
     @abstractmethod
     def array(self, source: Source, node: ast.expr) -> str:
-        """The kernel's name of the array that stands for the field which a name means; "" for other names."""
+        """Return the kernel's name of the array for the field that an expression means; "" if it means no field."""
 
     def members(self, source: Source, node: ast.expr) -> Sequence[str]:
-        """The kernel's names of the arrays that stand for members of a field of structs; none for other names."""
+        """Return the kernel's names of the arrays for the members of a field of structs; () for other expressions."""
         return ()
 
     @abstractmethod
     def is_object(self, value: Any) -> bool:
-        """Whether a value is an object that may hold fields or functions."""
+        """Return True if a value is an object that may hold fields or functions."""
 
     @abstractmethod
     def source_of(self, callee: Any) -> Source | None:
-        """The source of an engine function that may be made again; None for other things."""
+        """Return the source of an engine function that can be rebuilt; None for other values."""
 
     @abstractmethod
     def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
-        """An engine function from a changed tree. `names` are those that it sees besides its own.
+        """Build an engine function from a changed tree.
 
-        A cell among their values is one of a function that calls itself: the name means what will be in it.
+        `names` are the values of further names that it sees. A value that is a cell belongs to a function that calls
+        itself: the name means what the cell will hold.
         """
 
 
 class LiveFieldPasser(FieldPasser):
-    """One for fields and functions that are there, which the engine knows."""
+    """A `FieldPasser` for live fields and functions, which the engine knows."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine: Engine = engine  # pyright: ignore[reportIncompatibleVariableOverride]  # it is only read
@@ -66,7 +73,7 @@ class LiveFieldPasser(FieldPasser):
         return None if function is None else self._read(function)
 
     def rebuild(self, source: Source, tree: ast.FunctionDef, names: Mapping[str, Any]) -> Any:
-        """Parameters that the old one had not are templates."""
+        """Build an engine function whose new parameters are templates."""
         lang: Any = self.engine.lang
         function = rebuild_function(source, tree, names)
         added = [one.arg for one in tree.args.args if one.arg not in source.parameters]
@@ -75,10 +82,10 @@ class LiveFieldPasser(FieldPasser):
 
 
 class KernelWithFields(NamedTuple):
-    """A kernel whose functions are handed their fields.
+    """A kernel that passes fields to its functions as arguments.
 
-    `names` are the functions made for it, and what it calls them; `texts` what the source calls these, and the arrays
-    that each is handed.
+    `names` are the functions that were rebuilt, by the names that it has for them. `texts` are the source's text for
+    each of them, and the arrays that it gets.
     """
 
     tree: ast.FunctionDef
@@ -87,7 +94,11 @@ class KernelWithFields(NamedTuple):
 
 
 class _Callee(NamedTuple):
-    """A called function: its source, the parameters that objects stand for, and how many of its own it is not given."""
+    """A called function.
+
+    `dropped` are the parameters that stand for objects or fields. `first` is 1 for a bound method, whose first
+    parameter is not among the arguments of a call, else 0.
+    """
 
     source: Source
     dropped: frozenset[str]
@@ -99,11 +110,11 @@ class _Callee(NamedTuple):
 
 
 def pass_fields_as_arrays(source: Source, hands: FieldPasser) -> KernelWithFields:
-    """A kernel in which fields are named as arrays, and handed to the functions that use them.
+    """Replace the fields in a kernel by arrays, and pass them to the functions that use them.
 
     Args:
-        source: the kernel; what its parameters stand for, where that is a Python object, it is given.
-        hands: which fields become arrays, and which functions can be made again.
+        source: the kernel. It knows the Python objects that its parameters stand for.
+        hands: which fields become arrays, and which functions can be rebuilt.
     """
     return _Hander(hands).rewrite(source, None)
 
@@ -117,14 +128,14 @@ class _Hander:
         self._callees: list[_Callee] = []
 
     def rewrite(self, source: Source, own: Mapping[str, str] | None) -> KernelWithFields:
-        """`own` says what arrays are called in this function; None where they keep their names."""
+        """Replace the fields in one function. `own` are its names for arrays; None if they keep the kernel's names."""
         tree = copy_node(source.tree)
         hand = _Hand(self, source, own)
         tree.body = [hand.visit(statement) for statement in tree.body]
         return KernelWithFields(tree, hand.names, hand.texts)
 
     def callee(self, caller: Source, call: ast.Call) -> _Callee | None:
-        """The function that a call calls, if it can be made again."""
+        """Return the function that a call calls; None if it cannot be rebuilt."""
         value = caller.value(call.func)
         source = None if value is MISSING else self.hands.source_of(value)
         if source is None:
@@ -139,13 +150,16 @@ class _Hander:
     def _find_passed_fields(
         self, caller: Source, source: Source, call: ast.Call, first: int
     ) -> Iterator[tuple[str, Any]]:
-        """Parameters that are given fields, or Python's objects: what a function does with these is seen through.
+        """Yield the parameters that get fields or Python objects, with these: the rebuilt function captures them.
 
-        A field may be given to a parameter that is not a template, and an array may not.
+        An engine takes a field for a parameter that is not a template, but not an array.
         """
+        # Not parameters with defaults: a rebuilt function has the defaults of the old one, which belong to its last
+        # parameters.
         names = source.parameters[first : len(source.parameters) - len(source.tree.args.defaults)]
         known = [*zip(names, call.args, strict=False)]
         known += [(word.arg, word.value) for word in call.keywords if word.arg in names]
+        # Which parameters `*args` fills is not known.
         if any(isinstance(argument, ast.Starred) for argument in call.args):
             return
         for name, argument in known:
@@ -155,7 +169,7 @@ class _Hander:
                 yield name, value
 
     def find_used_arrays(self, callee: _Callee) -> tuple[str, ...]:
-        """Arrays that stand for fields which a function uses, itself or by one that it calls."""
+        """Return the arrays for the fields that a function uses, itself or through one that it calls."""
         key = callee.key
         if key not in self._used:
             self._callees.append(callee)
@@ -163,7 +177,7 @@ class _Hander:
         return self._used[key]
 
     def _uses(self, source: Source, seen: set[tuple[Any, ...]]) -> Iterator[str]:
-        """`seen` are keys of functions on the way: one may call itself, and end while the kernel is compiled."""
+        """Yield the arrays for the fields that a function uses. Functions with keys in `seen` are not entered again."""
         for node in source.nodes:
             if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and (array := self.hands.array(source, node)):
                 yield array
@@ -171,7 +185,9 @@ class _Hander:
                 array = self.hands.array(source, member)
                 yield from [array] if array else []
             if isinstance(node, ast.For):
+                # `_Hand.visit_For` makes the loop one over the first member.
                 yield from self.hands.members(source, node.iter)[:1]
+            # Each function once: one may call itself, and end while the kernel is compiled.
             callee = self.callee(source, node) if isinstance(node, ast.Call) else None
             if callee is not None and callee.key not in seen:
                 self._callees.append(callee)
@@ -179,14 +195,16 @@ class _Hander:
                 yield from self._uses(callee.source, seen)
 
     def specialize(self, callee: _Callee) -> Any:
-        """The function with a parameter for each array, before its own. Inside of itself, the cell that it comes to."""
+        """Rebuild a function with a parameter for each array, before its own. Return it, or within itself its cell."""
         if callee.key not in self._functions:
+            # The cell is there before the function: a call of itself in its body finds the cell.
             cell = self._functions[callee.key] = CellType()
             source, taken = callee.source, callee.source.all_names()
             own = {array: free(array, taken) for array in self.find_used_arrays(callee)}
             rewritten = self.rewrite(source, own)
             tree = rewritten.tree
             mine = [argument for argument in tree.args.args if argument.arg not in callee.dropped]
+            # In front, since a parameter without a default cannot follow one that has a default.
             tree.args.args = [*(ast.arg(name, _template()) for name in own.values()), *mine]
             names = {**rewritten.names, **{name: source.given[name] for name in callee.dropped}}
             function = self.hands.rebuild(source, ast.fix_missing_locations(tree), names)
@@ -195,7 +213,7 @@ class _Hander:
 
 
 class _Hand(ast.NodeTransformer):
-    """Puts arrays in place of fields, and calls of functions made again in place of others."""
+    """Replaces fields by arrays, and calls of functions by calls of the rebuilt ones."""
 
     def __init__(self, hander: _Hander, source: Source, own: Mapping[str, str] | None) -> None:
         self.hander = hander
@@ -213,14 +231,14 @@ class _Hand(ast.NodeTransformer):
         return self._field(node) or self._member(node) or self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_For(self, node: ast.For) -> ast.stmt:
-        """A loop over a field of structs is one over a member of it."""
+        """Replace a loop over a field of structs by one over a member of it."""
         members = self.hander.hands.members(self.source, node.iter)
         if members:
             node.iter = ast.copy_location(ast.Name(self._name(members[0]), ast.Load()), node.iter)
         return self.generic_visit(node)  # type: ignore[return-value]  # a statement
 
     def _member(self, node: ast.Attribute) -> ast.expr | None:
-        """`p[i].a` of a field of structs: the element `[i]` of the array that stands for `p.a`."""
+        """Replace `p[i].a` of a field of structs by the element `[i]` of the array for `p.a`."""
         member = _member_of_element(node)
         array = "" if member is None else self.hander.hands.array(self.source, member)
         if not array:
@@ -246,6 +264,7 @@ class _Hand(ast.NodeTransformer):
             return self.generic_visit(node)  # type: ignore[return-value]  # an expression
         dropped = callee.dropped
         parameters = callee.source.parameters[callee.first :]
+        # The rebuilt function captures what dropped parameters stand for.
         given = [a for place, a in enumerate(node.args) if place >= len(parameters) or parameters[place] not in dropped]
         name = self._name_of(callee, node.func, arrays)
         first = [ast.copy_location(ast.Name(self._name(array), ast.Load()), node) for array in arrays]
@@ -265,7 +284,7 @@ class _Hand(ast.NodeTransformer):
 
 
 def _member_of_element(node: ast.Attribute) -> ast.expr | None:
-    """`p.a.b` for `p[i].a.b`; None for anything else."""
+    """Return `p.a.b` for `p[i].a.b`; None for anything else."""
     names = [node.attr]
     inner = node.value
     while isinstance(inner, ast.Attribute):
@@ -280,7 +299,7 @@ def _member_of_element(node: ast.Attribute) -> ast.expr | None:
 
 
 def free(wish: str, taken: set[str]) -> str:
-    """A name like `wish` that nothing else has. It is taken from then on."""
+    """Return a name like `wish` that is not in `taken`, and add it there."""
     name = wish
     while name in taken:
         name += "_"

@@ -1,7 +1,7 @@
-"""What a body does with the fields that it names: `roles_of`, with a name in place of each field.
+"""Find what a function body does with fields: `roles_of`, with a name in place of each field.
 
-A field is known by the text that a body has for it, `x`, `self.x`, `xs[0]`: whoever knows the values tells which texts
-are fields, so that an element `x[0]` is told from a field in a list.
+A body means a field by a text, `x`, `self.x` or `xs[0]`. The caller knows the values and says which texts mean fields,
+so that the element `x[0]` and a field in a list are not confused.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class FieldUse(NamedTuple):
         field: the engine's object.
         function: the function that uses it first, which is at `place`.
         place: where.
-        written_at: where it is first stored to; "" where it is not, as far as it is followed.
+        written_at: where it is first stored to; "" if no store is known.
         is_read: whether values of elements are read.
-        is_replaced: whether it is given other values than sums of the old ones and something.
-        is_followed: whether all that happens to it is known: a function that it is passed to may do anything.
+        is_replaced: whether elements get values that are not sums of the old value and something.
+        is_followed: whether all uses are known. A function without source that gets the field may do anything.
     """
 
     name: str
@@ -45,7 +45,7 @@ class FieldUse(NamedTuple):
 
     @property
     def is_written(self) -> bool:
-        """Whether it may be stored to."""
+        """True if the field may be stored to."""
         return bool(self.written_at) or not self.is_followed
 
 
@@ -61,7 +61,7 @@ class BodyUse(NamedTuple):
 def uses_in_body(
     source: Source, names: Mapping[str, str], objects: Mapping[str, Any], engine: Engine
 ) -> dict[str, BodyUse]:
-    """What a body does with fields, by name. Functions are followed that are given one, or an element of one.
+    """Return what a body does with fields, by name, also through functions that get a field or an element of one.
 
     Args:
         source: the function.
@@ -78,6 +78,7 @@ def uses_in_body(
     if not names:
         return {}
     plain = replace(source, tree=replace_nodes(copy_node(source.tree), rename), given={**source.given, **objects})
+    # `roles_of` follows calls of functions with source; `lent` is what other calls get.
     lent = find_lent_names(plain, engine, to_known=False)
     updates = (node.target for node in plain.nodes if isinstance(node, ast.AugAssign))
     updated = frozenset(part for target in updates for part in walk(target))
@@ -86,10 +87,11 @@ def uses_in_body(
 
 
 def _use_of(role: Roles, updated: frozenset[ast.AST], *, is_lent: bool) -> BodyUse:
-    """`updated` are parts of what `x[i] *= v` changes, which hands no value on."""
+    """Summarize the roles of a field. `updated` are the nodes in targets of `x[i] *= v`, whose reads do not count."""
     changes = role.of("write", "add")
     is_followed = not (role.escapes or is_lent)
     is_loaded = any(one.node not in updated for one in role.of("read"))
+    # `x[i] = x[i] + e` is an addition to roles, but the body loads the old value for it.
     is_used = is_loaded or any(one.is_used or (one.kind == "add" and one.is_plain) for one in changes)
     written_at = changes[0].place if changes else ""
     return BodyUse(written_at, is_used or not is_followed, bool(role.of("write")) or not is_followed, is_followed)

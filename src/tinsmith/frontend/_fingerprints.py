@@ -1,11 +1,11 @@
-"""Fingerprints: a hashable stand-in for a Python value, equal as long as a kernel made with the value is.
+"""Fingerprints: hashable stand-ins for Python values. Equal fingerprints compile to equal kernels.
 
-A value's fingerprint covers what it holds, because lists, dicts and objects change in
-place. Fields, modules and classes are themselves: what a field holds is not baked in. A tensor is
-itself and the number of its changes in place, since `ti.static(float(w))` bakes in what it holds.
+A value's fingerprint covers what it holds, because lists, dicts and objects change in place. Fields, modules and
+classes are compared by identity: what a field holds is not baked in. A tensor counts by identity and by torch's count
+of its changes in place, since `ti.static(float(w))` bakes in what it holds.
 
-A description is a fingerprint that another process can compare with its own: what is the same only within a process is
-described by its type and name instead.
+A description is a fingerprint as text that another process can compare with its own: it has the type and name of
+objects that are compared by identity.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ MISSING = object()
 """Stands for a value that is not there."""
 PLAIN = (int, bool, str, bytes, complex, range, type(None))
 _DEEPEST = 5
-"""Objects in objects that are looked into; nothing that a kernel uses lies deeper."""
+"""How many levels of objects and containers are looked into."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """A step to what stands in brackets."""
+    """A step from a container to the item with this key."""
 
     key: Any
 
 
 class Same:
-    """A hashable stand-in for a value that is the same only if it is the same object."""
+    """A hashable stand-in for a value that is compared by identity."""
 
     __slots__ = ("value",)
 
@@ -51,7 +51,7 @@ class Same:
 
 
 def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
-    """A fingerprint of a value as it is now.
+    """Return the fingerprint of a value as it is now.
 
     Args:
         value: anything that a kernel's source can name.
@@ -59,6 +59,7 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
         depth: how many objects and containers it was found in.
     """
     kind = type(value)
+    # The type belongs to it, since `1 == True` in Python.
     if kind in PLAIN:
         return (kind, value)
     if kind is float:
@@ -66,16 +67,19 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
         return (kind, repr(value))
     if isinstance(value, np.ndarray | np.generic):
         return (kind, value.dtype.str, value.shape, value.tobytes())
+    # The depth has a limit, since objects may refer to each other in a circle.
     if depth > _DEEPEST or isinstance(value, type | ModuleType) or engine.is_field(value):
         return Same(value)
     if isinstance(value, list | tuple | AbstractSet | Mapping):
         return _container(value, engine, depth + 1)
     function = engine.inner_function(value)
-    if function is not None:  # followed by its path; a bound one is another object each time it is looked up
+    if function is not None:
+        # `_constants` follows what it uses. A bound method is a new object each time that it is looked up.
         return (Same(function), Same(_owner(value) if engine.is_bound(value) else None))
     if isinstance(value, FunctionType | MethodType):
         return _python_function(value, engine, depth + 1)
     if is_tensor(value):
+        # Tensors made under `torch.inference_mode` do not count their changes: `_version` would raise.
         return (Same(value), None if value.is_inference() else value._version)
     if isinstance(value, BuiltinMethodType) and is_tensor(value.__self__):
         # `w.sum` is another object each time it is looked up.
@@ -87,7 +91,8 @@ def fingerprint(value: Any, engine: Engine, depth: int = 0) -> Any:
 
 
 def is_tensor(value: Any) -> bool:
-    torch = sys.modules.get("torch")  # lint reads files without it
+    # Not imported here: lint reads files without torch.
+    torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)
 
 
@@ -101,24 +106,25 @@ def _container(value: Any, engine: Engine, depth: int) -> Any:
 
 
 def _python_function(value: Any, engine: Engine, depth: int) -> Any:
-    """A plain function runs while the kernel is compiled: what it captured and the globals that it names count."""
+    """Return the fingerprint of a plain function: it runs during compilation, so what it captures and names counts."""
     function = value.__func__ if isinstance(value, MethodType) else value
     owner = fingerprint(value.__self__, engine, depth) if isinstance(value, MethodType) else None
     if not isinstance(function, FunctionType) or engine.owns(function) or _is_steady(function):
         return (Same(function), owner)
+    # `co_names` has attributes too: a global of such a name makes a fingerprint differ without need, but never wrong.
     captured = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
     named = [function.__globals__.get(name, MISSING) for name in function.__code__.co_names]
     return (Same(function), owner, *[fingerprint(part, engine, depth + 1) for part in [*captured, *named]])
 
 
 def _object(value: Any, engine: Engine, depth: int) -> Any:
-    """An object and its attributes; those of the engine's own objects and of tensors are left alone."""
+    """Return the fingerprint of an object and its attributes. Objects of engines and libraries count by identity."""
     if engine.owns(value) and hasattr(value, "to_dict"):
         return (type(value), fingerprint(value.to_dict(), engine, depth))
     if engine.owns(value) or _is_steady(type(value)):
         return Same(value)
     held = getattr(value, "__dict__", {})
-    # Quadrants keeps a method in its object once it has been looked up: the class had it before
+    # Quadrants 1.3.3 adds a method to its object's attributes when it is first looked up: the class had it before.
     names = [name for name in list(held) if not _is_own_method(value, name, held[name], engine)]
     return (Same(value), *[(name, fingerprint(held[name], engine, depth)) for name in names])
 
@@ -128,19 +134,19 @@ def _is_own_method(value: Any, name: str, held: Any, engine: Engine) -> bool:
 
 
 def _is_steady(value: Any) -> bool:
-    """Whether a function or class belongs to a library whose own state no kernel depends on."""
+    """Return True if a function or class belongs to a library whose own state no kernel depends on."""
     return (value.__module__ or "").partition(".")[0] in ("builtins", "math", "numpy", "torch")
 
 
 def is_plain_object(value: Any, engine: Engine) -> bool:
-    """Whether a value is an object of a user's class, with attributes to look into."""
+    """Return True if a value is an object of a user's class, with attributes to look into."""
     if isinstance(value, type | ModuleType | FunctionType | MethodType) or engine.owns(value):
         return False
     return hasattr(value, "__dict__") and not _is_steady(type(value))
 
 
 def owner_step(bound: Any) -> str:
-    """The attribute under which a bound function keeps its object."""
+    """Return the name of the attribute in which a bound function keeps its object."""
     return "__self__" if hasattr(bound, "__self__") else "instance"
 
 
@@ -151,14 +157,15 @@ def _owner(value: Any) -> Any:
 def _is_filled(cell: Any) -> bool:
     try:
         return cell.cell_contents is not MISSING
-    except ValueError:  # the enclosing function has not assigned it yet
+    except ValueError:
+        # The enclosing function has not assigned the variable yet.
         return False
 
 
 def describe(part: Any) -> str:
-    """A fingerprint, or a part of one, as text that is the same in every process of one Python version.
+    """Return a fingerprint, or a part of one, as text that is the same in every process of one Python version.
 
-    Of an object that is the same only within a process the text has its kind, and of a function its code.
+    The text has the type of an object that is compared by identity, and the code of a function.
     """
     if isinstance(part, Same):
         return _describe_object(part.value)
@@ -179,7 +186,8 @@ def _describe_object(value: Any) -> str:
     if isinstance(value, type):
         return describe(value)
     kind = describe(type(value))
-    # an engine's dtypes are objects that only this tells apart; `str` of a field would launch a kernel
+    # An engine's dtypes are objects of one class, which only this distinguishes. `str` of a field would launch a
+    # kernel.
     return f"{kind} {value.to_string()}" if hasattr(value, "to_string") else kind
 
 

@@ -1,4 +1,4 @@
-"""Idle calls: calls in a function whose values reach nothing, so that only what the calls change matters.
+"""Find idle calls: calls whose values reach nothing, so that only what they change matters.
 
 `ti.atomic_add(x[i], v)` adds; so does `old = ti.atomic_add(x[i], v)` if nothing reads `old`. Where the value is used,
 it depends on what the element held before.
@@ -15,7 +15,7 @@ from ._walk import walk
 _CASTS = frozenset({"f16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "float", "int", "bool"})
 _MATH = frozenset({"abs", "bit_cast", "cast", "ceil", "exp", "floor", "log", "max", "min", "pow", "round", "sqrt"})
 _PURE = _CASTS | _MATH | {"Matrix", "Vector", "cos", "select", "sin", "tan", "tanh"}
-"""Functions that compute a value and do nothing else. Others may do anything with what they are given."""
+"""Functions that compute a value and do nothing else. Others may do anything with their arguments."""
 
 
 def find_idle_calls(tree: ast.FunctionDef) -> frozenset[ast.Call]:
@@ -26,11 +26,11 @@ def find_idle_calls(tree: ast.FunctionDef) -> frozenset[ast.Call]:
 
 
 class _Finder:
-    """Sorts expressions into those that are needed and those that only unread locals are made of.
+    """Separates expressions that are needed from those that only define locals which nothing reads.
 
     Attributes:
-        needed: names whose values are needed; parameters are, since one may stand for the caller's own variable.
-        waiting: what locals are given that have not been needed so far.
+        needed: names whose values are needed. Parameters are, since one may stand for a variable of the caller.
+        waiting: assignments, as targets and value, to locals that have not been needed so far.
         idle: calls whose values have not been needed so far.
     """
 
@@ -43,6 +43,7 @@ class _Finder:
         for statement in body:
             self._statement(statement)
         is_new = True
+        # A needed value may read another local, in a loop also one that is assigned further down.
         while is_new:
             due = [pair for pair in self.waiting if not pair[0].isdisjoint(self.needed)]
             self.waiting = [pair for pair in self.waiting if pair[0].isdisjoint(self.needed)]
@@ -68,6 +69,7 @@ class _Finder:
         if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
             for one, other in zip(target.elts, value.elts, strict=True):
                 self._assign(one, other)
+        # All parts are names, so this assigns locals alone, and stores to no memory.
         elif all(isinstance(part, ast.Name | ast.Tuple | ast.List) for part in walk(target)):
             self.waiting.append((names_in(target), value))
             self._leave(value)
@@ -84,7 +86,7 @@ class _Finder:
                 self.idle.discard(part)
 
     def _leave(self, node: ast.AST) -> None:
-        """Note that a value is not needed. What its calls are given is."""
+        """Note that a value is not needed. Arguments of calls in it are, except of functions without effects."""
         if isinstance(node, ast.NamedExpr):
             self._assign(node.target, node.value)
         elif isinstance(node, ast.Call):
@@ -94,20 +96,22 @@ class _Finder:
             for part in parts:
                 self._leave(part) if is_pure else self._need(part)
         elif isinstance(node, ast.Subscript):
-            self._need(node)  # its index may be outside
+            # An element stays, even if nothing uses it: its index may be out of range.
+            self._need(node)
         else:
             for part, is_left in _parts(node):
                 self._leave(part) if is_left else self._need(part)
 
 
 def _parts(node: ast.AST) -> Iterator[tuple[ast.AST, bool]]:
-    """The parts of an expression that is not needed, each with whether it is not needed either.
+    """Yield the parts of an expression that is not needed, each with True if it is not needed either.
 
     A condition is needed if it decides whether a call runs.
     """
     match node:
         case ast.BoolOp(values=values):
             for place, value in enumerate(values):
+                # `a and f()`: whether `f` runs depends on `a`.
                 yield value, not _has_call(*values[place + 1 :])
         case ast.IfExp(test, body, orelse):
             yield test, not _has_call(body, orelse)

@@ -1,7 +1,7 @@
-"""Indices of Python's tree as sums (`AffineIndex`): what its names stand for, and which of its atoms stand still.
+"""Read indices of Python's tree as affine sums (`AffineIndex`), and tell which of their atoms are invariant.
 
 An atom of the tree is a text: a name; `t@12:4`, the variable of the loop on line 12; `<idx[i]|i@3:4>`, an expression
-that is not a sum, with the atoms of all names in it; with `~` before it, what may hold another value each time.
+that is not a sum, with the atoms of all names in it. A `~` marks an atom that may have another value at each use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ._nodes import index_parts, names_in, resolve_callee
 from ._walk import walk
 
 MOVING = "~"
-"""Marks an atom that may hold another value each time it is looked at."""
+"""Marks an atom that may have another value at each use."""
 _NAME = re.compile(r"[A-Za-z_]\w*(?:@[\w:.]+)?")
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
 _INTEGERS = frozenset({"int", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"})
@@ -29,8 +29,9 @@ T = TypeVar("T")
 
 
 def affine_of(node: ast.expr, leaf: Callable[[ast.expr], AffineIndex | T]) -> AffineIndex | T:
-    """An expression as a sum; `leaf` says what names stand for, and other expressions that are not a sum."""
+    """Read an expression as a sum. `leaf` is asked for names, and for other expressions that are not a sum."""
     match node:
+        # `bool` is a subclass of `int` in Python.
         case ast.Constant(value=int() as value) if not isinstance(value, bool):
             return AffineIndex(constant=value)
         case ast.UnaryOp(op=ast.USub(), operand=operand):
@@ -47,7 +48,7 @@ def affine_of(node: ast.expr, leaf: Callable[[ast.expr], AffineIndex | T]) -> Af
 
 
 def bind_index(index: AffineIndex, values: Mapping[str, int | str]) -> AffineIndex:
-    """An index in one launch: arguments replaced by their values, or by names of that launch's own."""
+    """Substitute the arguments of one launch in an index: by their values, or by names that only this launch has."""
     if not values or not index.terms:
         return index
     bound = AffineIndex(constant=index.constant, wide=frozenset(_bind_atom(str(atom), values) for atom in index.wide))
@@ -60,12 +61,15 @@ def bind_index(index: AffineIndex, values: Mapping[str, int | str]) -> AffineInd
 
 
 def _bind_atom(atom: str, values: Mapping[str, int | str]) -> str:
-    """An atom with names in it replaced. One that holds a name holds its value's text: equal values, equal atoms."""
+    """Replace names in an atom by the text of their values, so that equal values make equal atoms."""
     return _NAME.sub(lambda match: str(values.get(match[0], match[0])), atom)
 
 
 def invariant_without(changing: frozenset[str]) -> IsInvariant:
-    """Which atoms have one value wherever loop variables have, where the elements of arrays `changing` may not."""
+    """Return a test for atoms that have one value wherever given loop variables have.
+
+    Elements of the arrays in `changing` may change at any time.
+    """
     return partial(_is_invariant, changing)
 
 
@@ -73,16 +77,17 @@ def _is_invariant(changing: frozenset[str], atom: str, still: Collection[str]) -
     if MOVING in atom:
         return False
     names = _NAME.findall(atom)
+    # An `@` marks a loop variable (`IndexReader.enter`).
     return not any(("@" in name and name not in still) or name in changing for name in names)
 
 
 class IndexReader:
-    """What a function's names stand for in an index.
+    """Reads the indices of one function, by what its names stand for.
 
     Args:
         tree: the function.
-        given: what its parameters are, where a caller's arguments are known.
-        prefix: tells this call's names from others of the same function.
+        given: the arguments of its parameters, as far as the caller knows them.
+        prefix: distinguishes the names of this call from those of other calls of the function.
     """
 
     def __init__(self, tree: ast.FunctionDef, given: Mapping[str, AffineIndex], prefix: str = "") -> None:
@@ -96,11 +101,12 @@ class IndexReader:
         self._busy: set[str] = set()
 
     def enter(self, loop: ast.For | ast.While) -> tuple[str, ...]:
-        """The atoms of a loop's variables, which its names stand for until `leave`."""
+        """Return the atoms of a loop's variables. Names mean them until `leave`."""
         names = sorted(names_in(loop.target)) if isinstance(loop, ast.For) else []
         atoms = tuple(f"{name}@{self.key(loop)}" for name in names)
         self._loops.extend(zip(names, atoms, strict=True))
         if isinstance(loop, ast.For) and not _gives_numbers(loop):
+            # A vector: one atom for several axes of an array.
             self._wide_loops |= set(atoms)
         return atoms
 
@@ -112,41 +118,45 @@ class IndexReader:
         return f"{self.prefix}{loop.lineno}:{loop.col_offset}"
 
     def index(self, node: ast.expr) -> tuple[AffineIndex, ...]:
-        """One sum for each part of what stands in brackets."""
+        """Read what stands in brackets: one sum for each part."""
         return tuple(self.read(part) for part in index_parts(node))
 
     def read(self, node: ast.expr) -> AffineIndex:
-        """An expression as a sum."""
+        """Read an expression as a sum."""
         return affine_of(node, self._leaf)
 
     def _leaf(self, node: ast.expr) -> AffineIndex:
         return self._name(node.id) if isinstance(node, ast.Name) else self._whole(node)
 
     def _name(self, name: str) -> AffineIndex:
+        # The variable of an inner loop hides that of an outer one.
         for known, atom in reversed(self._loops):
             if known == name:
                 return AffineIndex({atom: 1}, wide=frozenset({atom} & self._wide_loops))
         if name in self._given:
             return self._given[name]
+        # Definitions in the text may form a circle: `a = b` and `b = a`.
         if name in self._single and name not in self._busy:
             self._busy.add(name)
             index = self.read(self._single[name])
             self._busy.discard(name)
             return index
+        # A kernel's own parameters keep their values. Those of a called function that are not in `given` may have any.
         is_steady = name not in self._locals and not (self.prefix and name in self._parameters)
         atom = name if is_steady else f"{MOVING}{self.prefix}{name}"
         return AffineIndex({atom: 1}, wide=frozenset() if name in self._scalars else frozenset({atom}))
 
     def _whole(self, node: ast.expr) -> AffineIndex:
-        """An expression that is not a sum: an atom, which holds the atoms of all names in it."""
+        """Return an expression that is not a sum as an atom, which has the atoms of all names in it."""
         inside = sorted({atom for name in names_in(node) for atom in self._name(name).terms})
         calls = [child for child in walk(node) if isinstance(child, ast.Call)]
+        # Another function may return another value each time, such as `ti.random()`.
         mark = MOVING if any(not _is_cast(call) and resolve_callee(call) not in _STEADY_CALLS for call in calls) else ""
         atom = f"{mark}<{ast.unparse(node)}|{' '.join(inside)}>"
         return AffineIndex({atom: 1}, wide=frozenset() if self._is_number(node) else frozenset({atom}))
 
     def _is_number(self, node: ast.expr) -> bool:
-        """Whether an expression is certainly no vector: operations on numbers alone, or a size."""
+        """Return True if an expression is certainly not a vector: an operation on numbers, or a size."""
         match node:
             case ast.Constant():
                 return True
@@ -164,14 +174,14 @@ class IndexReader:
 
 
 def _gives_numbers(loop: ast.For) -> bool:
-    """Whether each variable of a loop is a number: not so of `ti.grouped(...)`, or of one name for a whole index."""
+    """Return True if each variable of a loop is a number: not for `ti.grouped(...)`, or one name for a whole index."""
     counted = get_iterable(loop)
     name = resolve_callee(counted) if isinstance(counted, ast.Call) else ""
     return name == "range" or (name != "grouped" and isinstance(loop.target, ast.Tuple))
 
 
 def _is_integer(annotation: ast.expr | None) -> bool:
-    """Whether a parameter is annotated as an integer: `ti.i32`, `int`."""
+    """Return True if a parameter is annotated as an integer: `ti.i32`, `int`."""
     return (annotation.attr if isinstance(annotation, ast.Attribute) else getattr(annotation, "id", "")) in _INTEGERS
 
 

@@ -1,4 +1,4 @@
-"""Loops: which are unrolled, which run in parallel, how often they run; and statements with the loops around them."""
+"""Classify loops: unrolled, parallel or serial, with which bounds. List statements with the loops around them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ._walk import walk
 
 
 def is_static(loop: ast.AST) -> TypeGuard[ast.For]:
-    """Whether it is a loop over `ti.static(...)`, which is unrolled."""
+    """Return True for a loop over `ti.static(...)`, which is unrolled."""
     return isinstance(loop, ast.For) and resolve_callee(loop.iter) == "static"
 
 
 def get_iterable(loop: ast.For) -> ast.expr:
-    """What a loop runs over, without the `ti.static(...)` around it."""
+    """Return what a loop runs over, without the `ti.static(...)` around it."""
     match loop.iter:
         case ast.Call(args=[iterable, *_]) if resolve_callee(loop.iter) == "static":
             return iterable
@@ -27,7 +27,7 @@ def get_iterable(loop: ast.For) -> ast.expr:
 
 
 def range_bounds(counted: ast.AST) -> list[list[ast.expr]]:
-    """Of `range(...)`, or for each variable of `ndrange(...)`: its end, or its first value and end, and a step."""
+    """Return the arguments, `[end]` or `[begin, end]`, for each variable of a `range` or `ndrange`; [] for others."""
     match resolve_callee(counted), counted:
         case "range", ast.Call(args=[_, *_] as ends):
             return [ends]
@@ -37,23 +37,24 @@ def range_bounds(counted: ast.AST) -> list[list[ast.expr]]:
 
 
 def dynamic(loops: Sequence[Loop]) -> tuple[Loop, ...]:
-    """Loops that the run goes through: those that are not unrolled."""
+    """Return the loops that are not unrolled."""
     return tuple(loop for loop in loops if not is_static(loop))
 
 
 def is_setting(statement: ast.stmt) -> bool:
-    """Whether a statement is a setting of the loop that follows (`ti.loop_config(...)`)."""
+    """Return True if a statement sets options of the loop that follows (`ti.loop_config(...)`)."""
     return isinstance(statement, ast.Expr) and resolve_callee(statement.value) in ("loop_config", "block_local")
 
 
 def is_serialized(statement: ast.stmt) -> bool:
-    """Whether a setting makes the loop that follows run in order (`ti.loop_config(serialize=True)`)."""
+    """Return True if a statement makes the loop that follows run in order (`ti.loop_config(serialize=True)`)."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return False
     if resolve_callee(statement.value) != "loop_config":
         return False
     given = {keyword.arg: keyword.value for keyword in statement.value.keywords}
     threads = given.get("parallelize")
+    # One thread runs a loop in order.
     if isinstance(threads, ast.Constant) and threads.value == 1:
         return True
     # A value that is not a constant counts as true: a batch whose samples run in order is right either way.
@@ -62,18 +63,20 @@ def is_serialized(statement: ast.stmt) -> bool:
 
 
 def tasks(body: Sequence[ast.stmt]) -> Iterator[tuple[ast.For, bool]]:
-    """The outermost loops of a kernel, which engines run in parallel, each with whether a setting makes it serial."""
+    """Yield the outermost loops of a kernel, which engines run in parallel, and whether a setting makes each serial."""
     is_serial = False
     for one in body:
         if is_static(one):
-            yield from tasks(one.body)  # unrolled: the loops in it are outermost
+            # It is unrolled, so the loops in it become outermost ones.
+            yield from tasks(one.body)
         elif isinstance(one, ast.For):
             yield one, is_serial
+        # A setting holds until the next loop.
         is_serial = not isinstance(one, ast.For) and (is_serial or is_serialized(one))
 
 
 def constant_extent(loop: Loop) -> tuple[int, int] | None:
-    """First and last value of a loop's variable, where its bounds are plain numbers; if empty, the last is less."""
+    """Return the first and last value of a loop variable if the bounds are literals. An empty loop has last < first."""
     bounds = range_bounds(get_iterable(loop)) if isinstance(loop, ast.For) else []
     ends = bounds[0] if len(bounds) == 1 else []
     values = [one.value for one in ends if isinstance(one, ast.Constant) and isinstance(one.value, int)]
@@ -84,14 +87,14 @@ def constant_extent(loop: Loop) -> tuple[int, int] | None:
 
 
 def runs_once(loop: Loop) -> bool:
-    """`for _ in range(1)`, `for _ in ti.ndrange(1)`."""
+    """Return True for loops written to run once: `for _ in range(1)`, `for _ in ti.ndrange(1)`."""
     extent = constant_extent(loop)
     return extent is not None and extent[0] == extent[1]
 
 
 @dataclass(frozen=True)
 class Spot:
-    """A statement and what stands around it, the outermost first."""
+    """A statement, and the loops and conditions around it, the outermost first."""
 
     statement: ast.stmt
     loops: tuple[Loop, ...]
@@ -99,34 +102,35 @@ class Spot:
 
     @property
     def inner(self) -> tuple[Loop, ...]:
-        """Loops that run in an iteration of the outermost one; those that `ti.static` unrolls do not count."""
+        """The loops inside the outermost one, without those that `ti.static` unrolls."""
         return dynamic(self.loops)[1:]
 
     @lazy
     def expressions(self) -> tuple[ast.expr, ...]:
-        """Everything that the statement itself evaluates: the test of an `if`, not its body."""
+        """Return all expressions that the statement itself evaluates: the test of an `if`, not its body."""
         return tuple(
             node for part in sub_expressions(self.statement) for node in walk(part) if isinstance(node, ast.expr)
         )
 
     @lazy
     def calls(self) -> tuple[ast.Call, ...]:
-        """Calls among them."""
+        """Return the calls among `expressions`."""
         return tuple(node for node in self.expressions if isinstance(node, ast.Call))
 
     @lazy
     def assignments(self) -> tuple[tuple[ast.expr, ast.expr], ...]:
-        """(target, value) of the assignments that it makes."""
+        """Return the (target, value) of each assignment by the statement."""
         return tuple(assignments(self.statement))
 
 
 def spots(body: Sequence[ast.stmt], loops: tuple[Loop, ...] = (), guards: tuple[ast.expr, ...] = ()) -> Iterator[Spot]:
-    """All statements, in order."""
+    """Yield all statements in the order of the text, each with the loops and conditions around it."""
     for one in body:
         yield Spot(one, loops, guards)
         if isinstance(one, ast.For | ast.While):
             yield from spots(one.body + one.orelse, (*loops, one), guards)
         elif isinstance(one, ast.If):
+            # The kernel is compiled with one of the branches: the run tests nothing.
             inside = guards if resolve_callee(one.test) == "static" else (*guards, one.test)
             yield from spots(one.body, loops, inside)
             yield from spots(one.orelse, loops, inside)

@@ -1,4 +1,4 @@
-"""Definitions of a Python file, read from its text without running it."""
+"""Find the definitions of a Python file in its text, without running it."""
 
 from __future__ import annotations
 
@@ -67,11 +67,13 @@ class ModuleNames:
         definition = self._find_only_definition(name)
         if not isinstance(definition, ast.ClassDef) or not _has_own_members_only(definition):
             return None
+        # Exactly one, as `_find_only_definition` has made sure.
         [own] = [one for one in self._table.get_children() if one.get_type() == "class" and one.get_name() == name]
         return _find_bound(own)
 
     def _find_only_definition(self, name: str) -> ast.stmt | None:
         """Return the one statement that binds a name; None if there are several, or one of another kind."""
+        # Those inside functions and branches too: one may run later, or be declared `global`, so the kind is not known.
         binding = [node for node in ast.walk(self._tree) if _binds(node, name)]
         own = [node for node in self._tree.body if _binds(node, name) or _assigns_constant(node, name)]
         return own[0] if len(binding) == len(own) == 1 else None

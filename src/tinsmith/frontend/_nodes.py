@@ -1,7 +1,7 @@
-"""Questions about single nodes of a syntax tree: the function called, the array indexed, the names used.
+"""Answer questions about single nodes of a syntax tree: the function called, the array indexed, the names used.
 
-A call is known by the name that an engine gives to the function, whatever the source calls it: `_read` resolves
-names when it reads a kernel, and notes what it finds at the calls.
+A call goes by the name that the engine has for the function, whatever the source calls it: `_read` resolves calls when
+it reads a kernel, and notes the names at the nodes (docs/about/decisions/front-end.md).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _NAME = "tinsmith_name"
 
 
 def resolve_callee(node: ast.AST) -> str:
-    """The name of the engine's or Python's function that a call calls: `ndrange`, for `nd(...)` too where `nd` is that.
+    """Return the name of the engine's or Python's function that a call calls: `ndrange`, also under another name.
 
-    "" for a user's function, and for what is not a call. Where nothing tells what is called, as in a method of a
-    local, the name that stands there.
+    "" for a user's function, and for what is not a call. Where the value is not known, as for a method of a local,
+    it is the name in the text.
     """
     if not isinstance(node, ast.Call):
         return ""
@@ -32,34 +32,34 @@ def resolve_callee(node: ast.AST) -> str:
 
 
 def note_name(call: ast.Call, name: str) -> None:
-    """Note at a call what `resolve_callee` is to say; a copy of the call says so too."""
+    """Note at a call what `resolve_callee` returns for it and its copies."""
     setattr(call, _NAME, name)
 
 
 def root(node: ast.AST) -> str:
-    """The name under `name[...]`, `name.x` and their nests; "" for other expressions."""
+    """Return the name that `name[...]`, `name.x` and their combinations start from; "" for other expressions."""
     while isinstance(node, ast.Subscript | ast.Attribute | ast.Starred):
         node = node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def index_parts(index: ast.expr) -> list[ast.expr]:
-    """What stands in brackets, one expression for each axis."""
+    """Return what stands in brackets, one expression for each part."""
     return index.elts if isinstance(index, ast.Tuple) else [index]
 
 
 def sub_expressions(node: ast.AST) -> list[ast.expr]:
-    """The expressions that a node is made of, without those inside them."""
+    """Return the direct sub-expressions of a node."""
     return [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
 
 
 def is_item(node: ast.AST) -> TypeGuard[ast.Subscript]:
-    """Whether this is `xs[0]` or `xs["a"]`: of a list or dict it is known which item that is."""
+    """Return True for `xs[0]` or `xs["a"]`: in a list or dict, an item that is known."""
     return isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
 
 
 def is_size(node: ast.AST) -> bool:
-    """Whether an expression is `x.shape`, `x.dtype` or a part of one: no element of `x`."""
+    """Return True for `x.shape`, `x.dtype` or a part of one, which is not an element of `x`."""
     while isinstance(node, ast.Subscript | ast.Attribute):
         if isinstance(node, ast.Attribute) and node.attr in ("shape", "dtype"):
             return True
@@ -68,7 +68,7 @@ def is_size(node: ast.AST) -> bool:
 
 
 def names_in(node: ast.AST) -> frozenset[str]:
-    """All names that a node uses."""
+    """Return all names in a node."""
     return frozenset([one.id for one in walk(node) if isinstance(one, ast.Name)])
 
 
@@ -82,6 +82,6 @@ class _Replacer(ast.NodeTransformer):
 
 
 def replace_nodes(node: N, change: Callable[[ast.AST], ast.AST | None]) -> N:
-    """A tree, itself changed, with what `change` gives in place of nodes. None says to look at a node's own parts."""
+    """Replace nodes of a tree, in place, by what `change` returns; where that is None, go on with the node's parts."""
     replaced: N = _Replacer(change).visit(node)
     return replaced

@@ -1,4 +1,4 @@
-"""Paths: where a Python value is found that a kernel's source names, by a name, attributes and items."""
+"""Paths: the name, attributes and items by which a kernel's source reaches a Python value."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Path:
     steps: tuple[str | Item, ...] = ()
 
     def value(self, templates: Mapping[str, Any]) -> Any:
+        """Return the current value; MISSING if there is none."""
         try:
             value = self.source.lookup(self.name) if self.source else templates[self.name]
             for step in self.steps:
@@ -34,7 +35,7 @@ class Path:
 
     @property
     def is_captured(self) -> bool:
-        """Whether it starts at a closure's variable or a parameter: kernels with one text differ in those."""
+        """True if it starts at a closure's variable or a parameter: kernels with the same text may differ in those."""
         return self.source is None or self.name in self.source.function.__code__.co_freevars
 
     def __str__(self) -> str:
@@ -45,12 +46,12 @@ class Path:
 
 
 def chains(tree: ast.FunctionDef) -> list[Chain]:
-    """Every maximal `name.attribute["item"]` read in a body, as tuples."""
+    """Return every maximal `name.attribute["item"]` in a body, as tuples."""
     return list(dict.fromkeys(chain for statement in tree.body for chain in chains_in(statement)))
 
 
 def chains_in(part: ast.AST) -> list[Chain]:
-    """The same in a part of a body."""
+    """Return every maximal `name.attribute["item"]` in a part of a body, with repetitions."""
     chains: list[Chain] = []
 
     def visit(node: ast.AST, tail: tuple[str | Item, ...]) -> None:
@@ -70,6 +71,6 @@ def chains_in(part: ast.AST) -> list[Chain]:
 
 
 def text_of(chain: tuple[str | Item, ...]) -> str:
-    """A chain as the source writes it."""
+    """Return a chain as the source writes it."""
     name, *steps = chain
     return str(name) + "".join(f"[{step.key!r}]" if isinstance(step, Item) else f".{step}" for step in steps)

@@ -19,12 +19,12 @@ from ._walk import copy_node, walk
 
 
 class Written(NamedTuple):
-    """A kernel on fields as its author wrote it, of which another one was made that has arrays in their places.
+    """A kernel on fields as its author wrote it, from which a kernel on arrays was made.
 
     Attributes:
         source: the kernel.
         objects: values of its template parameters, `self` among them.
-        fields: the fields by the names of the arrays.
+        fields: the fields, by the names of the arrays that replace them.
         labels: what the kernel calls the fields, by the same names.
     """
 
@@ -36,12 +36,12 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """A kernel's (or an engine function's) source: the tree of its `def`, and where it stands.
+    """The source of a kernel or an engine function: the tree of its `def`, with the file's line numbers.
 
-    `given` are values of names that rewriting has brought into the tree, `_lang` for the engine's module, and of
-    parameters that stand for Python objects: `self` of a method.
-    `source_names` are the author's names for those of the tree that have a number, where it was printed from the IR.
-    `written` is then the kernel as its author wrote it, for the engine that runs source.
+    `given` are values of names that rewriting has added to the tree, `_lang` for the engine's module, and of parameters
+    that stand for Python objects: `self` of a method.
+    `source_names` are the author's names for the numbered names of a tree that was printed from the IR. `written` is
+    then the kernel as its author wrote it, for the engine that runs Python source.
     """
 
     function: Callable[..., Any]
@@ -61,25 +61,25 @@ class Source:
 
     @property
     def identity(self) -> Any:
-        """What tells functions apart, however often they are read: the function, the tree of one that nobody ran."""
+        """A key of the function, however often it is read: the function itself, or the tree of one that was not run."""
         return self.function or self.tree
 
     def with_objects(self, objects: Mapping[str, Any]) -> Source:
-        """The same, where parameters stand for these Python objects."""
+        """Return this source with parameters that stand for these Python objects."""
         return replace(self, given={**self.given, **objects}) if objects else self
 
     def with_owner(self, owner: Any) -> Source:
-        """The source of a method, of which object it is one; None is for any other function."""
+        """Return the source of a method of `owner`; for a plain function (None), this source."""
         return self.with_objects({} if owner is None or not self.parameters else {self.parameters[0]: owner})
 
     def value(self, node: ast.AST) -> Any:
-        """The Python value of `name`, `name.attribute` or `name[0]`; MISSING where it has none before the run.
+        """Return the Python value of `name`, `name.attribute` or `name[0]`; MISSING if it has none before the run.
 
-        A parameter has the value that `given` has for it; a local that stands for a function, `f = ti.static(g)`, has
-        that.
+        The value of a parameter is in `given`. A local that stands for a function, `f = ti.static(g)`, has that value.
         """
         try:
             match node:
+                # A parameter hides a global function of its name.
                 case ast.Name(name) if name in self.parameters:
                     return self.given.get(name, MISSING)
                 case ast.Name(name):
@@ -89,45 +89,47 @@ class Source:
                     return MISSING if held is MISSING else getattr(held, name, MISSING)
                 case ast.Subscript(inner, ast.Constant() as index):
                     held, key = self.value(inner), cast(Any, index.value)
+                    # Items of other values, such as a field or an array, are memory.
                     return held[key] if isinstance(held, list | tuple | dict) else MISSING
         except LookupError:
             pass
         return MISSING
 
     def is_constant(self, name: str) -> bool:
-        """Whether a name is never assigned to in the body."""
+        """Return True if a name is never assigned in the body."""
         return name not in self.assigned_names
 
     @lazy
     def assigned_names(self) -> frozenset[str]:
-        """Names that the body gives values."""
+        """Return the names that the body assigns."""
         names = (node for node in self.nodes if isinstance(node, ast.Name))
         return frozenset(name.id for name in names if not isinstance(name.ctx, ast.Load))
 
     def is_template(self, parameter: str) -> bool:
-        """Whether a parameter of an engine function is annotated as a template: it is what it is given, no copy."""
+        """Return True if a parameter of an engine function is annotated as a template: it is passed by reference."""
         value = getattr(self.function, "__annotations__", {}).get(parameter)
+        # Under `from __future__ import annotations` it is a text, and so the tree decides.
         if value is not None and not isinstance(value, str):
             return "Template" in (public_name(value), public_name(type(value)))
         note = self.annotation(parameter)
         return note is not None and "template" in ast.unparse(note)
 
     def annotation(self, parameter: str) -> ast.expr | None:
-        """What stands behind a parameter's colon."""
+        """Return the annotation of a parameter; None without one."""
         return next((one.annotation for one in self.tree.args.args if one.arg == parameter), None)
 
     @lazy
     def nodes(self) -> tuple[ast.AST, ...]:
-        """Everything in the body."""
+        """Return all nodes in the body."""
         return tuple(node for statement in self.tree.body for node in walk(statement))
 
     @lazy
     def used_names(self) -> frozenset[str]:
-        """Every name in the body."""
+        """Return all names in the body."""
         return frozenset([node.id for node in self.nodes if isinstance(node, ast.Name)])
 
     def all_names(self) -> set[str]:
-        """Return the names that a new one must differ from: all in the `def`, annotations included, and given ones."""
+        """Return the names that a new one must differ from: all in the `def`, and those in `given`."""
         nodes = walk(self.tree)
         names = {node.id for node in nodes if isinstance(node, ast.Name)}
         return names | {node.arg for node in nodes if isinstance(node, ast.arg)} | self.given.keys()
@@ -140,12 +142,12 @@ class Source:
 
     @lazy
     def calls(self) -> tuple[ast.Call, ...]:
-        """Calls in the body."""
+        """Return the calls in the body."""
         return tuple(node for node in self.nodes if isinstance(node, ast.Call))
 
     @lazy
     def idle_calls(self) -> frozenset[ast.Call]:
-        """Calls whose values reach nothing."""
+        """Return the calls whose values reach nothing."""
         return find_idle_calls(self.tree)
 
     def place(self, node: ast.AST | None = None) -> str:
@@ -153,35 +155,38 @@ class Source:
         return f"{self.path}:{getattr(node, 'lineno', self.tree.lineno)}"
 
     def lookup(self, name: str) -> Any:
-        """The value that a free name has now. Raises KeyError if it has none."""
+        """Return the current value of a free name. Raise KeyError if it has none."""
         code = self.function.__code__
         if name in code.co_freevars and self.function.__closure__:
             cell = self.function.__closure__[code.co_freevars.index(name)]
             try:
                 return cell.cell_contents
-            except ValueError:  # the enclosing function has not assigned it yet
+            except ValueError:
+                # The enclosing function has not assigned it yet.
                 raise KeyError(name) from None
         if name in self.given:
             return self.given[name]
         if name in self.function.__globals__:
             return self.function.__globals__[name]
+        # CPython has the module here in `__main__`, and its dict in other modules.
         builtins = self.function.__globals__["__builtins__"]
         return (builtins if isinstance(builtins, dict) else vars(builtins))[name]
 
     def namespace(self) -> dict[str, Any]:
-        """Globals as the function sees them now, its closure on top."""
+        """Return the function's current globals, overridden by its closure and `given`."""
         names = dict(self.function.__globals__)
         for name in self.function.__code__.co_freevars:
             try:
                 names[name] = self.lookup(name)
             except KeyError:
-                continue  # not assigned yet: the engine will name it if the kernel uses it
+                # Not assigned yet: the engine reports the name if the kernel uses it.
+                continue
         return {**names, **self.given}
 
 
 @dataclass(frozen=True, eq=False)
 class Unrun:
-    """An engine function that stands in a file which nobody ran: what stands for it where a live one would."""
+    """An engine function of a file that was not run: it takes the place of the live function in lint."""
 
     source: Source
     is_method: bool = False
@@ -196,11 +201,11 @@ _WITHOUT_SOURCE = {
     "<stdin>": "Before Python 3.13 the plain prompt keeps no source of what is typed; IPython does. ",
     "<string>": "Code that is given to `exec` or `python -c` has no source that can be found. ",
 }
-"""Why there is none, by the name of the file."""
+"""Why the source cannot be found, by the name of the file."""
 
 
 def read(function: Callable[..., Any] | Unrun) -> Source:
-    """The source of a Python function.
+    """Read the source of a Python function.
 
     Raises:
         KernelError: Python cannot find the source (a function made by `exec`, or typed into
@@ -209,19 +214,20 @@ def read(function: Callable[..., Any] | Unrun) -> Source:
     if isinstance(function, Unrun):
         return function.source
     ours: Source | None = getattr(function, "tinsmith_source", None)
-    if ours is not None:  # made of a user's: its places are those of the user's file
+    if ours is not None:
+        # Rebuilt from a user's function (`rebuild_function`), with the lines of the user's file.
         return ours
     known: _Reading | None = vars(function).get(_KNOWN)
     if known is not None and known.is_current(function):
         return known.source
     reading = _parse(function)
-    # With the function, and gone with it.
+    # Kept at the function, so that it is freed with it.
     vars(function)[_KNOWN] = reading
     return reading.source
 
 
 _KNOWN = "_tinsmith_reading"
-"""The attribute of a function that keeps its reading."""
+"""The attribute in which a function keeps its reading."""
 
 
 class _Reading(NamedTuple):
@@ -232,8 +238,10 @@ class _Reading(NamedTuple):
     called: Sequence[tuple[ast.expr, Any]]
 
     def is_current(self, function: Callable[..., Any]) -> bool:
-        """Whether it would be read in the same way now. `functools.wraps` gives a wrapper the reading of another."""
+        """Return True if reading the function again would give the same result."""
         source = self.source
+        # `functools.wraps` copies attributes to the wrapper, the reading of the wrapped function too. Tools that
+        # reload edited files put new code into the same function.
         if source.function is not function or function.__code__ is not self.code:
             return False
         return all(find_called_function(source, node) is value for node, value in self.called)
@@ -259,7 +267,7 @@ def _parse(function: Callable[..., Any]) -> _Reading:
     tree.decorator_list = []
     source = Source(function, tree, function.__code__.co_filename)
     called = resolve_calls(source, public_name)
-    # Another one, which has not looked at the statements yet.
+    # A new `Source`: the lazy properties of the first one hold the statements before they were simplified.
     return _Reading(Source(function, _Simplifier().visit(tree), source.path), function.__code__, called)
 
 
@@ -268,10 +276,10 @@ _CONCURRENT = ("stream_parallel", "graph_parallel_context", "graph_parallel")
 
 
 class _Simplifier(ast.NodeTransformer):
-    """Writes statements that only one engine has in words of both, so that whatever follows meets plain loops."""
+    """Replaces statements that only one engine has by loops and branches that both have."""
 
     def visit_With(self, node: ast.With) -> ast.With | list[ast.stmt]:
-        """Let blocks that may run at the same time stand one after the other: their order changes no result."""
+        """Replace blocks that may run at the same time by their statements, in order: the results are the same."""
         self.generic_visit(node)
         is_concurrent = all(
             resolve_callee(item.context_expr) in _CONCURRENT and item.optional_vars is None for item in node.items
@@ -290,7 +298,7 @@ class _Simplifier(ast.NodeTransformer):
 
 
 def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> list[tuple[ast.expr, Any]]:
-    """Note at a kernel's calls what each calls, through modules, aliases, closures and namespaces; return what it is.
+    """Note at each call which function it calls, through modules, aliases, closures and classes. Return the values.
 
     Args:
         source: the kernel.
@@ -309,13 +317,13 @@ def resolve_calls(source: Source, name_of: Callable[[Any], str | None]) -> list[
 
 
 def find_called_function(source: Source, node: ast.expr) -> Any:
-    """The Python value of an expression in a function, as `Source.value`; None if it has none."""
+    """Return the Python value of an expression, as `Source.value` does; None if it has none."""
     value = source.value(node)
     return None if value is MISSING else value
 
 
 def _find_named_function(source: Source, name: str) -> Any:
-    """The function that a local stands for, since it is given nothing else."""
+    """Return the function that a local stands for if that is its only definition; MISSING otherwise."""
     value = definitions(source.tree).single.get(name)
     if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1:
         value = value.args[0]

@@ -1,4 +1,4 @@
-"""What an engine function does with a template parameter: it is the caller's own variable or element.
+"""Summarize what an engine function does with its template parameters, which are passed by reference.
 
 `inc(y[i], v)` adds to `y[i]` where `inc` is `def inc(total: ti.template(), v): total += v`.
 """
@@ -36,19 +36,21 @@ _READING_METHODS = frozenset(
         "transpose",
     }
 )
-"""Methods of vectors and matrices that leave them as they are."""
+"""Methods of vectors and matrices that do not change them."""
 
 
 def reference_kinds(callee: Callee, parameter: str, engine: EngineFacts) -> tuple[Kind, ...]:
-    """What a function does with a parameter, a read first; () where it gets a copy of what it is given."""
+    """Return what a function does with a parameter, a read first; () if the parameter is passed by value."""
     kinds = _reference_kinds(callee, parameter, engine, set())
     order: tuple[Kind, ...] = ("read", "write", "add")
     return tuple(kind for kind in order if kind in kinds)
 
 
 def _reference_kinds(outer: Callee, parameter: str, engine: EngineFacts, seen: set[tuple[Any, str]]) -> set[Kind]:
-    """`seen` are functions and parameters that were looked at: once is enough, also where a function calls itself."""
+    """Collect what a function does with a parameter. Pairs in `seen`, of a function and a parameter, are skipped."""
     source = outer.source
+    # Once is enough: following every call of a function that calls itself twice, under `static`, takes exponential
+    # time.
     if not source.is_template(parameter) or (outer.key, parameter) in seen:
         return set()
     seen.add((outer.key, parameter))
@@ -65,6 +67,7 @@ def _reference_kinds(outer: Callee, parameter: str, engine: EngineFacts, seen: s
             if callee and root(argument) == parameter:
                 kinds |= _reference_kinds(callee, name, engine, seen)
                 changed |= {id(part) for part in walk(argument)} if callee.source.is_template(name) else set()
+    # What a statement or a callee changes was counted above. Any other load is a read.
     loads = (n for n in source.nodes if isinstance(n, ast.Name) and n.id == parameter and id(n) not in changed)
     if any(isinstance(node.ctx, ast.Load) for node in loads):
         kinds.add("read")
@@ -72,7 +75,7 @@ def _reference_kinds(outer: Callee, parameter: str, engine: EngineFacts, seen: s
 
 
 def find_changed_loop_variable(source: Source, engine: EngineFacts) -> str | None:
-    """Where a kernel first changes the variable of a loop, `file:line`."""
+    """Return where a kernel first changes the variable of a loop, as `file:line`, or None."""
     for one in find_reachable(source, engine):
         for _, changed in changed_loop_variables(one, engine):
             return one.place(changed)
@@ -80,10 +83,10 @@ def find_changed_loop_variable(source: Source, engine: EngineFacts) -> str | Non
 
 
 def changed_loop_variables(source: Source, engine: EngineFacts) -> Iterator[tuple[str, ast.AST]]:
-    """Variables of loops over ranges and arrays that are changed in them, each with the first statement or call.
+    """Yield the variables of loops over ranges and arrays that the loop changes, with the first statement that does.
 
-    Taichi 1.7.4 and Quadrants 1.3.3 leave `i += 1` out without a word, or end the process on it, as on `i = i + 1`,
-    which they refuse otherwise. In loops over `ndrange` and `grouped` variables are locals, and may be changed.
+    Taichi 1.7.4 and Quadrants 1.3.3 silently drop `i += 1`, or end the process on it, as on `i = i + 1`, which they
+    refuse otherwise. In loops over `ndrange` and `grouped` variables are locals, and may be changed.
     """
     for loop in source.nodes:
         if isinstance(loop, ast.For) and resolve_callee(loop.iter) not in ("static", "ndrange", "grouped"):
@@ -93,9 +96,10 @@ def changed_loop_variables(source: Source, engine: EngineFacts) -> Iterator[tupl
 
 
 def _find_change(loop: ast.For, source: Source, engine: EngineFacts) -> tuple[str, ast.AST] | None:
-    """The variable of a loop that the loop changes, and where. A variable of a loop inside is another one."""
+    """Return the variable of a loop that its body changes, and the statement or call that does; None without one."""
     inside = [node for statement in loop.body for node in walk(statement)]
     headers = {name for node in inside if isinstance(node, ast.For) for name in names_in(node.target)}
+    # The variable of a loop inside is another one of that name.
     names = names_in(loop.target) - headers
     for node in inside:
         for one in changes_of(node):
@@ -110,9 +114,9 @@ def _find_change(loop: ast.For, source: Source, engine: EngineFacts) -> tuple[st
 
 
 def find_lent_names(source: Source, engine: EngineFacts, *, to_known: bool = True) -> frozenset[str]:
-    """Names that called functions may change: what template parameters stand for, and objects of unknown methods.
+    """Return the names that called functions may change: arguments of template parameters, objects of unknown methods.
 
-    Without `to_known`, those that only functions of known source are given do not count.
+    Without `to_known`, arguments of functions with known source do not count.
     """
     names: set[str] = set()
     for node in source.calls:
@@ -120,8 +124,10 @@ def find_lent_names(source: Source, engine: EngineFacts, *, to_known: bool = Tru
         callee = bind_callee(node, function, engine)
         given = callee.arguments.items() if callee and to_known else ()
         lent = [argument for name, argument in given if callee and callee.source.is_template(name)]
+        # Atomics and `fill` are stores, which other analyses see.
         is_known = function is not None or bool(changes_of(node))
         if not is_known and isinstance(node.func, ast.Attribute) and node.func.attr not in _READING_METHODS:
-            lent = [node.func.value, *node.args]  # a method of a local, or of a template argument: it may do anything
+            # A method of a local or of a template argument may do anything.
+            lent = [node.func.value, *node.args]
         names |= {root(argument) for argument in lent}
     return frozenset(names - {""})

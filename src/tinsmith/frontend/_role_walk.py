@@ -1,4 +1,4 @@
-"""Going through a kernel, and the engine functions that it calls, for what is done with each array."""
+"""Walk a kernel, and the engine functions that it calls, and note how it uses each array."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def roles_of(
     engine: EngineFacts | None,
     ranks: Mapping[str, int | None] = MappingProxyType({}),
 ) -> dict[str, Roles]:
-    """How a kernel uses each of its `arrays`, engine functions included.
+    """Find how a kernel uses each of its `arrays`, also in the engine functions that it calls.
 
     Args:
         source: the kernel.
         arrays: names of its array parameters.
-        engine: whose functions are followed; with None none is.
-        ranks: how many axes arrays have, where that is known.
+        engine: the engine whose functions are followed; None follows none.
+        ranks: the number of axes of each array; None if unknown.
     """
     names = tuple(arrays)
     changing = possibly_changed(source.tree, names)
@@ -40,7 +40,8 @@ def roles_of(
     walker.run()
     for role in roles.values():
         if role.repeats and role.of("write", "add"):
-            role.escapes = role.escapes or role.repeats  # what the calls further inside overwrite is not known
+            # The walk stops where a function calls itself, so the calls inside that may change other elements.
+            role.escapes = role.escapes or role.repeats
     return walker.roles
 
 
@@ -81,6 +82,7 @@ class _Walker(ast.NodeVisitor):
     # Statements ---------------------------------------------------------------------------
     def visit_For(self, node: ast.For) -> None:
         self.order += 1
+        # Before the loop is entered: what it runs over is computed once.
         self._iterator(node.iter)
         outer = self.loops
         self.loops = (*outer, self._loop(node))
@@ -107,6 +109,7 @@ class _Walker(ast.NodeVisitor):
 
     def _loop(self, node: ast.For) -> EnclosingLoop:
         counted = get_iterable(node)
+        # With a step, a range may go down.
         is_range = isinstance(counted, ast.Call) and resolve_callee(counted) == "range" and len(counted.args) < 3
         is_outermost, is_serialized = node in self._tasks, self._tasks.get(node, False)
         return EnclosingLoop(
@@ -130,6 +133,7 @@ class _Walker(ast.NodeVisitor):
     def _assign(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> None:
         self.order += 1
         changes = self._changes(node)
+        # The targets of one statement share its value, which is computed before any of them is stored.
         if changes and changes[0].value is not None:
             self.visit(changes[0].value)
         for change in changes:
@@ -138,7 +142,8 @@ class _Walker(ast.NodeVisitor):
                 for kind in change.kinds:
                     self._note(element, kind, is_plain=change.is_plain)
             elif not root(change.target):
-                self.visit(change.target)  # `(x if ... else y)[i] = ...`: which array that is, is not followed
+                # `(x if ... else y)[i] = ...`: which array it is, is not known, so both escape.
+                self.visit(change.target)
                 continue
             self._indices(change.target)
 
@@ -151,13 +156,14 @@ class _Walker(ast.NodeVisitor):
     # Expressions --------------------------------------------------------------------------
     def visit_Call(self, node: ast.Call) -> None:
         if resolve_callee(node) == "stop_grad" and root(node.args[0] if node.args else node) in self.roles:
+            # The argument is named whole, but the call does nothing with it that a run sees.
             roles = self.roles[root(node.args[0])]
             roles.stopped = roles.stopped or self.source.place(node)
         elif not self._atomic(node, is_fetched=True) and not self._engine_function(node):
             self._visit_parts(node, is_static=_takes_constants(node))
 
     def visit_comprehension(self, node: ast.comprehension) -> None:
-        """The range of a comprehension is known at compilation."""
+        """Visit a comprehension. The bounds of its range must be known at compilation."""
         self._visit_parts(node, is_static=resolve_callee(node.iter) in ("range", "ndrange"))
 
     def _visit_parts(self, node: ast.AST, *, is_static: bool) -> None:
@@ -183,17 +189,19 @@ class _Walker(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
+        # Elements, sizes and followed calls do not get here: this is an array that is used as a whole, for example
+        # given another name.
         if node.id in self.roles and isinstance(node.ctx, ast.Load):
             self.roles[node.id].escapes = self.roles[node.id].escapes or self.source.place(node)
 
     # Helpers ------------------------------------------------------------------------------
     def _iterator(self, node: ast.expr) -> None:
-        """`for i in x` and `ti.grouped(x)` use an array for its shape alone."""
+        """Visit what a loop runs over, except an array: `for i in x` and `ti.grouped(x)` use its shape alone."""
         if shaping_name(node) not in self.roles:
             self.visit(node)
 
     def _element(self, node: ast.AST) -> ast.Subscript | None:
-        """The subscript of an array under `x[i]`, `x[i].y` or `x[i][0]`; None for other things."""
+        """Return the subscript of an array in `x[i]`, `x[i].y` or `x[i][0]`; None for other expressions."""
         while isinstance(node, ast.Attribute | ast.Subscript):
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and node.value.id in self.roles:
                 return node
@@ -201,7 +209,7 @@ class _Walker(ast.NodeVisitor):
         return None
 
     def _indices(self, node: ast.AST) -> None:
-        """Visit what stands inside the brackets: it may read arrays too."""
+        """Visit the indices of a location, which may read arrays too."""
         for index in indices_of(node):
             self.visit(index)
 
@@ -217,7 +225,8 @@ class _Walker(ast.NodeVisitor):
         assert isinstance(element.value, ast.Name)
         roles = self.roles[element.value.id]
         index, place = self.names.index(element.slice), self.source.place(element)
-        if len(index) == roles.rank:  # an index for each axis: none of them is a vector
+        if len(index) == roles.rank:
+            # An index for each axis, so none of them is a vector.
             index = tuple(replace(part, wide=frozenset()) for part in index)
         roles.accesses.append(
             Access(
@@ -235,7 +244,7 @@ class _Walker(ast.NodeVisitor):
         )
 
     def _changes(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign) -> list[Change]:
-        """What a statement changes; a number of an element that is a vector is written, also by an addition."""
+        """Return the changes by a statement. `x[i].y = x[i].y + v`, to one number of a vector, counts as a write."""
         changes = changes_of(node)
         if isinstance(node, ast.Assign) and any(one.kind == "add" for one in changes):
             return [
@@ -245,6 +254,7 @@ class _Walker(ast.NodeVisitor):
         return changes
 
     def _atomic(self, node: ast.Call, *, is_fetched: bool) -> bool:
+        """Note the uses by an atomic on an element, or by `fill`; return False for other calls."""
         for change in changes_of(node):
             element = self._element(change.target)
             if element is None:
@@ -259,12 +269,14 @@ class _Walker(ast.NodeVisitor):
         return False
 
     def _engine_function(self, node: ast.Call) -> bool:
-        """Follow a call that is handed an array, or an element by reference; False where there is nothing to follow."""
+        """Follow a call that gets an array, or an element by reference. Return False if it cannot be followed."""
         callee = None if self.engine is None else callee_of(self.source, node, self.engine)
+        # Arrays that are passed to calls which are not followed escape (`visit_Name`).
         if callee is None or self.depth > 16 or any(isinstance(argument, ast.Starred) for argument in node.args):
             return False
         whole = {n: a.id for n, a in callee.arguments.items() if isinstance(a, ast.Name) and a.id in self.roles}
-        is_repeated = callee.source.identity in self._open  # a recursion that ends while the kernel is compiled
+        # A recursion, which ends while the kernel is compiled.
+        is_repeated = callee.source.identity in self._open
         for name, argument in callee.arguments.items():
             if name not in whole:
                 self._argument(callee, name, argument)
@@ -276,7 +288,7 @@ class _Walker(ast.NodeVisitor):
         return True
 
     def _argument(self, inner: Callee, parameter: str, argument: ast.expr) -> None:
-        """An argument of a followed call; a template parameter is the very element that it is given."""
+        """Note the uses of an argument of a followed call. A template parameter gets an element by reference."""
         element = self._element(argument)
         kinds = reference_kinds(inner, parameter, self.engine) if element is not None and self.engine else ()
         if element is None or not kinds:
@@ -287,17 +299,21 @@ class _Walker(ast.NodeVisitor):
         self._indices(argument)
 
     def _enter(self, callee: Callee, whole: dict[str, str]) -> None:
+        """Walk a called function. `whole` are the arrays that are passed to it, by its parameters."""
         inner = callee.source
         roles = {name: self.roles[array] for name, array in whole.items()}
         walker = _Walker(inner, roles, self.engine, self)
+        # A parameter that the function assigns does not stand for its argument everywhere.
         given = {name: self.names.read(a) for name, a in callee.arguments.items() if inner.is_constant(name)}
+        # The prefix keeps the locals of two calls apart, which have different values.
         walker.names = IndexReader(inner.tree, given, f"{self.names.prefix}{self.order}.")
         walker.run()
+        # What follows the call comes after all accesses in it.
         self.order = walker.order
 
 
 def _takes_constants(call: ast.Call) -> bool:
-    """Whether arguments must be known at compilation: of `static`, and of what makes a matrix, `Vector.zero(dt, n)`."""
+    """Return True if a call's arguments must be known at compilation: of `static`, or `Vector.zero(dt, n)`."""
     of = call.func.value if isinstance(call.func, ast.Attribute) else None
     is_of_matrices = (of.attr if isinstance(of, ast.Attribute) else getattr(of, "id", "")) in ("Vector", "Matrix")
     name = resolve_callee(call)

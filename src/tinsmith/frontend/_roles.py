@@ -1,8 +1,7 @@
-"""What a kernel does with each array: which lines read it, write it, add to it.
+"""Roles: where a kernel reads an array, writes it, or adds to it.
 
-The engines do not say. The bridge needs it to know which arrays must be saved for the
-backward pass, which parameter is an output in truth, and where a value is overwritten that
-the gradient still needs.
+The engines do not report this. The bridge needs it to know which arrays must be saved for the backward pass, which
+parameters are outputs, and where a value is overwritten that the gradient still needs.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ from ._indices import invariant_without
 
 @dataclass(frozen=True)
 class Access:
-    """One use of an array element: what is done, the index in letters, where, inside which loops.
+    """One use of an array element: its kind, its index, its place as `file:line`, the loops around it.
 
-    `is_fetched`: an atomic's return value, which depends on the order of a parallel loop, is taken; `is_used`: it
-    reaches something that is stored, returned or decided. `is_guarded`: a branch or a `while` is around it. `is_plain`:
-    an addition, `x[i] = x[i] + e`, is not atomic. `node`: the subscript.
+    `order` counts statements. `is_fetched`: an atomic is an expression; its value depends on the order of a parallel
+    loop. `is_used`: this value reaches a store, a result or a condition. `is_guarded`: a branch or a `while` is around
+    the use. `is_plain`: an addition, `x[i] = x[i] + e`, is not atomic. `node`: the subscript.
     """
 
     kind: Kind
@@ -42,14 +41,14 @@ class Roles:
     """All uses of one array by a kernel.
 
     Attributes:
-        escapes: a place that we could not follow, or "".
-        repeats: where a function that is given the array calls itself, or "": by which indices the calls further inside
-            use it is not followed.
-        static_size: where its size or dtype must be known at compilation, `ti.static(x.shape[0] > 2)`, or "". That
-            of an array is an expression there, which Python takes for true, whatever it would be.
+        escapes: where the array is used in a way that is not followed, or "".
+        repeats: where a function that gets the array calls itself, or "". The indices of the calls inside that are not
+            known.
+        static_size: where its size or dtype must be known at compilation, `ti.static(x.shape[0] > 2)`, or "". For an
+            array the engine has an expression there, which Python takes for true.
         stopped: where its gradient is stopped, `ti.stop_grad(x)`, or "".
-        changing: arrays that the kernel changes, and that an index read from them may change with.
-        rank: how many axes the array has; None where that is not known.
+        changing: arrays that the kernel changes. An index that is read from one may change too.
+        rank: the number of axes; None if unknown.
     """
 
     accesses: list[Access] = field(default_factory=list)
@@ -65,7 +64,7 @@ class Roles:
 
     @property
     def is_read(self) -> bool:
-        """Whether values flow from the array into the kernel, an atomic's own reading not counted."""
+        """True if values flow from the array into the kernel. Reads by additions do not count."""
         return bool(self.escapes) or bool(self.of("read"))
 
     @property
@@ -73,10 +72,12 @@ class Roles:
         return bool(self.escapes) or bool(self.of("write", "add"))
 
     def is_aliased(self, *, in_reverse: bool) -> bool:
-        """Whether the array is changed under several indices, and not only by so many elements apart.
+        """Return True if the array is changed and its indices differ by more than a constant.
 
         In reverse, what reads an array adds to its adjoint.
         """
+        # For `CompileOptions.is_aliased`: Taichi 1.7.4 loses additions to `y[i]` in a loop over j that also adds to
+        # `y[j]`.
         if not (in_reverse or self.is_written):
             return False
         stems = [tuple(part.terms for part in access.index) for access in self.accesses]
@@ -84,30 +85,34 @@ class Roles:
 
     @property
     def use_of_result(self) -> Access | None:
-        """A use of what an atomic on the array returns, if there is one."""
+        """The first use of what an atomic on the array returns; None without one."""
         return next((access for access in self.accesses if access.is_fetched), None)
 
     @property
     def is_invariant(self) -> IsInvariant:
-        """Which atoms of its indices have one value wherever loop variables have."""
+        """The test for atoms of its indices that have one value wherever given loop variables have."""
         return invariant_without(self.changing)
 
     def find_overwritten(self, places: frozenset[str]) -> tuple[Access, Access] | None:
-        """A read at one of `places`, and a change that may come after it on the same element: the value is gone."""
+        """Return a read at one of `places`, and a change that may overwrite the element afterwards; None without."""
         reads = [access for access in self.of("read") if access.place in places]
         pairs, is_invariant = itertools.product(reads, self.of("write", "add")), self.is_invariant
         return next(((read, change) for read, change in pairs if may_overwrite(change, read, is_invariant)), None)
 
     def find_carried(self) -> tuple[Access, Access] | None:
-        """A use and a change of what may be one element, in different iterations of a loop that no engine reverses."""
+        """Return a use and a change of one element in different iterations of a serial task; None without."""
         pairs = itertools.product(self.accesses, self.of("write", "add"))
         return next(((one, change) for one, change in pairs if self._is_carried(one, change)), None)
 
     def _is_carried(self, one: Access, change: Access) -> bool:
-        """Sums may be added up in any order."""
+        """Return True if a use and a change may be of one element in different iterations of a serial task."""
+        # Sums may be added up in any order.
         if one.loops[:1] != change.loops[:1] or one.kind == change.kind == "add":
             return False
+        # The engines' reverse mode runs an outermost serial loop forwards, so it is wrong where one
+        # iteration uses what another changed: Taichi's gradient of a running sum reached the last summand alone.
         tasks = [loop for loop in one.loops[:1] if loop.is_task and not loop.is_single]
         queries = [DependenceQuery((), loop, self.is_invariant, extents(change, one)) for loop in tasks]
+        # Either may be the one in the earlier iteration.
         pairs = ((one.index, change.index), (change.index, one.index))
         return any(not never_alias(*pair, query) for query in queries for pair in pairs)

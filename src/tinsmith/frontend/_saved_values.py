@@ -1,8 +1,8 @@
-"""Which arrays' values a reverse pass over the kernel reads, and so must be saved for it.
+"""Find the arrays whose values the reverse pass of a kernel reads, and which must be saved for it.
 
-The adjoint of `y[i] = a[i] * x[i]` reads `a` for x's gradient and `x` for a's; that of
-`y[i] = 2 * x[i]` reads nothing. The analysis walks expressions in one of two moods: the
-*value* of the expression is needed, or only its *slope*. It errs on the side of needing.
+The adjoint of `y[i] = a[i] * x[i]` reads `a` for x's gradient and `x` for a's; that of `y[i] = 2 * x[i]` reads nothing.
+The analysis visits each expression in one of two modes: the *value* of the expression is needed, or only its *slope*.
+It is conservative: what it does not understand is needed.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _LINEAR_METHODS = frozenset({"sum", "cast", "transpose"})
 
 @dataclass(frozen=True)
 class SavedValues:
-    """What the reverse of a kernel reads.
+    """What the reverse pass of a kernel reads.
 
     Attributes:
-        values: arrays.
-        locals: locals.
-        returns: arrays for which it needs what an atomic on them returned.
-        active: no need: locals whose values vary with an array that has a gradient.
-        reads: places of those reads of an array whose values it needs, by the array's name.
+        values: arrays whose values it reads.
+        locals: locals whose values it reads.
+        returns: arrays of which it reads what an atomic returned.
+        active: locals that depend on an array with a gradient, whether or not the reverse pass reads them.
+        reads: by the name of an array, the places of the reads whose values it needs.
     """
 
     values: frozenset[str]
@@ -45,17 +45,18 @@ class SavedValues:
 def find_saved_values(
     source: Source, roles: Mapping[str, Roles], active: Iterable[str], engine: EngineFacts
 ) -> SavedValues:
-    """What the reverse of a kernel reads.
+    """Find what the reverse pass of a kernel reads.
 
     Args:
         source: the kernel.
         roles: how it uses its arrays.
         active: arrays that have a gradient buffer in the reverse pass.
-        engine: whose own functions are known.
+        engine: the engine whose functions are known.
     """
     walker = _Walker(source, roles, frozenset(active), engine)
     while walker.sweep(source.tree.body):
-        pass  # each sweep adds to what is needed; the last one adds nothing
+        # Each sweep adds to what is needed, until one adds nothing.
+        pass
     escaped = {name for name, role in roles.items() if role.escapes}
     return SavedValues(
         values=frozenset(walker.needed_arrays | escaped),
@@ -83,18 +84,20 @@ class _Walker:
         self._bound: frozenset[str] = frozenset()
 
     def sweep(self, body: list[ast.stmt]) -> bool:
-        """One pass; whether it found anything new."""
+        """Visit all statements once. Return True if anything new is needed."""
         before = self._size()
         for statement in body:
             self._statement(statement)
         return self._size() > before
 
     def reads_of(self, array: str) -> frozenset[str]:
-        """Places of those reads of an array whose values are needed."""
+        """Return the places of the reads of an array whose values are needed."""
         reads = frozenset(access.place for access in self.roles[array].of("read"))
         return reads if array in self.needed_whole else reads & self.needed_places[array]
 
     def _size(self) -> int:
+        # Not the places, `needed_whole` and `needed_returns`: they follow from these sets, and so are complete once a
+        # sweep adds nothing to these.
         return len(self.needed_arrays) + len(self.needed_locals) + len(self.active_locals)
 
     # Statements ---------------------------------------------------------------------------
@@ -107,12 +110,14 @@ class _Walker:
                 self._assign(target, value)
             case ast.AugAssign(target=target, op=op, value=value):
                 (change,) = changes_of(node)
+                # `y[i] += v` does not read the old value, so a sum needs nothing that `v` does not.
                 self._assign(target, ast.BinOp(make_load(target), op, value) if change.reads else value)
             case ast.For(target=target, iter=iterator, body=body):
                 self._iterator(iterator)
                 outer, self._bound = self._bound, self._bound | names_in(target)
                 self._statements(body)
                 self._bound = outer
+            # The reverse pass goes the same way through conditions, so it needs their values.
             case ast.While(test=test, body=body):
                 self._visit(test, value=True)
                 self._statements(body)
@@ -129,17 +134,18 @@ class _Walker:
             self._statement(statement)
 
     def _iterator(self, node: ast.expr) -> None:
-        """`for i in x` and `ti.grouped(x)` use an array for its shape alone."""
+        """Visit what a loop runs over, except an array: `for i in x` and `ti.grouped(x)` use its shape alone."""
         if not shaping_name(node):
             is_grouped = isinstance(node, ast.Call) and resolve_callee(node) == "grouped" and node.args
             self._visit(node.args[0] if is_grouped and isinstance(node, ast.Call) else node, value=True)
 
     def _update(self, change: Change) -> None:
-        """`atomic_add(x[i], v)` and its kin, `x[i].fill(v)`."""
+        """Visit an atomic on an element, or `x[i].fill(v)`, that stands as a statement."""
         if change.value is None:
             return
         self._assign(change.target, change.value)
         if change.reads:
+            # A product or a maximum: its slope depends on the element and on the operand.
             self._visit(change.target, value=True)
             self._visit(change.value, value=True)
 
@@ -153,7 +159,8 @@ class _Walker:
         name = root(target)
         self._indices(target)
         if name in self.roles:
-            self._visit(value, value=name not in self.active)  # without an adjoint the store stays, and runs again
+            # The reverse pass runs stores to arrays without an adjoint again.
+            self._visit(value, value=name not in self.active)
             return
         if self._is_active(value):
             self.active_locals.add(name)
@@ -161,7 +168,7 @@ class _Walker:
 
     # Expressions --------------------------------------------------------------------------
     def _visit(self, node: ast.expr, *, value: bool) -> None:
-        """Note what an expression needs when its value, or else only its slope, is needed."""
+        """Note what is needed to compute an expression (`value=True`), or only to differentiate it."""
         match node:
             case ast.Name(id=name):
                 if value and name not in self.roles:
@@ -179,6 +186,7 @@ class _Walker:
             case ast.List(elts=parts) | ast.Tuple(elts=parts):
                 for part in parts:
                     self._visit(part, value=value)
+            # The slope of a condition is 0: its operands are needed where its value is.
             case ast.Compare() | ast.BoolOp() | ast.UnaryOp():
                 self._all(node, value=value)
             case ast.Call():
@@ -187,7 +195,7 @@ class _Walker:
                 self._binding(node, value=value)
 
     def _binding(self, node: ast.expr, *, value: bool) -> None:
-        """An expression that gives names to values: `(v := x[i])`, `[v * v for v in ...]`."""
+        """Visit an expression that assigns names: `(v := x[i])`, `[v * v for v in ...]`."""
         match node:
             case ast.NamedExpr(target=target, value=inner):
                 self._assign(target, inner)
@@ -205,6 +213,7 @@ class _Walker:
             self._visit(child, value=value)
 
     def _element(self, node: ast.expr, *, value: bool) -> None:
+        """Visit an element, an attribute, or a part of one. Indices are needed in any case."""
         self._indices(node)
         if is_size(node):
             return
@@ -219,7 +228,8 @@ class _Walker:
             self._all(node, value=True)
 
     def _need_local(self, name: str) -> None:
-        if name not in self._bound:  # a loop's variable, though a local elsewhere may have its name
+        # In a loop, its variable hides a local of the same name, and needs no stored values.
+        if name not in self._bound:
             self.needed_locals.add(name)
 
     def _indices(self, node: ast.expr) -> None:
@@ -227,6 +237,7 @@ class _Walker:
             self._visit(index, value=True)
 
     def _binary(self, left: ast.expr, op: ast.operator, right: ast.expr, *, value: bool) -> None:
+        """Visit `left op right`. The derivative of a product by one factor is the other factor's value."""
         if isinstance(op, ast.Add | ast.Sub):
             self._visit(left, value=value)
             self._visit(right, value=value)
@@ -235,6 +246,7 @@ class _Walker:
         if isinstance(op, ast.Mult | ast.MatMult):
             self._visit(left, value=value or varies_right)
             self._visit(right, value=value or varies_left)
+        # The derivatives of a / b are 1 / b by a, and -a / b**2 by b.
         elif isinstance(op, ast.Div):
             self._visit(left, value=value or varies_right)
             self._visit(right, value=value or varies_left or varies_right)
@@ -251,10 +263,13 @@ class _Walker:
             self._visit(arguments[2], value=value)
             return
         is_method = isinstance(node.func, ast.Attribute) and not self._is_free(node.func.value)
+        # `v.dot(w)` has `v` for an argument too.
         if isinstance(node.func, ast.Attribute) and is_method:
             arguments.append(node.func.value)
         varies = any(self._is_active(argument) for argument in arguments)
         if not is_known:
+            # A template parameter of a user's function is the caller's variable, so the call may be an assignment to
+            # it.
             value = self._references(arguments, varies) or value
         linear = name in (_LINEAR_METHODS if is_method else _LINEAR_CALLS) and (is_known or is_method)
         wanted = value or (not linear and varies)
@@ -263,23 +278,24 @@ class _Walker:
         if wanted:
             self._hand_over(arguments)
             if name.startswith("atomic_"):
+                # What an atomic returns is gone after the forward pass: the array holds a later value.
                 self.needed_returns.update(map(root, arguments[:1]))
 
     def _references(self, arguments: list[ast.expr], varies: bool) -> bool:
-        """What a user's function may do to variables that it is given by reference; whether one of them is needed."""
+        """Note that a user's function may change its arguments. Return True if the value of one of them is needed."""
         roots = {root(argument) for argument in arguments} - {""} - self.roles.keys()
         if varies:
             self.active_locals |= roots
         return bool(roots & self.needed_locals)
 
     def _is_known(self, node: ast.Call) -> bool:
-        """Whether a called function is the engine's own or Python's, so that its name says what it does."""
+        """Return True if a called function is the engine's own or a Python builtin, so that its name is enough."""
         function = find_called_function(self.source, node.func)
         is_builtin = function is not None and function is getattr(builtins, getattr(function, "__name__", ""), None)
         return is_builtin or (function is not None and self.engine.owns(function))
 
     def _is_free(self, node: ast.expr) -> bool:
-        """Whether `node` in `node.f(...)` leads to a module or a Python object, and `f` is not a method of a local."""
+        """Return True if `node` in `node.f(...)` is a module or a Python object, and not a local."""
         name = root(node)
         if not name or name in self.roles or name in self.source.assigned_names:
             return False
@@ -288,7 +304,7 @@ class _Walker:
         )
 
     def _hand_over(self, arguments: list[ast.expr]) -> None:
-        """Arrays that a call reads through its arguments."""
+        """Note the arrays that a call gets as a whole, and of which it may read any element."""
         for argument in arguments:
             name = root(argument)
             if name in self.roles and isinstance(argument, ast.Name):
@@ -296,10 +312,11 @@ class _Walker:
                 self.needed_whole.add(name)
 
     def _is_active(self, node: ast.AST) -> bool:
-        """Whether an expression's value varies with an active array."""
+        """Return True if an expression depends on an active array."""
         match node:
             case ast.Name(id=name):
                 return name in self.active_locals or name in self.active
+            # Conditions are piecewise constant.
             case ast.Compare() | ast.BoolOp():
                 return False
             case ast.Subscript() | ast.Attribute():

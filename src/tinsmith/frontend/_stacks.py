@@ -1,8 +1,8 @@
-"""How deep an engine's gradient stack must be for a kernel's locals.
+"""Compute the depth that an engine's gradient stack needs for a kernel's locals.
 
-Reversing `p = p * x[j]` needs every old `p`. Taichi keeps them on a stack of 32 where it does
-not know the trip count, and the 33rd is written past its end: the process dies (taichi
-#8027). The depth that is needed follows from the loops' bounds, which a call's sizes give.
+Reversing `p = p * x[j]` needs every old `p`. Taichi 1.7.4 keeps them on a stack of 32 where it does not know the trip
+count, and writes the 33rd past its end: the process dies (taichi #8027). The depth that is needed follows from the
+bounds of the loops, which a call's sizes give.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Loops = tuple[Loop, ...]
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops inside one another in which a local is assigned whose old values the gradient needs.
+    """Nested loops in which a local is assigned whose old values the gradient needs.
 
-    `sites` are the loops around each assignment, the outermost left out: its iterations share nothing.
-    `is_aside` says that the local itself is not kept, but what a loop that uses it computes by the way.
+    `sites` are the loops around each assignment, without the outermost, whose iterations share nothing.
+    `is_aside` says that the local itself is not kept, but intermediate values of a loop that uses it.
     """
 
     source: Source
@@ -41,10 +41,10 @@ class Nest:
         return self.source.place(max(self.sites, key=len)[-1])
 
     def depth(self, shapes: Mapping[str, tuple[int, ...]], values: Mapping[str, Any]) -> int | None:
-        """Entries that the stack needs; None where a bound is unknown before the launch.
+        """Return the number of entries that the stack needs; None if a bound is unknown before the launch.
 
-        One for each assignment that is run, and one for the value that each iteration of an outer
-        loop begins with.
+        It needs one for each assignment that runs, and one for the value at the start of each iteration of an outer
+        loop.
         """
         bounds = Bounds(self.source, shapes, values)
         total = 1
@@ -60,20 +60,21 @@ class Nest:
 
 
 def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
-    """The nests of inner loops for whose locals an engine keeps old values.
+    """Return the nests of inner loops for whose locals an engine keeps old values.
 
-    These are the locals that a loop carries from one iteration to the next, and all that are
-    assigned between two inner loops: seen to pile up over the iterations of the outer one as
-    soon as something is added to an array there. And a loop that uses a local from outside keeps what
-    it computes by the way, in every iteration, a plain sum `s += x[j] * x[j]` too.
+    These are the locals that a loop carries from one iteration to the next, and all that are assigned between two inner
+    loops: they were seen to pile up over the iterations of the outer one as soon as something is added to an array
+    there. A loop that uses a local from outside keeps the intermediate values of every iteration, even those of a plain
+    sum `s += x[j] * x[j]`.
 
     Args:
         source: the kernel.
-        needed: locals whose values its reverse reads.
+        needed: locals whose values its reverse pass reads.
     """
     sites: dict[str, list[Loops]] = {}
     for loops, statement, is_kept in _assignments(source.tree.body, (), is_top=True):
-        for name in sorted(find_assigned_names(statement) & needed):  # in an order that does not change from run to run
+        # Sorted: the order of a set of strings differs from run to run, and messages name the first.
+        for name in sorted(find_assigned_names(statement) & needed):
             if is_kept or _is_carried(name, loops):
                 sites.setdefault(name, []).append(loops)
     nests = [Nest(source, name, tuple(group)) for name, group in sites.items() if any(map(_has_loop, group))]
@@ -86,13 +87,14 @@ def carrying_nests(source: Source, needed: frozenset[str]) -> tuple[Nest, ...]:
 
 
 def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
-    """Inner loops of a task that use a local from outside, each with such a local and the loops around it."""
+    """Yield the inner loops of a task that use a local from outside: such a local, and the loops down to this one."""
     assignments = _assignments([task], (), is_top=True)
     given = [(name, around) for around, statement, _ in assignments for name in sorted(find_assigned_names(statement))]
     for around, loop, _ in assignments:
         if not isinstance(loop, ast.For) or is_static(loop) or loop is task:
             continue
         inside = {node.id for statement in loop.body for node in walk(statement) if isinstance(node, ast.Name)}
+        # The local is assigned outside this loop if the loops around the assignment are among those around the loop.
         outside = (name for name, where in given if name in inside and where == around[: len(where)])
         name = next(outside, "")
         if name:
@@ -100,11 +102,12 @@ def _using(task: ast.stmt) -> Iterator[tuple[str, Loops]]:
 
 
 def _assignments(body: list[ast.stmt], loops: Loops, *, is_top: bool) -> list[tuple[Loops, ast.stmt, bool]]:
-    """Every statement with the inner loops around it, and whether another loop stands beside it in the innermost."""
+    """Return all statements, each with the inner loops around it, and True if another loop is beside it in these."""
     rows: list[tuple[Loops, ast.stmt, bool]] = []
     beside = any(map(_holds_loop, body))
     for statement in body:
         if isinstance(statement, ast.For | ast.While):
+            # Iterations of a parallel loop have stacks of their own, so the loop does not deepen one.
             is_parallel = is_top and isinstance(statement, ast.For) and not is_static(statement)
             inner = loops if is_parallel else (*loops, statement)
             rows += _assignments(statement.body, inner, is_top=is_top and is_static(statement))
@@ -115,13 +118,13 @@ def _assignments(body: list[ast.stmt], loops: Loops, *, is_top: bool) -> list[tu
 
 
 def _is_carried(name: str, loops: Loops) -> bool:
-    """Whether a local lives on from one iteration of the innermost dynamic loop to the next: it is not made there."""
+    """Return True if the innermost dynamic loop carries a local: its body does not define it without reading it."""
     dynamic = [loop for loop in loops if not is_static(loop)]
     return bool(dynamic) and not any(_makes(statement, name) for statement in dynamic[-1].body)
 
 
 def _makes(statement: ast.stmt, name: str) -> bool:
-    """Whether a statement gives a local a value without reading its old one."""
+    """Return True if a statement assigns a local without reading its old value."""
     plain = [one for one in changes_of(statement) if one.is_plain and isinstance(one.target, ast.Name)]
     is_target = any(root(one.target) == name for one in plain)
     return is_target and not any(name in names_in(one.value) for one in plain if one.value is not None)

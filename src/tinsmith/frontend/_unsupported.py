@@ -1,4 +1,4 @@
-"""Statements that no op runs: whatever reads, rewrites or differentiates a kernel would pass over them."""
+"""Find statements that no op supports: analyses, rewriting and gradients would silently skip them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._read import Source
 
 @dataclass(frozen=True)
 class Unsupported:
-    """A statement that no op runs.
+    """A statement that no op supports.
 
     Attributes:
         statement: its first line.
@@ -27,7 +27,7 @@ class Unsupported:
 
 
 def find_unsupported(source: Source) -> Unsupported | None:
-    """Return the first statement of a kernel or function that no op runs."""
+    """Return the first statement of a kernel or function that no op supports; None if there is none."""
     for node in source.nodes:
         why = _explain(node)
         if why is not None:
@@ -37,7 +37,7 @@ def find_unsupported(source: Source) -> Unsupported | None:
 
 
 def _explain(node: ast.AST) -> tuple[str, str] | None:
-    """Why no op runs a statement, and the remedy."""
+    """Return why no op supports a statement, and the remedy; None for supported ones."""
     match node:
         case ast.While(test=ast.Call() as test) if resolve_callee(test) in ("graph_do_while", "do_while"):
             return (

@@ -1,4 +1,4 @@
-"""Changes of values: which one differs between two fingerprints, in words; and numbers that stand for fingerprints."""
+"""Describe which value differs between two fingerprints, and turn fingerprints into numbers."""
 
 from __future__ import annotations
 
@@ -14,35 +14,38 @@ import numpy as np
 from ._fingerprints import MISSING, PLAIN, Same, is_tensor
 
 UNKNOWN = Same(MISSING)
-"""The fingerprint of a value that is not there."""
+"""The fingerprint of a missing value."""
 
 # Numbers ------------------------------------------------------------------------------------------
 _SERIALS: dict[int, tuple[weakref.ref[Any], int]] = {}
-"""Objects that are the same only within the process, by address, each with a number that no other object ever gets."""
+"""Live objects that are compared by identity, by address, each with a number that no other object ever gets."""
 _COUNT = itertools.count()
 
 
 def number_of(part: Any) -> int:
-    """Return a number of 63 bits for a fingerprint: two different ones share it by accident once in 10^18.
+    """Return a number of 63 bits for a fingerprint. The chance that two fingerprints share one is about 10^-19.
 
-    Python's own hash is no such number: -1 and -2 share theirs, and so do objects of which one is made where another
-    was destroyed.
+    Python's own hash does not work: -1 and -2 have the same, and so do objects of which one is created at the address
+    of another that was destroyed.
     """
     digest = hashlib.blake2b(digest_size=8)
     for piece in _pieces(part):
+        # With its length, so that ("ab", "c") and ("a", "bc") differ.
         digest.update(len(piece).to_bytes(8, "little"))
         digest.update(piece)
+    # Without the last bit, the number fits into a signed integer of 64 bits.
     return int.from_bytes(digest.digest(), "little") >> 1
 
 
 def _pieces(part: Any) -> Iterator[bytes]:
-    """The bytes that a fingerprint consists of."""
+    """Yield the bytes that a fingerprint consists of."""
     if isinstance(part, tuple):
         yield b"(%d" % len(part)
         for one in part:
             yield from _pieces(one)
     elif isinstance(part, frozenset):
         yield b"{%d" % len(part)
+        # The order of a set differs from process to process.
         yield from sorted(b"".join(_pieces(one)) for one in part)
     elif isinstance(part, Same):
         yield b"same %d" % _serial(part.value)
@@ -55,6 +58,7 @@ def _pieces(part: Any) -> Iterator[bytes]:
 def _serial(value: Any) -> int:
     address = id(value)
     known = _SERIALS.get(address)
+    # Another object may have been created at the address.
     if known is not None and known[0]() is value:
         return known[1]
     try:
@@ -78,7 +82,7 @@ class Change:
 
     Attributes:
         name: the value, as the kernel names it.
-        before, now: what it was and is, in words. `before` is "" where nobody knows any more.
+        before, now: the old and new value, as text. `before` is "" if the old value was not kept.
     """
 
     name: str
@@ -135,7 +139,7 @@ def _elements(before: tuple[Any, ...], now: tuple[Any, ...]) -> Iterator[tuple[s
 
 
 def show(part: Any, depth: int = 0) -> str:
-    """Return the value of a fingerprint in words, for a message."""
+    """Return the value of a fingerprint as text, for a message."""
     if isinstance(part, Same):
         return "not there" if part.value is MISSING else _show_object(part.value)
     if isinstance(part, frozenset):
