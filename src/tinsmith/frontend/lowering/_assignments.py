@@ -15,13 +15,15 @@ from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_num
 
 
 def lower_assign(low: Lowering, statement: ast.Assign) -> None:
-    """`a = value`, `a = b = value`, `a, x[i] = value`."""
+    """Lower `a = value`, `a = b = value` or `a, x[i] = value`."""
     value = low.value(statement.value)
     if low.state.is_static or low.is_static(statement.value):
+        # `a = ti.static(x)` makes `a` another name of `x`, not a copy.
         for target in statement.targets:
             give(low, target, value)
         return
     pairs = [pair for target in statement.targets for pair in _pairs(low, target, value)]
+    # In `a, b = b, a` both values are read before either name changes. No value can read a name that is new.
     if len(pairs) > 1 and not all(_is_new(low, target) for target, _ in pairs):
         value = _freeze_value(low, value)
         pairs = [pair for target in statement.targets for pair in _pairs(low, target, value)]
@@ -30,7 +32,7 @@ def lower_assign(low: Lowering, statement: ast.Assign) -> None:
 
 
 def lower_annotated_assign(low: Lowering, statement: ast.AnnAssign) -> None:
-    """`a: ti.f32 = value`."""
+    """Lower `a: ti.f32 = value`."""
     if statement.value is None or not isinstance(statement.target, ast.Name):
         raise low.make_refusal(f"`{ast.unparse(statement)}`", statement)
     kind = low.scalar_type(low.value(statement.annotation))
@@ -40,7 +42,7 @@ def lower_annotated_assign(low: Lowering, statement: ast.AnnAssign) -> None:
 
 
 def _pairs(low: Lowering, target: ast.expr, value: Any) -> list[tuple[ast.expr, Any]]:
-    """Targets with what each is given."""
+    """Pair each target with its value."""
     if not isinstance(target, ast.Tuple | ast.List):
         return [(target, value)]
     values = list_items(value)
@@ -54,7 +56,7 @@ def _is_new(low: Lowering, target: ast.expr) -> bool:
 
 
 def _freeze_value(low: Lowering, value: Any) -> Any:
-    """A value as it is now, whatever is assigned to next."""
+    """Return a value that later assignments do not change: copy numbers that they might change into locals."""
 
     def keep(number: Any) -> Any:
         is_steady = is_number(number) or isinstance(number, nodes.Const | nodes.Argument | nodes.Size)
@@ -64,7 +66,7 @@ def _freeze_value(low: Lowering, value: Any) -> Any:
 
 
 def assign(low: Lowering, target: ast.expr, value: Any) -> None:
-    """Give one target a value."""
+    """Assign a value to one target."""
     state = low.state
     if isinstance(target, ast.Name):
         is_declared, place = state.find(target.id)
@@ -88,7 +90,7 @@ def _declare(low: Lowering, name: str, value: Any) -> None:
 
 
 def store(low: Lowering, place: Any, value: Any) -> None:
-    """Store a value, entry by entry, as it was before the first entry was stored."""
+    """Store a value entry by entry. What it reads is what was there before the first entry was stored."""
     if isinstance(place, DynamicEntry):
         _store_picked(low, place, value)
         return
@@ -97,12 +99,13 @@ def store(low: Lowering, place: Any, value: Any) -> None:
 
 
 def _store_picked(low: Lowering, place: DynamicEntry, value: Any) -> None:
-    """Store to the entry that the run's index means: locals are selected, of memory nothing else may be touched."""
+    """Store to the entry at a run-time index: a select for each local, a branch for each element of memory."""
     number = low.state.bind("part", low.ops.scalar(value))
     place = _steady(low, place)
     for index in place.matrix.indices:
         entry, hit = place.matrix[index], _elements.hits(low, place, index)
         if isinstance(entry, nodes.Load) or low.state.is_cell(entry):
+            # Other iterations may change the other entries: storing what was read of them would undo that.
             with low.state.block() as written:
                 _write(low, entry, number)
             low.state.emit(nodes.If(hit, tuple(written), (), low.state.line))
@@ -111,7 +114,7 @@ def _store_picked(low: Lowering, place: DynamicEntry, value: Any) -> None:
 
 
 def _steady(low: Lowering, place: DynamicEntry) -> DynamicEntry:
-    """A place whose index no store to the matrix itself can change: `v[v[0]] = 1`."""
+    """Copy an index that a store to its own matrix could change into a local: `v[v[0]] = 1`."""
     entries = place.matrix.entries
 
     def freeze(index: Any) -> Any:
@@ -122,9 +125,10 @@ def _steady(low: Lowering, place: DynamicEntry) -> DynamicEntry:
 
 
 def _flatten_places(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scalar]]:
-    """Scalar places with their numbers. A number that reads what is stored before it is kept in a local first."""
+    """Pair scalar places with numbers. A number that reads a place stored before it is first copied into a local."""
     pairs = _match_places(low, place, value)
     kept: list[tuple[Any, Scalar]] = []
+    # `v = Vector([v.y, v.x])` stores `v.x` before `v.y`, whose number is the old `v.x`.
     for k, (target, number) in enumerate(pairs):
         is_disturbed = any(_reads(number, earlier) for earlier, _ in pairs[:k])
         kept.append((target, low.state.bind("part", number) if is_disturbed else number))
@@ -141,6 +145,7 @@ def _match_places(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scal
     tensor = low.ops.tensor(value)
     if isinstance(place, Matrix):
         if not isinstance(tensor, Matrix):
+            # One number for all entries, so it is computed once.
             tensor = Matrix(place.shape, (low.state.share(tensor),) * len(place.entries))
         if tensor.shape != place.shape:
             raise Misfit(f"an assignment of shape {tensor.shape} to shape {place.shape}")
@@ -151,12 +156,13 @@ def _match_places(low: Lowering, place: Any, value: Any) -> list[tuple[Any, Scal
 
 
 def _reads(number: Scalar, target: Any) -> bool:
-    """Whether a number depends on what a store to `target` may change."""
+    """Return True if a number depends on what a store to `target` may change."""
     return any(_is_touched(part, target) for part in walk.parts(number))
 
 
 def _is_touched(part: Scalar, target: Any) -> bool:
     if isinstance(part, nodes.Load) and isinstance(target, nodes.Load) and part.array == target.array:
+        # Indices that are written differently, `x[i]` and `x[j]`, may name one element.
         return part.index != target.index or part.entry == target.entry
     return isinstance(part, nodes.Local) and part == target
 
@@ -165,6 +171,7 @@ def _write(low: Lowering, target: Any, number: Scalar) -> None:
     if isinstance(target, nodes.Load):
         low.state.emit(nodes.Store(target.array, target.index, target.entry, number, low.state.line))
     elif isinstance(target, nodes.Local) and target.name not in low.state.loop_names:
+        # The local becomes memory of the kernel when all of the body is lowered (`Lowering.kernel`).
         low.state.cells |= {target.name} if low.state.is_cell(target) else set()
         low.state.emit(nodes.Assign(target.name, number, low.state.line))
     else:
@@ -172,12 +179,13 @@ def _write(low: Lowering, target: Any, number: Scalar) -> None:
 
 
 def lower_augmented_assign(low: Lowering, statement: ast.AugAssign) -> None:
-    """`target += value` and its kin."""
+    """Lower `target += value` and other augmented assignments."""
     target = statement.target
     place = _elements.place(low, target) if isinstance(target, ast.Subscript) else low.value(target)
     if (isinstance(target, ast.Name) and target.id in low.state.frame.fixed) or not is_place(place):
         raise low.make_refusal(f"an assignment to `{ast.unparse(target)}`", statement)
     value = low.value(statement.value)
+    # To the engines `x[i] += v` is an atomic, but `x[i] *= v` a load and a store.
     name = ATOMIC_AUGMENTED.get(type(statement.op))
     if name is not None:
         apply_atomic(low, name, place, value, is_wanted=False)
@@ -189,7 +197,7 @@ def lower_augmented_assign(low: Lowering, statement: ast.AugAssign) -> None:
 
 
 def apply_atomic(low: Lowering, name: AtomicOperator, place: Any, value: Any, *, is_wanted: bool = True) -> Any:
-    """Change a place by an atomic operation; what it held before is the result."""
+    """Apply an atomic operation to a place; return what it held before."""
     if not is_place(place) or isinstance(place, Struct):
         raise Misfit(f"an atomic `{name}` on what is neither a variable nor an element")
     if isinstance(place, DynamicEntry):
@@ -202,9 +210,10 @@ def apply_atomic(low: Lowering, name: AtomicOperator, place: Any, value: Any, *,
 
 
 def _change_dynamic_entry(low: Lowering, name: AtomicOperator, place: DynamicEntry, value: Any, is_wanted: bool) -> Any:
-    """An atomic on the entry that the run's index means."""
+    """Apply an atomic to the entry at a run-time index."""
     number = low.state.bind("part", low.ops.cast(low.ops.scalar(value), place.matrix.entries[0].type))
     place = _steady(low, place)
+    # Assigned before the branches: a local that begins in one would end with it.
     before = low.state.bind("before", _elements.read(low, place)) if is_wanted else None
     for index in place.matrix.indices:
         with low.state.block() as written:
@@ -224,6 +233,7 @@ def _change_entry(low: Lowering, name: AtomicOperator, target: Any, number: Scal
         state.cells |= {target.name} if isinstance(target, nodes.Local) else set()
         state.emit(nodes.Atomic(name, *place, number, old, state.line))
         return result or target
+    # No other iteration has this local, so the engines make an ordinary operation of the atomic.
     before = state.bind("before", target) if is_wanted else target
     _write(low, target, low.ops.binary(operators.ATOMIC[name], target, number))
     return before

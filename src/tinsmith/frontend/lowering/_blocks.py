@@ -1,6 +1,7 @@
 """Blocks: memory that the threads of a block share, barriers, and the indices of threads.
 
-They are lowered as they stand; `passes.run_blocks_in_order` makes loops of them that any engine runs.
+They are lowered as they stand; `passes.run_blocks_in_order` turns them into loops that any engine runs
+(docs/about/decisions/blocks.md).
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from ._values import ArrayValue, Matrix, plain
 
 
 def _parallel(low: Lowering, name: str) -> nodes.For:
-    """The parallel loop around a call that only means something in one."""
+    """Return the parallel loop around a call. Raise Misfit if there is none."""
     if low.state.parallel is None:
         raise Misfit(f"`{name}` outside a parallel loop")
     return low.state.parallel
 
 
 def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
-    """`SharedArray(shape, dtype)`: an array with these sizes for each block."""
+    """Lower `SharedArray(shape, dtype)`: declare an array that each block has one of."""
     _parallel(low, "SharedArray")
     sizes = [plain(size) for size in (shape if isinstance(shape, list | tuple) else [shape])]
     if isinstance(shape, Matrix) or not all(isinstance(size, int) and size > 0 for size in sizes):
@@ -35,12 +36,13 @@ def _shared_array(low: Lowering, shape: Any, dtype: Any) -> ArrayValue:
     array = nodes.Array(low.state.fresh("shared"), kind, len(sizes), tuple(element), is_of_blocks=True)
     low.state.arrays[array.name] = array
     low.state.block_memory[array.name] = tuple(nodes.Const(size, Type.I32) for size in sizes)
+    # The local that the array is assigned to will give it its name (`name_array`).
     low.state.unnamed.add(array.name)
     return ArrayValue(array, tuple(sizes), (0,) * len(sizes))
 
 
 def name_array(low: Lowering, name: str, value: Any) -> Any:
-    """A value that a local called `name` begins to stand for: a new array is called like it from then on."""
+    """Name a new array after the local that it is first assigned to; return other values unchanged."""
     state = low.state
     if not isinstance(value, ArrayValue) or value.array.name not in state.unnamed:
         return value
@@ -55,17 +57,17 @@ def name_array(low: Lowering, name: str, value: Any) -> Any:
 
 
 def _barrier(low: Lowering) -> None:
-    """`sync()`, and `mem_sync()`, which is a barrier too on CUDA."""
+    """Lower `sync()`, and `mem_sync()`, which is a barrier on CUDA too."""
     _parallel(low, "sync()")
     low.state.emit(nodes.Barrier(line=low.state.line))
 
 
 def _fence(_low: Lowering) -> None:
-    """`mem_fence()`: iterations that run in order see what the ones before did."""
+    """Ignore `mem_fence()`: iterations that run in order see what earlier ones did."""
 
 
 def _vote(vote: VoteOperator) -> Callable[[Lowering, Any], nodes.Local]:
-    """A barrier that says of how many iterations of the block a number is not 0."""
+    """Return what lowers `sync_all_nonzero()` and the like: a barrier that tests a number in each iteration."""
 
     def lower(low: Lowering, predicate: Any) -> nodes.Local:
         _parallel(low, f"sync_{vote}_nonzero()")
@@ -78,15 +80,16 @@ def _vote(vote: VoteOperator) -> Callable[[Lowering, Any], nodes.Local]:
 
 
 def _thread_index(low: Lowering) -> nodes.Expr:
-    """`thread_idx()`: the place of an iteration in its block."""
+    """Lower `thread_idx()`: the position of an iteration in its block."""
     size = _parallel(low, "thread_idx()").block_size or BLOCK_SIZE
     return nodes.Binary(Operator.MOD, _global_thread_index(low), nodes.Const(size, Type.I32), Type.I32)
 
 
 def _global_thread_index(low: Lowering) -> nodes.Expr:
-    """`global_thread_idx()`: the number of an iteration, where each has a thread of its own."""
+    """Lower `global_thread_idx()`: the number of an iteration, since each has a thread of its own."""
     loop = _parallel(low, "global_thread_idx()")
     bounds = [bound for pair in loop.bounds for bound in pair]
+    # The loop read its bounds before its first iteration; read again here, they may have changed.
     if any(map(walk.reads_memory, bounds)):
         raise Misfit("the index of a thread in a loop whose bounds are read from memory")
     return iteration_number(loop.names, loop.bounds)

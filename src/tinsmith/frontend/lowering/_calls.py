@@ -18,8 +18,9 @@ from ._values import ArrayValue, BoundFunction, Matrix, Ranges, Struct, is_expre
 
 
 def lower_call(low: Lowering, node: ast.Call) -> Any:
-    """The value of a call."""
-    if vars(node).get("is_norm"):  # printed from the IR
+    """Lower a call and return its value."""
+    # No engine has these two functions: the printer marks the calls that stand for them (`codegen/_kernel.py`).
+    if vars(node).get("is_norm"):
         return low.ops.unary(Operator.NORM, low.number(node.args[0]))
     if vars(node).get("is_stopped"):
         return without_derivative(low.number(node.args[0]))
@@ -38,7 +39,7 @@ def lower_call(low: Lowering, node: ast.Call) -> Any:
 
 
 def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr) -> Any:
-    """The value of a function for these arguments."""
+    """Apply a function to arguments and return its value."""
     if isinstance(function, BoundFunction):
         if function.function == "get_shape":
             return function.owner.shape
@@ -70,13 +71,14 @@ def apply(low: Lowering, function: Any, positional: list[Any], named: dict[str, 
         return _functions.inline_call(
             low, written, values, named, node, is_library=is_library, is_method=is_method, is_real=is_real
         )
-    if name.startswith("_funcs."):  # of the engine's own, in Python: they choose a function of the language
+    # The engine's own functions in plain Python: they choose a function of the language by shape, and call it.
+    if name.startswith("_funcs."):
         return _functions.inline_call(low, function, positional, named, node, is_library=True, is_python=True)
     return _ordinary(low, function, positional, named, node)
 
 
 def _matrix_method(low: Lowering, name: str) -> object | None:
-    """The function behind a method that is called on the class: `ti.Vector.normalized(v)`, `ti.Matrix.trace(m)`."""
+    """Return the function behind a method called on the class, `ti.Vector.normalized(v)`, or None."""
     room, _, last = name.rpartition(".")
     is_method = room == "lang.matrix.Matrix" and last not in _engine_functions.FILLED
     return low.language.matrix_operation(last) if is_method else None
@@ -90,7 +92,7 @@ def _is_one_of(known: Container[Any], function: Any) -> bool:
 
 
 def _ordinary(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr) -> Any:
-    """A function of Python's, on values that are known."""
+    """Call a Python function whose arguments are known at compile time."""
     if is_breakpoint(function):
         # What stops a kernel that Python runs changes nothing in what it computes.
         return None
@@ -103,6 +105,7 @@ def _ordinary(low: Lowering, function: Any, positional: list[Any], named: dict[s
     try:
         return plain(function(*positional, **named))
     except Exception as reason:
+        # A user's function may raise anything; the refusal names its line in the kernel.
         raise low.make_refusal(
             f"`{ast.unparse(node)}`, which raises {type(reason).__name__}: {reason}", node
         ) from reason
@@ -122,7 +125,8 @@ def _depends_on_run(value: Any) -> bool:
 def _build_conversion(python: type, kind: Callable[[Lowering], Type]) -> Callable[[Lowering, list[Any]], Any]:
     def convert(low: Lowering, values: list[Any]) -> Any:
         if len(values) == 1 and low.engine.matrix_entries(values[0]) is not None:
-            values = [low.ops.tensor(values[0])]  # captured: engines convert each number
+            # A captured vector: the engines convert each number of it.
+            values = [low.ops.tensor(values[0])]
         if len(values) != 1 or not low.ops.is_run_time(values[0]):
             return python(*values)
         return low.ops.cast(values[0], kind(low))
@@ -138,7 +142,7 @@ def _total(low: Lowering, values: list[Any]) -> Any:
 
 
 def _call_python(function: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
-    """Python's own arrangement of values, whatever they are."""
+    """Call a Python function that only arranges values, such as `zip`; the items may be known or not."""
     if any(is_expression(value) or isinstance(value, Matrix | ArrayValue) for value in positional):
         raise Misfit(f"`{function.__name__}` of what only the run knows")
     return function(*positional, **named)

@@ -14,7 +14,7 @@ _MATRICES = ("lang.matrix.Vector", "lang.matrix.Matrix")
 
 
 def construct(low: Lowering, function: Any, positional: list[Any], named: dict[str, Any]) -> Any:
-    """What a type makes of its arguments; NotImplemented for what is not a type of the engine's."""
+    """Return what a type of the engine's makes of its arguments, or NotImplemented for any other callee."""
     kind = low.scalar_type(function)
     if kind is not None:
         return _number(low, kind, positional)
@@ -33,17 +33,18 @@ def construct(low: Lowering, function: Any, positional: list[Any], named: dict[s
 
 
 def _matrix_type(low: Lowering, value: Any) -> tuple[tuple[int, ...], Type | None] | None:
-    """Dims and dtype of a vector or matrix type.
+    """Return dims and dtype of a vector or matrix type, or None for any other value.
 
-    Of `ti.math.vec3` the engine that runs the kernel gives the dtype, which need not be the engine that it is from.
+    The dtype of `ti.math.vec3` is the default of the engine that runs the kernel, which may not be the type's engine.
     """
     matrix = low.matrix_type(value)
+    # Taichi fixes the dtype of `vec3` when it starts: in a kernel that runs on Quadrants in float64 it would be f32.
     default = None if matrix is None else low.language.default_of(value)
     return matrix if matrix is None or default is None else (matrix[0], getattr(low.ops.defaults, default))
 
 
 def _number(low: Lowering, kind: Type, values: list[Any]) -> Any:
-    """`ti.f32(x)`: a conversion, or a number of that type."""
+    """Lower `ti.f32(x)`: convert a value, or give a literal that type."""
     value = values[0]
     if is_expression(value):
         return low.ops.cast(value, kind)
@@ -53,7 +54,7 @@ def _number(low: Lowering, kind: Type, values: list[Any]) -> Any:
 
 
 def dtype(low: Lowering, value: Any) -> Type | None:
-    """A dtype's name: the engine's, or Python's `float` and `int`."""
+    """Return the type for a dtype of the engine's or for Python's `float`, `int` or `bool`; None stays None."""
     if value is None:
         return None
     python = {float: low.ops.defaults.fp, int: low.ops.defaults.ip, bool: Type.U1}
@@ -71,11 +72,12 @@ def _construct_matrix(low: Lowering, arr: Any, dt: Any = None) -> Matrix:
 
 
 def _construct_typed(low: Lowering, shape: tuple[int, ...], kind: Type | None, values: list[Any]) -> Matrix:
-    """`vec3(1.0)`, `vec3(a, b, c)`, `vec4(v.xyz, 1.0)`, `mat2(...)`."""
+    """Lower `vec3(1.0)`, `vec3(a, b, c)`, `vec4(v.xyz, 1.0)` or `mat2(...)`."""
     size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
     if len(values) == 1:
         value = values[0]
-        if isinstance(value, Matrix):  # the engines keep such a matrix's own type
+        if isinstance(value, Matrix):
+            # Not converted to `kind`: the engines keep the type of such a matrix.
             if value.shape != shape:
                 raise Misfit(f"a matrix of shape {shape} of one of shape {value.shape}")
             return value
@@ -107,14 +109,14 @@ def _struct(low: Lowering, facts: Any, positional: list[Any], named: dict[str, A
 
 
 def _member(low: Lowering, value: Any) -> Any:
-    """A value as a member of a struct without a type."""
+    """Return a value as a member of a struct that has no type."""
     if isinstance(value, dict):
         return Struct({name: _member(low, item) for name, item in value.items()}, {})
     return value if isinstance(value, Struct) else low.ops.tensor(value)
 
 
 def convert_python_value(low: Lowering, value: Any) -> Any:
-    """A vector, matrix or struct that Python holds, as one of the run's; other values as they are."""
+    """Convert a vector, matrix or struct that Python holds to expressions; return other values unchanged."""
     rows = low.language.rows_of(value)
     if rows is not None:
         return low.ops.matrix(rows)
@@ -125,7 +127,7 @@ def convert_python_value(low: Lowering, value: Any) -> Any:
 
 
 def as_member(low: Lowering, kind: Any, value: Any) -> Any:
-    """A value as a struct's member: converted to the member's type."""
+    """Convert a value to the type of a struct's member."""
     scalar = low.scalar_type(kind)
     if scalar is not None:
         return low.ops.cast(value, scalar)

@@ -1,7 +1,16 @@
-"""Returns before the end of a function, which the engines allow in their real functions alone.
+"""Returns before the end of a function, which the engines allow only in real functions.
 
-The result waits in a local, beside a flag that says that it is set. A loop is left once the flag is up; what
-else stands behind such a return becomes a branch for the case that it is not.
+    if v < 0.0:              done = false
+        return 0.0           result = 0.0
+    return v * v             if v < 0.0:
+                               result = 0.0
+                      ->       done = true
+                             if not(done):
+                               result = v * v
+                               done = true
+
+A local holds the result, and a flag says that it is set. A loop is left as soon as the flag is set; all other
+statements after such a return run only if it is not.
 """
 
 from __future__ import annotations
@@ -17,7 +26,8 @@ from ._state import Early, Frame
 
 
 def plan_early_returns(low: Lowering, function: Callable[..., Any], tree: ast.FunctionDef) -> Early | None:
-    """What a function's early returns need; None where it returns at its end alone."""
+    """Declare the locals for early returns; return None if a function returns only at its end."""
+    # A `return` as the last statement of the body is not early; one inside the last statement may be.
     if not any(low.fact(may_return, statement) for statement in tree.body[:-1]) and not low.fact(nests, tree.body[-1]):
         return None
     done = low.state.bind("done", nodes.Const(False, Type.U1))
@@ -31,17 +41,18 @@ def plan_early_returns(low: Lowering, function: Callable[..., Any], tree: ast.Fu
 
 
 def may_return(statement: ast.AST) -> bool:
-    """Whether there is a `return` in a statement."""
+    """Return True if a statement contains a `return`."""
     return any(isinstance(node, ast.Return) for node in walk(statement))
 
 
 def nests(statement: ast.AST) -> bool:
-    """Whether there is a `return` inside another statement."""
+    """Return True if a `return` stands inside another statement."""
     return may_return(statement) and not isinstance(statement, ast.Return)
 
 
 def leave(low: Lowering, early: Early, frame: Frame, value: Any) -> None:
-    """Return a value, from wherever the function is."""
+    """Emit a return of a value from any place in a function."""
+    # Copies of an unrolled body stand one after another: there is no loop for `break` to leave.
     if any(is_static for is_static, _ in frame.loops):
         raise Misfit("an early return inside a static loop")
     state = low.state
@@ -55,9 +66,10 @@ def leave(low: Lowering, early: Early, frame: Frame, value: Any) -> None:
 
 
 def guard_rest(low: Lowering, early: Early, frame: Frame, rest: list[ast.stmt]) -> None:
-    """What stands behind a statement that may have returned."""
+    """Lower the statements after one that may have returned."""
     state = low.state
     if frame.loops:
+        # The rest of the loop around this one is guarded the same way, when that loop's statement is done.
         state.emit(nodes.If(early.done, (nodes.Break(state.line),), (), state.line))
         low.steps(rest)
     elif rest:

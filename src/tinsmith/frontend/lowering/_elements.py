@@ -15,7 +15,7 @@ UNKNOWN_SIZE = "an index that only the run knows"
 
 
 def array_of(low: Lowering, value: Any, node: ast.expr) -> ArrayValue | None:
-    """A value as an array, if it is one: a parameter, or a field of numbers."""
+    """Return a value as an array if it is an array parameter or a field of numbers, else None."""
     if isinstance(value, ArrayValue):
         return value
     if low.engine.is_field(value) and low.language.struct_of(value) is None:
@@ -24,7 +24,7 @@ def array_of(low: Lowering, value: Any, node: ast.expr) -> ArrayValue | None:
 
 
 def place(low: Lowering, node: ast.Subscript) -> Any:
-    """What a subscript stands for, for reading or for assignment."""
+    """Return what a subscript stands for, to read or to assign to."""
     value = low.value(node.value)
     index = low.value(node.slice)
     indices = list(index) if isinstance(index, tuple) else [index]
@@ -32,7 +32,7 @@ def place(low: Lowering, node: ast.Subscript) -> Any:
 
 
 def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> Any:
-    """An element of an array, a matrix, or of a container of Python's."""
+    """Return an element of an array, a matrix or a Python container."""
     array = array_of(low, value, node)
     if array is not None:
         return _of_array(low, array, indices)
@@ -46,7 +46,8 @@ def element(low: Lowering, value: Any, indices: list[Any], node: ast.expr) -> An
             for key, member in facts.members.items()
         }
         return Struct(parts, facts.methods)
-    indices = [_unwrap_constant(index) for index in indices]  # of a `static` loop over vectors: `weights[offset[0]]`
+    # In a `static` loop over vectors, `offset[0]` is a constant: `weights[offset[0]]` picks from a Python list.
+    indices = [_unwrap_constant(index) for index in indices]
     if not isinstance(value, Matrix) and any(low.ops.is_run_time(index) for index in indices):
         rows = low.language.rows_of(value)
         if rows is None:
@@ -76,17 +77,19 @@ def _of_array(low: Lowering, value: ArrayValue, indices: list[Any]) -> Any:
     numbers = tuple(low.ops.scalar(index) for index in flat)
     if any(number.type[0] == "f" for number in numbers):
         raise Misfit(f"a float as index into `{array.label or array.name}`")
+    # Declared with `boundary="clamp"`.
     if array.is_clamped:
         numbers = tuple(_clamp(low, number, size) for number, size in zip(numbers, value.shape, strict=True))
     if not array.element:
         return nodes.Load(array.name, numbers, (), array.type)
+    # Each entry has a load with the whole index in it.
     numbers = tuple(low.state.share(number) for number in numbers)
     entries = Matrix(array.element, ()).indices
     return Matrix(array.element, tuple(nodes.Load(array.name, numbers, entry, array.type) for entry in entries))
 
 
 def _clamp(low: Lowering, index: Scalar, size: int | Scalar) -> Scalar:
-    """The nearest index that is inside; the counter of a parallel loop over the array is inside as it is."""
+    """Return the nearest index inside the array. The counter of a parallel loop over the array is always inside."""
     loop = low.state.parallel
     inside = (nodes.Const(0, Type.I32), size)
     if loop is not None and any(
@@ -113,6 +116,7 @@ def _of_matrix(low: Lowering, value: Matrix, indices: list[Any]) -> Any:
     if any(isinstance(index, slice) for index in indices):
         return _slice(value, indices)
     if any(is_expression(index) for index in indices):
+        # Every test for an entry reads the index (`hits`).
         return DynamicEntry(value, tuple(low.state.share(i) if is_expression(i) else i for i in indices))
     try:
         return value[tuple(indices)]
@@ -133,7 +137,7 @@ def _slice(value: Matrix, indices: list[Any]) -> Matrix:
 
 
 def read(low: Lowering, value: Any) -> Any:
-    """The value of a place: an entry by an index that only the run knows is selected."""
+    """Return the value of a place. An entry at a run-time index is selected from all entries."""
     if not isinstance(value, DynamicEntry):
         return value
     entries = value.matrix.indices
@@ -144,8 +148,9 @@ def read(low: Lowering, value: Any) -> Any:
 
 
 def hits(low: Lowering, picked: DynamicEntry, index: tuple[int, ...]) -> Scalar:
-    """Whether it is this entry that the run's index means."""
+    """Return the condition that a run-time index means this entry."""
     tests = [low.ops.binary(Operator.EQ, wanted, k) for wanted, k in zip(picked.index, index, strict=True)]
+    # An axis whose index is known needs no test at run time.
     tests = [test for test in tests if test is not True]
     if any(test is False for test in tests):
         return nodes.Const(False, Type.U1)
@@ -156,7 +161,7 @@ def hits(low: Lowering, picked: DynamicEntry, index: tuple[int, ...]) -> Scalar:
 
 
 def attribute(low: Lowering, value: Any, node: ast.Attribute) -> Any:
-    """`value.name`."""
+    """Lower `value.name`."""
     name = node.attr
     if isinstance(value, Struct):
         return _of_struct(value, name)
@@ -165,7 +170,8 @@ def attribute(low: Lowering, value: Any, node: ast.Attribute) -> Any:
     if isinstance(value, ArrayValue):
         return _of_whole_array(value, name)
     if not low.state.is_static and low.engine.matrix_entries(value) is not None:
-        value = low.ops.tensor(value)  # captured: its methods are functions of the language
+        # A captured vector: in a kernel its methods are functions of the language.
+        value = low.ops.tensor(value)
     if not isinstance(value, Matrix) and not is_expression(value):
         try:
             return getattr(value, name)
@@ -202,7 +208,7 @@ def _of_whole_array(value: ArrayValue, name: str) -> Any:
 
 
 def swizzle(value: Matrix, name: str) -> Any:
-    """`v.x`, `v.zyx`; None for what is not such a name."""
+    """Return `v.x` or `v.zyx`, or None if the name is not a swizzle."""
     if len(value.shape) != 1 or len(name) > 4:
         return None
     for letters in SWIZZLES:

@@ -1,7 +1,7 @@
-"""Functions that are an engine's own instructions, by the name that its package has for them.
+"""An engine's own instructions, by their names in the engine's package.
 
-Functions that the engines' authors wrote in the language itself (`ti.math.mix`, `v.norm()`) are not here: they are
-lowered from their source, like a user's.
+Functions that the engines' authors wrote in the language itself (`ti.math.mix`, `v.normalized()`) are not here: they
+are lowered from their source, like a user's.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ def _split(low: Lowering, function: str, matrix: Matrix, kind: Type) -> tuple[Ma
     parts = PARTS[function](side)
     locals_ = [[low.state.local(part.name, kind) for _ in part.entries] for part in parts]
     names = tuple(local.name for group in locals_ for local in group)
+    # Of a 2 x 2 matrix, Taichi 1.7.4 returns the greatest eigenvalue first.
     is_descending = function == "sym_eig" and low.language.sorts_eigenvalues_down(side)
     low.state.emit(nodes.Decompose(function, matrix.entries, names, kind, is_descending, low.state.line))
     return tuple(_whole(part, group, kind) for part, group in zip(parts, locals_, strict=True))
 
 
 def _whole(part: Part, entries: list[nodes.Local], kind: Type) -> Matrix:
-    """A part as the engine gives it."""
+    """Return a part of a decomposition as the engine does: a diagonal as a square matrix."""
     if not part.is_diagonal:
         return Matrix(part.shape, tuple(entries))
     zero, side = nodes.Const(0.0, kind), part.shape[0]
@@ -55,7 +56,7 @@ def _whole(part: Part, entries: list[nodes.Local], kind: Type) -> Matrix:
 
 
 LOWERED = {f"_funcs.{function}": _build_lowering(function) for function in PARTS}
-"""What lowers a call, by what the engines call the function inside their package."""
+"""The functions that lower decompositions, by the engines' names for them."""
 
 
 UNARY = {
@@ -103,13 +104,13 @@ BINARY = {
     "logical_or": Operator.OR,
 }
 FILLED = frozenset({"cols", "diag", "identity", "one", "rows", "unit", "zero"})
-"""Functions of the matrix class that make a matrix."""
+"""Functions of the matrix class that build a matrix."""
 
 
 def apply_instruction(
     low: Lowering, name: str, function: Any, positional: list[Any], named: dict[str, Any], node: ast.expr
 ) -> Any:
-    """The value of an instruction; NotImplemented for what is none."""
+    """Lower a call of an instruction; return NotImplemented for any other function."""
     room, _, last = name.rpartition(".")
     if room == "lang.ops":
         return _operation(low, last, function, positional, named)
@@ -144,7 +145,8 @@ def _operation(low: Lowering, name: str, function: Any, positional: list[Any], n
         obj, kind = (*positional, *named.values())
         return low.ops.with_bits(obj, _wanted_dtype(low, kind))
     if all(_is_known(low, value) for value in (*positional, *named.values())):
-        if name == "bit_shr":  # the only one that both engines refuse outside a kernel
+        # The only one that both engines refuse outside a kernel.
+        if name == "bit_shr":
             return low.ops.binary(Operator.SHIFT_RIGHT, *positional, *named.values())
         return plain(function(*positional, **named))
     if name in ROUNDING:
@@ -155,6 +157,7 @@ def _operation(low: Lowering, name: str, function: Any, positional: list[Any], n
         return low.ops.unary(UNARY[name], *positional)
     if name in BINARY:
         return _two(low, BINARY[name], *positional, *named.values())
+    # Both engines end the process on `frexp`.
     raise Deadly("the function `frexp`", _INSTEAD_OF_FREXP) if name == "frexp" else Misfit(f"the function `{name}`")
 
 
@@ -178,7 +181,7 @@ def _in_order(positional: list[Any], named: dict[str, Any], names: tuple[str, ..
 
 
 def extreme(low: Lowering, operator: Operator, values: list[Any]) -> Any:
-    """`max(a, b, c)`: of the first, and that of the others."""
+    """Lower `max(a, b, c)` as the maximum of `a` and that of the others."""
     if len(values) == 1:
         return values[0]
     other = extreme(low, operator, values[1:])
@@ -237,6 +240,7 @@ def _group(low: Lowering, x: Any) -> Any:
     return replace(x, is_grouped=True) if isinstance(x, Ranges) else x
 
 
+# As both engines define them (Taichi 1.7.4, Quadrants 1.3.3): the result has the shape and the type of `x * 0`.
 def _zero(low: Lowering, x: Any) -> Any:
     return low.ops.binary(Operator.MUL, x, 0)
 
@@ -248,6 +252,7 @@ def _one(low: Lowering, x: Any) -> Any:
 def _loop_config(
     low: Lowering, *, serialize: bool = False, parallelize: Any = None, block_dim: Any = None, **_others: Any
 ) -> None:
+    # A loop on one thread runs in order. Several settings may stand before one loop.
     low.state.is_serial_next = low.state.is_serial_next or bool(serialize) or parallelize == 1
     if block_dim is not None:
         if not isinstance(block_dim, int) or block_dim < 1:
@@ -269,7 +274,7 @@ def _nothing(_low: Lowering, *_positional: Any, **_named: Any) -> None:
 
 
 def _fill(low: Lowering, name: str, positional: list[Any], named: dict[str, Any]) -> Matrix:
-    """`ti.Vector.zero(dt, n)`, `one`, `unit(n, i, dt)`, `ti.Matrix.identity(dt, n)`, `diag(dim, val)`."""
+    """Lower `ti.Vector.zero(dt, n)`, `one`, `unit(n, i, dt)`, `ti.Matrix.identity(dt, n)`, `diag(dim, val)`."""
     if name in ("zero", "one"):
         dt, n, *m = _in_order(positional, named, ("dt", "n", *(["m"] if "m" in named else [])))
         shape = (n, m[0]) if m and m[0] is not None else (n,)
@@ -303,6 +308,7 @@ _SPECIAL: dict[str, Callable[..., Any]] = {
     "lang.impl.zero": _zero,
     "lang.impl.one": _one,
     "lang.misc.loop_config": _loop_config,
+    # Hints to the compiler, which change no value of a dense field.
     "lang.misc.block_local": _nothing,
     "lang.misc.assume_in_range": lambda low, value, *_, **__: value,
     "lang.misc.no_activate": _nothing,

@@ -16,7 +16,7 @@ from ._targets import give, list_items, unpack_starred
 
 
 def value_of(low: Lowering, node: ast.expr) -> Any:
-    """The value of an expression. Raises NotCovered, or Misfit for values that do not go together."""
+    """Return the value of an expression. Raise NotCovered, or Misfit for values that do not fit."""
     if isinstance(node, ast.Constant):
         return node.value
     known = _KINDS.get(type(node))
@@ -56,6 +56,7 @@ def _unary(low: Lowering, node: ast.UnaryOp) -> Any:
 def _bool(low: Lowering, node: ast.BoolOp) -> Any:
     is_and = isinstance(node.op, ast.And)
     if low.state.is_static:
+        # Python's own rule: in `static(a is not None and a.size > 0)` the second operand may have no value.
         value: Any = is_and
         for operand in node.values:
             value = low.value(operand)
@@ -66,7 +67,7 @@ def _bool(low: Lowering, node: ast.BoolOp) -> Any:
 
 
 def _chain(low: Lowering, is_and: bool, operands: list[ast.expr]) -> Any:
-    """`a and b and c`, as `a and (b and c)`: each is evaluated only where those before do not decide."""
+    """Lower `a and b and c` as `a and (b and c)`: an operand is evaluated only if those before it do not decide."""
     left = low.value(operands[0])
     if len(operands) == 1:
         return left
@@ -75,6 +76,7 @@ def _chain(low: Lowering, is_and: bool, operands: list[ast.expr]) -> Any:
 
 
 def _compare(low: Lowering, node: ast.Compare) -> Any:
+    # Once each: in `a < f(x) < c` the middle one is compared twice.
     values = [low.value(operand) for operand in (node.left, *node.comparators)]
     result: Any = True
     for operator, left, right in zip(node.ops, values, values[1:], strict=False):
@@ -85,7 +87,8 @@ def _compare(low: Lowering, node: ast.Compare) -> Any:
 def _ternary(low: Lowering, node: ast.IfExp) -> Any:
     if low.state.is_static or low.is_static(node.test):
         taken, _ = (node.body, node.orelse) if low.evaluate_static(node.test) else (node.orelse, node.body)
-        if not low.state.is_quiet and not low.state.is_static:  # the engines run the calls of both
+        # The engines run the calls of both sides, also where the condition is static.
+        if not low.state.is_quiet and not low.state.is_static:
             values = {part: low.value(part) for part in (node.body, node.orelse)}
             return values[taken]
         return low.value(taken)
@@ -95,7 +98,7 @@ def _ternary(low: Lowering, node: ast.IfExp) -> Any:
 
 
 def _lower_named_expression(low: Lowering, node: ast.NamedExpr) -> Any:
-    """`(a := value)`: an assignment, made at once; its value is the variable."""
+    """Lower `(a := value)`: assign at once, and return the variable."""
     value = low.value(node.value)
     if low.state.is_static or low.is_static(node.value):
         give(low, node.target, value)
@@ -115,7 +118,7 @@ def _dict(low: Lowering, node: ast.Dict) -> Any:
 
 
 def _iterate_generators(low: Lowering, generators: list[ast.comprehension]) -> Iterator[None]:
-    """Step through a comprehension; its names have their values while the caller uses them."""
+    """Step through a comprehension. Its names keep their values while the caller uses them."""
     if not generators:
         yield
         return

@@ -1,7 +1,10 @@
-"""Functions written in the language, put in place of their calls.
+"""Functions written in the language, inlined at their calls.
 
-An argument is copied into a local, unless it is a template: then the parameter is the very thing that the call
-names, and what the function stores there the caller sees.
+    y[i] = squared(x[i] + 1.0)     ->     v = x[i] + 1.0
+                                          y[i] = v * v
+
+An argument is copied into a local, unless the parameter is a template: then it is the very thing that the call names,
+and the caller sees what the function stores there.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from ._lowering import Lowering
 from ._state import Frame
 from ._values import ArrayValue, Matrix, Struct, is_expression, is_number
 
+# Calls inside each other: enough for a recursion that `static` ends, and reached soon by one that never ends.
 DEEPEST = 64
 
 
@@ -36,10 +40,10 @@ def inline_call(
     is_python: bool = False,
     is_real: bool = False,
 ) -> Any:
-    """What a function returns for these arguments; its statements are written here.
+    """Emit the statements of a function for these arguments, and return its result.
 
-    Of a function in plain Python (`is_python`) the branches are Python's, decided now. A real one (`is_real`) may
-    return early, and no loop in it is parallel.
+    In a function in plain Python (`is_python`), branches are decided at compile time. A real function (`is_real`) may
+    return early, and none of its loops is parallel.
     """
     source = low.read(function)
     # Another function of the language may end its recursion while it is compiled, a real one only at run time.
@@ -48,16 +52,19 @@ def inline_call(
         raise low.make_refusal(f"`{function.__name__}`, which calls itself", node)
     given = _bind_arguments(low, function, positional, named, node)
     frame = Frame(source, [{}], is_library=is_library or low.state.frame.is_library, is_quiet=low.state.is_quiet)
+    # Without an annotation, a method gets the object itself and not a copy of it.
     owner = source.parameters[0] if is_method and source.parameters[0] not in function.__annotations__ else None
     for name, value in given.items():
         is_itself = is_python or name == owner
         given[name] = value if is_itself else _convert_argument(low, source, function, name, value, frame)
     frame.scopes[0].update(given)
     state = low.state
+    # Each statement inside sets `is_quiet` for itself; the caller's statement goes on with its own.
     outer = state.is_quiet, state.is_static
     frame.early = _early_returns.plan_early_returns(low, function, source.tree) if is_real else None
     state.frames.append(frame)
     state.is_static = is_python
+    # Only loops of depth 0 are parallel.
     state.depth += is_real
     try:
         low.run(source.tree.body)
@@ -79,14 +86,14 @@ def inline_call(
 
 
 def _is_followed_no_further(reason: Exception) -> bool:
-    """Whether the front end, or an engine that runs a function outside of its compiler, refuses to go on."""
+    """Return True if the front end, or an engine that runs a function outside its compiler, cannot go on."""
     return not isinstance(reason, TinsmithError | AssertionError)
 
 
 def _bind_arguments(
     low: Lowering, function: Callable[..., Any], positional: list[Any], named: dict[str, Any], node: ast.expr
 ) -> dict[str, Any]:
-    """The arguments by the parameters' names, defaults among them."""
+    """Return the arguments by parameter name, defaults included."""
     try:
         bound = inspect.signature(function).bind(*positional, **named)
     except TypeError as reason:
@@ -98,7 +105,7 @@ def _bind_arguments(
 def _convert_argument(
     low: Lowering, source: Source, function: Callable[..., Any], name: str, value: Any, frame: Frame
 ) -> Any:
-    """What a parameter is inside the function."""
+    """Return what a parameter stands for inside the function."""
     annotation = function.__annotations__.get(name)
     language = low.language
     if language.is_template(annotation) or language.is_array(annotation):
@@ -109,15 +116,16 @@ def _convert_argument(
     if kind is not None:
         value = low.ops.cast(value, kind)
     is_steady = frame.is_library or low.state.is_quiet
+    # A parameter that the function stores to must be a copy, or the caller would see the stores.
     if _needs_no_copy(value, is_steady) and name not in low.fact(find_stored_names, source.tree):
         return value
     return low.state.bind_named(name, _constructors.convert_python_value(low, value), low.ops.scalar)
 
 
 def _needs_no_copy(value: Any, is_steady: bool) -> bool:
-    """Whether a value is simple, and cannot change before the function's result is used.
+    """Return True if a value is simple and cannot change before the function's result is used.
 
-    `is_steady` says that nothing of the calling statement, the function included, changes the caller's locals.
+    `is_steady` says that nothing in the calling statement, the function included, changes the caller's locals.
     """
     if isinstance(value, Matrix):
         return all(_needs_no_copy(entry, is_steady) for entry in value.entries)
@@ -125,18 +133,19 @@ def _needs_no_copy(value: Any, is_steady: bool) -> bool:
         return all(_needs_no_copy(member, is_steady) for member in value.members.values())
     if isinstance(value, nodes.Local) or is_number(value):
         return is_steady
+    # Everything else, a load from memory too, may change or take time to compute twice.
     return isinstance(value, nodes.Const | nodes.Argument | nodes.Size)
 
 
 def find_stored_names(block: ast.FunctionDef | ast.For) -> frozenset[str]:
-    """Names that the body of a function or loop stores to, or to a part of what they mean."""
+    """Return the names that the body of a function or loop stores to, in whole or in part."""
     inside = (node for statement in block.body for node in walk(statement))
     stored = (node for node in inside if isinstance(node, ast.Name | ast.Subscript | ast.Attribute | ast.Starred))
     return frozenset(root(node) for node in stored if isinstance(node.ctx, ast.Store))
 
 
 def lower_return(low: Lowering, statement: ast.Return) -> None:
-    """A `return`: the end of a function, or of a branch that is decided while lowering; of a real one, any place."""
+    """Lower a `return`: at the end of a function or of a branch that is known; in a real function, anywhere."""
     frame = low.state.frame
     if len(low.state.frames) == 1 and statement.value is not None:
         raise low.make_refusal(f"`{ast.unparse(statement)}` of a kernel", statement)
@@ -153,7 +162,7 @@ def lower_return(low: Lowering, statement: ast.Return) -> None:
 
 
 def _convert_result(low: Lowering, source: Source, value: Any) -> Any:
-    """A result as the return annotation wants it: numbers alone are converted."""
+    """Convert a result to the return annotation. Only numbers are converted."""
     annotation = source.function.__annotations__.get("return")
     if isinstance(annotation, list | tuple):
         if not isinstance(value, list | tuple) or len(value) != len(annotation):

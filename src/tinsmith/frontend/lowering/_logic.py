@@ -1,7 +1,13 @@
 """Conditions: comparisons, `and`, `or`, and the choice between two values.
 
-Both engines evaluate the right side of `and`, and the branches of `a if c else b`, only where they are needed. Where
-that matters, because memory is read or integers are divided, it becomes an `if` statement.
+    if i > 0 and x[i - 1] > 0.0:             part = i > 0
+        y[i] = 1.0                           if i > 0:
+                                     ->        part = x[i - 1] > 0.0
+                                             if part:
+                                               y[i] = 1.0
+
+Both engines evaluate the right side of `and`, and the sides of `a if c else b`, only if they are needed. Where that
+matters, because memory is read or integers are divided, such an expression becomes an `if` statement.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ Written: TypeAlias = Sequence[nodes.Stmt]
 
 
 def compare(low: Lowering, operator: ast.cmpop, left: Any, right: Any) -> Any:
-    """One comparison."""
+    """Lower one comparison."""
     if type(operator) in COMPARE:
         return low.ops.binary(COMPARE[type(operator)], left, right)
     if low.state.is_static and isinstance(operator, ast.In | ast.NotIn):
@@ -31,13 +37,15 @@ def compare(low: Lowering, operator: ast.cmpop, left: Any, right: Any) -> Any:
 
 
 def apply_logic(low: Lowering, is_and: bool, left: Any, right: Any, written: Written = ()) -> Any:
-    """`left and right`, or `left or right`. `written` are the statements that `right` takes."""
+    """Lower `left and right` or `left or right`. `written` are the statements that compute `right`."""
     is_decided = not low.ops.is_run_time(left) and (bool(left) is is_and or not low.ops.is_run_time(right))
+    # No branch follows that could hold the statements of `right`: vectors are combined without a short circuit.
     if is_decided or isinstance(left, Matrix) or isinstance(right, Matrix):
         low.state.body += written
     if is_decided and not low.ops.is_run_time(right):
         return (left and right) if is_and else (left or right)
-    if left is is_and:  # the start of a chain of comparisons
+    # `True and right`: the start of a chain of comparisons.
+    if left is is_and:
         return right
     operator = Operator.AND if is_and else Operator.OR
     if isinstance(left, Matrix) or isinstance(right, Matrix):
@@ -45,6 +53,7 @@ def apply_logic(low: Lowering, is_and: bool, left: Any, right: Any, written: Wri
     one, other = low.ops.scalar(left), low.ops.scalar(right)
     if not types.accepts(operator, one.type, other.type):
         raise Misfit(f"`{operator}` of {one.type} and {other.type}")
+    # Nothing in `right` can go wrong, so both sides may be evaluated.
     if one.type == other.type == Type.U1 and not is_guarded(other) and not written:
         return nodes.Binary(operator, one, other, Type.U1)
     test = low.ops.truth(one)
@@ -54,7 +63,7 @@ def apply_logic(low: Lowering, is_and: bool, left: Any, right: Any, written: Wri
 
 
 def select_value(low: Lowering, condition: Any, then: Any, before: Written, otherwise: Any, instead: Written) -> Any:
-    """`then if condition else otherwise`, each with the statements that it takes."""
+    """Lower `then if condition else otherwise`, each side with the statements that compute it."""
     if not any(low.ops.is_run_time(value) for value in (condition, then, otherwise)):
         return then if condition else otherwise
     if isinstance(condition, Matrix):
@@ -71,14 +80,16 @@ def select_value(low: Lowering, condition: Any, then: Any, before: Written, othe
 def _select_by_branch(
     low: Lowering, condition: Scalar, then: Scalar, before: Written, otherwise: Scalar, instead: Written
 ) -> Scalar:
-    """A choice as a statement."""
+    """Lower a selection to a branch that sets a local."""
     state = low.state
     if not state.is_quiet and not before and not instead:
+        # Another call of the statement changes memory, and both sides are read after it.
         return state.defer(low.ops.select(condition, then, otherwise))
     local = state.local("part", types.promote(then.type, otherwise.type))
     zero: Scalar = nodes.Const(types.zero(local.type), local.type)
     body = (*before, nodes.Assign(local.name, then, state.line))
     orelse = (*instead, nodes.Assign(local.name, otherwise, state.line))
+    # The local may begin with a side that can always be evaluated: no `else` is needed.
     if not instead and not is_guarded(otherwise):
         zero, orelse = otherwise, ()
     state.emit(nodes.Assign(local.name, zero, state.line))

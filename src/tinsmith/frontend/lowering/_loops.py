@@ -19,7 +19,7 @@ Bounds = tuple[tuple[Scalar, Scalar], ...]
 
 @contextmanager
 def _inside(low: Lowering, *, is_static: bool) -> Iterator[None]:
-    """A loop's body: what `break` and `continue` in it mean."""
+    """Open the body of a loop, which `break` and `continue` in it refer to."""
     frame = low.state.frame
     frame.loops.append([is_static, 0])
     try:
@@ -29,7 +29,7 @@ def _inside(low: Lowering, *, is_static: bool) -> Iterator[None]:
 
 
 def over(low: Lowering, loop: ast.For) -> None:
-    """A `for`."""
+    """Lower a `for`."""
     if loop.orelse:
         raise low.make_refusal("`else` of a `for`", loop)
     if isinstance(loop.iter, ast.IfExp):
@@ -63,9 +63,11 @@ def _unroll(low: Lowering, loop: ast.For) -> None:
     items = [_vector(low, item) for item in values] if isinstance(values, Ranges) and values.is_grouped else values
     for item in list_items(items):
         with low.state.scope(), _inside(low, is_static=True):
+            # `for i in static(ndrange(3))` gives numbers, not tuples of one.
             one = item[0] if isinstance(values, Ranges) and not values.is_grouped and _is_one(loop, item) else item
             give(low, loop.target, one)
             low.run(loop.body)
+        # `continue` ends one copy of the body, `break` all that follow; a `return` ends the function too.
         if frame.status == "continue":
             frame.status = ""
         if frame.status == "break":
@@ -89,6 +91,7 @@ def _over_range(low: Lowering, loop: ast.For, arguments: list[ast.expr]) -> None
     bounds = [_cast_bound(low, low.number(argument)) for argument in arguments]
     first = bounds[0] if len(bounds) == 2 else nodes.Const(0, Type.I32)
     name = loop.target.id
+    # Both engines ignore `i += 2` in the body (Taichi 1.7.4, Quadrants 1.3.3). A local changes, as in Python.
     _emit_loop(
         low, loop, (name,), ((first, bounds[-1]),), [Type.I32 if name in low.fact(find_stored_names, loop) else None]
     )
@@ -102,6 +105,7 @@ def _cast_bound(low: Lowering, number: Scalar) -> Scalar:
 
 def _over_ranges(low: Lowering, loop: ast.For, ranges: Ranges) -> None:
     starts = [low.ops.scalar(first) for first, _ in ranges.bounds]
+    # The engines count in i32 and add the start: a variable has the type of that sum.
     kinds = [low.ops.binary(Operator.ADD, nodes.Const(0, Type.I32), start).type for start in starts]
     bounds = tuple(
         (_cast_bound(low, s), _cast_bound(low, low.ops.scalar(end)))
@@ -124,6 +128,7 @@ def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -
     )
     if array is None:
         array = _of_struct_field(low, value, loop)
+    # Only the engine knows which elements of a sparse field are active.
     if not array.is_dense:
         raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`, a sparse field", loop)
     first = [low.ops.scalar(start) for start in array.first]
@@ -140,7 +145,7 @@ def _over_array(low: Lowering, loop: ast.For, value: Any, *, is_grouped: bool) -
 
 
 def _of_struct_field(low: Lowering, value: Any, loop: ast.For) -> ArrayValue:
-    """A field of structs runs over the indices of any of its members."""
+    """Return the first member of a field of structs, whose members all have the same indices."""
     facts = low.language.struct_of(value) if low.engine.is_field(value) else None
     if facts is None:
         raise low.make_refusal(f"the loop over `{ast.unparse(loop.iter)}`", loop)
@@ -169,17 +174,20 @@ def _emit_loop(
     kinds: list[Type | None],
     order: tuple[int, ...] = (),
 ) -> None:
-    """Write a loop of the run's. A variable with a kind is a local of that type: not i32, or changed in the body.
+    """Emit a run-time loop. A variable with a kind becomes a local of that type: it is not i32, or the body changes it.
 
-    `order` is that of the variables from the outermost loop to the innermost one, if it is not their own.
+    `order` lists the variables from the outermost loop to the innermost one, if that is not their own order.
     """
     state = low.state
+    # As in the engines: loops inside another loop or a branch run in order.
     is_parallel = state.depth == 0 and not state.is_serial_next
     block_size = state.block_size_next if is_parallel else 0
+    # Settings hold for one loop.
     state.is_serial_next, state.block_size_next = False, 0
     state.is_parallel = state.is_parallel or is_parallel
     line = state.line
     own = tuple(state.fresh(name) for name in names)
+    # Nothing may be assigned to a counter itself (`_assignments._write`).
     state.loop_names |= set(own)
     nest = [(own[place], bounds[place]) for place in order or range(len(own))]
     counters, limits = tuple(name for name, _ in nest), tuple(bound for _, bound in nest)
@@ -195,16 +203,18 @@ def _emit_loop(
         if isinstance(loop.target, ast.Name) and loop.target.id not in names:
             state.let(loop.target.id, Matrix((len(own),), tuple(variables)))
         low.run(loop.body)
+    # Whatever left the body, statements after the loop may be reached.
     state.frame.status = ""
     state.is_parallel = state.is_parallel and not is_parallel
     state.parallel = None if is_parallel else state.parallel
-    if not own:  # over an array without dims: once
+    # Over an array without dims, once. The adjoint took a loop without names for one that a condition ends.
+    if not own:
         counters, limits = (state.fresh("once"),), ((nodes.Const(0, Type.I32), nodes.Const(1, Type.I32)),)
     state.emit(nodes.For(counters, limits, tuple(written), is_parallel, line, block_size=block_size))
 
 
 def while_true(low: Lowering, loop: ast.While) -> None:
-    """A `while`: its condition is tested first thing in the body."""
+    """Lower a `while` to a loop whose body begins with the test of the condition."""
     if loop.orelse:
         raise low.make_refusal("`else` of a `while`", loop)
     line = low.state.line

@@ -1,8 +1,14 @@
 """Lowering: from a kernel's Python tree to the IR.
 
-A partial evaluation: everything that Python knows while a kernel is compiled is computed here, as the engines do
-it, and what only the run knows becomes IR. Prints are left out: they change no value. So are assertions, unless the
-engine checks them.
+    for i in x:                                           parallel for i in 0 .. x.shape[0]:
+        v = ti.Vector([x[i], 1.0]) * (GAIN + 1.0)           v_0 = x[i] * 3.0
+        for k in ti.static(range(2)):                ->     v_1 = 1.0 * 3.0
+            if ti.static(k == 1):                           atomic add y[i], v_1
+                y[i] += v[k]
+
+Lowering is partial evaluation: what is known when a kernel is compiled (here `GAIN`, which is 2.0) is computed as the
+engines compute it, and what only the run knows becomes IR. Prints are left out: they change no value. So are
+assertions, unless the engine checks them.
 """
 
 from __future__ import annotations
@@ -29,22 +35,23 @@ def lower(
     defaults: Defaults | None = None,
     keeps_assertions: bool = False,
 ) -> LoweredKernel:
-    """A kernel as IR.
+    """Lower a kernel to IR.
 
     Args:
         source: the kernel, as Python source; of a method, with its object.
-        engine: whose language it is written in.
+        engine: the engine in whose language the kernel is written.
         arrays: its array parameters, by name.
         arguments: its scalar, vector and matrix parameters: type and element dims.
         templates: values of its other parameters.
-        defaults: types of literals; the started engine's own where none are given.
+        defaults: types of literals; by default those of the started engine.
         keeps_assertions: whether the engine checks assertions.
 
     Raises:
-        NotCovered: the kernel uses what the front end does not know.
+        NotCovered: the kernel uses a construct that lowering does not support.
     """
     given = dict(arguments or {})
     lowering = Lowering(source, engine, arrays, given, defaults, _HANDLERS, keeps_assertions=keeps_assertions)
+    # `given` also holds names that rewriting brought into the tree, such as `_lang`, which are not parameters.
     objects = {name: value for name, value in source.given.items() if name in source.parameters}
     lowered = lowering.kernel(source, {**objects, **(templates or {})})
     finish_pass("lower", (lowered.kernel,))

@@ -1,7 +1,7 @@
-"""The state of a kernel's lowering, and how it goes from node to node.
+"""The lowering of one kernel: its state, and the walk over its tree.
 
-What each kind of node means is written in the files that `Handlers` come from; they know this one, and this one none of
-them.
+How each kind of node is lowered is in the files that provide the `Handlers`. They import this file, which imports none
+of them (docs/about/decisions/front-end.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ._values import ArrayValue, Matrix, is_expression, kind_of, plain
 
 
 class Fields:
-    """The fields of one kernel. `objects` are the engine's objects, by the array's name."""
+    """The fields that a kernel uses, each as one array. `objects` holds the engine's fields by array name."""
 
     def __init__(self, engine: Engine, state: State) -> None:
         self.engine = engine
@@ -34,11 +34,12 @@ class Fields:
         self._names: dict[int, str] = {}
 
     def array(self, field: Any, label: str) -> ArrayValue:
-        """A field of numbers as an array. Raises Misfit for what is none."""
+        """Return a field of numbers as an array. Raise Misfit for any other value."""
         try:
             facts = self.engine.field_facts(field, label)
         except KernelError as reason:
             raise Misfit(str(reason).splitlines()[0]) from None
+        # `self.x` and `fields[0]` may be one field: the key identifies it, and its first label gives the name.
         if facts.key not in self._names:
             name = self.state.fresh(re.sub(r"\W+", "_", label.removeprefix("self.")).strip("_") or "field")
             kind = Type(NAMES[facts.dtype])
@@ -55,20 +56,20 @@ _Fact = TypeVar("_Fact")
 
 
 class LoweredKernel(NamedTuple):
-    """A kernel as IR, and the fields that its arrays with a label stand for."""
+    """A kernel as IR, and the fields that its labeled arrays stand for."""
 
     kernel: nodes.Kernel
     fields: Mapping[str, Any]
 
 
 class Handlers(NamedTuple):
-    """What nodes of Python's tree mean.
+    """The functions that lower the nodes of Python's tree.
 
     Attributes:
-        value: the value of an expression.
-        statement: writes what a statement does.
-        may_leave: whether a function may return inside a statement.
-        after_leaving: writes the statements behind such a one.
+        value: returns the value of an expression.
+        statement: emits a statement.
+        may_leave: returns True if a function may return inside a statement.
+        after_leaving: emits the statements that follow such a statement.
     """
 
     value: Callable[[Lowering, ast.expr], Any]
@@ -78,7 +79,7 @@ class Handlers(NamedTuple):
 
 
 class Lowering:
-    """One kernel being lowered."""
+    """The lowering of one kernel."""
 
     def __init__(
         self,
@@ -118,15 +119,18 @@ class Lowering:
         except Misfit as reason:
             raise self.make_refusal(str(reason), source.tree) from None
         kernel = nodes.Kernel(source.name, source.path, state.arrays, self.arguments, state.types, body)
+        # Only now is it known which locals of the top level a parallel loop changes: they become memory of the kernel.
         kernel = replace(
             with_cells(kernel, frozenset(state.cells)),
             block_memory=state.block_memory,
             source_names=state.source_names,
         )
+        # Passes tell statements apart by these numbers, so they come last.
         return LoweredKernel(replace(kernel, body=walk.number_statements(kernel.body)), self.fields.objects)
 
     def value(self, node: ast.expr) -> Any:
-        """The value of an expression."""
+        """Return the value of an expression."""
+        # An operand on a line of its own gives that line to what it emits; the rest of the statement keeps its own.
         outer = self.state.line
         self._step_to(node)
         try:
@@ -137,14 +141,14 @@ class Lowering:
             self.state.line = outer
 
     def number(self, node: ast.expr) -> nodes.Expr:
-        """The value of an expression that must be a number."""
+        """Return the value of an expression that must be a number."""
         try:
             return self.ops.scalar(self.value(node))
         except Misfit as reason:
             raise self.make_refusal(f"`{ast.unparse(node)}`: {reason}", node) from None
 
     def binary(self, operator: Operator, left: Any, right: Any) -> Any:
-        """A binary operation on values of any kind; what goes with every entry of a vector is computed once."""
+        """Apply a binary operation to any values. A number beside a vector is computed once, not for each entry."""
 
         def alone(value: Any, other: Any) -> Any:
             return self.state.share(value) if isinstance(other, Matrix) and is_expression(value) else value
@@ -152,13 +156,14 @@ class Lowering:
         left, right = alone(left, right), alone(right, left)
         try:
             return self.ops.binary(operator, left, right)
+        # Of two known numbers. In a kernel, the engines end the process on it.
         except ZeroDivisionError:
             raise Deadly(*DIVISION_BY_ZERO) from None
         except (TypeError, ValueError, ArithmeticError) as reason:
             raise Misfit(f"`{operator}` of {kind_of(left)} and {kind_of(right)}: {reason}") from None
 
     def callee_name(self, node: ast.expr) -> str:
-        """What the engine calls the function that an expression calls; "" for any other expression."""
+        """Return the engine's name of the function that an expression calls, or "" for any other expression."""
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
             return ""
         name = root(node.func)
@@ -167,21 +172,21 @@ class Lowering:
         return self.language.name_of(self.value(node.func))
 
     def scalar_type(self, value: Any) -> Type | None:
-        """The type that a dtype of the engine's is; None for anything else."""
+        """Return the type for one of the engine's dtypes, or None for any other value."""
         name = self.language.scalar_type(value)
         return None if name is None else Type(name)
 
     def matrix_type(self, value: Any) -> tuple[tuple[int, ...], Type | None] | None:
-        """Dims and type of numbers of a vector or matrix type; None for anything else."""
+        """Return dims and dtype (None if not declared) of a vector or matrix type, or None for any other value."""
         matrix = self.language.matrix_type(value)
         return matrix if matrix is None else (matrix[0], None if matrix[1] is None else Type(matrix[1]))
 
     def is_static(self, node: ast.expr) -> bool:
-        """Whether an expression is a call of `ti.static`."""
+        """Return True if an expression is a call of `ti.static`."""
         return self.callee_name(node) == "lang.impl.static"
 
     def evaluate_static(self, node: ast.expr) -> Any:
-        """The value of an expression inside `ti.static`."""
+        """Evaluate an expression as inside `ti.static`."""
         outer, self.state.is_static = self.state.is_static, True
         try:
             return self.value(node)
@@ -189,10 +194,10 @@ class Lowering:
             self.state.is_static = outer
 
     def aside(self, lowered: Callable[[], Any]) -> tuple[Any, list[nodes.Stmt]]:
-        """A value, and the statements that it takes, which are not written yet.
+        """Lower an expression; return its value and the statements that compute it, which are not emitted yet.
 
-        Where a call changes memory they are written at once: engines run every call, whether its result is
-        wanted or not.
+        If a call in the statement changes memory, they are emitted at once and the list is empty: engines run every
+        call, whether its result is used or not.
         """
         outer, self.state.body = self.state.body, []
         try:
@@ -206,31 +211,32 @@ class Lowering:
         return value, []
 
     def read(self, function: Callable[..., Any]) -> Source:
-        """The source of a function that the kernel calls."""
+        """Return the source of a function that the kernel calls."""
         if function not in self._sources:
             self._sources[function] = _of_library(function) if self.engine.owns(function) else read(function)
         return self._sources[function]
 
     def fact(self, describe: Callable[[_Node], _Fact], node: _Node) -> _Fact:
-        """`describe(node)`, called once for each node: an unrolled loop's body is lowered many times."""
+        """Return `describe(node)`, computed once for each node: an unrolled loop's body is lowered many times."""
         key = (describe, node)
         if key not in self._facts:
             self._facts[key] = describe(node)
         return self._facts[key]
 
     def run(self, body: list[ast.stmt]) -> None:
-        """Lower statements, in a block of their own."""
+        """Lower statements in a scope of their own."""
         with self.state.scope():
             self.steps(body)
 
     def steps(self, body: list[ast.stmt]) -> None:
-        """Lower statements, until one leaves their block."""
+        """Lower statements up to one that leaves their block."""
         for number, statement in enumerate(body):
             frame = self.state.frame
             if frame.status:
                 return
             self.step(statement)
             if frame.early is not None and self.fact(self.handlers.may_leave, statement) and not frame.status:
+                # The rest runs only if the function has not returned: the handler puts it under that condition.
                 self.handlers.after_leaving(self, frame.early, frame, body[number + 1 :])
                 return
 
@@ -243,12 +249,12 @@ class Lowering:
             raise self.make_refusal(reason, statement) from None
 
     def _step_to(self, node: ast.AST) -> None:
-        """Statements that are written from now on stand where `node` does; in other files, where the call stood."""
+        """Give statements emitted from now on the line of `node`, or that of the call if `node` is in another file."""
         if self.state.frame.source.path == self.path and not self.state.frame.is_library:
             self.state.line = getattr(node, "lineno", self.state.line)
 
     def make_refusal(self, construct: str | Misfit, node: ast.AST) -> NotCovered:
-        """The refusal of a construct; one in an engine's own functions is told of the call."""
+        """Return the refusal of a construct. In an engine's own function it names the line of the user's call."""
         frame = self.state.frame
         place = (self.state.line, self.path)
         if not frame.is_library:
@@ -260,12 +266,12 @@ class Lowering:
 
 @cache
 def _of_library(function: Callable[..., Any]) -> Source:
-    """The source of an engine's own function, which is read once: looking one up takes a millisecond."""
+    """Return the source of an engine's own function. It is read once: a lookup takes a millisecond."""
     return read(function)
 
 
 def whole_array(array: nodes.Array) -> ArrayValue:
-    """An array parameter as a value."""
+    """Return an array parameter as a value."""
     sizes = tuple(nodes.Size(array.name, axis) for axis in range(array.rank))
     return ArrayValue(array, sizes, (0,) * array.rank)
 

@@ -1,8 +1,10 @@
-"""Sums, products and transposes of vectors and matrices, written out as one expression an entry.
+"""Sums, products and transposes of vectors and matrices, as one expression for each entry.
 
-The engines' own functions for these compute the same in the same order, one local after the other. Their products
-of matrices start from an entry times zero, for the type's sake; that is left out, which tells only where an
-entry is infinite.
+    v.norm() + v.dot(v)     ->     norm(v_0 * v_0 + v_1 * v_1) + (v_0 * v_0 + v_1 * v_1)
+
+The engines' own functions compute the same in the same order, one local after the other. Their products of matrices
+begin with an entry times zero, to get the type; that is left out, which makes a difference only if the entry is
+infinite or NaN.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ def _matrix(low: Lowering, value: Any, rank: int = 0) -> Matrix:
 
 
 def _share_entries(low: Lowering, value: Any) -> Matrix:
-    """A matrix whose entries are used more than once."""
+    """Return a matrix whose entries may be used more than once."""
     matrix = _matrix(low, value)
     return Matrix(matrix.shape, tuple(low.state.share(entry) for entry in matrix.entries))
 
@@ -50,10 +52,11 @@ def _norm_sqr(low: Lowering, mat: Any) -> Scalar:
 
 
 def _norm(low: Lowering, mat: Any, eps: Any = 0.0) -> Scalar:
-    """The length, of its own operator where nothing is added below the root: its derivative at 0 is 0, not infinite."""
+    """Lower a length. Without `eps` it has an operator of its own, whose derivative at 0 is 0 and not infinite."""
     square = low.ops.binary(Operator.ADD, _norm_sqr(low, mat), eps)
     if low.ops.is_run_time(eps) or eps:
         return low.ops.unary(Operator.SQRT, square)
+    # The sum without its `+ 0.0`, which has served to make integers floats.
     return low.ops.unary(Operator.NORM, low.ops.cast(square.left, square.type))
 
 
@@ -83,7 +86,8 @@ def _matmul(low: Lowering, mat_x: Any, mat_y: Any) -> Any:
     left, right = _share_entries(low, mat_x), _share_entries(low, mat_y)
     if len(left.shape) == len(right.shape) == 1:
         return _dot(low, left, right)
-    if len(left.shape) == 1:  # the engines turn the product round
+    # As the engines do: `v @ m` is `transpose(m) @ v`, in the same order of additions.
+    if len(left.shape) == 1:
         left, right = _transpose(low, right), left
     if left.shape[1] != right.shape[0]:
         raise Misfit(f"a product of shapes {left.shape} and {right.shape}")
@@ -98,7 +102,7 @@ def _matmul(low: Lowering, mat_x: Any, mat_y: Any) -> Any:
 
 
 def check_square(low: Lowering, name: str, mat: Any) -> None:
-    """Refuse what the engines refuse: a determinant or inverse of a matrix that is not square, or too big."""
+    """Raise Misfit if the engines refuse a determinant or inverse: it is not square, or larger than 4 x 4."""
     shape = _matrix(low, mat, 2).shape
     if shape[0] != shape[1] or shape[0] > 4:
         raise Misfit(f"`{name}` of a matrix of shape {shape}")
@@ -119,4 +123,4 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "outer_product": _outer_product,
     "matmul": _matmul,
 }
-"""By the name that the engines' module of matrix operations has for them."""
+"""Functions that lower matrix operations, by the engines' names for them."""

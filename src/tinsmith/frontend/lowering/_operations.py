@@ -1,4 +1,11 @@
-"""Operations on values of any kind: known numbers are computed, vectors taken apart, types found."""
+"""Operations on values of any kind: on known numbers, on vectors entry by entry, and on expressions with their types.
+
+    3 + 4                              ->    7
+    Vector([a, b]) * 2.0               ->    Matrix of a * 2.0 and b * 2.0
+    n / 2, of an n that is i32         ->    n / 2 of type f32, the default float
+
+The types follow the engines' rules (`ir.types`), under the default types that the engine was started with.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +37,7 @@ PYTHON: dict[str, Callable[[Any, Any], Any]] = {
     ">": python.gt,
     ">=": python.ge,
 }
-"""What an operator does to two values that are both known."""
+"""What an operator computes from two known values."""
 
 
 class Operations:
@@ -43,11 +50,11 @@ class Operations:
     # From Python's values to the run's --------------------------------------------------------
 
     def is_run_time(self, value: object) -> bool:
-        """Whether a value is known to the run only."""
+        """Return True if a value is known only at run time."""
         return is_expression(value) or isinstance(value, Matrix)
 
     def scalar(self, value: Any) -> Scalar:
-        """A number as an expression. Raises Misfit for anything else."""
+        """Return a number as an expression. Raise Misfit for any other value."""
         if is_expression(value):
             return value
         if not is_number(value):
@@ -55,13 +62,13 @@ class Operations:
         return self.constant(value, types.of_literal(value, self.defaults))
 
     def constant(self, value: bool | float, kind: Type) -> Scalar:
-        """A known number of a type of its own."""
+        """Return a known number as a constant of a type. Raise Misfit if the type cannot hold it."""
         if isinstance(value, int) and not types.fits(value, kind):
             raise Misfit(f"the number {value} (beyond {kind})")
         return nodes.Const(_own_number(value), kind)
 
     def tensor(self, value: Any) -> Matrix | Scalar:
-        """A value as an expression or a matrix of them: lists and Python-scope matrices too."""
+        """Return a value as an expression or a matrix of expressions; lists and Python-scope matrices are converted."""
         if isinstance(value, Matrix):
             return value
         listed = self._entries_of(value)
@@ -70,7 +77,7 @@ class Operations:
         return self.matrix(value) if isinstance(value, list | tuple) else self.scalar(value)
 
     def matrix(self, rows: Any, kind: Type | None = None) -> Matrix:
-        """What `Vector([...])` and `Matrix([[...]])` make of their entries."""
+        """Build what `Vector([...])` and `Matrix([[...]])` make of their entries."""
         rows = rows.rows if isinstance(rows, Matrix) else list(rows)
         rows = [row.rows if isinstance(row, Matrix) else row for row in rows]
         nested = bool(rows) and isinstance(rows[0], list | tuple)
@@ -79,7 +86,7 @@ class Operations:
         return self.build_matrix(flat, shape, kind)
 
     def build_matrix(self, entries: list[Any], shape: tuple[int, ...], kind: Type | None) -> Matrix:
-        """A matrix of these entries, of one type: their common one where none is given."""
+        """Build a matrix of entries of one type: `kind`, or their common type if it is None."""
         numbers = [self.scalar(entry) for entry in entries]
         size = shape[0] if len(shape) == 1 else shape[0] * shape[1]
         if not numbers or size != len(numbers):
@@ -98,12 +105,12 @@ class Operations:
         return nodes.Cast(value, kind)
 
     def cast(self, value: Any, kind: Type) -> Any:
-        """A value converted, entry by entry."""
+        """Convert a value to a type, entry by entry."""
         tensor = self.tensor(value)
         return self.each(lambda one: self._cast(one, kind), tensor)
 
     def with_bits(self, value: Any, kind: Type) -> Any:
-        """A value with the same bits as another type."""
+        """Reinterpret the bits of a number as another type of the same width."""
         number = self.scalar(value)
         if types.width(number.type) != types.width(kind):
             words = f"bit_cast of {number.type} to {kind}, which is not as wide"
@@ -111,7 +118,7 @@ class Operations:
         return nodes.Cast(number, kind, keeps_bits=True)
 
     def each(self, change: Callable[..., Any], *values: Matrix | Scalar) -> Any:
-        """An operation entry by entry; scalars go with every entry."""
+        """Apply an operation entry by entry; a scalar is used with every entry."""
         shapes = {value.shape for value in values if isinstance(value, Matrix)}
         if not shapes:
             return change(*values)
@@ -123,7 +130,7 @@ class Operations:
         return Matrix(shape, tuple(change(*row) for row in zip(*columns, strict=True)))
 
     def unary(self, operator: Operator, value: Any) -> Any:
-        """An operation on one."""
+        """Apply an operation to one value."""
 
         def one(number: Scalar) -> Scalar:
             self._check(operator, number.type)
@@ -132,7 +139,7 @@ class Operations:
         return self.each(one, self.tensor(value))
 
     def binary(self, operator: Operator, left: Any, right: Any) -> Any:
-        """An operation on two: Python's own where both are known."""
+        """Apply an operation to two values: Python's own if both are known."""
         if operator in PYTHON and not self.is_run_time(left) and not self.is_run_time(right):
             return PYTHON[operator](left, right)
 
@@ -143,11 +150,12 @@ class Operations:
 
         values = [self.tensor(left), self.tensor(right)]
         if operator == "atan2" and any(isinstance(value, Matrix) for value in values):
-            values = [self.cast(value, Type.F32) for value in values]  # of vectors both engines make f32, even of f64
+            # Of vectors both engines compute it in f32, even of f64 (Taichi 1.7.4, Quadrants 1.3.3).
+            values = [self.cast(value, Type.F32) for value in values]
         return self.each(two, *values)
 
     def select(self, condition: Any, then: Any, otherwise: Any) -> Any:
-        """One of two values, both evaluated."""
+        """Select one of two values; both are evaluated."""
 
         def pick(test: Scalar, one: Scalar, other: Scalar) -> Scalar:
             kind = types.promote(one.type, other.type)
@@ -156,7 +164,7 @@ class Operations:
         return self.each(pick, self.tensor(condition), self.tensor(then), self.tensor(otherwise))
 
     def truth(self, value: Any) -> Scalar:
-        """A number as a condition."""
+        """Return a number as a condition: whether it is not 0."""
         number = self.scalar(value)
         if number.type == Type.U1:
             return number
@@ -172,9 +180,9 @@ class Operations:
 
 
 def _own_number(value: bool | float) -> bool | int | float:
-    """A number of a subclass, as members of an `IntEnum` are, as Python's own.
+    """Convert a number of a subclass, such as a member of an `IntEnum`, to Python's own type.
 
-    A constant is printed, compared and kept as a key: a subclass may do all of that differently.
+    A constant is printed, compared and used as a key: a subclass may do all of that differently.
     """
     if isinstance(value, bool):
         return value
@@ -182,9 +190,10 @@ def _own_number(value: bool | float) -> bool | int | float:
 
 
 def _cast_constant(value: nodes.Const, kind: Type) -> Scalar:
-    """A known number as another type, where that loses nothing; else the engine shall convert it."""
+    """Convert a known number if that loses nothing; otherwise leave the conversion to the engine."""
     number = value.value
     if types.is_float(kind):
+        # Even an f16 has these integers exactly.
         is_exact = isinstance(number, int) and abs(number) < 2**11
         is_rounded = value.type == Type.F64 and kind == Type.F32
         return nodes.Const(float(number), kind) if is_exact or is_rounded else nodes.Cast(value, kind)
@@ -195,7 +204,8 @@ def _cast_constant(value: nodes.Const, kind: Type) -> Scalar:
 
 
 def is_guarded(expression: Scalar) -> bool:
-    """Whether an expression must not be evaluated in vain: it reads memory, or divides integers."""
+    """Return True if an expression must not be evaluated needlessly: it reads memory or divides integers."""
+    # A condition beside it may be what keeps an index inside its array, or a divisor from being 0.
     return any(
         isinstance(part, nodes.Load)
         or (

@@ -1,4 +1,4 @@
-"""What lowering has written so far: statements, locals and their names, and what names mean here."""
+"""The state of lowering: emitted statements, locals and their names, and scopes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ._stopped_gradients import stop_gradients
 from ._values import DynamicEntry, Matrix, Scalar, Struct, is_expression, is_number
 
 ENGINE = "_lang"
-"""What rewritten trees, and what is printed, call the engine's module."""
+"""The name of the engine's module in rewritten trees and in printed kernels."""
 RESERVED = frozenset({"range", ENGINE, "part"})
 Status = Literal["", "break", "continue", "return"]
 
 
 @dataclass(frozen=True)
 class Early:
-    """The flag of a function that may return early, and the local that its result waits in."""
+    """The flag that an early return sets, and the local that holds the result."""
 
     done: nodes.Local
     result: nodes.Local | None
@@ -28,11 +28,11 @@ class Early:
 
 @dataclass
 class Frame:
-    """A function while its body is lowered.
+    """A function whose body is being lowered.
 
-    `scopes` hold what its names mean, the innermost last; `fixed` are parameters, which nobody may assign to.
-    `loops` are the loops around the present statement: whether each is static, and how many branches
-    that only the run decides lie between it and the statement. `is_quiet` tells of the statement that called it.
+    `scopes` map names to values, the innermost last; `fixed` are parameters that must not be assigned to.
+    `loops` are the loops around the current statement: whether each is static, and how many run-time branches lie
+    between it and the statement. `is_quiet` is that of the statement that called the function.
     """
 
     source: Source
@@ -51,13 +51,13 @@ class Frame:
 class State:
     """Everything that grows while a kernel is lowered.
 
-    Beside a call that changes memory, what an expression reads is read where the statement uses it, after the call.
-    So a choice of which one side alone may be evaluated is left in the expression until then (`defer`).
+    In a statement with a call that changes memory, expressions read memory after the call, where the statement uses
+    them. So a selection of which only one side may be evaluated stays in the expression until then (`defer`).
 
     Attributes:
         body: the statements of the innermost block.
-        types: of every local.
-        depth: loops and branches around the statement; 0 is the kernel's top level.
+        types: the type of every local.
+        depth: number of loops and branches around the statement; 0 is the kernel's top level.
         is_static: whether an expression is evaluated inside `ti.static`.
         is_quiet: whether no call of the present statement changes memory or locals.
         is_serial_next: whether `loop_config(serialize=True)` stood before.
@@ -65,10 +65,10 @@ class State:
         is_parallel: whether the statement stands in a parallel loop.
         parallel: the parallel loop that the statement stands in, without its body; None outside.
         block_memory: sizes of the arrays that the threads of a block share, by name.
-        unnamed: those of them that no local of the source stands for yet.
+        unnamed: those of them that no local of the source has been assigned yet.
         outer: names of the top level's locals.
         cells: those of them that a parallel loop changes.
-        source_names: what the source calls what has a number here: `i` for `i_2`.
+        source_names: the source's names of what is numbered here: `i` for `i_2`.
         choices: selections that become branches where they are used.
         stopped: arrays whose gradient the innermost block stops.
     """
@@ -103,31 +103,32 @@ class State:
     # Names ------------------------------------------------------------------------------------
 
     def fresh(self, name: str) -> str:
-        """A name that nothing has yet: `c`, or `c_2`, `c_3`."""
+        """Return a name that is not taken: `c`, or `c_2`, `c_3`."""
         stem, number = name, 1
         while name in self.taken:
             number += 1
             name = f"{stem}_{number}"
         self.taken.add(name)
+        # A tree that was printed from IR has numbered names itself: messages need those of its author.
         own = self.frame.source.source_names.get(stem, stem)
         if name != own:
             self.source_names[name] = own
         return name
 
     def find(self, name: str) -> tuple[bool, Any]:
-        """What a name means in this function, if it was given a value in it."""
+        """Return whether a name has a value in this function, and the value."""
         for scope in reversed(self.frame.scopes):
             if name in scope:
                 return True, scope[name]
         return False, None
 
     def let(self, name: str, value: Any) -> None:
-        """Give a name a meaning, from here to the end of its block."""
+        """Bind a name to a value until the end of its block."""
         self.frame.scopes[-1][name] = value
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """A block of the source: names of its own."""
+        """Open a scope for a block of the source."""
         self.frame.scopes.append({})
         try:
             yield
@@ -137,23 +138,25 @@ class State:
     # Statements -------------------------------------------------------------------------------
 
     def emit(self, statement: nodes.Stmt) -> None:
-        """Write a statement, and before it the choices that waited for it."""
+        """Emit a statement, after branches for the deferred selections in it."""
         if self.choices:
             statement = walk.with_expressions(statement, self._expand_choices)
         self.body.append(statement)
 
     def defer(self, choice: nodes.Select) -> nodes.Select:
-        """A choice that becomes a branch in front of the statement that uses it."""
+        """Mark a selection that becomes a branch before the statement that uses it."""
         self.choices.add(choice)
         return choice
 
     def _expand_choices(self, expr: nodes.Expr) -> nodes.Expr:
-        """An expression whose choices were made by branches, written here."""
+        """Replace deferred selections in an expression by locals, after emitting the branches that set them."""
         if expr not in self.choices or not isinstance(expr, nodes.Select):
             return walk.rebuild(expr, self._expand_choices)
         condition = self._expand_choices(expr.condition)
+        # As in `_statements._branch`: Taichi 1.7.4 cannot compile every branch whose condition is known.
         if isinstance(condition, nodes.Const):
             return self._expand_choices(expr.then if condition.value else expr.otherwise)
+        # Assigned before the branch too: to the engines, a local that begins in a branch ends with it.
         local = self.local("part", expr.type)
         self.body.append(nodes.Assign(local.name, nodes.Const(types.zero(expr.type), expr.type), self.line))
         sides: list[nodes.Block] = []
@@ -166,12 +169,13 @@ class State:
 
     @contextmanager
     def block(self) -> Iterator[list[nodes.Stmt]]:
-        """Write the statements of a body into the list that this gives."""
+        """Open a body: statements go to the list that this yields."""
         outer, self.body = self.body, []
         outer_stopped, self.stopped = self.stopped, set()
         self.depth += 1
         try:
             yield self.body
+            # Only now: `stop_grad` holds for its whole block, earlier statements too. The caller has this very list.
             self.body[:] = stop_gradients(self.body, self.stopped)
         finally:
             self.body, self.stopped = outer, outer_stopped
@@ -180,7 +184,7 @@ class State:
     # Locals -----------------------------------------------------------------------------------
 
     def local(self, name: str, kind: Type) -> nodes.Local:
-        """A new local, without a value yet."""
+        """Return a new local that has no value yet."""
         name = self.fresh(name)
         self.types[name] = kind
         if self.depth == 0:
@@ -188,17 +192,17 @@ class State:
         return nodes.Local(name, kind)
 
     def bind(self, name: str, value: Scalar) -> nodes.Local:
-        """A new local with this value."""
+        """Assign a value to a new local."""
         local = self.local(name, value.type)
         self.emit(nodes.Assign(local.name, value, self.line))
         return local
 
     def is_cell(self, place: Any) -> bool:
-        """Whether a place that is to be changed here is a local that the iterations of a parallel loop share."""
+        """Return True if a place that is about to change is a local that the iterations of a parallel loop share."""
         return self.is_parallel and isinstance(place, nodes.Local) and place.name in self.outer
 
     def bind_named(self, name: str, value: Any, scalar: Any) -> Any:
-        """New locals that hold a value: `c` for a number, `c_0` and `c_1` for a vector, `c_x` for a member."""
+        """Assign a value to new locals: `c` for a number, `c_0` and `c_1` for a vector, `c_x` for a member."""
         if isinstance(value, Matrix):
             names = [f"{name}_{'_'.join(map(str, index))}" for index in value.indices]
             return Matrix(value.shape, tuple(self.bind(n, e) for n, e in zip(names, value.entries, strict=True)))
@@ -214,14 +218,15 @@ class State:
         return value
 
     def share(self, value: Scalar) -> Scalar:
-        """A value that will be used several times: in a local of its own, where that cannot change what it is."""
+        """Return a value for repeated use, in a local if evaluating it early cannot change it."""
+        # In `a * bump(a)` the engines read `a` after the call, so it must not be read here.
         if isinstance(value, nodes.Leaf) or not self.is_quiet:
             return value
         return self.bind("part", value)
 
 
 def is_place(value: Any) -> bool:
-    """Whether a value can be assigned to."""
+    """Return True if a value can be assigned to."""
     if isinstance(value, Matrix):
         return all(isinstance(entry, nodes.Local | nodes.Load) for entry in value.entries)
     return isinstance(value, nodes.Local | nodes.Load | Struct | DynamicEntry)

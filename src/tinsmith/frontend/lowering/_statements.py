@@ -1,4 +1,4 @@
-"""Statements: which file lowers which; branches and what leaves a loop are here."""
+"""Statements: the table of their handlers, and those for branches, `break`, `continue` and assertions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ._values import BoundFunction, Struct
 
 
 def run(low: Lowering, statement: ast.stmt) -> None:
-    """Lower one statement. Raises NotCovered, or Misfit."""
+    """Lower one statement. Raise NotCovered or Misfit."""
     known = _KINDS.get(type(statement))
     if known is None:
         raise low.make_refusal(f"`{ast.unparse(statement).splitlines()[0]}`", statement)
@@ -30,19 +30,21 @@ def run(low: Lowering, statement: ast.stmt) -> None:
 
 
 def _own_expressions(low: Lowering, statement: ast.stmt) -> list[ast.AST]:
-    """The expressions of a statement, without the statements inside it."""
+    """Return the expressions of a statement, without the statements inside it."""
     if isinstance(statement, ast.If | ast.While | ast.Assert):
         return [statement.test]
     return [statement.iter] if isinstance(statement, ast.For) else without_last_change(low, statement)
 
 
 def _expression(low: Lowering, statement: ast.Expr) -> None:
-    if not isinstance(statement.value, ast.Constant):  # a docstring
+    # Not a docstring.
+    if not isinstance(statement.value, ast.Constant):
         low.value(statement.value)
 
 
 def _branch(low: Lowering, statement: ast.If) -> None:
-    if low.state.is_static:  # Python's own `if`, which opens no scope
+    # In a function in plain Python an `if` is Python's, which opens no scope.
+    if low.state.is_static:
         low.steps(statement.body if low.value(statement.test) else statement.orelse)
         return
     if low.is_static(statement.test):
@@ -52,8 +54,10 @@ def _branch(low: Lowering, statement: ast.If) -> None:
     line = low.state.line
     body, orelse = (_arm(low, arm) for arm in (statement.body, statement.orelse))
     chosen = body if isinstance(condition, nodes.Const) and condition.value else orelse
+    # Taichi 1.7.4 cannot compile every nest of branches with an `if False:` (tests/bridge/test_known_conditions.py).
+    # A `break` stays in its branch: statements may follow it here, and nothing may follow it in its block.
     if isinstance(condition, nodes.Const) and not any(isinstance(one, nodes.Break | nodes.Continue) for one in chosen):
-        low.state.body += chosen  # Taichi cannot compile every `if False:` that its optimiser meets
+        low.state.body += chosen
         return
     low.state.emit(nodes.If(condition, body, orelse, line))
 
@@ -70,7 +74,8 @@ def _arm(low: Lowering, body: list[ast.stmt]) -> nodes.Block:
         frame.branches -= 1
         innermost[1] -= 1
     if frame.status in ("break", "continue") or frame.early is not None:
-        frame.status = ""  # of a loop of the run's, or of an early return: the statement is written
+        # Emitted as a statement of the arm: the run decides whether it is reached.
+        frame.status = ""
     return tuple(written)
 
 
@@ -84,13 +89,14 @@ def _leave(low: Lowering, statement: ast.Break | ast.Continue) -> None:
         raise low.make_refusal(f"`{word}` of a static loop inside a branch that the run decides", statement)
     if not is_unrolled:
         low.state.emit((nodes.Break if word == "break" else nodes.Continue)(low.state.line))
-    frame.status = word  # what follows it in its block is never reached
+    # What follows in its block is never reached, and not lowered.
+    frame.status = word
 
 
 def _assertion(low: Lowering, statement: ast.Assert) -> None:
     """Lower an assertion: where the engine does not check it, only what the condition changes.
 
-    Engines compute `atomic_add(x[i], v) >= 0` in any case.
+    Engines run the atomic of `assert atomic_add(x[i], v) >= 0` even if they do not check it.
     """
     if low.keeps_assertions:
         condition = low.ops.truth(low.number(statement.test))
@@ -125,11 +131,12 @@ _KINDS: dict[type[ast.stmt], Callable[[Lowering, Any], None]] = {
 # order, and what is used several times may be put in a local. Where that is not known, the answer is no.
 
 
+# Beginnings of names. A draw changes the state of the generator.
 _CHANGING = ("atomic_", "random", "append", "activate", "fill", "sync")
 
 
 def is_quiet(low: Lowering, *expressions: ast.AST | None) -> bool:
-    """Whether no call in these expressions changes anything, and no `:=` does."""
+    """Return True if no call in these expressions has a side effect, and no `:=` is among them."""
 
     def value(node: ast.expr) -> Any:
         return _meaning(low, node)
@@ -141,7 +148,7 @@ def is_quiet(low: Lowering, *expressions: ast.AST | None) -> bool:
 
 
 def without_last_change(low: Lowering, statement: ast.AST) -> list[ast.AST]:
-    """The parts of a statement that are computed before its own atomic, where it is nothing but that one."""
+    """Return the arguments if a statement is only an atomic, which comes after them; else the whole statement."""
     if not isinstance(statement, ast.Expr) or not isinstance(statement.value, ast.Call):
         return [statement]
     call = statement.value
@@ -150,7 +157,7 @@ def without_last_change(low: Lowering, statement: ast.AST) -> list[ast.AST]:
 
 
 def _are_calls_quiet(low: Lowering, tree: ast.AST, meaning: Callable[[ast.expr], Any], seen: set[Any]) -> bool:
-    """`seen` are functions that were looked into: once is enough, also where one calls itself."""
+    """Return True if no call in a tree has a side effect. `seen` are functions that need not be looked into again."""
     return all(_is_call_quiet(low, node, meaning, seen) for node in low.fact(_calls, tree))
 
 
@@ -168,12 +175,14 @@ def _is_call_quiet(low: Lowering, node: ast.Call, meaning: Callable[[ast.expr], 
         return False
     value = meaning(node.func)
     if value is MISSING:
+        # A method of a local has no value before the run: its name must say that it is `v.norm` or the like.
         return low.language.matrix_operation(name) is not None or name == "get_shape"
     function = low.engine.inner_function(value.function if isinstance(value, BoundFunction) else value)
     if function is None:
         return (
             low.language.name_of(value) != "" or not callable(value) or hasattr(builtins, name) or _is_type(low, value)
         )
+    # Of a recursive function each call would be looked into again, and the calls inside that, without end.
     if function in seen:
         return True
     seen.add(function)
@@ -186,7 +195,8 @@ def _is_type(low: Lowering, value: Any) -> bool:
 
 
 def _is_function_quiet(low: Lowering, source: Source, seen: set[Any]) -> bool:
-    references = {name for name in source.parameters if source.is_template(name)}  # the caller's own locals and arrays
+    # A store to one of these changes the caller's own local or array.
+    references = {name for name in source.parameters if source.is_template(name)}
     for node in source.nodes:
         for target in _targets(node):
             if not isinstance(target, ast.Name) or target.id in references:
@@ -199,7 +209,7 @@ def _targets(node: ast.AST) -> list[ast.expr]:
 
 
 def _meaning(low: Lowering, node: ast.expr) -> Any:
-    """What a name, or an attribute of one, means where the statement stands."""
+    """Return the value that a name, or an attribute of one, has in the statement; MISSING for other expressions."""
     if isinstance(node, ast.Attribute):
         value = _meaning(low, node.value)
         if isinstance(value, Struct):

@@ -1,5 +1,8 @@
 """Stopped gradients: `ti.stop_grad(x)` makes what its block loads of `x` a constant to the gradient.
 
+    ti.stop_grad(x)
+    y[i] = x[i] * w[i]     ->     y[i] = straight_through(x[i], 0.0) * w[i]
+
 Both engines mean the whole block that the call stands in, statements before it and blocks inside it too. What the block
 stores to `x` keeps its gradient.
 """
@@ -24,6 +27,7 @@ def stop_gradients(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> nodes
         match part:
             case nodes.Load(array=name) if name in arrays and types.is_float(part.type):
                 return without_derivative(part)
+            # The atomic itself reads the element: there is no load to replace, and only a sum has no use for one.
             case nodes.Atomic(operator, array=name) if name in arrays and (
                 part.result is not None or operator not in ("add", "sub")
             ):

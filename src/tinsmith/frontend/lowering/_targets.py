@@ -1,4 +1,4 @@
-"""Values that are iterated over while lowering, and the names that are given them."""
+"""Iteration and unpacking at compile time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ._values import Matrix, Struct, kind_of
 
 
 def unpack_starred(low: Lowering, items: list[ast.expr]) -> list[Any]:
-    """The values of a list of expressions, with what has a star laid open."""
+    """Return the values of a list of expressions, with starred ones unpacked."""
     values: list[Any] = []
     for item in items:
         if isinstance(item, ast.Starred):
@@ -22,7 +22,7 @@ def unpack_starred(low: Lowering, items: list[ast.expr]) -> list[Any]:
 
 
 def list_items(value: Any) -> list[Any]:
-    """The items of a value that is iterated over while lowering."""
+    """Return the items of a value that is iterated over at compile time."""
     if isinstance(value, Matrix):
         return value.rows
     if isinstance(value, Struct):
@@ -34,7 +34,7 @@ def list_items(value: Any) -> list[Any]:
 
 
 def give(low: Lowering, target: ast.expr, value: Any) -> None:
-    """Give the names of a target a meaning, without a local of the run's."""
+    """Bind the names of a target to a value, without emitting a local."""
     if isinstance(target, ast.Name):
         low.state.let(target.id, value)
         return

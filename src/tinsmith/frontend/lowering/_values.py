@@ -1,8 +1,7 @@
-"""Values that an expression of a kernel has while it is lowered.
+"""The values of a kernel's expressions during lowering.
 
-A number that is known, a text, a list, a type, a function, a module: Python's own value. What is known at run time
-only is an IR expression. Between them stand the few containers of this file, which take vectors, structs
-and arrays apart into such numbers.
+What is known at compile time (a number, a string, a list, a type, a function, a module) is Python's own value. What
+only the run knows is an IR expression. The containers of this file hold vectors, structs and arrays as such numbers.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ import numpy as np
 from ...ir import nodes
 
 Scalar: TypeAlias = "nodes.Expr"
-_EXPRESSIONS = get_args(nodes.Expr)  # a tuple, which `isinstance` goes through faster than a union
+# A tuple: `isinstance` is faster with one than with a union.
+_EXPRESSIONS = get_args(nodes.Expr)
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A vector or matrix: one expression an entry, row by row, all of one type."""
+    """A vector or matrix: one expression for each entry, in row-major order, all of one type."""
 
     shape: tuple[int, ...]
     entries: tuple[Scalar, ...]
@@ -32,12 +32,12 @@ class Matrix:
 
     @property
     def indices(self) -> list[tuple[int, ...]]:
-        """Indices of the entries, in their order."""
+        """The indices of the entries, in their order."""
         return list(itertools.product(*(range(size) for size in self.shape)))
 
     @property
     def rows(self) -> list[Any]:
-        """A list of expressions, or of such lists."""
+        """The entries as a list, or as a list of rows."""
         if len(self.shape) == 1:
             return list(self.entries)
         width = self.shape[1]
@@ -46,7 +46,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Struct:
-    """A struct: its members by name, and the functions that may be called on it."""
+    """A struct: its members and its methods by name."""
 
     members: Mapping[str, Any]
     methods: Mapping[str, Any]
@@ -54,7 +54,7 @@ class Struct:
 
 @dataclass(frozen=True)
 class ArrayValue:
-    """An array of the kernel, whole. `shape` are numbers where it is a field; `first` its first index."""
+    """An array of the kernel as a whole. `shape` holds numbers if it is a field; `first` is its first index."""
 
     array: nodes.Array
     shape: tuple[int | Scalar, ...]
@@ -64,7 +64,7 @@ class ArrayValue:
 
 @dataclass(frozen=True)
 class BoundFunction:
-    """A function with its first argument: `v.norm`, `ray.at`."""
+    """A method with the object that it is called on: `v.norm`, `ray.at`."""
 
     function: Any
     owner: Any
@@ -72,7 +72,7 @@ class BoundFunction:
 
 @dataclass(frozen=True)
 class DynamicEntry:
-    """An entry of a matrix by an index that only the run knows."""
+    """An entry of a matrix at an index that is known only at run time."""
 
     matrix: Matrix
     index: tuple[int | Scalar, ...]
@@ -80,9 +80,9 @@ class DynamicEntry:
 
 @dataclass(frozen=True)
 class Ranges:
-    """What `ndrange` gives: first value and end of each dim.
+    """The result of `ndrange`: first value and end of each dim.
 
-    `order` are the dims from the outermost loop to the innermost one; () is their own order.
+    `order` lists the dims from the outermost loop to the innermost one; () is their own order.
     """
 
     bounds: tuple[tuple[Any, Any], ...]
@@ -91,47 +91,48 @@ class Ranges:
 
     def __iter__(self) -> Iterator[Any]:
         order = self.order or tuple(range(len(self.bounds)))
+        # The loops nest in `order`, but an index lists the dims in their own.
         places = [order.index(dim) for dim in range(len(order))]
         for index in itertools.product(*(range(*self.bounds[dim]) for dim in order)):
             yield tuple([index[place] for place in places])
 
 
 def read_ranges(name: str, value: Any) -> Any:
-    """What Python has made of `ndrange`, by the engine's name for its class: as if the kernel had called it."""
+    """Convert the result of an `ndrange` outside the kernel, recognized by its class; return other values unchanged."""
     if name != "lang._ndrange._Ndrange":
         return value
     bounds = tuple([(int(first), int(end)) for first, end in value.bounds])
-    # Quadrants has `axes`: the bounds are then in the order of the loops, which is another than that of the indices.
+    # Quadrants has `axes`: the bounds are then in the order of the loops, not in that of the indices.
     order = tuple(getattr(value, "axes", None) or range(len(bounds)))
     return Ranges(tuple([bounds[order.index(dim)] for dim in range(len(bounds))]), order=order)
 
 
 def flat(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
-    """The place of an entry, row by row. Raises IndexError outside."""
+    """Return the position of an entry in row-major order. Raise IndexError if it is out of range."""
     if len(index) != len(shape) or not all(0 <= i < size for i, size in zip(index, shape, strict=True)):
         raise IndexError(index)
     return index[0] if len(shape) == 1 else index[0] * shape[1] + index[1]
 
 
 def is_expression(value: object) -> bool:
-    """Whether a value is a number that only the run knows."""
+    """Return True if a value is a number that is known only at run time."""
     return isinstance(value, _EXPRESSIONS)
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number that is known."""
+    """Return True if a value is a number that is known at compile time."""
     return isinstance(value, bool | int | float)
 
 
 def plain(value: Any) -> Any:
-    """A number of numpy's as Python's own; other values as they are."""
+    """Return a NumPy number as Python's own; return other values unchanged."""
     if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and not value.shape):
         return value.item()
     return value
 
 
 def map_numbers(value: Any, change: Callable[[Scalar], Any]) -> Any:
-    """A value with each number that only the run knows, or that is known, changed; containers are kept."""
+    """Apply a function to every number in a value, and keep the containers around them."""
     if isinstance(value, Matrix):
         return Matrix(value.shape, tuple(change(entry) for entry in value.entries))
     if isinstance(value, Struct):
@@ -144,7 +145,7 @@ def map_numbers(value: Any, change: Callable[[Scalar], Any]) -> Any:
 
 
 def kind_of(value: Any) -> str:
-    """A value as messages tell it."""
+    """Describe a value for an error message."""
     if isinstance(value, Matrix):
         return f"a matrix of shape {value.shape}"
     return f"a {type(value).__name__}"
