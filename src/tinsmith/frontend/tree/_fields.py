@@ -1,4 +1,11 @@
-"""Fields as parameters: a kernel that names its fields itself, made into one that is given arrays."""
+"""Fields as parameters: a kernel that names its fields itself becomes one that is given arrays.
+
+    def run(self, y):                              def run(self, y, x):
+        for i in self.x:                               for i in x:
+            self.put(i, self.x[i] * y[i])     ->           put(x, i, x[i] * y[i])
+
+A function that uses such a field, as `self.put` does, is built again with a parameter for it.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +21,18 @@ from .._rebuild import rebuild_function
 
 
 def pass_fields(source: Source, engine: Engine, objects: Mapping[str, Any], arrays: Mapping[int, str]) -> Source:
-    """A kernel in which fields are parameters. Functions that use these fields are given them.
+    """Return a kernel in which fields are parameters. Functions that use these fields are given them.
 
     Args:
         source: the kernel.
-        engine: whose fields and functions are known.
-        objects: what its parameters stand for, where that is a Python object.
-        arrays: the parameters that take the fields' places, by what tells fields apart (`FieldFacts.key`).
+        engine: the engine of the fields and functions.
+        objects: the Python objects that parameters stand for, such as `self`.
+        arrays: the parameters that replace the fields, by the fields' `FieldFacts.key`.
     """
     rewritten = pass_fields_as_arrays(source.with_objects(objects), _Fields(engine, arrays))
     tree = rewritten.tree
     known = {argument.arg for argument in tree.args.args}
+    # A field that the kernel is also given, as a template, has a parameter already.
     tree.args.args += [ast.arg(name) for name in dict.fromkeys(arrays.values()) if name not in known]
     function = rebuild_function(source, tree, rewritten.names) if rewritten.names else source.function
     return replace(source, function=function, tree=tree)
@@ -56,7 +64,7 @@ def restore_fields(source: Source, written: Written, rename: Callable[[str], str
 
 
 class _Fields(LiveFieldPasser):
-    """Fields that become the arrays of parameters."""
+    """Fields that become array parameters."""
 
     def __init__(self, engine: Engine, arrays: Mapping[int, str]) -> None:
         super().__init__(engine)
@@ -64,8 +72,9 @@ class _Fields(LiveFieldPasser):
 
     def array(self, source: Source, node: ast.expr) -> str:
         value = source.value(node)
+        # A field of structs is not an array itself: its members are (`members`).
         if not self.engine.is_field(value) or not any(leaf is value for _, leaf in self.engine.leaf_fields(value, "")):
-            return ""  # fields of structs: their members are fields
+            return ""
         return self._arrays.get(self.engine.field_facts(value, ast.unparse(node)).key, "")
 
     def members(self, source: Source, node: ast.expr) -> Sequence[str]:
@@ -79,5 +88,5 @@ class _Fields(LiveFieldPasser):
         return [name for name in names if name]
 
     def source_of(self, callee: Any) -> Source | None:
-        """A real function is compiled for itself, and can be given no template."""
+        """Return None for a real function: it is compiled by itself and cannot take a template."""
         return None if Language(self.engine).is_real(callee) else super().source_of(callee)

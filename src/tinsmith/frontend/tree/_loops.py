@@ -1,4 +1,13 @@
-"""Loops of the top level: over an array's own indices (struct-fors) or over ranges, and on one thread."""
+"""Loops of the top level: over an array's own indices (struct-fors) or over ranges, and on one thread.
+
+    for i in x:                           for i in range(x.shape[0]):
+        ...                                   ...
+    for I in ti.grouped(m):        ->     for _I_0, _I_1 in _lang.ndrange(m.shape[0], m.shape[1]):
+        ...                                   I = _lang.Vector([_I_0, _I_1])
+                                              ...
+
+Loops inside other loops stay as they are.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +38,7 @@ class NotRewritable(Exception):
 
 
 class Header(NamedTuple):
-    """A loop's variables, the sizes it runs over, and statements that go first in its body."""
+    """The variables of a loop, the sizes that it runs over, and statements to put first in its body."""
 
     targets: list[ast.expr]
     sizes: list[ast.expr]
@@ -37,9 +46,9 @@ class Header(NamedTuple):
 
 
 def header(loop: ast.For, ranks: Mapping[str, int]) -> Header:
-    """Take apart a loop over an array, or over `ti.grouped` of one.
+    """Split a loop over an array, or over `ti.grouped` of one, into its parts.
 
-    `ranks` are the dims of arrays, and of fields by name.
+    `ranks` holds the number of dims of each array and field, by name.
     """
     array = _get_iterable(loop)
     sizes = [parse_expression(f"{name_of(array)}.shape[{axis}]") for axis in range(ranks[name_of(array)])]
@@ -52,24 +61,24 @@ def header(loop: ast.For, ranks: Mapping[str, int]) -> Header:
 
 
 def is_over_array(loop: ast.For, ranks: Mapping[str, int]) -> bool:
-    """Whether a loop runs over an array's own indices."""
+    """Return True if a loop runs over an array's own indices."""
     return name_of(_get_iterable(loop)) in ranks
 
 
 def _get_iterable(loop: ast.For) -> ast.expr:
-    """What a loop runs over, without `ti.grouped`."""
+    """Return what a loop runs over, without `ti.grouped`."""
     if isinstance(loop.iter, ast.Call) and resolve_callee(loop.iter) == "grouped":
         return loop.iter.args[0]
     return loop.iter
 
 
 def name_of(node: ast.AST) -> str:
-    """What an array or field is called: `x`, `self.x`; "" for what is not a name."""
+    """Return the name of an array or field, `x` or `self.x`, or "" for other expressions."""
     return ast.unparse(node) if isinstance(node, ast.Name | ast.Attribute) else ""
 
 
 def over(targets: list[ast.expr], sizes: list[ast.expr]) -> tuple[ast.expr, ast.expr]:
-    """Target and iterator of one loop over all of `sizes`."""
+    """Return target and iterator of one loop over all of `sizes`."""
     if len(sizes) == 1:
         return targets[0], ast.Call(load("range"), sizes, [])
     return ast.Tuple(targets, ast.Store()), lang_call("ndrange", *sizes)
@@ -84,12 +93,12 @@ def load(name: str) -> ast.Name:
 
 
 def lang_call(name: str, *arguments: ast.expr) -> ast.Call:
-    """A call of the engine's own `name`."""
+    """Return a call of the engine's function `name`."""
     return ast.Call(ast.Attribute(load("_lang"), name, ast.Load()), list(arguments), [])
 
 
 def loop_over_ranges(tree: ast.FunctionDef, ranks: Mapping[str, int]) -> ast.FunctionDef:
-    """A kernel whose top-level loops run over ranges: the same iterations, faster code.
+    """Return a kernel whose top-level loops run over ranges: the same iterations, faster code.
 
     Measured on 2 CPU cores, both engines, 10 million float32: `for i in x` takes 19 ms and `for i in range(x.shape[0])`
     3.3 ms, because only the latter is vectorised. In two dimensions an `ndrange` takes 0.6 of the time. What an engine
@@ -97,7 +106,7 @@ def loop_over_ranges(tree: ast.FunctionDef, ranks: Mapping[str, int]) -> ast.Fun
 
     Args:
         tree: the kernel.
-        ranks: dims of every array.
+        ranks: the number of dims of every array.
     """
     twin = copy_node(tree)
     twin.body = [_over_range(statement, ranks) for statement in twin.body]
@@ -108,6 +117,7 @@ def _over_range(statement: ast.stmt, ranks: Mapping[str, int]) -> ast.stmt:
     if not isinstance(statement, ast.For):
         return statement
     if is_static(statement):
+        # It is unrolled, so loops in it are loops of the top level.
         statement.body = [_over_range(inner, ranks) for inner in statement.body]
     elif is_over_array(statement, ranks) and _rank(statement, ranks) > 0:
         targets, sizes, first = header(statement, ranks)
@@ -117,19 +127,19 @@ def _over_range(statement: ast.stmt, ranks: Mapping[str, int]) -> ast.stmt:
 
 
 def _rank(loop: ast.For, ranks: Mapping[str, int]) -> int:
-    """Dims of the array that a loop runs over. A 0-d array's only element needs no rewriting."""
+    """Return the number of dims of the array that a loop runs over. A loop over a 0-d array stays as it is."""
     return next(ranks[name_of(node)] for node in ast.walk(loop.iter) if name_of(node) in ranks)
 
 
 def serialize_loops(tree: ast.FunctionDef) -> ast.FunctionDef:
-    """`_lang.loop_config(serialize=True)` before every top-level loop over a range: the kernel on one CPU thread.
+    """Put `_lang.loop_config(serialize=True)` before every top-level loop over a range: the kernel runs on one thread.
 
-    Waking an engine's thread pool costs about 150 us; a small problem is done sooner alone. For values, and for
-    gradients that are generated. An engine's own reverse mode is given the loops as the user wrote them: it reverses
-    a serial outermost loop in another way than a parallel one.
+    Waking an engine's thread pool costs about 150 us, so one thread finishes a small problem sooner. This is for values
+    and for generated gradients. An engine's own reverse mode gets the loops as the user wrote them: it reverses a
+    serial outermost loop in another way than a parallel one.
 
-    Engines do not serialise loops over an array or a field, and complain of each: `loop_over_ranges` comes
-    before, and leaves only those over a single element, and over fields that are sparse.
+    Engines do not serialize loops over an array or a field, and warn of each: `loop_over_ranges` runs before, and
+    leaves only loops over a single element and over sparse fields.
     """
     twin = copy_node(tree)
     twin.body = _serialize(twin.body)
@@ -139,8 +149,9 @@ def serialize_loops(tree: ast.FunctionDef) -> ast.FunctionDef:
 def _serialize(statements: list[ast.stmt]) -> list[ast.stmt]:
     body: list[ast.stmt] = []
     for statement in statements:
+        # Settings of a parallel loop, such as block_dim, mean nothing on one thread.
         if is_setting(statement):
-            continue  # settings of the parallel loop, such as block_dim, mean nothing here
+            continue
         if is_static(statement):
             statement.body = _serialize(statement.body)
         elif isinstance(statement, ast.For) and resolve_callee(_get_iterable(statement)) in ("range", "ndrange"):

@@ -1,4 +1,14 @@
-"""A kernel's parameters changed: their annotations and names, scalars as arrays, gradients and copies."""
+"""A kernel's parameters: their annotations and names, scalars as arrays, gradients and copies.
+
+    lift_scalars         def f(x, k):  x[i] *= k               ->   def f(x, k):  x[i] *= k[None]
+    split_gradients      def f(x, y):  y[i] = x.grad[i]        ->   def f(x, grad_x, y):  y[i] = grad_x[i]
+    begin_with_copies    def f(x, y):  x[i] += y[i]            ->   def f(x_in, x, y):
+                                                                        for _at in _lang.grouped(x):
+                                                                            x[_at] = x_in[_at]
+                                                                        x[i] += y[i]
+
+`annotate` and `rename_parameters` change annotations and names only.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +22,10 @@ from ._loops import NotRewritable, lang_call, load, store
 
 
 def annotate(tree: ast.FunctionDef, annotations: Mapping[str, str]) -> ast.FunctionDef:
-    """A kernel with new annotations: their source, for every parameter.
+    """Return a kernel with new annotations, given as source for every parameter.
 
-    This is what lets a kernel written with `ti.template()` fields run on torch tensors, and tells the engine which
-    arrays have a gradient without asking any tensor.
+    So a kernel written for `ti.template()` fields can run on torch tensors, and the engine knows which arrays have a
+    gradient without asking any tensor.
     """
     twin = copy_node(tree)
     twin.returns = None
@@ -25,13 +35,13 @@ def annotate(tree: ast.FunctionDef, annotations: Mapping[str, str]) -> ast.Funct
 
 
 def rename_parameters(tree: ast.FunctionDef, names: Mapping[str, str]) -> ast.FunctionDef:
-    """A kernel whose parameters have other names, so that kernels written apart can share their arrays by name.
+    """Rename a kernel's parameters, so that kernels of a chain can share arrays by name.
 
-    Parameters that get the same name are one from then on: they were given the same array.
+    Parameters that get the same name become one: they are given the same array.
 
     Args:
         tree: the kernel.
-        names: old name to new one. The new ones are taken to mean nothing else in the kernel.
+        names: the new name for each old one. The kernel must not use the new names for anything else.
     """
     if all(old == new for old, new in names.items()):
         return tree
@@ -41,15 +51,16 @@ def rename_parameters(tree: ast.FunctionDef, names: Mapping[str, str]) -> ast.Fu
             node.id = names.get(node.id, node.id)
         elif isinstance(node, ast.arg):
             node.arg = names.get(node.arg, node.arg)
+    # The first of several parameters with one name stays where it is.
     unique = {argument.arg: argument for argument in reversed(twin.args.args)}
     twin.args.args = [argument for argument in twin.args.args if unique[argument.arg] is argument]
     return twin
 
 
 def lift_scalars(tree: ast.FunctionDef, names: Iterable[str]) -> ast.FunctionDef:
-    """A kernel in which the scalars `names` are read as 0-d arrays, `m[None]`, so that they can have a gradient.
+    """Turn scalar parameters into 0-d arrays, read as `m[None]`, so that they can have a gradient.
 
-    No engine differentiates by a scalar argument. Annotations are left alone.
+    No engine differentiates with respect to a scalar argument. Annotations stay as they are.
     """
     lifted = frozenset(names)
     if not lifted:
@@ -66,7 +77,7 @@ def lift_scalars(tree: ast.FunctionDef, names: Iterable[str]) -> ast.FunctionDef
 
 
 def split_gradients(tree: ast.FunctionDef, arrays: Collection[str]) -> tuple[ast.FunctionDef, frozenset[str]]:
-    """A kernel that is given the gradients of arrays as arrays; and the arrays whose gradient it uses.
+    """Return a kernel that takes the gradients of arrays as parameters, and the arrays whose gradient it uses.
 
     Raises:
         NotRewritable: a name of such a gradient means something else in the kernel.
@@ -87,7 +98,7 @@ def split_gradients(tree: ast.FunctionDef, arrays: Collection[str]) -> tuple[ast
 
 
 def _owner(node: ast.AST) -> str:
-    """The `x` of `x.grad`."""
+    """Return the `x` of `x.grad`, or "" for other expressions."""
     if isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.value, ast.Name):
         return node.value.id
     return ""
@@ -96,12 +107,12 @@ def _owner(node: ast.AST) -> str:
 def begin_with_copies(
     tree: ast.FunctionDef, sources: Mapping[str, str], ranks: Mapping[str, int | None]
 ) -> ast.FunctionDef:
-    """A kernel that first fills arrays with copies of others, which become parameters before them.
+    """Return a kernel that begins by filling arrays with copies of others, which become parameters before them.
 
     Args:
         tree: the kernel.
-        sources: names of the arrays that are copied, by those of the kernel's own.
-        ranks: how many indices an element of the kernel's own has; None where that is not known.
+        sources: names of the arrays to copy from, by the arrays to fill.
+        ranks: number of indices of the arrays to fill; None if it is not known.
     """
     if not sources:
         return tree
@@ -111,6 +122,7 @@ def begin_with_copies(
         arguments += [ast.arg(sources[argument.arg])] if argument.arg in sources else []
         arguments.append(argument)
     twin.args.args = arguments
+    # A docstring is one only as the first statement.
     place = 1 if ast.get_docstring(twin, clean=False) is not None else 0
     copies = [_copy(source, own, ranks[own]) for own, source in sources.items()]
     for one in copies:
@@ -120,8 +132,10 @@ def begin_with_copies(
 
 
 def _copy(source: str, own: str, rank: int | None) -> ast.stmt:
-    """A loop that copies all elements: over what it fills, which is as large."""
+    """Return a loop that copies all elements. It runs over the array that it fills, which has the same sizes."""
     index = ast.Constant(None) if rank == 0 else load("_at")
     fill = ast.Assign([ast.Subscript(load(own), index, ast.Store())], ast.Subscript(load(source), index, ast.Load()))
+    # `grouped` does for any number of dims but 0. One element too is copied in a loop: no engine differentiates a
+    # statement beside loops.
     over = ast.Call(load("range"), [ast.Constant(1)], []) if rank == 0 else lang_call("grouped", load(own))
     return ast.For(store("_at"), over, [fill], [])

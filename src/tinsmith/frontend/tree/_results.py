@@ -1,4 +1,14 @@
-"""Returned values: what a kernel returns becomes elements of arrays without dims, or nothing."""
+"""Returned values: what a kernel returns is stored to arrays without dims, or dropped.
+
+    def f(x) -> ti.f32:               def f(x, loss):
+        loss = 0.0                        loss_ = 0.0
+        for i in x:             ->        for i in x:
+            loss += x[i]                      loss_ += x[i]
+        return loss                       for _ in range(1):
+                                              loss[None] = loss_
+
+So gradients, batches and compiled graphs need no code for returned values (docs/about/decisions/results.md).
+"""
 
 from __future__ import annotations
 
@@ -14,11 +24,11 @@ _LOCAL = "_returned"
 
 
 def store_results(tree: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDef:
-    """A kernel that stores what it returns to arrays of these names, which become its last parameters.
+    """Return a kernel that stores its results to arrays of these names, which become its last parameters.
 
     Raises:
-        NotRewritable: a loop or a branch that a run decides returns, something returns other than so many values,
-            nothing returns, or a name means something else in the kernel.
+        NotRewritable: a `return` stands in a loop or in a run-time branch, or has another number of values; a path
+            through the kernel has none; or the kernel uses one of the names for something else.
     """
     if not names:
         return tree
@@ -30,20 +40,21 @@ def store_results(tree: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDe
 
 
 def drop_results(tree: ast.FunctionDef) -> ast.FunctionDef:
-    """A kernel that returns nothing. One that returns where engines refuse it stays as it is."""
+    """Return a kernel without results. A kernel with a `return` where engines refuse one stays as it is."""
     if not any(isinstance(node, ast.Return) and node.value is not None for node in walk(tree)):
         return tree
     twin = copy_node(tree)
     try:
         twin.body = _with_ends(twin.body, tree, lambda _: [])
     except NotRewritable:
+        # The engine refuses such a kernel itself when it compiles it.
         return tree
     twin.returns = None
     return twin
 
 
 def _free_names(tree: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDef:
-    """The kernel with other names for its locals that are called as an output is: `loss = 0.0 ... return loss`."""
+    """Rename the locals that have the name of an output: `loss = 0.0 ... return loss`."""
     nodes = [node for node in walk(tree) if isinstance(node, ast.Name)]
     stored = {node.id for node in nodes if isinstance(node.ctx, ast.Store)}
     taken = {node.id for node in nodes} | {node.arg for node in walk(tree) if isinstance(node, ast.arg)}
@@ -62,13 +73,14 @@ def _free_names(tree: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDef:
 
 
 def _with_ends(body: Sequence[ast.stmt], block: ast.AST, end: Callable[[ast.Return], list[ast.stmt]]) -> list[ast.stmt]:
-    """Statements with what `end` gives in place of each `return`, and without what comes after one.
+    """Replace each `return` by the statements of `end`, and drop what follows one.
 
-    Where a branch of `if static(...)` returns, what follows the `if` moves into the branches that do not: one of them
-    alone is compiled.
+    If a branch of `if static(...)` returns, what follows the `if` moves into the branches that do not: only one of them
+    is compiled.
     """
     for place, statement in enumerate(body):
         if isinstance(statement, ast.Return):
+            # A kernel that only returned needs a body.
             return [*body[:place], *end(statement)] or [ast.copy_location(ast.Pass(), statement)]
         inner = next((node for node in walk(statement) if isinstance(node, ast.Return)), None)
         if inner is None:
@@ -76,6 +88,7 @@ def _with_ends(body: Sequence[ast.stmt], block: ast.AST, end: Callable[[ast.Retu
         if not (isinstance(statement, ast.If) and resolve_callee(statement.test) == "static"):
             raise NotRewritable("`return` in a loop, or in a branch that a run decides", inner)
         rest = body[place + 1 :]
+        # Copies for one of the branches: this function changes statements where they are.
         statement.body = _with_ends([*statement.body, *map(copy_node, rest)], statement, end)
         statement.orelse = _with_ends([*statement.orelse, *rest], statement, end)
         return [*body[:place], statement]
@@ -83,14 +96,15 @@ def _with_ends(body: Sequence[ast.stmt], block: ast.AST, end: Callable[[ast.Retu
 
 
 def _stores(end: ast.Return, names: Sequence[str]) -> ast.stmt:
-    """Stores of what a `return` gives, in a loop, where engines take vectors too."""
+    """Return a loop that stores the results: in a loop the engines also take vectors."""
     value = end.value or ast.Constant(None)
     stores: list[ast.stmt] = []
     if len(names) == 1:
         values = [value]
     elif isinstance(value, ast.Tuple | ast.List):
         values = value.elts
-    else:  # a local or a call that is a tuple
+    else:
+        # A local that is a tuple, or a call that returns one.
         stores.append(ast.Assign([store(_LOCAL)], value, lineno=end.lineno))
         values = [_element(_LOCAL, place, ast.Load()) for place in range(len(names))]
     if len(values) != len(names):

@@ -1,8 +1,12 @@
-"""Simplifying: names that only stand for something else are replaced by what they stand for.
+"""Simplification: names that only stand for something else are replaced by what they stand for.
 
-`a = ti.static(x)` is another name of the array `x`, and `n, m = x.shape` outside any loop names
-sizes. Who looks at arrays must not be fooled by the former. And no engine differentiates a
-kernel in which a statement stands beside loops, not even the latter, which has no gradient.
+    a = ti.static(x)                  pass
+    n, m = a.shape                    pass
+    for i in range(n):         ->     for i in range(x.shape[0]):
+        y[i] = a[i, m - 1]                y[i] = x[i, x.shape[1] - 1]
+
+`a = ti.static(x)` is another name of the array `x`, which analyses of arrays must not miss. And no engine
+differentiates a kernel in which a statement stands beside loops, not even `n, m = a.shape`, which has no gradient.
 """
 
 from __future__ import annotations
@@ -34,18 +38,20 @@ _PURE_NODES = (
 
 
 def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection[str] = ()) -> ast.FunctionDef:
-    """A kernel without second names for arrays, and without sizes computed beside its loops.
+    """Replace second names of arrays, and sizes that are computed beside the loops.
 
     Args:
         tree: the kernel.
         arrays: names of its arrays.
-        lent: names that the functions which it calls may change.
+        lent: names that the functions called by the kernel may change.
     """
     known = frozenset(arrays)
     twin = copy_node(tree)
     counts = _stores(twin)
+    # Aliases come first: in `n = a.shape[0]`, an `a` that is `x` makes `n` a size of `x`.
     aliases = {n: v for n, v in _pairs(ast.walk(twin)) if counts.get(n) == 1 and _array(v, known) is not None}
     twin.body = _replace_names(twin.body, aliases)
+    # A name that is assigned to once may still be changed, by `atomic_add(n, 1)` or by a function.
     changed = find_changed_in_place(twin).union(lent)
     sizes: dict[str, ast.expr] = {}
     for name, value in _pairs(twin.body):
@@ -58,13 +64,13 @@ def simplify_tree(tree: ast.FunctionDef, arrays: Iterable[str], lent: Collection
 
 
 def _unwrap_static(value: ast.expr) -> ast.expr:
-    """The `x` of `static(x)`; any other expression as it is."""
+    """Return the `x` of `static(x)`; return other expressions unchanged."""
     is_static = isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == 1
     return value.args[0] if isinstance(value, ast.Call) and is_static else value
 
 
 def _pairs(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
-    """Every `name = value` among nodes, those of `a, b = c, d` and `n, m = x.shape` included."""
+    """Yield every `name = value` among nodes, with those in `a, b = c, d` and `n, m = x.shape`."""
     for node in nodes:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             yield from _match_targets(node.targets[0], node.value)
@@ -82,7 +88,7 @@ def _match_targets(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast
 
 
 def _part(value: ast.expr, place: int, count: int) -> ast.expr | None:
-    """One of `count` values that an expression unpacks into."""
+    """Return one of the `count` values that an expression unpacks into, or None if the source does not show it."""
     if isinstance(value, ast.Call) and resolve_callee(value) == "static" and len(value.args) == count:
         return value.args[place]
     if isinstance(value, ast.Tuple) and len(value.elts) == count:
@@ -93,13 +99,13 @@ def _part(value: ast.expr, place: int, count: int) -> ast.expr | None:
 
 
 def _array(value: ast.expr, arrays: frozenset[str]) -> str | None:
-    """The array that an expression is nothing but another name of."""
+    """Return the array that an expression is only another name of, or None."""
     value = _unwrap_static(value)
     return value.id if isinstance(value, ast.Name) and value.id in arrays else None
 
 
 def _is_steady(value: ast.expr, arrays: frozenset[str], counts: dict[str, int], sizes: dict[str, ast.expr]) -> bool:
-    """Whether an expression has one value throughout a launch: made of sizes, arguments and constants alone."""
+    """Return True if an expression keeps its value during a launch: it has only sizes, arguments and constants."""
     shapes = {id(n.value) for n in ast.walk(value) if isinstance(n, ast.Attribute) and n.attr == "shape"}
     for node in ast.walk(value):
         if not isinstance(node, _PURE_NODES) or (
@@ -107,6 +113,7 @@ def _is_steady(value: ast.expr, arrays: frozenset[str], counts: dict[str, int], 
         ):
             return False
         if isinstance(node, ast.Name):
+            # The sizes of an array keep their values, its elements may not.
             is_whole = node.id in arrays and id(node) not in shapes
             if is_whole or (node.id in counts and node.id not in sizes):
                 return False
@@ -114,7 +121,7 @@ def _is_steady(value: ast.expr, arrays: frozenset[str], counts: dict[str, int], 
 
 
 def _replace_names(body: list[ast.stmt], names: dict[str, ast.expr]) -> list[ast.stmt]:
-    """Statements with expressions in place of names, and without the assignments whose every name is replaced."""
+    """Replace names by expressions, and drop assignments all of whose names are replaced."""
 
     def drop(node: ast.AST) -> ast.AST | None:
         pairs = {name for name, _ in _pairs([node])}
@@ -144,7 +151,7 @@ def _stores(tree: ast.FunctionDef) -> dict[str, int]:
 
 
 def find_changed_in_place(tree: ast.AST) -> frozenset[str]:
-    """Names that are changed without being given a value: by `atomic_add(n, 1)`, or in a part, `v[0] = 1`."""
+    """Return the names that change without an assignment to them: by `atomic_add(n, 1)`, or in part, `v[0] = 1`."""
     pairs = ((node, one.target) for node in ast.walk(tree) for one in changes_of(node))
     return frozenset(
         root(target) for node, target in pairs if isinstance(node, ast.Call) or not isinstance(target, ast.Name)

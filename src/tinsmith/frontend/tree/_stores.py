@@ -1,5 +1,9 @@
 """A kernel without stores to arrays that have no adjoint, or to gradients.
 
+    drop_stores of `count`               count[i] += 1                           ->   pass
+                                         y[i] = ti.atomic_add(count[0], 1)       ->   y[i] = 0
+    drop_gradient_stores of `x.grad`     x.grad[i] = 0.0                         ->   pass
+
 An engine's reverse mode runs such statements again: counters count twice, and what is read in
 between is neither the old value nor the new one. Left out, every read finds what the forward
 pass left behind. A store to a gradient, `x.grad[i] = 0.0`, would destroy what the reverse adds up there.
@@ -16,9 +20,10 @@ from .._walk import copy_node, walk
 
 
 def drop_stores(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: bool = False) -> ast.FunctionDef:
-    """A kernel in which no statement of its own stores into `arrays`, but those that do something else too.
+    """Remove the kernel's own stores into `arrays`, except in statements that do something else too.
 
-    What an atomic on them returns becomes 0, since it must not be needed; `keep_returns` checks that.
+    The result of an atomic on them becomes 0, since it must not be needed. With `keep_returns` such an atomic
+    stays, so that the caller can check that.
     """
     names = frozenset(arrays)
 
@@ -29,9 +34,9 @@ def drop_stores(tree: ast.FunctionDef, arrays: Iterable[str], *, keep_returns: b
 
 
 def drop_gradient_stores(tree: ast.FunctionDef, gradients: Iterable[str]) -> ast.FunctionDef:
-    """A kernel in which no statement of its own stores into `gradients`, written as in the kernel: `self.x.grad`.
+    """Remove the kernel's own stores into `gradients`, which are given as in its source: `self.x.grad`.
 
-    A loop over a gradient becomes one over its field.
+    A loop over a gradient becomes one over its field, which has the same indices.
     """
     texts = frozenset(gradients)
     if not texts:
@@ -45,7 +50,8 @@ def drop_gradient_stores(tree: ast.FunctionDef, gradients: Iterable[str]) -> ast
     for loop in walk(twin):
         if isinstance(loop, ast.For):
             loop.iter = field(loop.iter)
-            if isinstance(loop.iter, ast.Call):  # `grouped(x.grad)`
+            # `grouped(x.grad)`.
+            if isinstance(loop.iter, ast.Call):
                 loop.iter.args = [field(argument) for argument in loop.iter.args]
     return twin
 
@@ -53,7 +59,7 @@ def drop_gradient_stores(tree: ast.FunctionDef, gradients: Iterable[str]) -> ast
 def _leave_out(
     tree: ast.FunctionDef, is_left: Callable[[ast.expr], bool], *, keep_returns: bool = False
 ) -> ast.FunctionDef:
-    """Leaves out statements that change nothing but what `is_left` says, and what atomics on it return."""
+    """Remove statements that change nothing but targets for which `is_left` is True; atomics on these become 0."""
 
     def change(node: ast.AST) -> ast.AST | None:
         is_call = isinstance(node, ast.Call)
@@ -64,7 +70,7 @@ def _leave_out(
         return ast.Constant(0) if is_call else ast.Pass()
 
     def does_more(statement: ast.AST) -> bool:
-        """Whether an expression in a statement changes something that stays."""
+        """Return True if an expression in a statement changes something that stays."""
         parts = walk(statement)
         targets = [one.target for part in parts if isinstance(part, ast.Call) for one in changes_of(part)]
         return any(isinstance(part, ast.NamedExpr) for part in parts) or not all(map(is_left, targets))
@@ -73,7 +79,7 @@ def _leave_out(
 
 
 def _stem(node: ast.expr) -> str:
-    """What stands before the innermost bracket: "self.x.grad" of `self.x.grad[i].y`; "" where there is no bracket."""
+    """Return what stands before the innermost bracket: "self.x.grad" of `self.x.grad[i].y`, or ""."""
     stem = ""
     while isinstance(node, ast.Subscript | ast.Attribute):
         stem = ast.unparse(node.value) if isinstance(node, ast.Subscript) else stem

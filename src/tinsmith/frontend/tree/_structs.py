@@ -1,4 +1,12 @@
-"""Structs taken apart: a kernel's parameter that is a struct becomes one parameter for each of its members."""
+"""Structs as parameters: one that is a struct becomes a parameter for each of the struct's members.
+
+    def f(camera, x):                                     def f(camera_focal, camera_eye, x):
+        for i in x:                                           for i in x:
+            x[i] = camera.focal * dist(camera)     ->             x[i] = camera_focal * dist(
+                                                                      Camera(focal=camera_focal, eye=camera_eye))
+
+A member is a number or an array, which an op can pass and differentiate; a struct is neither.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +19,23 @@ from .._walk import copy_node, walk
 from ._loops import NotRewritable, load
 
 Path: TypeAlias = "tuple[str, ...]"
-"""The way to a member: the struct's name, and the members that lead there."""
+"""The path to a member: the struct's name, then names of members."""
 Members: TypeAlias = "Mapping[Path, str]"
-"""Parameters by the way to them."""
+"""Parameters by their paths."""
 
 
 def flatten_structs(tree: ast.FunctionDef, members: Members, types: Mapping[Path, str]) -> ast.FunctionDef:
-    """A kernel that takes the members of structs instead of the structs.
+    """Return a kernel that takes the members of structs instead of the structs.
 
-    Where it uses one whole, in a call or by a method, the struct is made of its members there.
+    Where it uses a whole struct, in a call or by a method, the struct is built from its members there.
 
     Args:
         tree: the kernel.
-        members: the members' own parameters.
-        types: what the structs' types, and those of structs in them, are called in the kernel.
+        members: the parameters for the members.
+        types: the kernel's names of the types of the structs, and of structs in them.
 
     Raises:
-        NotRewritable: it assigns to a struct, or to a member of one.
+        NotRewritable: the kernel assigns to a struct, or to a member of one.
     """
     if not types:
         return tree
@@ -56,7 +64,7 @@ def _refuse_changes(tree: ast.FunctionDef, types: Mapping[Path, str]) -> None:
 
 
 def _build_member(path: Path, members: Members, types: Mapping[Path, str]) -> ast.expr:
-    """A member's parameter, or a struct made of its members."""
+    """Return the parameter of a member, or a call that builds a struct from its members."""
     if path in members:
         return load(members[path])
     names = dict.fromkeys(one[len(path)] for one in members if one[: len(path)] == path)
@@ -65,7 +73,7 @@ def _build_member(path: Path, members: Members, types: Mapping[Path, str]) -> as
 
 
 def _path(node: ast.AST) -> Path:
-    """`camera.pose.turn` as names; empty for what does not begin with one."""
+    """Return the names in `camera.pose.turn`, or () for an expression that does not begin with a name."""
     if isinstance(node, ast.Name):
         return (node.id,)
     before = _path(node.value) if isinstance(node, ast.Attribute) else ()
