@@ -1,4 +1,4 @@
-"""Give a rewritten kernel back to Python: text, a synthetic file, a function."""
+"""From a rewritten kernel to a Python function: its text, a synthetic file, and the function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FILES: weakref.WeakValueDictionary[str, _File] = weakref.WeakValueDictionary()
 
 
 def build(tree: ast.FunctionDef, namespace: dict[str, Any], label: str) -> tuple[Callable[..., Any], str]:
-    """A function made from `tree`, and its text.
+    """Build a function from `tree`; return it and its text.
 
     The text is registered in `linecache` under a synthetic file name, because engines ask
     `inspect` for the source of what they compile. The name depends on the text alone, so

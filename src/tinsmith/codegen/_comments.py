@@ -1,4 +1,4 @@
-"""Printed kernels for people: above each group of statements the line of the source that it comes from."""
+"""Printed kernels for people: each group of statements with the line of the source that it comes from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..engines import copy_node
 
 
 def add_comments(tree: ast.FunctionDef, line: Callable[[int], str]) -> list[str]:
-    r"""A printed kernel as lines of text, with comments.
+    r"""Return a printed kernel as lines of text, with comments.
 
     Args:
         tree: from `print_kernel`, whose statements know the line that they come from.
@@ -26,7 +26,8 @@ def add_comments(tree: ast.FunctionDef, line: Callable[[int], str]) -> list[str]
             a = x[0]
             x[1] = a * a
     """
-    said = 0  # the line that was said last
+    # The line of the last comment: a line that many statements come from stands above the first.
+    said = 0
 
     def comment(statements: list[ast.stmt]) -> list[ast.stmt]:
         nonlocal said
@@ -35,7 +36,8 @@ def add_comments(tree: ast.FunctionDef, line: Callable[[int], str]) -> list[str]
             text = "" if one.lineno == said else line(one.lineno)
             if text:
                 said = one.lineno
-                written.append(ast.Expr(ast.Name(f"# {text}")))  # `ast.unparse` writes a name as it is
+                # `ast.unparse` writes a name as it is.
+                written.append(ast.Expr(ast.Name(f"# {text}")))
             if isinstance(one, ast.For | ast.While | ast.If):
                 one.body, one.orelse = comment(one.body), comment(one.orelse)
             written.append(one)

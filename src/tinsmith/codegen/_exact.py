@@ -1,8 +1,16 @@
 """Exact runs of the IR: a kernel as a tree for the Python engine, whose floats torch's autograd follows.
 
+    parallel for i in 0 .. x.shape[0]:  @76         __task__(True)
+      atomic add y[0], x[i] * 2.0  @77              __at__(1, 76)
+                                                    for i in range(0, x.shape[0]):
+                                             ->         __enter__(0, i)
+                                                        __turn__('i', i)
+                                                        __at__(3, 77)
+                                                        __atomic_add__(x[i] * __number_f32__(2.0), y, 0)
+
 Floats are torch's 0-d tensors in float64, whatever their type in the kernel, so derivatives are those of torch's
-autograd, exact to rounding. Nothing of the passes that make gradient kernels is used here: this is what they are held
-against. Parallel loops run in order: no iteration may rely on another, so any order will do.
+autograd, exact to rounding. Nothing of the passes that generate gradients is used here: exact runs are the reference
+that they are compared with. Parallel loops run in order: no iteration may rely on another, so any order will do.
 """
 
 from __future__ import annotations
@@ -46,7 +54,7 @@ def build_exact_kernel(kernel: nodes.Kernel, *, is_faithful: bool = False, is_wa
 
 
 class _ExactWriter(Writer):
-    """Writes a kernel that calls the functions of exact runs by name, and says where it is."""
+    """Writes a kernel that calls the functions of exact runs by name, and reports each iteration and statement."""
 
     def __init__(self, kernel: nodes.Kernel) -> None:
         self._names = [*kernel.arrays, *kernel.arguments]
@@ -65,7 +73,7 @@ class _ExactWriter(Writer):
         return tree
 
     def _task(self, number: int, one: nodes.Stmt) -> list[ast.stmt]:
-        """A statement of the top level."""
+        """Write a statement of the top level."""
         is_parallel = isinstance(one, nodes.For) and one.is_parallel
         first = [_say("task", ast.Constant(is_parallel))]
         if not isinstance(one, nodes.For):
@@ -83,6 +91,7 @@ class _ExactWriter(Writer):
         self._line = one.line
         written = [_say("at", ast.Constant(_cost(one)), ast.Constant(one.line)), *self.statements(one)]
         for part in written:
+            # A statement that stands for no line of the source has line 0.
             part.lineno = part.end_lineno = max(one.line, 1)
         return written
 
@@ -138,12 +147,13 @@ class _ExactWriter(Writer):
                 return _call(f"{'bits' if keeps_bits else 'cast'}_{kind}", self.operand(value))
             case nodes.Select(condition, then, otherwise, kind):
                 chosen = ast.IfExp(self.expression(condition), self.convert(then, kind), self.convert(otherwise, kind))
+                # Both sides were converted, so the Python engine need not evaluate one to learn its type.
                 vars(chosen)["has_one_type"] = True
                 return chosen
         return super().expression(one)
 
     def convert(self, one: nodes.Expr, kind: Type) -> ast.expr:
-        """An expression as a number of a type."""
+        """Write an expression, converted to a type."""
         return self.operand(one) if one.type == kind else _call(f"cast_{kind}", self.operand(one))
 
     def cast(self, value: nodes.Expr, kind: Type) -> ast.expr:
@@ -164,9 +174,11 @@ class _ExactWriter(Writer):
 
     def binary(self, one: nodes.Binary) -> ast.expr:
         name = one.operator
+        # Python's own operators evaluate the right side only if it is needed.
         if name in ("and", "or"):
             sides = [self.expression(one.left), self.expression(one.right)]
             return ast.BoolOp(ast.And() if name == "and" else ast.Or(), sides)
+        # `max(x, 0.0)` is a rectifier: at a tie its slope is 0, as that of `torch.relu`, and not one half.
         if name in ("min", "max") and types.is_float(one.type):
             for zero, other in ((one.right, one.left), (one.left, one.right)):
                 if isinstance(zero, nodes.Const) and zero.value == 0:
@@ -178,7 +190,7 @@ class _ExactWriter(Writer):
         return _call("shift_right_filling_zeros" if name == ">>>" else name, left, right)
 
     def _operand_of(self, one: nodes.Binary, side: nodes.Expr) -> ast.expr:
-        """An operand; of integers that are divided, a float of the result's type."""
+        """Write an operand. Integers that are divided become floats of the result's type."""
         is_widened = one.operator in (Operator.DIV, Operator.ATAN2) and not types.is_float(side.type)
         return self.convert(side, one.type) if is_widened else self.operand(side)
 
@@ -187,7 +199,7 @@ class _ExactWriter(Writer):
 
 
 def _call(name: str, *arguments: ast.expr) -> ast.Call:
-    """A call of a function of exact runs."""
+    """Return a call of a function of exact runs."""
     return ast.Call(ast.Name(f"__{name}__", ast.Load()), list(arguments), [])
 
 
@@ -196,5 +208,5 @@ def _say(name: str, *arguments: ast.expr) -> ast.stmt:
 
 
 def _cost(stmt: nodes.Stmt) -> int:
-    """Operations that a statement takes itself, without the statements inside it."""
+    """Count the operations of a statement, without those of the statements inside it."""
     return 1 + sum(not isinstance(one, nodes.Leaf) for one in walk.parts(*walk.expressions(stmt)))

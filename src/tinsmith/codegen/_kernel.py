@@ -1,7 +1,12 @@
 """From the IR back to source that an engine compiles, the same for the same kernel.
 
-What is printed calls the engine's module `_lang`. A number whose type is not that of a literal is written with its
-type; an operation on numbers that are all known is written so that the engine, not Python, computes it.
+    parallel for i in 0 .. x.shape[0]:         for i in range(x.shape[0]):
+      v = x[i] * 3.0                               v = x[i] * 3.0
+      w = 1.0 * 3.0                     ->         w = _lang.f32(1.0) * 3.0
+      atomic add y[i], v + w                       _lang.atomic_add(y[i], v + w)
+
+The printed kernel calls the engine's module `_lang`. A number whose type is not that of a literal is written with its
+type; an operation on known numbers is written so that the engine, not Python, computes it.
 """
 
 from __future__ import annotations
@@ -19,17 +24,17 @@ from ._syntax import SIGNS, assign, call, call_operation, lang, number, operatio
 from ._vectors import VectorLoop, plan_lane_arrays, zeros
 
 PrintedKernel: TypeAlias = ast.FunctionDef
-"""A kernel as source: its statements know the lines that they come from."""
+"""A kernel as a tree of Python. Its statements have the lines of the source that they come from."""
 ARITHMETIC = {f"arithmetic_{name}": f"_{name}" for name in (*operators.ARITHMETIC_FUNCTIONS, "pow")}
-"""Functions by arithmetic alone, which no engine has, and what printed source calls them."""
+"""Functions by arithmetic alone, which no engine has, and their names in printed source."""
 
 
 def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults: Defaults) -> PrintedKernel:
-    """A kernel as source.
+    """Print a kernel as source.
 
     Args:
         kernel: the kernel.
-        annotations: of every array and argument, as source; they give the parameters' order.
+        annotations: the annotation of every array and argument, as source, in the order of the parameters.
         defaults: types of literals in the engine that compiles it.
 
     Example:
@@ -39,7 +44,8 @@ def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults:
         def one(y: _lang.types.ndarray()):
             y[None] = 1.0
     """
-    with COMPILING:  # which lets Python go down into deep expressions
+    # The lock also raises Python's recursion limit, for deep expressions.
+    with COMPILING:
         writer = Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
         body = [*writer.cells(), *writer.body(writer.kernel.body, is_top=True)]
     parameters = [ast.arg(name, parse_expression(text)) for name, text in annotations.items()]
@@ -64,7 +70,7 @@ class Writer:
     # Statements -------------------------------------------------------------------------------
 
     def cells(self) -> list[ast.stmt]:
-        """The kernel's own memory, as locals of its top level, which both engines share out to parallel loops."""
+        """Declare the kernel's own memory: locals of the top level, which parallel iterations share in both engines."""
         kinds = [(name, self.kernel.arrays[name].type) for name in self.kernel.cells]
         zeros = [(name, nodes.Const(types.zero(kind), kind)) for name, kind in kinds]
         return [assign(ast.Name(name, ast.Store()), self.expression(zero)) for name, zero in zeros]
@@ -72,6 +78,7 @@ class Writer:
     def body(self, statements: Sequence[nodes.Stmt], *, is_top: bool = False) -> list[ast.stmt]:
         written: list[ast.stmt] = []
         for statement in statements:
+            # The engines run a loop of the top level in parallel unless a setting before it says otherwise.
             if is_top and isinstance(statement, nodes.For) and not statement.is_parallel:
                 serial = ast.Call(lang("loop_config"), [], [ast.keyword("serialize", ast.Constant(True))])
                 written.append(ast.Expr(serial, lineno=statement.line))
@@ -79,7 +86,8 @@ class Writer:
                 size = ast.keyword("block_dim", ast.Constant(statement.block_size))
                 written.append(ast.Expr(ast.Call(lang("loop_config"), [], [size]), lineno=statement.line))
             for one in self.statements(statement):
-                one.lineno = statement.line  # for `add_comments`
+                # For `add_comments`.
+                one.lineno = statement.line
                 written.append(one)
         return written or [ast.Pass()]
 
@@ -95,7 +103,7 @@ class Writer:
                 return [self.statement(one)]
 
     def declare_array(self, one: nodes.LocalArray) -> list[ast.stmt]:
-        """A local array; or vectors in its place, or beside it, where loops in vectors use it."""
+        """Declare a local array; vectors instead of it, or beside it, if loops in vectors use it."""
         plan = self.lane_arrays.get(one.name)
         vectors = [] if plan is None else plan.vectors
         names = [(name, one.length // len(vectors)) for name in vectors]
@@ -103,7 +111,7 @@ class Writer:
         return [assign(ast.Name(name, ast.Store()), zeros(one.type, count)) for name, count in names]
 
     def write_decomposition(self, one: nodes.Decompose) -> list[ast.stmt]:
-        """The engine's call, and the entries of what it gives one by one."""
+        """Write the engine's call, and the assignment of each entry of its results."""
         parts = parts_of(one)
         wholes = [self.reserve_name(part.name.upper()) for part in parts]
         entries = [self.operand(entry) for entry in one.matrix]
@@ -121,7 +129,7 @@ class Writer:
         ]
 
     def reserve_name(self, wish: str) -> str:
-        """A name that the kernel does not have, for what statements beside each other share."""
+        """Return a name that the kernel does not use yet."""
         name = next(name for name in (f"{wish}_{number}" for number in count(1)) if name not in self.taken)
         self.taken.add(name)
         return name
@@ -157,8 +165,9 @@ class Writer:
         raise AssertionError(f"{type(one).__name__} is several statements in Python")
 
     def declare_block_memory(self, loop: nodes.For) -> list[ast.stmt]:
-        """Memory that the threads of a block share, of which a parallel loop says that there is some."""
+        """Declare the memory that the threads of a block share, in a parallel loop that uses it."""
         written: list[ast.stmt] = []
+        # Sorted, so that a kernel always has the same text: the engines' offline caches may go by it.
         for name in sorted(self.shared & walk.find_touched(loop.body)) if loop.is_parallel else ():
             array = self.kernel.arrays[name]
             sizes = [self.expression(size) for size in self.kernel.block_memory[name]]
@@ -218,14 +227,15 @@ class Writer:
         return self.function(one, self.operand(one.value))
 
     def function(self, one: nodes.Unary, value: ast.expr) -> ast.expr:
-        """An operation on one number, which is written already."""
+        """Write an operation on a number that is written already."""
         sign = SIGNS.get(one.operator)
         if isinstance(sign, ast.unaryop):
             return ast.UnaryOp(sign, value)
         if one.operator in ARITHMETIC:
             return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), [value], [])
         called = call_operation(one.operator, value)
-        if one.operator == Operator.NORM:  # no engine's function is it; whoever lowers the tree again must know
+        # Printed as a root. Lowering, which may read this tree again, must know that its derivative at 0 is 0.
+        if one.operator == Operator.NORM:
             vars(called)["is_norm"] = True
         return called
 
@@ -235,12 +245,13 @@ class Writer:
         if one.operator in ARITHMETIC:
             operands = [self.operand(one.left), self.operand(one.right)]
             return ast.Call(ast.Name(ARITHMETIC[one.operator], ast.Load()), operands, [])
+        # Of two literals Python would compute the result, with its own types: one is written as a number of the engine.
         is_known = isinstance(one.left, nodes.Const) and isinstance(one.right, nodes.Const)
         left = self.operand(one.left) if is_known else self.expression(one.left)
         return operation(one.operator, left, self.expression(one.right))
 
     def straight_through(self, one: nodes.Binary, value: ast.expr) -> ast.expr:
-        """The value alone; of one without a derivative, whoever lowers the tree again must know."""
+        """Write the value alone. If it has no derivative, mark it for lowering, which may read this tree again."""
         if not isinstance(one.right, nodes.Const):
             return value
         called = call("cast", value, lang(one.type))
@@ -248,7 +259,7 @@ class Writer:
         return called
 
     def operand(self, one: nodes.Expr) -> ast.expr:
-        """An expression that must be the engine's, not a number that Python could work with."""
+        """Write an expression that the engine evaluates, not Python: a number gets its type."""
         return self.constant(one, is_typed=True) if isinstance(one, nodes.Const) else self.expression(one)
 
     def constant(self, one: nodes.Const, *, is_typed: bool) -> ast.expr:
@@ -256,7 +267,7 @@ class Writer:
         return ast.Call(lang(one.type), [written], []) if is_typed else written
 
     def cast(self, value: nodes.Expr, kind: Type) -> ast.expr:
-        """A value as a local of this type gets it."""
+        """Write a value as it is assigned to a local of a type."""
         same = value.type == kind
         return self.expression(value) if same else call("cast", self.operand(value), lang(kind))
 
@@ -268,7 +279,7 @@ class Writer:
         return self.entry(element, one.entry, context)
 
     def index(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> ast.expr:
-        """The index of an element, without that of the entry in it."""
+        """Write the index of an element, without that of the entry in it."""
         index = [self.expression(part) for part in one.index]
         return ast.Constant(None) if not index else index[0] if len(index) == 1 else _tuple(index)
 
@@ -276,7 +287,7 @@ class Writer:
         return ast.Subscript(value, self.numbers(entry), context or ast.Load()) if entry else value
 
     def numbers(self, entry: tuple[int, ...]) -> ast.expr:
-        """The index of an entry."""
+        """Write the index of an entry."""
         numbers: list[ast.expr] = [ast.Constant(place) for place in entry]
         return numbers[0] if len(numbers) == 1 else _tuple(numbers)
 
@@ -286,7 +297,7 @@ def _is_plain(value: bool | float) -> bool:
 
 
 def _special(value: float) -> ast.expr:
-    """Infinity, or no number: names of the engine's own."""
+    """Write infinity or NaN, by the engine's names."""
     name = lang("math.nan" if math.isnan(value) else "math.inf")
     return ast.UnaryOp(ast.USub(), name) if value < 0 else name
 
@@ -297,12 +308,12 @@ def _tuple(items: list[ast.expr]) -> ast.expr:
 
 # Deep expressions -------------------------------------------------------------------------------
 # Python's parser takes at most 200 nested parentheses, and the engines' compilers go through an expression recursively,
-# with several Python calls a level. Passes put expressions into each other, so that an expression may become deeper
-# than any that the user wrote: its parts get names before it is printed.
+# with several Python calls for each level. Passes substitute expressions into each other, so that an expression may
+# become deeper than any that the user wrote: its parts get names before it is printed.
 
 
 DEEPEST = 40
-"""Levels of operations in a printed expression: few enough for the engines, and more than people write."""
+"""The most levels of operations in a printed expression: few enough for the engines, and more than people write."""
 
 
 def split_deep_expressions(kernel: nodes.Kernel, reserve_name: Callable[[str], str]) -> nodes.Kernel:
@@ -339,7 +350,8 @@ def _depth(expr: nodes.Expr) -> int:
 def _split(expr: nodes.Expr, give_name: Callable[[nodes.Expr], nodes.Expr]) -> tuple[nodes.Expr, int]:
     """Return an expression of at most `DEEPEST` levels, and how many it has."""
     if isinstance(expr, nodes.Binary) and expr.operator == Operator.STRAIGHT_THROUGH:
-        return _split(expr.left, give_name)  # all that is printed of it
+        # Only its value is printed.
+        return _split(expr.left, give_name)
     depths = [0]
 
     def change(part: nodes.Expr) -> nodes.Expr:

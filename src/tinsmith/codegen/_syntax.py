@@ -1,4 +1,4 @@
-"""Nodes of Python's tree that printed kernels are made of."""
+"""Nodes of Python's syntax tree for printed kernels."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _FUNCTIONS = {
     Operator.FFS: "math.ffs",
     Operator.NORM: "sqrt",
 }
-"""Operations that the engines call otherwise than the IR."""
+"""The engines' names for operations that the IR names differently."""
 
 
 def operation(operator: Operator, left: ast.expr, right: ast.expr) -> ast.expr:
-    """An operation on two, by what the IR calls it."""
+    """Return an operation on two values, by its operator in the IR."""
     match SIGNS.get(operator):
         case ast.operator() as sign:
             return ast.BinOp(left, sign, right)
@@ -36,12 +36,12 @@ def operation(operator: Operator, left: ast.expr, right: ast.expr) -> ast.expr:
 
 
 def call_operation(operator: Operator, *operands: ast.expr) -> ast.Call:
-    """An operation that is a function of the engine's."""
+    """Return a call of the engine's function for an operation."""
     return call(_FUNCTIONS.get(operator, str(operator)), *operands)
 
 
 def lang(name: str) -> ast.expr:
-    """A name of the engine's module."""
+    """Return a name in the engine's module, with its dots."""
     made: ast.expr = ast.Name("_lang", ast.Load())
     for part in name.split("."):
         made = ast.Attribute(made, part, ast.Load())
@@ -49,14 +49,15 @@ def lang(name: str) -> ast.expr:
 
 
 def number(value: bool | float) -> ast.expr:
-    """A number as Python writes it: a negative one is the opposite of another."""
+    """Return a number as Python's parser would: a negative one is the negation of a positive one."""
+    # `copysign` also finds the sign of -0.0.
     if isinstance(value, bool) or math.copysign(1.0, value) > 0:
         return ast.Constant(value)
     return ast.UnaryOp(ast.USub(), ast.Constant(-value))
 
 
 def call(name: str, *arguments: ast.expr) -> ast.Call:
-    """A call of an engine's function."""
+    """Return a call of an engine's function."""
     return ast.Call(lang(name), list(arguments), [])
 
 

@@ -1,8 +1,18 @@
 """Loops over lanes as source in which a local is a vector of the engine, a number for each of 16 iterations.
 
-An engine's compiler that does not know the machine's CPU makes short vectors of a loop, if any; vectors of the engine
-keep their width (docs/about/decisions/vector-speed.md). What the engines do not take on vectors, such as casts, is
-written number by number in a static loop: LLVM finds the whole again.
+    for k in 0 .. 16 [vector_width = 16]:
+      t = x[i + k] * 2.0
+      s = s + t
+    ->
+    vector_1 = _lang.Vector([x[i + entry_1] for entry_1 in _lang.static(range(16))], dt=_lang.f32)
+    t_1 = vector_1 * 2.0
+    s_1 = t_1
+    for entry_1 in _lang.static(range(16)):
+        s = s + s_1[entry_1]
+
+If an engine's compiler does not know the machine's CPU, it makes short vectors of a loop, or none; vectors of the
+engine keep their width (docs/about/decisions/vector-speed.md). What the engines do not support on vectors, such as
+casts, is written number by number in a static loop: LLVM combines it again.
 """
 
 from __future__ import annotations
@@ -16,15 +26,15 @@ from ..ir import Operator, Type, nodes, types, walk
 from ._syntax import assign, call, lang, operation
 
 _ANY_ORDER = frozenset({"+", "*", "&", "|", "^", "min", "max", "and", "or"})
-"""Operators by which lanes can be put together before what was there: not `-`, by which the second of two would add."""
+"""Operators that may combine lanes before the old value: not `-`, with which a second vector would be added."""
 _WHOLE = frozenset({"sqrt", "floor"})
 """Functions that both engines take on vectors (Taichi 1.7.4, Quadrants 1.3.3). `-` and `abs` end the process."""
 VECTOR_FUNCTIONS = frozenset({"arithmetic_exp"})
-"""Functions by arithmetic that are there for vectors too."""
+"""Functions by arithmetic that also exist for vectors."""
 
 
 class Scalar(Protocol):
-    """What writes numbers, which all lanes share."""
+    """The writer of numbers that all lanes share."""
 
     kernel: nodes.Kernel
 
@@ -35,10 +45,10 @@ class Scalar(Protocol):
 
 @dataclass(frozen=True)
 class LaneArray:
-    """A local array of which loops in vectors use an element for each lane.
+    """A local array of which loops in vectors use one element for each lane.
 
     Attributes:
-        vectors: names of its vectors; none where other loops store to it.
+        vectors: names of its vectors; none if other loops store to it.
         is_array: whether other loops use it, by an index.
     """
 
@@ -47,7 +57,7 @@ class LaneArray:
 
 
 def plan_lane_arrays(body: Sequence[nodes.Stmt], reserve_name: Callable[[str], str]) -> dict[str, LaneArray]:
-    """Find the local arrays that loops in vectors use, and what is to be written for each."""
+    """Find the local arrays that loops in vectors use, and plan how each is written."""
     inside, outside = list[nodes.Stmt](), list[nodes.Stmt]()
     _sort_statements(body, inside, outside)
     lengths = {one.name: one.length for one in outside if isinstance(one, nodes.LocalArray)}
@@ -58,6 +68,7 @@ def plan_lane_arrays(body: Sequence[nodes.Stmt], reserve_name: Callable[[str], s
         (nodes.Local(one.names[0], Type.I32),) for one in outside if isinstance(one, nodes.For) and one.vector_width
     }
     places = [one for one in inside if isinstance(one, nodes.Store)] + [*walk.loads(inside)]
+    # An access by another index than the lane itself needs the array.
     used = {one.array for one in places} - {one.array for one in places if one.index not in lanes}
     arrays: dict[str, LaneArray] = {}
     for name in sorted(used & lengths.keys()):
@@ -82,7 +93,7 @@ def _find_loaded(statements: Sequence[nodes.Stmt]) -> set[str]:
 
 
 def zeros(kind: Type, count: int) -> ast.expr:
-    """A vector of zeros."""
+    """Return a vector of zeros."""
     return _vector(
         ast.BinOp(ast.List([ast.Constant(types.zero(kind))], ast.Load()), ast.Mult(), ast.Constant(count)), kind
     )
@@ -102,13 +113,14 @@ class VectorLoop:
         self.written: list[ast.stmt] = []
 
     def write(self) -> list[ast.stmt]:
-        """The statements that stand for the loop."""
+        """Return the statements for the loop."""
         end = self.loop.bounds[0][1]
         assert isinstance(end, nodes.Const)
         for group in range(int(end.value) // self.width):
             self.group = group
             for one in self.loop.body:
                 self.statement(one)
+        # The lanes' sums meet what was there once, after all vectors of the loop.
         for name, total in self.totals.items():
             number = nodes.Local(name, self.scalar.kernel.locals[name])
             number_of = ast.Subscript(ast.Name(total, ast.Load()), ast.Name(self.entry, ast.Load()), ast.Load())
@@ -136,7 +148,7 @@ class VectorLoop:
                 raise AssertionError(f"{other} was to keep a loop from vectors")
 
     def store(self, one: nodes.Store) -> None:
-        """Store to a lane's own element of a local array, or of an array's."""
+        """Store to each lane's own element of a local array or of an array."""
         value = self.give_name(self.vector(one.value, one.value.type))
         array = self.arrays.get(one.array)
         if array is None:
@@ -151,18 +163,18 @@ class VectorLoop:
         return ast.Subscript(ast.Name(array, ast.Load()), self.place(), context)
 
     def place(self) -> ast.expr:
-        """The lane that a static loop is at."""
+        """Write the lane that a static loop is at."""
         entry, first = ast.Name(self.entry, ast.Load()), self.group * self.width
         return ast.BinOp(ast.Constant(first), ast.Add(), entry) if first else entry
 
     # Expressions ------------------------------------------------------------------------------
 
     def is_shared(self, one: nodes.Expr) -> bool:
-        """Whether all lanes have one value."""
+        """Return True if all lanes have the same value."""
         return not walk.locals_in([one]) & self.varying
 
     def vector(self, one: nodes.Expr, kind: Type) -> ast.expr:
-        """An expression as a vector of a type."""
+        """Write an expression as a vector of a type."""
         if not self.is_shared(one):
             return self.as_type(one, kind)
         if kind == Type.U1:
@@ -173,7 +185,7 @@ class VectorLoop:
         return _vector(ast.BinOp(ast.List([number], ast.Load()), ast.Mult(), ast.Constant(self.width)), kind)
 
     def as_type(self, one: nodes.Expr, kind: Type) -> ast.expr:
-        """An expression as one of a type, a number or a vector: engines do not cast vectors by themselves."""
+        """Write an expression converted to a type: engines do not convert vectors implicitly."""
         return self.expression(one if one.type == kind else nodes.Cast(one, kind))
 
     def expression(self, one: nodes.Expr) -> ast.expr:
@@ -209,7 +221,7 @@ class VectorLoop:
         return self.each(one.type, self.element(one, ast.Load()))
 
     def element(self, one: nodes.Load | nodes.Store, context: ast.expr_context) -> ast.expr:
-        """The element of an array for the lane that a static loop is at."""
+        """Write the element of an array for the lane that a static loop is at."""
         index: list[ast.expr] = []
         for part in one.index:
             match part:
@@ -242,6 +254,7 @@ class VectorLoop:
 
     def unary(self, one: nodes.Unary) -> ast.expr:
         value = self.expression(one.value)
+        # `-v` of a vector ends the process in both engines (see `_WHOLE`).
         if one.operator == Operator.NEG:
             return ast.BinOp(value, ast.Mult(), self.scalar.expression(nodes.Const(types.zero(one.type) - 1, one.type)))
         if one.operator == Operator.NOT:
@@ -267,19 +280,21 @@ class VectorLoop:
     # Number by number -------------------------------------------------------------------------
 
     def give_name(self, value: ast.expr) -> ast.Name:
-        """A vector under a name."""
+        """Assign a vector to a name, unless it is one."""
         if isinstance(value, ast.Name):
             return value
+        # A static loop repeats its body for each lane: without a name, each would compute the whole vector.
         name = self.scalar.reserve_name("vector")
         self.written.append(assign(ast.Name(name, ast.Store()), value))
         return ast.Name(name, ast.Load())
 
     def number(self, vector: ast.Name) -> ast.expr:
-        """The number of a vector that a static loop is at."""
+        """Write the entry of a vector for the lane that a static loop is at."""
         return ast.Subscript(vector, ast.Name(self.entry, ast.Load()), ast.Load())
 
     def each(self, kind: Type, number: ast.expr) -> ast.expr:
-        """A vector of numbers that a static loop computes."""
+        """Write a vector of numbers that a static loop computes."""
+        # As a list: vectors that are filled number by number take 1.3 times as long to compile.
         numbers = ast.comprehension(ast.Name(self.entry, ast.Store()), self.entries(), [], 0)
         return self.give_name(_vector(ast.ListComp(number, [numbers]), kind))
 
@@ -291,7 +306,7 @@ class VectorLoop:
 
 
 def find_sums(loop: nodes.For) -> dict[str, Operator]:
-    """Locals to which each iteration of a loop adds, by "+" or another operator of any order, and that operator."""
+    """Find the locals to which every iteration adds, by "+" or another operator of any order; return the operators."""
     sums: dict[str, Operator] = {}
     given = set[str]()
     for one in loop.body:
