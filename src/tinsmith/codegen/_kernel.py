@@ -46,6 +46,7 @@ def print_kernel(kernel: nodes.Kernel, annotations: Mapping[str, str], defaults:
     """
     # The lock also raises Python's recursion limit, for deep expressions.
     with COMPILING:
+        # An array of the blocks that is a parameter is ordinary memory by now (`passes.run_blocks_in_order`).
         writer = Writer(kernel, defaults, frozenset(kernel.block_memory.keys() - annotations.keys()))
         body = [*writer.cells(), *writer.body(writer.kernel.body, is_top=True)]
     parameters = [ast.arg(name, parse_expression(text)) for name, text in annotations.items()]

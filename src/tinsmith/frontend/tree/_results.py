@@ -104,7 +104,7 @@ def _stores(end: ast.Return, names: Sequence[str]) -> ast.stmt:
     elif isinstance(value, ast.Tuple | ast.List):
         values = value.elts
     else:
-        # A local that is a tuple, or a call that returns one.
+        # A local that is a tuple, or a call that returns one, which must run once.
         stores.append(ast.Assign([store(_LOCAL)], value, lineno=end.lineno))
         values = [_element(_LOCAL, place, ast.Load()) for place in range(len(names))]
     if len(values) != len(names):
