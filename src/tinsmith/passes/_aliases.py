@@ -1,8 +1,14 @@
-"""One element by two names: engines forget that a store under one changes what a load under the other finds.
+"""One element under two indices: engines forget that a store by one index changes what a load by the other returns.
 
 Both engines (Taichi 1.7.4, Quadrants 1.3.3) take `y[i]` for unchanged after `y[k[i]] = ...` if it was read before: in
-control flow optimisation, which can be left out; and, for numbers of a vector, in common subexpressions, which cannot.
+control flow optimization, which can be left out; and, for entries of a vector, in common subexpressions, which cannot.
 Taichi loses one of two additions where an inner loop moves one index and not the other (`is_swept`).
+
+Arrays of vectors become arrays of numbers (`flat`), which the second of these optimizations leaves alone:
+
+    array p: f32[1] of 3                         array p: f32[2]
+    array m: f32[0] of 2x2                 ->    array m: f32[2]
+    p[i]{2} = p[i]{0} * m[]{1, 0}                p[i, 2] = p[i, 0] * m[1, 0]
 """
 
 from __future__ import annotations
@@ -15,7 +21,7 @@ from ..ir import AffineIndex, Type, nodes, walk
 
 
 def has_aliases(body: Sequence[nodes.Stmt]) -> bool:
-    """Whether an array that statements read and change is indexed in more than one way."""
+    """Return True if an array that statements both read and change is indexed in more than one way."""
     ways: dict[str, set[tuple[nodes.Expr, ...]]] = {}
     read, changed = walk.reads(body), set[str]()
     for load in walk.loads(body):
@@ -27,7 +33,7 @@ def has_aliases(body: Sequence[nodes.Stmt]) -> bool:
 
 
 def has_elements_at_top(kernel: nodes.Kernel) -> bool:
-    """Whether statements of the top level use numbers of vectors or matrices.
+    """Return True if statements outside of loops use entries of vectors or matrices.
 
     Both engines (Taichi 1.7.4, Quadrants 1.3.3) end the process where a later loop uses the same vector: they share the
     vector's address between the tasks, and expect a whole vector behind it ("scalarize_store_stmt").
@@ -37,8 +43,10 @@ def has_elements_at_top(kernel: nodes.Kernel) -> bool:
 
 
 def is_swept(body: Sequence[nodes.Stmt]) -> bool:
-    """Whether an array is changed, not by atomics alone, under indices that are more than so many elements apart."""
+    """Return True if an array is stored to, and two of its indices do not lie a constant distance apart."""
     first: dict[str, list[AffineIndex]] = {}
+    # Taichi 1.7.4 keeps `y[i]` in a register while a loop over j runs, so that what `y[j]` adds to the same element is
+    # lost (tests/bridge/test_swept.py).
     stored = {one.array for one in walk.stores(body) if isinstance(one, nodes.Store)}
     for access in (*walk.loads(body), *walk.stores(body)):
         if access.array in stored:
@@ -50,7 +58,8 @@ def is_swept(body: Sequence[nodes.Stmt]) -> bool:
 
 
 def flat(kernel: nodes.Kernel) -> nodes.Kernel:
-    """The kernel on arrays of numbers instead of vectors and matrices: the same memory, with more dims. Fields stay."""
+    """Return the kernel on arrays of numbers instead of vectors and matrices: the same memory, with more dims."""
+    # Fields keep the layout in which their owner placed them; a launch's tensors are contiguous, in either view.
     moved = {name: one for name, one in kernel.arrays.items() if one.element and not one.label}
     if not moved:
         return kernel

@@ -1,7 +1,13 @@
 """Batching: a kernel for one sample, made into one that runs all samples of a batch in one launch.
 
-Batched arrays get an axis in front, and each index into them the sample's number. What comes out is a kernel like any
-other: the gradient of a batch is the adjoint of this form, and its tangent the tangent of it.
+    parallel for i in 0 .. n:                    parallel for sample, i in 0 .. x.shape[0], 0 .. n:
+        y[i] = x[i] * w[i]                           y[sample, i] = x[sample, i] * w[i]
+    for j in 1 .. x.shape[0]:              ->    parallel for sample in 0 .. x.shape[0]:
+        y[j] = y[j - 1] + y[j]                       for j in 1 .. x.shape[1]:
+                                                         y[sample, j] = y[sample, j - 1] + y[sample, j]
+
+Batched arrays (here `x` and `y`) get an axis in front, and each index into them the sample's number. What comes out is
+a kernel like any other: the gradient of a batch is the adjoint of this form, and its tangent the tangent of it.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ class NotBatchable(Exception):
 
 
 def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
-    """A kernel that runs a whole batch.
+    """Return a kernel that runs a whole batch.
 
     Where loops alone touch memory, each of them runs over the samples too, so that all iterations are parallel that
     were. Else the samples are the iterations of one parallel loop, and each runs its statements in order.
@@ -29,14 +35,16 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
     Raises:
         NotBatchable: a local of the top level is changed by a parallel loop, where each sample needs one of its own.
     """
+    # A cell is one number of the kernel's own, which no launch is given: it cannot get an axis for samples.
     if kernel.cells:
         raise NotBatchable(f"loops share the variable `{kernel.cells[0]}`")
     sample = Names(walk.names_of(kernel)).fresh("sample")
+    # All batched arrays have one batch, so any of them tells its size.
     first = next(name for name in kernel.arrays if name in arrays)
     samples = (nodes.Const(0, Type.I32), nodes.Size(first, 0))
 
     def shift(one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
-        """The sample in front of indices, and the batch in front of sizes."""
+        """Put the sample's number in front of an index, and the batch in front of a shape."""
         match one:
             case nodes.Size() if one.array in arrays:
                 return replace(one, axis=one.axis + 1)
@@ -56,17 +64,20 @@ def batch_kernel(kernel: nodes.Kernel, arrays: Collection[str]) -> nodes.Kernel:
             n: replace(a, rank=a.rank + 1, dims=a.dims and (None, *a.dims)) if n in arrays else a
             for n, a in kernel.arrays.items()
         },
+        # Statements of ours have no number yet.
         body=walk.number_statements(body),
     )
 
 
 def serialize_kernel(kernel: nodes.Kernel) -> nodes.Kernel:
-    """The kernel on one thread: every loop runs in order."""
+    """Return the kernel on one thread: every loop runs in order."""
     return replace(kernel, body=tuple(map(_in_order, kernel.body)))
 
 
 def _is_by_loops(kernel: nodes.Kernel, arrays: Collection[str]) -> bool:
-    """Whether all that differs between samples happens inside of top-level loops."""
+    """Return True if everything that differs between samples happens inside top-level loops."""
+    # Statements of the top level then run once for the whole batch. So a local that they share with a loop must not
+    # be changed in it, and a parallel loop must not take its bounds from a sample's own memory.
     tops = {name for one in kernel.body if not isinstance(one, nodes.For) for name in walk.find_assigned(one)}
     for one in kernel.body:
         if isinstance(one, nodes.For):
@@ -79,12 +90,12 @@ def _is_by_loops(kernel: nodes.Kernel, arrays: Collection[str]) -> bool:
 
 
 def _is_of_sample(expressions: Sequence[nodes.Expr], arrays: Collection[str]) -> bool:
-    """Whether expressions read elements that each sample has its own of."""
+    """Return True if expressions read batched arrays."""
     return any(isinstance(part, nodes.Load) and part.array in arrays for part in walk.parts(*expressions))
 
 
 def _with_samples(one: nodes.Stmt, sample: str, samples: tuple[nodes.Expr, nodes.Expr]) -> nodes.Stmt:
-    """A top-level statement for all samples."""
+    """Return a top-level statement that runs for all samples."""
     if not isinstance(one, nodes.For):
         return one
     if one.is_parallel:

@@ -1,7 +1,11 @@
-"""Bits: floats that are rebuilt from a float's bits, whose derivative is unknown.
+"""Bits: the check for floats that are rebuilt from a float's bits, whose derivative is unknown.
 
 What a kernel learns of a float's bits is an integer, which has no derivative: a comparison, a sort key, an exponent.
 But a float that is made of its mantissa again varies with it, and its derivative was lost on the way.
+
+    b = bits(x[i]);  if b > 0: y[i] = x[i]             accepted: the bits only steer
+    y[i] = f32((bits(x[i]) >> 23) - 127)               accepted: exponents are constant almost everywhere
+    y[i] = from_bits(bits(x[i]) + 1)                   NotCovered: "the derivative of a float's bits"
 
 For each integer the analysis finds its *fine* bits: those that change whenever the float does. The exponent of a float
 has none: it is constant between two powers of two, so that a float made of it alone has derivative 0. Hashes have none
@@ -39,7 +43,7 @@ class Part(NamedTuple):
 
 
 class _Fine(NamedTuple):
-    """The fine bits of an integer; all bits of a float stand for a derivative that was lost.
+    """The fine bits of an integer. A float has either none, or all: then a derivative was lost on the way to it.
 
     Attributes:
         of_bits: those that are bits of a float.
@@ -77,6 +81,8 @@ def check_bits(*parts: Part) -> None:
     """
     known: dict[tuple[int, str], _Fine] = {}
     readers = [_Reader(number, part, known) for number, part in enumerate(parts)]
+    # Loops and later parts hand bits back to earlier statements, so all are read until nothing is new. Bits are only
+    # added, and there are finitely many, so this ends.
     is_new = True
     while is_new:
         is_new = any([reader.note(one) for reader in readers for one in reader.part.statements])  # noqa: C419  # all
@@ -95,7 +101,7 @@ class _Reader:
         self._known = known
 
     def note(self, one: nodes.Stmt) -> bool:
-        """Note what a statement gives to locals and arrays. Returns whether that was unknown."""
+        """Note what a statement gives to locals and arrays. Return True if that was unknown."""
         is_new = False
         for value in _values(one):
             fine = self.fine(value)
@@ -114,11 +120,12 @@ class _Reader:
                     raise NotCovered("the derivative of a float's bits", one.line, self.part.path)
 
     def fine(self, expr: nodes.Expr) -> _Fine:
-        """The fine bits of an expression."""
+        """Return the fine bits of an expression."""
         if types.is_float(expr.type):
             lost = any(self._is_lost(leaf) for leaf in differentiated_leaves(expr))
             return _Fine(_ones(types.width(expr.type))) if lost else _NONE
-        if expr.type == Type.U1:  # a comparison's truth has no derivative to lose
+        # The truth of a comparison has no derivative to lose.
+        if expr.type == Type.U1:
             return _NONE
         match expr:
             case nodes.Local() | nodes.Load():
@@ -130,19 +137,22 @@ class _Reader:
             case nodes.Cast(value):
                 return self.fine(value).map(lambda bits: _resize(bits, value.type, expr.type))
             case nodes.Unary(operator, value):
+                # Counts and positions of bits are like hashes and exponents: no mantissa can be rebuilt from them.
                 return _NONE if operator in ("popcnt", "clz", "ffs") else self.fine(value)
             case nodes.Binary():
                 return self._of_binary(expr)
         return _NONE
 
     def _is_lost(self, leaf: nodes.Expr) -> bool:
-        """Whether the number that a float is computed from has lost a derivative."""
+        """Return True if the number that a float is computed from has lost a derivative."""
+        # Of bits that become a float again, the mantissa's alone vary smoothly: a sign and an exponent jump.
         if isinstance(leaf, nodes.Cast) and types.is_float(leaf.type):
             return bool(self.fine(leaf.value).all & _ones(_MANTISSA[leaf.type]))
+        # An integer that was rounded from a float has the derivative 0 as a number: `of_values` do not count here.
         return bool((self._look_up(leaf) if types.is_float(leaf.type) else self.fine(leaf)).of_bits)
 
     def _look_up(self, leaf: nodes.Expr) -> _Fine:
-        """What is known of a local or an array."""
+        """Return the fine bits that were noted for a local or an array."""
         match leaf:
             case nodes.Local(name) | nodes.Load(array=name):
                 key = self._key(name if isinstance(leaf, nodes.Local) else f"@{name}")
@@ -162,10 +172,12 @@ class _Reader:
         if not (left.all or right.all):
             return _NONE
         width = types.width(expr.type)
+        # A number that is known says which bits stay. It may stand on either side of a commutative operator.
         number = _known_number(expr.right)
         if number is None and expr.operator in (Operator.BIT_AND, Operator.BIT_OR, Operator.MUL):
             number = _known_number(expr.left)
             left = left if number is None else right
+        # `h ^ (h >> 16)` mixes a float's bits with each other, which is a step of a hash.
         if expr.operator == Operator.BIT_XOR and left.all and right.all and (left.is_shifted or right.is_shifted):
             return _NONE
         if expr.operator in (Operator.ADD, Operator.SUB, Operator.BIT_XOR, Operator.MIN, Operator.MAX):
@@ -184,11 +196,12 @@ class _Reader:
         )
 
     def _key(self, name: str) -> tuple[int, str]:
+        # Parts share memory, not locals: two of them may have locals of one name.
         return (-1 if name.startswith("@") else self._number), name
 
 
 def _operate(operator: Operator, bits: int, number: int, width: int) -> int:
-    """The fine bits of an operation on an integer and a number that is known."""
+    """Return the fine bits of an operation on an integer, which has these `bits`, and a number that is known."""
     length = bits.bit_length()
     match operator:
         case "&":
@@ -199,15 +212,17 @@ def _operate(operator: Operator, bits: int, number: int, width: int) -> int:
             return bits << number & _ones(width)
         case ">>" | ">>>":
             return bits >> number
+        # A divisor of n bits takes at least n - 1 bits away; exactly those where it is a power of two.
         case "//" if number > 0:
             return _ones(max(0, length - number.bit_length() + 1))
         case "%" if number > 0 and number & (number - 1) == 0:
             return bits & (number - 1)
+    # Of anything else, a carry may reach every bit.
     return bits and _ones(width)
 
 
 def _known_number(expr: nodes.Expr) -> int | None:
-    """An integer that is written out."""
+    """Return an integer that is written out in the kernel; None for any other expression."""
     match expr:
         case nodes.Const(value) if not types.is_float(expr.type):
             return int(value)
@@ -220,7 +235,7 @@ def _known_number(expr: nodes.Expr) -> int | None:
 
 
 def _resize(bits: int, before: Type, after: Type) -> int:
-    """Fine bits of an integer as one of another width: a sign is copied into the new ones."""
+    """Return an integer's fine bits after a cast to another width, which copies a sign into the new bits."""
     is_negative = before in types.SIGNED and bits >> (types.width(before) - 1)
     return (bits | -1 << types.width(before) if is_negative else bits) & _ones(types.width(after))
 
@@ -241,7 +256,7 @@ def _values(one: nodes.Stmt) -> Iterator[nodes.Expr]:
 
 
 def _find_targets(one: nodes.Stmt) -> Iterator[str]:
-    """Locals and arrays that are given a statement's value."""
+    """Yield the locals and arrays that are given a statement's value, arrays with an `@` before their names."""
     yield from walk.find_assigned(one)
     if isinstance(one, nodes.Store | nodes.Atomic):
         yield f"@{one.array}"

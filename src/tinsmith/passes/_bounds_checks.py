@@ -1,4 +1,11 @@
-"""Bounds checks: a kernel notes the first index outside its array, and uses the array's first element in its place.
+"""Bounds checks: a kernel notes the first index outside its array, and uses the array's first element instead of it.
+
+    y[i] = x[k]          ->          if not (0 <= k and k < x.shape[0]):
+                                         count = atomic add record[0], 1
+                                         if count == 0:
+                                             record[1] = 0; record[2] = k; record[3] = x.shape[0]
+                                     (the same for y[i], with record[1] = 1)
+                                     y[inside(i)] = x[inside(k)], where inside(k) = k if it is inside, else 0
 
 Before each statement stands a test of every index that it uses; an index on a side of a selection or of `and` that is
 not chosen is moved inside too, but not noted. A division of integers by zero, or of the least integer by -1, ends the
@@ -51,7 +58,7 @@ class _Division(NamedTuple):
 
 
 def insert_bounds_checks(kernel: nodes.Kernel) -> tuple[nodes.Kernel, tuple[Site, ...]]:
-    """A kernel with the array `RECORD`, and the sites that the record counts."""
+    """Return a kernel with the array `RECORD`, and the sites whose numbers the record holds."""
     writer = _Writer(kernel)
     body = writer.block(kernel.body)
     record = nodes.Array(RECORD, Type.I32, 1, label=RECORD)
@@ -68,6 +75,7 @@ class _Writer:
         return tuple(new for stmt in body for new in self._statement(stmt))
 
     def _statement(self, stmt: nodes.Stmt) -> Iterator[nodes.Stmt]:
+        # `k[i]` is tested before `x[k[i]]`, whose own test reads `k` at a clamped index: the record names the cause.
         for one in self._indices(stmt):
             yield self._test(one, stmt.line) if isinstance(one, _Index) else self._test_division(one, stmt.line)
         stmt = walk.with_expressions(stmt, self._clamp_indices)
@@ -78,13 +86,15 @@ class _Writer:
                 yield walk.with_bodies(stmt, self.block)
 
     def _indices(self, stmt: nodes.Stmt) -> Iterator[_Index | _Division]:
-        """Every index that a statement uses itself, and every division of integers."""
+        """Yield every index that a statement uses itself, and every division of integers."""
         for expr in walk.expressions(stmt):
             yield from self._of(expr, TRUE)
         if isinstance(stmt, nodes.Store | nodes.Atomic):
             yield from self._of_access(stmt.array, stmt.index, TRUE)
 
     def _of(self, expr: nodes.Expr, condition: nodes.Expr) -> Iterator[_Index | _Division]:
+        # Engines evaluate both sides of a selection. An index on the side that is not chosen is no fault of the source:
+        # it is noted only where its side counts, and clamped anyway.
         match expr:
             case nodes.Select(chosen, then, otherwise):
                 yield from self._of(chosen, condition)
@@ -103,33 +113,36 @@ class _Writer:
                     yield _Division(expr.left, expr.right, condition)
 
     def _of_access(self, array: str, index: tuple[nodes.Expr, ...], condition: nodes.Expr) -> Iterator[_Index]:
+        # Cells have no axes, so no index.
         if array not in self.kernel.cells:
             yield from (_Index(array, axis, value, condition) for axis, value in enumerate(index))
 
     def _test(self, one: _Index, line: int) -> nodes.Stmt:
-        """Note an index that is outside, the first one with its value."""
+        """Write the statement that notes an index if it is outside, the first one with its value."""
         self.sites.append(Site(self.kernel.arrays[one.array].label or one.array, one.axis, line))
         value = self._clamp_indices(one.value)
         outside = both(self._clamp_indices(one.condition), opposite(self._is_inside(one.array, one.axis, value)))
         return self._note(outside, nodes.Cast(value, Type.I32), nodes.Size(one.array, one.axis), line)
 
     def _test_division(self, one: _Division, line: int) -> nodes.Stmt:
-        """Note a division that would end the process, the first one with its operands."""
+        """Write the statement that notes a division if it would end the process, the first one with its operands."""
         self.sites.append(Site("", 0, line))
         left, right = self._clamp_indices(one.left), self._clamp_indices(one.right)
         is_wrong = both(self._clamp_indices(one.condition), _ends_process(left, right))
         return self._note(is_wrong, nodes.Cast(right, Type.I32), nodes.Cast(left, Type.I32), line)
 
     def _note(self, outside: nodes.Expr, first: nodes.Expr, second: nodes.Expr, line: int) -> nodes.Stmt:
-        """Note what is wrong at the last site, where that is so."""
+        """Write the statement that counts a fault at the last site, and stores the first one's details."""
         notes = (nodes.Const(len(self.sites) - 1, Type.I32), first, second)
         stores = tuple(_store(place, note, line) for place, note in enumerate(notes, 1))
+        # Parallel iterations may all be wrong: the one that raised the count from 0 alone stores, so that the three
+        # numbers belong together.
         add = nodes.Atomic(AtomicOperator.ADD, RECORD, (_ZERO,), (), nodes.Const(1, Type.I32), _COUNT, line)
         is_first = nodes.Binary(Operator.EQ, nodes.Local(_COUNT, Type.I32), _ZERO, Type.U1)
         return nodes.If(outside, (add, nodes.If(is_first, stores, (), line)), (), line)
 
     def _clamp_indices(self, expr: nodes.Expr) -> nodes.Expr:
-        """An expression whose indices are all inside, and whose divisions do not end the process."""
+        """Return an expression whose indices are all inside, and whose divisions do not end the process."""
         expr = walk.rebuild(expr, self._clamp_indices)
         if isinstance(expr, nodes.Binary) and _may_end_process(expr):
             kind = expr.right.type
@@ -138,7 +151,7 @@ class _Writer:
         return replace(expr, index=self._inside(expr.array, expr.index)) if isinstance(expr, nodes.Load) else expr
 
     def _inside(self, array: str, index: tuple[nodes.Expr, ...]) -> tuple[nodes.Expr, ...]:
-        """The index where it is inside, else 0."""
+        """Return an index whose parts are replaced by the first one of their axis where they are outside."""
         if array in self.kernel.cells:
             return index
         return tuple(
@@ -149,6 +162,7 @@ class _Writer:
         )
 
     def _start(self, array: str, axis: int) -> int:
+        # Fields may begin at another index than 0, `place(table, offset=-2)`.
         offset = self.kernel.arrays[array].offset
         return offset[axis] if offset else 0
 
@@ -164,14 +178,14 @@ _DIVISIONS = frozenset({"//", "%", "raw_div", "raw_mod"})
 
 
 def _may_end_process(expr: nodes.Binary) -> bool:
-    """Whether an operation divides integers, by a number that is not known to be harmless."""
+    """Return True if an operation divides integers, by a number that is not known to be harmless."""
     if expr.operator not in _DIVISIONS or types.is_float(expr.type):
         return False
     return not isinstance(expr.right, nodes.Const) or expr.right.value in (0, -1)
 
 
 def _ends_process(left: nodes.Expr, right: nodes.Expr) -> nodes.Expr:
-    """Whether a division is one by zero, or of the least integer by -1, whose quotient is no integer of the type."""
+    """Return the condition that a division is by 0, or of the least integer by -1: its quotient is out of range."""
 
     def equal(one: nodes.Expr, other: nodes.Expr) -> nodes.Expr:
         return nodes.Binary(Operator.EQ, one, other, Type.U1)

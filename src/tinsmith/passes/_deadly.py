@@ -1,4 +1,4 @@
-"""Operations on which the engines end the process, with the types that they have in a kernel.
+"""Find operations on which the engines end the process, by the types that they have in a kernel.
 
 Each was found with Taichi 1.7.4 and Quadrants 1.3.3 on a CPU, by compiling it in a process of its own: LLVM's
 assertions and "Not supported" abort, a division of integers by zero raises SIGFPE, and a power whose exponent is a
@@ -40,12 +40,14 @@ def find_deadly(kernel: nodes.Kernel) -> DeadlyOperation | None:
 def _follow(body: Sequence[nodes.Stmt], known: dict[str, Numbers]) -> Iterator[nodes.Stmt]:
     """Yield each statement while `known` holds the locals whose number is certain where it begins."""
     for one in body:
+        # A loop's body may run again after it changed a local, so none of those is known when it begins.
         inside = {
             name for block in walk.bodies(one) for inner in walk.statements(block) for name in _find_changed(inner)
         }
         if not isinstance(one, nodes.If):
             _forget(inside, known)
         yield one
+        # Each side of a branch starts from the same numbers; what either changes is unknown behind both.
         around = dict(known)
         for block in walk.bodies(one):
             yield from _follow(block, known)
@@ -72,7 +74,7 @@ def _find_assignment(one: nodes.Stmt, known: Mapping[str, Numbers]) -> tuple[str
 
 
 def _find_changed(one: nodes.Stmt) -> set[str]:
-    """Locals that a statement changes; an atomic may be one on a local."""
+    """Return the locals that a statement changes; an atomic may be one on a local."""
     return {*walk.find_assigned(one), *([one.array] if isinstance(one, nodes.Atomic) else [])}
 
 
@@ -100,6 +102,7 @@ def _of_statement(
             yield from _to_bool(one.value, kind)
             if types.is_float(kind) and one.operator in (AtomicOperator.AND, AtomicOperator.OR, AtomicOperator.XOR):
                 yield f"an atomic `{one.operator}` on {kind}", "Use an array of integers"
+            # On an element of the iteration's own, engines make an ordinary operation of an atomic, which compiles.
             elif kind == Type.U1 and not is_alone_in(task, one):
                 yield f"an atomic `{one.operator}` on bools", "Use an array of i32"
             elif kind in _BYTES and one.operator in ("min", "max"):
@@ -129,6 +132,7 @@ def _of_expression(one: nodes.Expr, known: Mapping[str, Numbers]) -> Iterator[tu
         case nodes.Binary(Operator.RAW_MOD, _, _, kind) if types.is_float(kind):
             yield f"`raw_mod` of {kind}", "Use `%`"
         case nodes.Binary(operator, _, right, kind) if operator in _DIVISIONS and not types.is_float(kind):
+            # Only a divisor that is certainly 0 in every run is refused; `check_bounds=True` finds those of one run.
             divisor = _evaluate(right, known)
             if divisor is not None and not divisor.numbers.any():
                 yield DIVISION_BY_ZERO

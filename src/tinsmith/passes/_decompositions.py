@@ -1,4 +1,9 @@
-"""Derivatives of decompositions, as formulas in what they give: so they have derivatives in turn.
+"""Derivatives of matrix decompositions, as formulas in their results: so these have derivatives in turn.
+
+    u, s, v = svd(a)      ->      u, s, v = svd(a)
+                                  p = u^T a_dot v
+                                  s_dot = diag(p)
+                                  u_dot = u @ turn_u, v_dot = v @ turn_v  (antisymmetric turns, made of p and s)
 
 With O an antisymmetric matrix, a rotation U moves by dU = U O. Each formula solves for O, and never divides by what is
 0 to rounding: there O is 0 instead, in the entries that are not determined. A difference of singular values stands
@@ -38,14 +43,20 @@ _EPS = {Type.F32: 2.0**-23, Type.F64: 2.0**-52}
 
 
 def tangent_of(one: nodes.Decompose, moved: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
-    """The tangents of the results, and the statements that they take, from those of the matrix, of its own type."""
+    """Return statements that compute the results' tangents from the matrix's, `moved`, and these tangents.
+
+    Args:
+        one: the decomposition.
+        moved: the tangents of the matrix's entries, row by row, of the matrix's type.
+        names: gives names to locals.
+    """
     work = _Work(one, names)
     tangents = _TANGENTS[one.function](work, work.parts, work.square(moved))
     return work.steps, [entry for part in parts_of(one) for row in tangents[part.name] for entry in row]
 
 
 def adjoint_of(one: nodes.Decompose, seeds: Moved, names: Names) -> tuple[list[nodes.Stmt], list[nodes.Expr]]:
-    """The adjoints of the matrix's entries, and the statements that they take, from those of the results.
+    """Return statements that compute the matrix's adjoints from the results' (`seeds`), and the former, entry by entry.
 
     The tangent is linear in that of the matrix, so the adjoint is its transpose: the same statements, the last first.
     """
@@ -56,6 +67,7 @@ def adjoint_of(one: nodes.Decompose, seeds: Moved, names: Names) -> tuple[list[n
     def is_linear(expr: nodes.Expr) -> bool:
         return not adjoints.keys().isdisjoint(walk.locals_in([expr]))
 
+    # Steps that no tangent reaches run forward, before the transpose: it needs their values, not their adjoints.
     work, linear = _Work(one, names), list[nodes.Assign]()
     for step in steps:
         if isinstance(step, nodes.Assign) and is_linear(step.value):
@@ -68,6 +80,7 @@ def adjoint_of(one: nodes.Decompose, seeds: Moved, names: Names) -> tuple[list[n
         if isinstance(expr, nodes.Local):
             adjoints[expr.name] = plus(adjoints[expr.name], seed)
         elif isinstance(expr, nodes.Unary | nodes.Binary):
+            # A step is linear in the tangents, so at most one factor of a product has some.
             for slope in slopes(expr, expr):
                 if is_linear(slope.operand):
                     add(slope.operand, slope.of(seed))
@@ -92,7 +105,7 @@ class _Work:
         return self.split([nodes.Local(name, self.one.type) for name in self.one.results])
 
     def split(self, entries: Moved) -> Parts:
-        """Entries in the order of the results, part by part."""
+        """Split entries, which come in the order of the results, into parts."""
         rest, parts = iter(entries), Parts()
         for part in parts_of(self.one):
             rows, width = (part.shape[0] if len(part.shape) == 2 else 1), part.shape[-1]
@@ -107,7 +120,7 @@ class _Work:
         return constant(value, self.one.type)
 
     def bind(self, expr: nodes.Expr, wish: str = "part") -> nodes.Expr:
-        """An expression that is used more than once, in a local."""
+        """Put an expression that is used more than once into a local."""
         if isinstance(expr, nodes.Const | nodes.Local):
             return expr
         local = self.names.local(wish, expr.type)
@@ -119,20 +132,22 @@ class _Work:
         return [[self.bind(_sum(map(times, row, column), self.one.type)) for column in columns] for row in left]
 
     def reciprocal(self, value: nodes.Expr, limit: nodes.Expr) -> nodes.Expr:
-        """`1 / value`; 0 where `value` is not greater than a limit, and no division by 0 in the choice not taken."""
+        """Return `1 / value`, or 0 where the size of `value` is not greater than a limit."""
         value = self.bind(value)
+        # Engines compute both sides of a selection, and the derivative of 1 / 0 is not a number even where it is not
+        # chosen (`0 * inf`). So the divisor is selected too.
         is_far = self.bind(compare(Operator.GT, nodes.Unary(Operator.ABS, value, value.type), limit), "is_far")
         divisor = self.bind(nodes.Select(is_far, value, self.number(1), value.type), "divisor")
         return self.bind(nodes.Select(is_far, over(self.number(1), divisor), self.number(0), value.type), "inverse")
 
     def rounding(self, values: Sequence[nodes.Expr]) -> nodes.Expr:
-        """What a difference of some values may be where they are equal."""
+        """Return how large a difference of some values may be by rounding alone."""
         sizes = [nodes.Unary(Operator.ABS, value, value.type) for value in values]
         largest = reduce(lambda one, other: nodes.Binary(Operator.MAX, one, other, one.type), sizes[1:], sizes[0])
         return self.bind(times(self.number(4 * _EPS[self.one.type]), largest), "limit")
 
     def antisymmetric(self, entry: Callable[[int, int], nodes.Expr]) -> Rows:
-        """The matrix whose entries above the diagonal are given."""
+        """Return the antisymmetric matrix with these entries above the diagonal."""
         side = side_of(self.one)
         matrix: Rows = [[self.number(0)] * side for _ in range(side)]
         for i, j in _pairs(side):
@@ -163,7 +178,8 @@ def _skew(rows: Rows, i: int, j: int) -> nodes.Expr:
 def _svd_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
     u, (s,), v = known["u"], known["s"], known["v"]
     inner, limit, half = work.product(work.product(_transpose(u), moved), v), work.rounding(s), work.number(0.5)
-    sums, differences = {}, {}  # of the turns of U and V
+    # Of the turns of U and V. Where two singular values are equal, the sum is set to 0 and the difference is exact.
+    sums, differences = {}, {}
     for i, j in _pairs(len(s)):
         sums[i, j] = times(plus(inner[i][j], inner[j][i]), work.reciprocal(minus(s[j], s[i]), limit))
         differences[i, j] = times(_skew(inner, i, j), work.reciprocal(plus(s[i], s[j]), limit))
@@ -190,7 +206,11 @@ def _eigen_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
 
 
 def _positive_tangent(work: _Work, _known: Parts, moved: Rows) -> Parts:
-    """A difference of max(w, 0) over one of w, without any difference."""
+    """Differentiate by divided differences of max(w, 0), written as a quotient of sums, which needs no difference.
+
+    With f(w) = max(w, 0):   (f(a) - f(b)) / (a - b) = (f(a) + f(b)) / (|a| + |b|)
+    """
+    # The statement's own result is the matrix alone, so its eigenvectors are computed here once more.
     one, side, half = work.one, len(moved), work.number(0.5)
     names = tuple(work.names.fresh(wish, one.type) for wish in ["w"] * side + ["q"] * side**2)
     eigen = nodes.Decompose("sym_eig", one.matrix, names, one.type, line=one.line)
@@ -222,11 +242,13 @@ def _polar_tangent(work: _Work, known: Parts, moved: Rows) -> Parts:
 
 
 def _solve_antisymmetric(work: _Work, p: Rows, axis: list[nodes.Expr]) -> Rows:
-    """The antisymmetric O for which O P + P O has an axis: that of O times tr(P) I - P.
+    """Return the antisymmetric O that solves O P + P O = X, where X is antisymmetric and has this `axis`.
 
-    That matrix has the sums of two singular values for eigenvalues, and no differences.
+    The axis of X is that of O times tr(P) I - P, whose eigenvalues are sums of two singular values, no differences.
     """
     side = len(p)
+    # Scaled by 1 / tr(P), so that one limit of the determinant serves matrices of every magnitude. In two dims
+    # O P + P O is tr(P) O, and nothing else is to be solved.
     inverse = work.reciprocal(_sum((p[i][i] for i in range(side)), work.one.type), work.number(0))
     axis = [work.bind(times(entry, inverse)) for entry in axis]
     if side == 3:
@@ -244,7 +266,7 @@ def _solve_antisymmetric(work: _Work, p: Rows, axis: list[nodes.Expr]) -> Rows:
 
 
 def _cofactor(rows: Rows, i: int, j: int) -> nodes.Expr:
-    """Of a symmetric matrix of three rows, where it is an entry of the adjugate too."""
+    """Return a cofactor of a symmetric 3 x 3 matrix, where it is an entry of the adjugate too."""
     (a, b), (c, d) = (((k + 1) % 3, (k + 2) % 3) for k in (i, j))
     return minus(times(rows[a][c], rows[b][d]), times(rows[a][d], rows[b][c]))
 

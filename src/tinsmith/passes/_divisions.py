@@ -5,6 +5,11 @@ towards zero, where the same division at run time follows Python's rule and roun
 instead of -2, and `-k % 2` is -1 instead of 1. `raw_div` and `raw_mod` round towards zero in both cases, so a division
 whose operands are both possibly known, and may be negative, is made of them.
 
+    row = -7 // 2                 ->     row = -4
+    row = -k // n                        number = -k          (k and n are locals that an engine may know)
+                                         rest = raw_mod(number, n)
+                                         row = raw_div(number, n) - select(rest != 0 and (rest ^ n) < 0, 1, 0)
+
 What an engine knows is overestimated: a value counts as unknown only where it depends on an argument, a size, a draw,
 or an element that the kernel does not set to a possibly known value.
 """
@@ -25,7 +30,7 @@ _KEEP_SIGN = frozenset({"+", "*", "//", "%", "min", "max", "&", "|", "^", ">>", 
 
 
 def write_out_divisions(kernel: nodes.Kernel) -> nodes.Kernel:
-    """The kernel with Python's rule for every division of integers; the same object where there is nothing to do."""
+    """Return the kernel with Python's rule for every division of integers; the same object if nothing changes."""
     if not any(map(_is_division, walk.parts_in(kernel.body))):
         return kernel
     writer = _Writer(kernel)
@@ -38,7 +43,7 @@ def _is_division(expr: nodes.Expr) -> bool:
 
 
 class _Origin(NamedTuple):
-    """A value that a local or an array gets; a loop's name gets those from `value` up to `end`."""
+    """A value that a local or an array may have; a loop's variable has those from `value` to before `end`."""
 
     name: str
     value: nodes.Expr
@@ -46,16 +51,18 @@ class _Origin(NamedTuple):
 
 
 class _Values:
-    """What may be known, and what is surely not negative, of the locals and the arrays of a kernel."""
+    """Which locals and arrays of a kernel an engine may know when it compiles, and which are surely not negative."""
 
     def __init__(self, kernel: nodes.Kernel) -> None:
         self._origins = list(_origins(kernel))
         names = {one.name for one in self._origins}
         self._known = self._collect(_gets_known)
+        # The other way round: a name is not natural if one of its values may be negative, given those found so. So
+        # `k = k + 1` in a loop, after `k = 0`, stays natural.
         self._natural = names - self._collect(lambda one, others: not _is_natural(one.value, names - others))
 
     def _collect(self, holds: Callable[[_Origin, set[str]], bool]) -> set[str]:
-        """The names with an origin for which something holds, given the names found so far: the least fixed point."""
+        """Return the names with an origin for which something holds, given the names found so far (a fixed point)."""
         members, is_growing = set[str](), True
         while is_growing:
             new = {one.name for one in self._origins if one.name not in members and holds(one, members)}
@@ -63,15 +70,16 @@ class _Values:
         return members
 
     def may_be_known(self, expr: nodes.Expr) -> bool:
-        """Whether an engine may know the value when it compiles."""
+        """Return True if an engine may know the value when it compiles."""
         return _may_be_known(expr, self._known)
 
     def is_natural(self, expr: nodes.Expr) -> bool:
-        """Whether the value is surely not negative."""
+        """Return True if the value is surely not negative."""
         return _is_natural(expr, self._natural)
 
 
 def _origins(kernel: nodes.Kernel) -> Iterator[_Origin]:
+    # Cells are 0 when the kernel starts, which an engine knows.
     for name in kernel.cells:
         yield _Origin(name, constant(0, kernel.arrays[name].type))
     for one in walk.statements(kernel.body):
@@ -82,6 +90,7 @@ def _origins(kernel: nodes.Kernel) -> Iterator[_Origin]:
                 yield _Origin(name, value)
             case nodes.Atomic(array=name, value=value, result=result):
                 old = nodes.Load(name, one.index, one.entry, kernel.arrays[name].type)
+                # Whatever the operator is: a difference may be negative, and is known where both operands are.
                 yield _Origin(name, nodes.Binary(Operator.SUB, old, value, old.type))
                 if result is not None:
                     yield _Origin(result, old)
@@ -139,6 +148,7 @@ class _Writer:
         for one in body:
             line = one.line
             changed = walk.with_expressions(one, lambda expr, line=line: self._expression(expr, line))
+            # The locals that the statement's divisions need. A loop's bounds are computed once, so before it is right.
             yield from self._before
             self._before.clear()
             yield walk.with_bodies(changed, lambda inner: tuple(self.block(inner)))
@@ -153,11 +163,13 @@ class _Writer:
         return self._round_down(changed, line)
 
     def _round_down(self, one: nodes.Binary, line: int) -> nodes.Expr:
-        """A division by Python's rule, whoever computes it."""
+        """Return a division that rounds down, whether the engine folds it or the machine computes it."""
         kind = one.type
         left, right = self._simple(one.left, "number", line), cast(self._simple(one.right, "divisor", line), kind)
         if isinstance(left, nodes.Const) and isinstance(right, nodes.Const) and right.value:
             return nodes.Const(_RULES[one.operator](left.value, right.value), kind)
+        # The rest has the sign of `left`. Where that is not the divisor's, and the rest is not 0, rounding towards zero
+        # was rounding up: the quotient is one less, and the rest a divisor more.
         rest = self._simple(nodes.Binary(Operator.RAW_MOD, left, right, kind), "rest", line)
         zero = constant(0, kind)
         if isinstance(right, nodes.Const):
@@ -171,7 +183,7 @@ class _Writer:
         return nodes.Binary(Operator.SUB, quotient, either(is_off, constant(1, kind), zero), kind)
 
     def _simple(self, expr: nodes.Expr, wish: str, line: int) -> nodes.Expr:
-        """An expression that may stand in several places: a number or a local, given its value beforehand."""
+        """Return an expression that may be used several times: a number, or a local that is assigned beforehand."""
         if isinstance(expr, nodes.Const | nodes.Local):
             return expr
         local = self.names.local(wish, expr.type)

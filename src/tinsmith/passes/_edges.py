@@ -51,15 +51,20 @@ class EdgeSplit(NamedTuple):
 
 
 def split_edges(loop: nodes.For, kinds: Mapping[str, Type]) -> EdgeSplit | None:
-    """A loop in parts; None where no condition tells its ends from its middle, or the parts would change an order.
+    """Split a loop into parts.
 
-    `kinds` are the types of locals.
+    Return None if no condition tells its ends from its middle, or if the parts would change the order of iterations
+    that depend on each other. `kinds` are the types of locals.
     """
+    # With anything else in it, the middle could not run in strips anyway (`_elementwise`).
     if not all(isinstance(one, nodes.Assign | nodes.Store | nodes.If) for one in walk.statements(loop.body)):
-        return None  # of loops and jumps in the middle nothing is known
+        return None
+    # The ends of the last axis run before and after all rows of its middle, and no longer row by row. With one name
+    # the order stays: first iterations, middle, last iterations.
     touched = walk.find_changed(loop.body)
     if len(loop.names) > 1 and not loop.is_parallel and not touched <= find_owned(loop):
         return None
+    # A local from memory may be another number at its use than at its definition, if a store lies between.
     known = single_definitions(definitions(loop.body))
     known = {name: one for name, one in known.items() if one.type in (Type.I32, Type.U1) and not walk.reads_memory(one)}
     middle = _Middle(loop, known)
@@ -72,12 +77,14 @@ def split_edges(loop: nodes.For, kinds: Mapping[str, Type]) -> EdgeSplit | None:
     is_parallel = loop.is_parallel and len(loop.names) > _MOST_SERIAL_NAMES
     for axis, name in enumerate(loop.names):
         begin, end = bounds[axis]
+        # Clamped, so that no iteration runs twice in a loop that is shorter than its two ends.
         first, last = (middle.ends.get((name, is_last), 0) for is_last in (False, True))
         low = integer(Operator.MIN, shift_by(begin, first), end) if first else begin
         high = integer(Operator.MAX, low, shift_by(end, -last)) if last else end
         for parts, count, pair in ((before, first, (begin, low)), (after, last, (high, end))):
             if count:
                 parts.append(replace(loop, bounds=(*bounds[:axis], pair, *bounds[axis + 1 :]), is_parallel=is_parallel))
+        # The ends along the next axis do not contain those along this one.
         bounds[axis] = (low, high)
     # A local may have lost the start that declared it, where branches gave it a value before it was read.
     visible = frozenset(loop.names) | walk.find_mentioned([loop]) - walk.find_defined([loop])
@@ -112,7 +119,7 @@ class _Middle:
         return walk.rebuild(expr, self.expression) if chosen is None else self.expression(chosen)
 
     def choose(self, expr: nodes.Expr) -> nodes.Expr | None:
-        """The operand that an expression is in the middle; None where that is not known."""
+        """Return the operand that an expression is equal to in the middle; None if that is not known."""
         match expr:
             case nodes.Select(condition, then, otherwise):
                 value = self.decide(condition)
@@ -120,6 +127,7 @@ class _Middle:
                 value = self.decide(compare(Operator.GE if operator == "max" else Operator.LE, then, otherwise))
             case nodes.Binary(Operator.MOD, left, right, Type.I32):
                 is_inside = both(compare(Operator.GE, left, constant(0, Type.I32)), compare(Operator.LT, left, right))
+                # First asked, then decided: ends that are left out for an answer that does not help would be in vain.
                 answer = self.ask(is_inside)
                 return left if answer is not None and answer.value and self.decide(is_inside) else None
             case _:
@@ -127,7 +135,7 @@ class _Middle:
         return None if value is None else then if value else otherwise
 
     def decide(self, condition: nodes.Expr) -> bool | None:
-        """What a condition is in the middle, whose ends are left out; None where that is not known."""
+        """Return the value of a condition in the middle, and leave out its ends; None if that is not known."""
         answer = self.ask(condition)
         if answer is None:
             return None
@@ -135,7 +143,7 @@ class _Middle:
         return answer.value
 
     def ask(self, condition: nodes.Expr) -> _Answer | None:
-        """What a condition is in the middle; None where the loop's variables alone do not tell."""
+        """Return the value of a condition in the middle, with its ends; None if the loop's variables do not tell."""
         match condition:
             case nodes.Const(value):
                 return _Answer(bool(value))
@@ -153,20 +161,21 @@ class _Middle:
         return None
 
     def join(self, left: _Answer | None, right: _Answer | None, *, decides: bool) -> _Answer | None:
-        """`left or right`, or `left and right`: either decides by being `decides`."""
+        """Return the answer to `left or right`, or `left and right`: a side that `decides` settles it alone."""
         for one in (left, right):
             if one is not None and one.value == decides:
                 return one
         return None if left is None or right is None else _Answer(not decides, _widest(left.ends, right.ends))
 
     def compare(self, operator: Operator, difference: AffineIndex) -> _Answer | None:
-        """Whether a difference compares with 0, where it is a variable of the loop and what lies near an end of it."""
+        """Return how `difference` compares with 0, if it is a variable of the loop and a value near one of its ends."""
         names = [name for name in difference.terms if name in self.bounds]
         if len(names) != 1 or abs(difference.terms[names[0]]) != 1:
             return None
         (name,) = names
         sign = difference.terms[name]
-        place = AffineIndex({name: 1}).plus(difference, -sign)  # the variable is compared with this
+        # `difference` is sign * (variable - place).
+        place = AffineIndex({name: 1}).plus(difference, -sign)
         first, last = self.bounds[name]
         operator = operator if sign == 1 else operators.SWAPPED[operator]
         answers: list[tuple[int, _Answer]] = []
@@ -176,6 +185,7 @@ class _Middle:
             (True, operators.SWAPPED[operator], last.plus(place, -1).number),
         ):
             if distance is not None:
+                # `i >= 3` is settled from iteration 3 on, and `i > 3`, `i == 3` from 4 on.
                 count = max(distance if way in (">=", "<") else distance + 1, 0)
                 answers.append((count, _Answer(way in (">=", ">", "!="), {(name, is_last): count})))
         count, answer = min(answers, key=lambda one: one[0], default=(_WIDEST + 1, None))
@@ -183,5 +193,5 @@ class _Middle:
 
 
 def _widest(one: Ends, other: Ends) -> Ends:
-    """What both leave out."""
+    """Return ends that leave out what either of two does."""
     return {key: max(one.get(key, 0), other.get(key, 0)) for key in (*one, *other)}

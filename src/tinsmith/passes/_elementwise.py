@@ -8,7 +8,7 @@
                                                       z[first + lane] = ahead[lane]
 
 Strips run in place of iterations, in parallel where those did. The first of the inner loops stores to memory that
-nothing else can point to, so compilers vectorise it (docs/about/decisions/vector-speed.md); the second copies. Of a
+nothing else can point to, so compilers vectorize it (docs/about/decisions/vector-speed.md); the second copies. Of a
 loop over several names the last one is in strips: a strip divides by the sizes of the others once, where each iteration
 did. There a short strip may be all of a row, and runs as it was.
 
@@ -56,7 +56,7 @@ class _Access:
 def strip_elementwise(
     task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool = False, is_whole: bool = False
 ) -> nodes.Stmt | None:
-    """A statement of the top level in strips; None where it is not such a loop, or a machine has no vectors for it.
+    """Return a statement of the top level in strips; None if it is not such a loop, or machines have no vectors for it.
 
     With `has_vectors`, strips of 64 are in vectors of the engine where they can be; if `is_whole`, only where the
     engine takes all operations on vectors.
@@ -76,6 +76,7 @@ _MOST = 1 << 30
 
 
 def _may_be_vectors(loop: nodes.For, *, is_whole: bool) -> bool:
+    """Return True if everything that a loop computes can be written for vectors of the engine."""
     return all(has_engine_vector(by_arithmetic(part), is_whole=is_whole) for part in walk.parts_in(loop.body))
 
 
@@ -87,7 +88,7 @@ def _write_vectors(
     size: nodes.Local,
     otherwise: Sequence[nodes.Stmt],
 ) -> nodes.If:
-    """A strip in vectors of the engine where it is whole, and `otherwise` what is there for it.
+    """Return a strip in vectors of the engine if it has all 64 iterations, and the statements `otherwise` if not.
 
     Elements that are read come first and those that are stored last: each store makes the compilers load the arrays'
     addresses again. And they must see that a vector's elements lie side by side: a sum of an index and 1, of which it
@@ -100,7 +101,8 @@ def _write_vectors(
     loaded: dict[nodes.Load, nodes.Local] = {}
 
     def at(array: str, place: Index) -> Index:
-        """An element by its number, which is the last index behind zeros."""
+        """Return the index of an element by its number: zeros, and the number as the last part."""
+        # The lane is added last, behind the mask: only so do compilers see that a vector's elements lie side by side.
         parts = [walk.substitute(one, {index: base}) for one in place]
         start = number_element(parts, lambda axis: nodes.Size(array, axis))
         if start not in places:
@@ -108,6 +110,7 @@ def _write_vectors(
         return behind_zeros(integer(Operator.ADD, places[start], lane), len(place))
 
     def load(one: nodes.Load, place: Index) -> nodes.Expr:
+        # One element for all lanes is loaded as a number.
         if index not in walk.locals_in(place):
             return replace(one, index=place)
         return loaded.setdefault(replace(one, index=at(one.array, place)), names.local(f"{one.array}_at", one.type))
@@ -119,6 +122,7 @@ def _write_vectors(
         [assign(fresh[index], integer(Operator.ADD, base, lane))] if fresh[index].name in walk.find_read(values) else []
     )
     vectors = run_lanes(lane, number(0), number(WIDTH), (*own, *loads, *values, *stores))
+    # The mask of 30 bits must not change an index, so arrays of more elements use the loops.
     is_whole: nodes.Expr = compare(Operator.EQ, size, number(LENGTH))
     for name in sorted(walk.find_touched(loop.body)):
         sizes = [nodes.Size(name, axis) for axis in range(kernel.arrays[name].rank)]
@@ -138,7 +142,7 @@ def _compute_values(
     fresh: Mapping[str, nodes.Local],
     load: Callable[[nodes.Load, Index], nodes.Expr],
 ) -> tuple[list[nodes.Stmt], dict[tuple[str, Index], nodes.Local]]:
-    """An iteration without its stores: statements, and by array and place the locals that hold what is to be stored.
+    """Return an iteration without its stores: its statements, and by array and place the locals that are to be stored.
 
     Args:
         loop: the elementwise loop.
@@ -156,6 +160,7 @@ def _compute_values(
             case nodes.Local(name):
                 return fresh.get(name, expr)
             case nodes.Load(array):
+                # Stores wait until the end of the strip: what this iteration stored is still in its local.
                 return stored[array, reads[expr]] if (array, reads[expr]) in stored else load(expr, reads[expr])
         return by_arithmetic(walk.rebuild(expr, rename))
 
@@ -174,9 +179,9 @@ def _compute_values(
 
 
 def is_elementwise(loop: nodes.For, kernel: nodes.Kernel) -> bool:
-    """Whether a loop can be in strips: its iterations touch elements side by side, and none another one's.
+    """Return True if a loop can run in strips: its iterations touch elements side by side, and none another one's.
 
-    That they hand on no local is left to the caller.
+    The caller checks that iterations hand on no local.
     """
     if not _is_candidate(loop, kernel):
         return False
@@ -187,7 +192,7 @@ def is_elementwise(loop: nodes.For, kernel: nodes.Kernel) -> bool:
 
 
 def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
-    """Whether a loop has no branches, and works on plain arrays of a launch."""
+    """Return True if a loop has no branches, and works on plain arrays of a launch."""
     is_plain = all(isinstance(one, nodes.Assign | nodes.Store) for one in loop.body)
     bounds = [bound for pair in loop.bounds for bound in pair]
     match loop.bounds[-1]:
@@ -195,6 +200,7 @@ def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
             return False
         case _:
             pass
+    # Bounds are read once for all strips, so no iteration may change them.
     given = walk.find_defined([loop])
     if not is_plain or loop.block_size or any(map(walk.reads_memory, bounds)) or walk.locals_in(bounds) & given:
         return False
@@ -209,12 +215,14 @@ def _is_candidate(loop: nodes.For, kernel: nodes.Kernel) -> bool:
 
 def _accesses(loop: nodes.For) -> list[_Access]:
     accesses: list[_Access] = []
-    known: dict[str, nodes.Expr] = {}  # of whole numbers alone, of which indices are made
+    # Integers alone, since indices are made of these.
+    known: dict[str, nodes.Expr] = {}
     for one in loop.body:
         reads = {load: tuple(walk.substitute(part, known) for part in load.index) for load in walk.loads([one])}
         place = tuple(walk.substitute(part, known) for part in one.index) if isinstance(one, nodes.Store) else None
         accesses.append(_Access(one, reads, place))
         if isinstance(one, nodes.Assign):
+            # The value may read the local's own old value, so it is substituted before that is forgotten.
             value = walk.substitute(one.value, known)
             known.pop(one.name, None)
             known |= {one.name: value} if one.value.type == Type.I32 else {}
@@ -222,7 +230,7 @@ def _accesses(loop: nodes.For) -> list[_Access]:
 
 
 def _is_side_by_side(loop: nodes.For, accesses: Sequence[_Access]) -> bool:
-    """Whether stores, and loads that change with the last name, move one element when that name grows by one."""
+    """Return True if stores, and loads that change with the last name, move one element when that name grows by one."""
     inside = {loop.names[-1], *walk.find_defined(loop.body)}
 
     def is_one_for_all(index: Index) -> bool:
@@ -232,7 +240,7 @@ def _is_side_by_side(loop: nodes.For, accesses: Sequence[_Access]) -> bool:
         return bool(index) and is_shifted(index[-1]) and is_one_for_all(index[:-1])
 
     def is_shifted(expr: nodes.Expr) -> bool:
-        """Whether an index is the last name, plus or minus what no iteration changes."""
+        """Return True if an index is the last name, plus or minus what no iteration changes."""
         terms = {**affine(expr, {}).terms}
         return terms.pop(loop.names[-1], 0) == 1 and all(
             atom not in inside if isinstance(atom, str) else walk.is_invariant(atom) for atom in terms
@@ -246,7 +254,7 @@ def _is_side_by_side(loop: nodes.For, accesses: Sequence[_Access]) -> bool:
 
 
 def _reads_its_own(accesses: Sequence[_Access]) -> bool:
-    """Whether what the loop changes is read where the same iteration stores to, in another row, or not at all."""
+    """Return True if what the loop changes is read where the same iteration stores, in another row, or not at all."""
     places: dict[str, set[Index]] = {}
     for access in accesses:
         if isinstance(access.statement, nodes.Store) and access.place is not None:
@@ -256,7 +264,7 @@ def _reads_its_own(accesses: Sequence[_Access]) -> bool:
 
 
 def _is_apart(one: Index, other: Index) -> bool:
-    """Whether two elements lie in different rows: an axis but the last one tells them apart."""
+    """Return True if two elements lie in different rows: their indices differ along an axis before the last one."""
     pairs = zip(one[:-1], other[:-1], strict=True)
     return any(affine(left, {}).plus(affine(right, {}), -1).number not in (None, 0) for left, right in pairs)
 
@@ -264,7 +272,11 @@ def _is_apart(one: Index, other: Index) -> bool:
 def strip_loop(
     loop: nodes.For, kernel: nodes.Kernel, names: Names, *, is_task: bool = False, has_vectors: bool = False
 ) -> tuple[list[nodes.Stmt], nodes.For]:
-    """An elementwise loop in strips, and the arrays that are to be declared around it: none of one that `is_task`."""
+    """Return an elementwise loop in strips, and the arrays to declare around it.
+
+    One that `is_task` declares its arrays itself, in the parallel loop: at the top level engines would put them into
+    memory that all threads share.
+    """
     (begin, end), strip = loop.bounds[-1], names.local("strip_of", Type.I32)
     first, size, lane, again = (names.local(wish, Type.I32) for wish in ("strip_first", "strip_size", "lane", "lane"))
     index, names.types[loop.names[-1]] = nodes.Local(loop.names[-1], Type.I32), Type.I32
@@ -282,6 +294,8 @@ def strip_loop(
     lanes: list[nodes.Stmt] = arrays if is_task else []
     lanes = [*lanes, *within_limits(run_lanes(lane, number(0), size, ahead), names)]
     lanes.append(run_lanes(again, number(0), size, copies))
+    # A strip of one name is short only at the end of the loop. With several names it may be a whole row: rows of 7 take
+    # 0.8 of the plain kernel's time this way (docs/about/decisions/vector-speed.md).
     if len(loop.names) > 1:
         whole = run_lanes(index, first, integer(Operator.ADD, first, size), loop.body)
         lanes = [nodes.If(compare(Operator.LT, size, number(SHORTEST)), (whole,), tuple(lanes))]

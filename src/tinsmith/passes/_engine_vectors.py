@@ -1,4 +1,11 @@
-"""Which loops are printed in vectors of the engine: for compilers that make short vectors of a loop, or none."""
+"""Which loops are printed in vectors of the engine, for compilers that make only short vectors of a loop, or none.
+
+    for lane in 0 .. size:                       for lane in 0 .. 32 [vector_width = 16]:
+        e = exp(t[lane])                   ->        e = exp(t[lane])
+        t[lane] = t[lane] + e                        t[lane] = t[lane] + e
+
+`codegen._vectors` prints such a loop as statements on two vectors of 16 numbers.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +23,7 @@ _WHOLE = frozenset({"neg", "not", "sqrt", "floor"})
 
 
 def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, types: Mapping[str, Type]) -> nodes.Block:
-    """Statements in which loops by `lane`, of a number of lanes that is known, are in vectors where they can be."""
+    """Return statements whose loops over `lane`, of `width` lanes, are to be printed in vectors where they can be."""
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
         if not isinstance(one, nodes.For) or one.names != (lane.name,) or not _is_straight(one, types):
@@ -27,7 +34,7 @@ def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, type
 
 
 def _is_straight(loop: nodes.For, types: Mapping[str, Type]) -> bool:
-    """Whether a loop only computes numbers, and stores them to elements of local arrays that are a lane's own."""
+    """Return True if a loop only computes numbers, and stores them to elements that are a lane's own."""
     lane = nodes.Local(loop.names[0], Type.I32)
     known, sums = {lane.name}, find_sums(loop)
     given = walk.find_defined(loop.body)
@@ -45,6 +52,7 @@ def _is_straight(loop: nodes.For, types: Mapping[str, Type]) -> bool:
                 exprs, kind = [value], value.type
             case _:
                 return False
+        # A local of the loop that is read before it is assigned comes from the iteration before.
         if kind not in _KINDS or (walk.locals_in(exprs) & given) - known:
             return False
         if not all(has_engine_vector(part) for part in walk.parts(*exprs)):
@@ -54,7 +62,7 @@ def _is_straight(loop: nodes.For, types: Mapping[str, Type]) -> bool:
 
 
 def has_engine_vector(one: nodes.Expr, *, is_whole: bool = False) -> bool:
-    """Whether an operation is to be written for vectors of the engine; if `is_whole`, only one that they take whole.
+    """Return True if an operation is to be written for vectors of the engine; if `is_whole`, only one they take whole.
 
     LLVM 15 makes one operation again of what is written number by number, and LLVM 22 does not (Taichi 1.7.4,
     Quadrants 1.3.3: docs/about/decisions/vector-speed.md).

@@ -1,4 +1,4 @@
-"""Sizes computed before a launch."""
+"""Evaluate sizes before a launch: an expression as a number now, or as text of Python for later."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 def can_evaluate(expr: nodes.Expr) -> bool:
-    """Whether sizes and arguments tell an integer's value before the launch."""
+    """Return True if an integer's value follows from sizes and arguments, so that it is known before the launch."""
     match expr:
         case nodes.Const() | nodes.Size() | nodes.Argument():
             return expr.type in (Type.I32, Type.I64, Type.U1)
@@ -43,13 +43,13 @@ def can_evaluate(expr: nodes.Expr) -> bool:
 
 
 def extent(bounds: Sequence[tuple[nodes.Expr | None, nodes.Expr | None]]) -> nodes.Expr | None:
-    """The number of a loop's iterations, where sizes and arguments tell it."""
+    """Return the number of a loop's iterations; None if it does not follow from sizes and arguments."""
     known = [(a, b) for a, b in bounds if a is not None and b is not None and can_evaluate(a) and can_evaluate(b)]
     return trips_of(known) if len(known) == len(bounds) else None
 
 
 def formula_text(expr: nodes.Expr, size: Callable[[str, int], str], argument: Callable[[str], str]) -> str:
-    """An expression that `can_evaluate` takes, as Python: a name, a call, a number, or enclosed in parentheses.
+    """Return an expression that `can_evaluate` accepts as Python: a name, a call, a number, or enclosed in parentheses.
 
     Args:
         expr: the expression.
@@ -72,6 +72,7 @@ def formula_text(expr: nodes.Expr, size: Callable[[str, int], str], argument: Ca
             return f"{operator}({', '.join(text for text, _ in operands)})", 0
         if len(operands) == 1:
             return f"(-{_enclose(operands[0], 0)})", 0
+        # Operators group from the left: an operand of the same precedence needs parentheses on the right side only.
         own = _PRECEDENCE[operator]
         left, right = operands
         return f"{_enclose(left, own)} {operator} {_enclose(right, own - 1)}", own
@@ -85,7 +86,7 @@ def _enclose(operand: tuple[str, int], loosest: int) -> str:
 
 
 def evaluate(expr: nodes.Expr, shapes: Mapping[str, Sequence[int]], arguments: Mapping[str, Any]) -> int:
-    """The value of an expression that `can_evaluate` takes."""
+    """Return the value of an expression that `can_evaluate` accepts."""
 
     def leaf(one: Leaf) -> int:
         match one:

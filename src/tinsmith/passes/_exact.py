@@ -1,4 +1,11 @@
-"""Exact values: those that another kernel computes with the same bits, whatever its compiler makes of it."""
+"""Exact values: those that another kernel computes with the same bits, however its compiler reorders arithmetic.
+
+Both engines compile with fast arithmetic: a compiler may round `a * b + c` in one way in one loop, and in another way
+in another. So arithmetic on floats is not exact, but a move, a choice or an integer is.
+
+    x[i], -x[i], max(x[i], y[i]), i + 1       exact
+    x[i] * 2.0, exp(x[i])                     not exact
+"""
 
 from __future__ import annotations
 
@@ -21,6 +28,7 @@ class Exact:
     def __init__(self, body: Sequence[nodes.Stmt], changed: Collection[str]) -> None:
         self._changed = changed
         self._inexact: set[str] = set()
+        # A loop hands values back to statements above, so all are read until nothing is new.
         statements = [*walk.statements(body)]
         before = -1
         while len(self._inexact) > before:
@@ -32,10 +40,11 @@ class Exact:
                     self._inexact.update(walk.find_assigned(one))
 
     def has(self, expr: nodes.Expr) -> bool:
-        """Whether an expression is exact: loads and whole numbers, moved about and chosen, but not calculated with."""
+        """Return True if an expression is exact: loads and integers, negated and chosen, but no rounded arithmetic."""
         match expr:
             case nodes.Local(name):
                 return name not in self._inexact
+            # Another run may find another value there.
             case nodes.Load(array) if array in self._changed:
                 return False
             case nodes.Unary() | nodes.Binary() if types.is_float(expr.type) and expr.operator not in _MOVES:

@@ -29,7 +29,7 @@ _KINDS = frozenset({Type.F32, Type.F64, Type.I32, Type.I64, Type.U32, Type.U64})
 
 
 def sum_in_locals(kernel: nodes.Kernel) -> nodes.Kernel:
-    """A kernel that adds in locals and plainly where it can; the same one where it can nowhere."""
+    """Return a kernel that sums in locals and adds without atomics where it can; the same object if it can nowhere."""
     if not any(_addition(one) for one in walk.stores(kernel.body)):
         return kernel
     names = Names(walk.names_of(kernel))
@@ -57,8 +57,9 @@ class _Addition(NamedTuple):
 
 
 def _addition(one: nodes.Stmt) -> _Addition | None:
-    """A statement as an addition; None where it is something else."""
+    """Return a statement as an addition; None if it is something else."""
     match one:
+        # An atomic with a result stays one: it returns the element's old value, with what others have added to it.
         case nodes.Atomic(operator=AtomicOperator.ADD | AtomicOperator.SUB as operator, result=None):
             return _Addition(_Element(one.array, one.index, one.entry), _OPERATORS[operator], one.value)
         case nodes.Store(
@@ -99,12 +100,13 @@ class _Task:
     def block(self, body: Sequence[nodes.Stmt]) -> nodes.Block:
         statements: list[nodes.Stmt] = []
         for one in body:
+            # Inner loops first: what they add after their end may be summed by the loop around them again.
             inside = walk.with_bodies(one, self.block)
             statements += self.loop(inside) if isinstance(inside, nodes.For | nodes.While) else [inside]
         return tuple(statements)
 
     def loop(self, loop: nodes.For | nodes.While) -> list[nodes.Stmt]:
-        """A loop inside the task, with what it adds to elements that stay the same in all of its iterations."""
+        """Return a loop inside the task, and around it the sums of what it adds to elements that stay the same."""
         totals: dict[_Element, nodes.Local] = {}
         whole: list[nodes.Stmt] = []
         for element, addition in self.constant_elements(loop).items():
@@ -128,7 +130,7 @@ class _Task:
         return [*begun, replace(loop, body=walk.rewrite(loop.body, change)), *whole]
 
     def constant_elements(self, loop: nodes.For | nodes.While) -> dict[_Element, nodes.Stmt]:
-        """Elements that a loop does nothing with but add to them, where it does not change which they are."""
+        """Return the elements that a loop does nothing with but add to them, if it does not change which they are."""
         defined, changed = walk.find_defined([loop]), walk.find_changed(loop.body)
         elements: dict[_Element, nodes.Stmt] = {}
         used: set[str] = set()
@@ -141,13 +143,14 @@ class _Task:
             array, index, _ = addition.to
             used |= walk.arrays_in([*index, addition.value])
             is_constant = walk.locals_in(index).isdisjoint(defined) and walk.arrays_in(index).isdisjoint(changed)
+            # One atomic among the additions makes the sum's addition atomic: other iterations may meet it there.
             if is_constant and array in self.kinds and addition.to not in self.known:
                 elements[addition.to] = elements.get(addition.to, one) if isinstance(one, nodes.Store) else one
         return {element: one for element, one in elements.items() if element.array not in used}
 
 
 def _plainly(one: nodes.Stmt) -> nodes.Stmt:
-    """An atomic addition as a load and a store."""
+    """Return an atomic addition as a load and a store."""
     addition = _addition(one)
     assert addition is not None
     load = nodes.Load(*addition.to, addition.value.type)

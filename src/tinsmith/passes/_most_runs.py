@@ -1,4 +1,11 @@
-"""How often an iteration runs some of its statements at most, as far as that is known before the launch."""
+"""Bound how often an iteration runs some of its statements, by an expression that is known before the launch.
+
+    for i in 0 .. n:                       S runs at most  max(n, 0) * max(n - 1, 0)  times
+        for j in 0 .. i:             ->
+            S
+
+Bounds that depend on data have no such expression.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +22,7 @@ Ranges = Mapping[str, tuple[nodes.Expr, nodes.Expr]]
 def most_runs(
     body: Sequence[nodes.Stmt], wanted: Collection[int], around: nodes.For | None = None
 ) -> nodes.Expr | None:
-    """How often the statements whose number is wanted run; None where only a run can tell.
+    """Return how often the statements whose numbers are `wanted` run at most; None if only a run can tell.
 
     Bounds of loops inside may be made of the variables of those around them, and of that loop whose body it is.
     """
@@ -30,6 +37,7 @@ def _most(
     for one in body:
         if one.number in wanted:
             total = plus(total, ONE)
+        # Both sides of a branch are counted: which one runs may depend on data.
         inner = _ranges(one, ranges, definitions) if isinstance(one, nodes.For) else ranges
         for part in walk.bodies(one):
             inside = _most(part, wanted, definitions, inner)
@@ -54,12 +62,12 @@ def _are_known(*bounds: nodes.Expr | None) -> bool:
 
 
 def _widest(first: nodes.Expr | None, end: nodes.Expr | None, ranges: Ranges) -> nodes.Expr | None:
-    """The largest distance of two bounds, whatever the values of the variables around are."""
+    """Return the largest distance of two bounds over all values of the variables around them; None if unknown."""
     return None if first is None or end is None else _extremum(minus(end, first), ranges, largest=True)
 
 
 def _ranges(loop: nodes.For, around: Ranges, definitions: Mapping[str, nodes.Expr]) -> Ranges:
-    """The values of a loop's variables too, where they are known before the launch."""
+    """Return `around` and the values of a loop's own variables, if they are known before the launch."""
     ranges = dict(around)
     for name, pair in zip(loop.names, loop.bounds, strict=True):
         first, end = (expand(one, {*around}, definitions) for one in pair)
@@ -72,7 +80,7 @@ def _ranges(loop: nodes.For, around: Ranges, definitions: Mapping[str, nodes.Exp
 
 
 def _extremum(expr: nodes.Expr, ranges: Ranges, *, largest: bool) -> nodes.Expr | None:
-    """The least or the largest value of an integer that is a sum of multiples; None if unknown."""
+    """Return the least or the largest value of an integer that is a sum of multiples; None if unknown."""
     if can_evaluate(expr):
         return expr
     index = affine(expr, {})
@@ -80,6 +88,7 @@ def _extremum(expr: nodes.Expr, ranges: Ranges, *, largest: bool) -> nodes.Expr 
     for atom, factor in index.terms.items():
         if isinstance(atom, str) and atom not in ranges:
             return None
+        # A negative multiple is largest where its variable is least.
         part = ranges[atom][largest == (factor > 0)] if isinstance(atom, str) else atom
         total = plus(total, times(constant(factor, Type.I32), part))
     return total if can_evaluate(total) else None

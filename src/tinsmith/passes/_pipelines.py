@@ -7,7 +7,7 @@
     a generated kernel --ON_ONE_THREAD, GENERATED--> the kernel that is launched
     any kernel --CPU--> the form that the engines' compilers make machine vectors of --ENGINE--> what an engine gets
 
-A plain forward call takes a shorter way: the engine gets the user's own source, and the IR is only analysed, unless
+A plain forward call takes a shorter way: the engine gets the user's own source, and the IR is only analyzed, unless
 `bridge._compilation` finds that its form has to change: for a batch, strips, another engine, or what it misreads.
 A pass takes a kernel and options, and returns a kernel: the very same one where there is nothing to do. Those of the
 adjoint take all kernels of an op, and hand on tasks and then programs. Nothing else orders passes. With
@@ -107,7 +107,7 @@ Watch = Callable[[str, nodes.Kernel, nodes.Kernel], Any]
 
 
 def order_racing_loops(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
-    """Let the parallel loops whose iterations may race run in order."""
+    """Let the parallel loops whose iterations may race run in order, so that values do not depend on threads."""
     racing = options.find_racing_loops(kernel)
     body = tuple(
         replace(one, is_parallel=False, may_race=True) if any(one is loop for loop in racing) else one
@@ -133,12 +133,16 @@ def _strip(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
 
 
 def _index_by_rows(kernel: nodes.Kernel, options: PassOptions) -> nodes.Kernel:
+    # A kernel that is as it was given may be the user's, which the engine compiles from its own source: it is printed
+    # from IR only if an inner loop saves indices by that (docs/about/decisions/vector-speed.md).
     is_rewritten = kernel is not options.first
     return index_by_rows(kernel) if is_rewritten or has_rows_in_loops(kernel) else kernel
 
 
 _CHECK_BOUNDS = Pass("check-bounds", _check_bounds, "its indices are those of the source, but for fields' offsets")
 
+# Barriers go first, since no other pass knows them. Products come after races: in a loop that was put in order, an
+# atomic product ends the process of both engines (`_products`).
 FORWARD: Pipeline = (
     Pass("run-blocks", lambda kernel, _: run_blocks_in_order(kernel), "all lanes of a block reach the same barriers"),
     Pass("order-races", order_racing_loops, "there are no barriers"),
@@ -153,12 +157,14 @@ BATCH: Pipeline = (
 )
 """To the kernel that runs all samples of a batch."""
 
+# Checks come before the batch, so that messages count axes as the source does.
 GUARDED: Pipeline = (_CHECK_BOUNDS, *BATCH)
 """To the kernel that notes the first index outside of its array."""
 
 ON_ONE_THREAD: Pipeline = (Pass("run-on-one-thread", lambda kernel, _: run_on_one_thread(kernel)),)
 """To the form of a generated kernel for a small call, and for an op that is deterministic."""
 
+# Exchanges come before checks, which would separate a store that takes a value from its load.
 GENERATED: Pipeline = (
     Pass("flatten", lambda kernel, options: flat(kernel) if options.is_flat else kernel),
     Pass("exchange", lambda kernel, _: exchange_values(kernel), "stores that take what was there follow its load"),
@@ -167,6 +173,8 @@ GENERATED: Pipeline = (
 )
 """From a kernel of a gradient, as the adjoint leaves it, to what is launched."""
 
+# Sums come first, since an atomic keeps a loop from strips. Rows come last: strips and lanes go by the indices of the
+# source, whose last one tells them which elements lie side by side.
 CPU: Pipeline = (
     Pass("sum-in-locals", lambda kernel, _: sum_in_locals(kernel)),
     Pass("strip", _strip, "every statement has a number of its own, or none"),

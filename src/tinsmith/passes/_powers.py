@@ -3,6 +3,8 @@
 Compiled without its advanced optimization, Taichi 1.7.4 ends the process ("TypedConstant: Not supported") on a power
 with an integer exponent whose base is another one, `(x ** 2) ** 2`, also where a local lies between. Two changes of
 sign between them change no value and prevent it.
+
+    y[i] = pow(pow(x[i], 2), 3)        ->        y[i] = -(-pow(-(-pow(x[i], 2)), 3))
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ def nests_powers(kernel: nodes.Kernel) -> bool:
 
 
 def separate_powers(kernel: nodes.Kernel) -> nodes.Kernel:
-    """The kernel with the sign of each such power changed twice; the same object where no two are nested."""
+    """Return the kernel with the sign of each such power changed twice; the same object if none can be nested."""
     if not nests_powers(kernel):
         return kernel
 

@@ -1,5 +1,9 @@
 """Atomic products as ordinary ones, where no other iteration touches the element.
 
+    for i in 0 .. n:                             for i in 0 .. n:
+        atomic mul y[0], x[i]              ->        old = y[0]
+                                                     y[0] = old * x[i]
+
 Both engines (Taichi 1.7.4, Quadrants 1.3.3) make an ordinary operation of an atomic that they find no use for: in code
 that runs in order, and on an element that a parallel loop's own index names. They know none for products, and end the
 process ("atomic_to_binary_op_type: Not supported"). So such a product is written out before an engine sees it; one
@@ -18,7 +22,7 @@ Ask = Callable[[nodes.Atomic], bool]
 
 
 def write_out_products(kernel: nodes.Kernel) -> nodes.Kernel:
-    """The kernel with `a[i] = a[i] * v` for atomic products that nobody interferes with."""
+    """Return the kernel with `a[i] = a[i] * v` for atomic products on elements that no other iteration touches."""
     if not any(
         isinstance(one, nodes.Atomic) and one.operator == AtomicOperator.MUL for one in walk.stores(kernel.body)
     ):
@@ -35,7 +39,7 @@ def is_alone_in(task: nodes.Stmt, one: nodes.Atomic) -> bool:
 
 
 def _asking(task: nodes.Stmt) -> Ask:
-    """Whether a task has the element of one of its atomics to itself while it changes it."""
+    """Return a function that says whether an iteration of the task has the element of an atomic to itself."""
     if not isinstance(task, nodes.For) or not task.is_parallel:
         return lambda one: True
     values = single_definitions(definitions(task.body))
@@ -44,6 +48,7 @@ def _asking(task: nodes.Stmt) -> Ask:
         indices.setdefault(access.array, set()).add(tuple([_resolve_copies(axis, values) for axis in access.index]))
 
     def is_alone(one: nodes.Atomic) -> bool:
+        # One index for all accesses, which is another element in each iteration.
         moved = [{name for name in task.names if _moves_with(axis, name, values)} for axis in one.index]
         return len(indices[one.array]) == 1 and set().union(*moved) == {*task.names}
 
@@ -51,14 +56,14 @@ def _asking(task: nodes.Stmt) -> Ask:
 
 
 def _resolve_copies(expr: nodes.Expr, values: dict[str, nodes.Expr]) -> nodes.Expr:
-    """An expression by the first name of each local: the parameters of functions are copies."""
+    """Return an expression in which a copy is replaced by the local it was copied from (functions copy parameters)."""
     while isinstance(expr, nodes.Local) and isinstance(values.get(expr.name), nodes.Local):
         expr = values[expr.name]
     return walk.rebuild(expr, lambda part: _resolve_copies(part, values))
 
 
 def _moves_with(index: nodes.Expr, name: str, values: dict[str, nodes.Expr]) -> bool:
-    """Whether an index is a loop's name, plus or minus what stays the same: another one in each iteration."""
+    """Return True if an index is a loop's variable, plus or minus a constant: each iteration has another one."""
     match index:
         case nodes.Local() if index.name == name:
             return True

@@ -1,4 +1,9 @@
-"""A kernel of the IR whose arrays have other names."""
+"""Rename arrays of a kernel.
+
+    x -> y, y -> z:     y[i] = x[i]; z = y[i]     ->     z[i] = y[i]; z_1 = z[i]
+
+All are renamed at once, so two arrays may swap their names.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,14 @@ from ..ir import Names, nodes, walk
 
 
 def rename_arrays(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kernel:
-    """The kernel with arrays renamed; a local that has one of the new names gets another."""
+    """Return the kernel with arrays renamed; a local that has one of the new names gets another."""
     moved = {name: new for name, new in names.items() if name != new}
     if not moved:
         return kernel
     fresh = Names({*walk.names_of(kernel), *moved.values()}).fresh
     locals_ = {name: fresh(name) for name in kernel.locals if name in moved.values()}
 
+    # Messages go on naming what the source does: memory of blocks has no label that would say so.
     source_names = {locals_.get(name, name): own for name, own in kernel.source_names.items()}
     source_names |= {new: kernel.source_name(name) for name, new in moved.items() if name in kernel.block_memory}
     source_names |= {new: kernel.source_name(name) for name, new in locals_.items()}
@@ -37,7 +43,7 @@ def rename_arrays(kernel: nodes.Kernel, names: Mapping[str, str]) -> nodes.Kerne
 def with_names(
     body: Sequence[nodes.Stmt], arrays: Mapping[str, str], locals_: Mapping[str, str] = MappingProxyType({})
 ) -> nodes.Block:
-    """Statements with other names for arrays and locals."""
+    """Return statements with other names for arrays and locals."""
 
     def rename(one: Any) -> Any:
         if isinstance(one, nodes.Load | nodes.Size | nodes.Store | nodes.Atomic):

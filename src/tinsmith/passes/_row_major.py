@@ -22,7 +22,7 @@ from ._strip_parts import assign
 
 
 def index_by_rows(kernel: nodes.Kernel) -> nodes.Kernel:
-    """A kernel that computes row-major indices in its outermost loops; the same one where nothing has several axes."""
+    """Return a kernel that computes row-major indices in its outermost loops; the same object if no array has rows."""
     if not any(map(_has_rows, kernel.arrays.values())):
         return kernel
     names = Names(walk.names_of(kernel))
@@ -37,7 +37,7 @@ def number_element(
     size: Callable[[int], nodes.Expr],
     share: Callable[[nodes.Expr], nodes.Expr] = lambda part: part,
 ) -> nodes.Expr:
-    """The number of an element in row-major order.
+    """Return the number of an element in row-major order.
 
     Args:
         index: its index.
@@ -46,14 +46,17 @@ def number_element(
     """
     place, *others = index
     for axis, one in enumerate(others, start=1):
+        # The first row, or an index that is written by rows already: zeros, then the number.
         if place == number(0):
             place = one
             continue
         row = integer(Operator.MUL, share(place), size(axis))
         match one:
+            # `z[r, s, 0]` and `z[r, s, 1]` share all but the constant.
             case nodes.Const():
                 row = share(row)
                 place = row if one == number(0) else integer(Operator.ADD, row, one)
+            # The last term stays last: in strips and vectors it is the lane, after which elements lie side by side.
             case nodes.Binary(Operator.ADD, first, last):
                 place = integer(Operator.ADD, integer(Operator.ADD, row, first), last)
             case _:
@@ -62,12 +65,12 @@ def number_element(
 
 
 def behind_zeros(place: nodes.Expr, rank: int) -> tuple[nodes.Expr, ...]:
-    """The index by which an array of so many axes gives the element of a number."""
+    """Return the index of an element by its number, for an array of this rank: zeros, then the number."""
     return (*[number(0)] * (rank - 1), place)
 
 
 def has_rows_in_loops(kernel: nodes.Kernel) -> bool:
-    """Whether a loop inside another one uses an array of several axes, so that computing indices once pays."""
+    """Return True if a loop inside another one uses an array of several axes, so that computing indices once pays."""
     tasks = [part for one in kernel.body if isinstance(one, nodes.For) for part in one.body]
     inner = [one for one in walk.statements(tasks) if isinstance(one, nodes.For | nodes.While)]
     touched = {name for one in inner for name in walk.find_touched(one.body)}
@@ -79,7 +82,7 @@ def _has_rows(array: nodes.Array) -> bool:
 
 
 def _find_sizes(kernel: nodes.Kernel) -> dict[tuple[str, int], nodes.Expr]:
-    """The sizes of arrays by name and axis: one expression for all that are known to be equal."""
+    """Return the sizes of arrays by name and axis: one expression for all that are known to be equal."""
     same: dict[str | int, nodes.Expr] = {}
     sizes: dict[tuple[str, int], nodes.Expr] = {}
     for array in (one for one in kernel.arrays.values() if one.is_given):
@@ -108,7 +111,7 @@ class _Indexing:
         return replace(task, body=(*(assign(local, size) for size, local in self.size_locals.items()), *body))
 
     def block(self, body: Sequence[nodes.Stmt]) -> nodes.Block:
-        """Statements of one block. What is known in it is known in those inside it, and not the other way round."""
+        """Rewrite the statements of one block. What is known in it is known in those inside it, not the other way."""
         around = self.known
         self.known = None if around is None else {**around}
         written: list[nodes.Stmt] = []
@@ -118,6 +121,8 @@ class _Indexing:
         return tuple(written)
 
     def statement(self, one: nodes.Stmt) -> list[nodes.Stmt]:
+        # An assignment reads before it changes its local. A loop's body may run again after it changed one, so there
+        # indices that are made of it are unknown from the start.
         given = walk.find_defined([one])
         if not isinstance(one, nodes.Assign):
             self.forget(given)
@@ -136,7 +141,7 @@ class _Indexing:
         return [*before, changed]
 
     def forget(self, given: set[str]) -> None:
-        """Indices that are computed from locals which are given other values."""
+        """Drop indices that are computed from locals which are given other values."""
         if self.known is not None:
             self.known = {expr: local for expr, local in self.known.items() if walk.locals_in([expr]).isdisjoint(given)}
 
@@ -161,12 +166,14 @@ class _Indexing:
     def index(self, array: str, index: Sequence[nodes.Expr]) -> tuple[nodes.Expr, ...]:
         if (array, 1) not in self.sizes:
             return tuple(index)
+        # As engines do with wider indices.
         places = [cast(one, Type.I32) for one in index]
         place = number_element(places, lambda axis: self.size_of(array, axis), self.share)
         return behind_zeros(place if isinstance(places[-1], nodes.Const) else self.share(place), len(index))
 
     def share(self, place: nodes.Expr) -> nodes.Expr:
-        """A local that holds a part of an index, for statements that need the same."""
+        """Return a local that holds a part of an index, for statements that need the same."""
+        # What reads memory is not shared: a statement between two uses may store there.
         is_leaf = isinstance(place, nodes.Local | nodes.Const | nodes.Argument)
         if is_leaf or self.known is None or walk.reads_memory(place):
             return place

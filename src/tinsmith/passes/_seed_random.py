@@ -1,5 +1,11 @@
 """Random numbers from a seed: a kernel that draws becomes one that is the same function of its seed every time.
 
+    parallel for i in 0 .. n:              parallel for i in 0 .. n:
+        r = random f32                ->       iteration = i; next_slot = 0
+        y[i] = x[i] * r                        a, b, c, d = hash(seed, task, iteration, slot 0)
+                                               r = (a >> 8) * 2^-24
+                                               y[i] = x[i] * r
+
 A number is a hash of four words: both halves of the seed, which task of the op this is, which parallel iteration, and
 which draw in it. So a second run draws the same, in any order, on any engine; an adjoint that runs an iteration again
 keeps nothing. The hash is PCG4D (Jarzynski and Olano, Hash Functions for GPU Rendering, 2020): additions,
@@ -21,12 +27,12 @@ SEED = Type.I64
 
 
 def draws(kernel: nodes.Kernel) -> bool:
-    """Whether a kernel draws random numbers."""
+    """Return True if a kernel draws random numbers."""
     return any(isinstance(one, nodes.Draw) for one in walk.statements(kernel.body))
 
 
 def seed_random(kernel: nodes.Kernel, seed: str, first: int = 0) -> nodes.Kernel:
-    """A kernel whose random numbers follow from a seed.
+    """Return a kernel whose random numbers follow from a seed.
 
     Args:
         kernel: the kernel.
@@ -57,7 +63,7 @@ class _Seeding:
         return replace(self.kernel, arrays=arrays, locals=kinds, body=tuple(statements))
 
     def task(self, number: int, one: nodes.Stmt) -> nodes.Block:
-        """A statement of the top level: a task of its own, or a part of one."""
+        """Rewrite a statement of the top level: a parallel loop, or what is a single iteration."""
         if isinstance(one, nodes.For) and one.is_parallel:
             return (replace(one, body=self.iteration(number, one.body, place_of(one.names, one.bounds))),)
         return self.iteration(number, (one,), nodes.Const(0, Type.I32))
@@ -76,9 +82,10 @@ class _Seeding:
         return (*begun, *replace_statements(slotted.body, wanted, draw))
 
     def emit_draw(self, one: nodes.Draw, number: int, place: nodes.Expr, slot: nodes.Expr) -> list[nodes.Stmt]:
-        """The hash, and the number made of it."""
+        """Write the hash of a draw, and the number that is made of it."""
         seed = nodes.Load(self.seed, (), (), SEED)
         upper = nodes.Binary(Operator.SHIFT_RIGHT, seed, nodes.Const(32, Type.I32), SEED)
+        # The hash takes four words, and there are five numbers: the task's shares one with the seed's upper half.
         task = _word(self.first + number)
         words: list[nodes.Expr] = [
             nodes.Cast(seed, WORD),
@@ -86,6 +93,7 @@ class _Seeding:
             nodes.Cast(place, WORD),
             nodes.Cast(slot, WORD),
         ]
+        # As the paper's `pcg4d`, and its fold once more for the words that become the number.
         names = [self.names.local(f"{one.name}_{letter}", WORD) for letter in "abcd"]
         steps: list[nodes.Stmt] = [
             nodes.Assign(
@@ -113,7 +121,8 @@ class _Seeding:
         )
 
     def number(self, one: nodes.Draw, words: Sequence[nodes.Local]) -> nodes.Expr:
-        """A number of the type that is drawn, uniform in [0, 1) or of all integers."""
+        """Return a number of the type that is drawn, uniform in [0, 1) or among all integers."""
+        # As many bits as the type's mantissa has, the hidden one included: more would round up to 1.
         a, b = words[:2]
         match one.type:
             case Type.F16:
@@ -144,6 +153,6 @@ def _binary(operator: Operator, left: nodes.Expr, right: nodes.Expr) -> nodes.Ex
 
 
 def _part(word: nodes.Expr, bits: int, kind: Type) -> nodes.Expr:
-    """The upper bits of a word as a number in [0, 1): exact, whatever a compiler does."""
+    """Return the upper bits of a word as a number in [0, 1): exact, whatever a compiler does."""
     upper = nodes.Cast(_binary(Operator.SHIFT_RIGHT, word, nodes.Const(32 - bits, WORD)), Type.I32)
     return nodes.Binary(Operator.MUL, nodes.Cast(upper, kind), nodes.Const(2.0**-bits, kind), kind)

@@ -1,5 +1,10 @@
 """Slots: a number for each run of certain statements in an iteration.
 
+    for j in 0 .. m:                  ->   for j in 0 .. m:
+        if c: a = random f32                   if c: slot_a = next_slot + 2 * j; a = random f32
+        b = random f32                         slot_b = next_slot + 2 * j + 1; b = random f32
+                                           next_slot = next_slot + 2 * max(m, 0)
+
 Wherever possible a slot is computed from the place in the text and the loops' variables alone. Then a branch that is
 taken the other way in another kernel, for the last bit of a number, moves nobody else's slot.
 """
@@ -31,7 +36,8 @@ class SlotAssignment:
 
 
 def assign_slots(body: Sequence[nodes.Stmt], wanted: Mapping[int, str], names: Names) -> SlotAssignment:
-    """Give slots to the statements whose number is wanted. With each goes a word for what its slot is called after."""
+    """Give slots to the statements whose numbers are `wanted`, each with the word that its slot is named after."""
+    # Where no loop repeats them, slots are the counter plus a constant, and the counter need not advance.
     making = _Slotting(wanted, names)
     statements = making.flat(tuple(body), making.counter)[0] if making.is_flat(body) else making.block(tuple(body))
     return SlotAssignment(statements, making.counter.name, making.slots)
@@ -51,18 +57,20 @@ class _Slotting:
         return any(one.number in self.words for one in walk.statements(body))
 
     def is_flat(self, body: Sequence[nodes.Stmt]) -> bool:
-        """Whether no loop inside has statements with slots."""
+        """Return True if no loop inside has statements with slots."""
         loops = (one for one in walk.statements(body) if isinstance(one, nodes.For | nodes.While))
         return not any(self.has_any(one.body) for one in loops)
 
     def block(self, body: nodes.Block) -> nodes.Block:
-        """Statements that move the counter on."""
+        """Return statements with slots, which advance the counter."""
         statements: list[nodes.Stmt] = []
         for one in body:
             if not self.has_any([one]):
                 statements.append(one)
             elif isinstance(one, nodes.For) and self.is_flat(one.body):
                 statements += self.innermost(one)
+            # A branch has slots for both sides, whichever runs. A jump in it would skip the advance after the branch:
+            # then each side advances the counter itself.
             elif self.is_flat([one]) and not walk.has_jumps([one]):
                 inside, count = self.flat((one,), self.counter)
                 statements += [*inside, self.advance(constant(count, Type.I32))]
@@ -74,7 +82,7 @@ class _Slotting:
         return nodes.Assign(self.counter.name, plus(self.counter, by))
 
     def flat(self, body: nodes.Block, first: nodes.Expr) -> tuple[nodes.Block, int]:
-        """Statements whose slots follow `first` as they do in the text; and how many they are."""
+        """Return statements whose slots follow `first` in the order of the text, and how many there are."""
         statements: list[nodes.Stmt] = []
         count = 0
         for one in body:
@@ -93,7 +101,8 @@ class _Slotting:
         return tuple(statements), count
 
     def innermost(self, loop: nodes.For) -> list[nodes.Stmt]:
-        """A loop whose iterations have as many slots each."""
+        """Return a loop whose iterations all have the same number of slots."""
+        # Its bounds are read three times, at last when the body may have changed what they are made of: so in locals.
         before: list[nodes.Stmt] = []
         bounds = []
         for pair in loop.bounds:
@@ -113,7 +122,7 @@ class _Slotting:
 
 
 def trips_of(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
-    """The number of a loop's iterations."""
+    """Return the number of a loop's iterations; 0 if an end lies before its begin."""
     trips: nodes.Expr = ONE
     for first, end in bounds:
         trips = times(trips, nodes.Binary(Operator.MAX, minus(end, first), ZERO, Type.I32))
@@ -121,7 +130,7 @@ def trips_of(bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
 
 
 def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr]]) -> nodes.Expr:
-    """The number of an iteration among all of its loop's."""
+    """Return the number of an iteration among all of its loop's, the last name fastest."""
     place: nodes.Expr = ZERO
     for name, (first, end) in zip(names, bounds, strict=True):
         place = plus(times(place, minus(end, first)), minus(nodes.Local(name, Type.I32), first))
@@ -131,5 +140,5 @@ def place_of(names: Sequence[str], bounds: Sequence[tuple[nodes.Expr, nodes.Expr
 def replace_statements(
     body: Sequence[nodes.Stmt], wanted: Mapping[int, Kind], change: Callable[[Kind], Sequence[nodes.Stmt]]
 ) -> nodes.Block:
-    """Statements in which something stands for each of those that are wanted, which go by their number."""
+    """Replace the statements whose numbers are `wanted` by what `change` returns for them."""
     return walk.rewrite(body, lambda one: change(wanted[one.number]) if one.number in wanted else (one,))

@@ -30,17 +30,17 @@ _LIBRARY = {arithmetic: name for name, arithmetic in FUNCTIONS.items()}
 
 
 def moves(one: nodes.Unary) -> bool:
-    """Whether there is arithmetic for a function, which is there for float32 alone."""
+    """Return True if there is arithmetic for a function: for some functions, in float32 alone."""
     return one.operator in FUNCTIONS and one.type == Type.F32 and one.value.type == Type.F32
 
 
 def by_arithmetic(one: nodes.Expr) -> nodes.Expr:
-    """A function by arithmetic, where there is one; else the same expression."""
+    """Return a function by arithmetic, if there is one; else the same expression."""
     return replace(one, operator=FUNCTIONS[one.operator]) if isinstance(one, nodes.Unary) and moves(one) else one
 
 
 def with_powers(one: nodes.Stmt) -> nodes.Stmt:
-    """A statement with powers by arithmetic: those of two float32."""
+    """Return a statement with the powers of two float32 by arithmetic."""
 
     def change(expr: nodes.Expr) -> nodes.Expr:
         rebuilt = walk.rebuild(expr, change)
@@ -53,7 +53,7 @@ def with_powers(one: nodes.Stmt) -> nodes.Stmt:
 
 
 def is_vector(one: nodes.Expr) -> bool:
-    """Whether machines have a vector operation for it: not for division of integers, nor for most functions."""
+    """Return True if machines have a vector operation for it: not for division of integers, nor for most functions."""
     match one:
         case nodes.Unary():
             return one.operator in _UNARY or moves(one)
@@ -71,7 +71,7 @@ def is_vector(one: nodes.Expr) -> bool:
 
 
 def strips_between(begin: nodes.Expr, end: nodes.Expr) -> nodes.Expr:
-    """How many strips there are from one index to before another."""
+    """Return the number of strips from one index to before another."""
     size = end if begin == number(0) else integer(Operator.SUB, end, begin)
     return integer(Operator.SHIFT_RIGHT, integer(Operator.ADD, size, number(LENGTH - 1)), number(SHIFT))
 
@@ -79,7 +79,7 @@ def strips_between(begin: nodes.Expr, end: nodes.Expr) -> nodes.Expr:
 def bounds_of_strip(
     strip: nodes.Expr, begin: nodes.Expr, end: nodes.Expr, first: nodes.Local, size: nodes.Local
 ) -> tuple[nodes.Stmt, nodes.Stmt]:
-    """Statements that find the first index of a strip and its number of iterations."""
+    """Return statements that compute the first index of a strip and its number of iterations."""
     place = integer(Operator.SHIFT_LEFT, strip, number(SHIFT))
     return (
         assign(first, place if begin == number(0) else integer(Operator.ADD, begin, place)),
@@ -88,7 +88,7 @@ def bounds_of_strip(
 
 
 def at_line(body: Sequence[nodes.Stmt], line: int) -> nodes.Block:
-    """Statements of which those of ours, which have no line, are at this one."""
+    """Return statements of which those without a line, which are ours, get this one."""
     return walk.rewrite(body, lambda one: (one if one.line else replace(one, line=line),))
 
 
@@ -99,7 +99,7 @@ def assign(local: nodes.Expr, value: nodes.Expr) -> nodes.Assign:
 
 
 def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
-    """A loop of functions, and if a number was beyond the limits of one, the loop once more, by the library.
+    """Return a loop of functions, and the loop once more by the library, for when a number was beyond a limit.
 
     It stores to memory that nobody has read yet. A sum of tests lets it run in vectors, which a branch would not.
     """
@@ -108,11 +108,13 @@ def within_limits(lanes: nodes.For, names: Names) -> list[nodes.Stmt]:
     for one in lanes.body:
         parts = walk.parts(*walk.expressions(one))
         for part in dict.fromkeys(part for part in parts if isinstance(part, nodes.Unary) and part.operator in LIMITS):
+            # As "not less", which is true of NaN too.
             limit = nodes.Const(LIMITS[part.operator], Type.F32)
             is_near = nodes.Binary(Operator.LT, nodes.Unary(Operator.ABS, part.value, Type.F32), limit, Type.U1)
             test = nodes.Cast(opposite(is_near), Type.I32)
             body.append(assign(far, integer(Operator.BIT_OR, far, test)))
-        body.append(one)  # after the tests: it may give a local that they read another value
+        # After the tests: it may give a local that they read another value.
+        body.append(one)
     if len(body) == len(lanes.body):
         return [lanes]
     library = walk.transform(lanes, _by_library)

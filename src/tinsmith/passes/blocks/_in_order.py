@@ -1,5 +1,13 @@
 """Blocks in order: a parallel loop with barriers becomes one over blocks, with loops over lanes between the barriers.
 
+    parallel for i in 0 .. n [block_size = 64]:      parallel for block in 0 .. (n + 63) // 64:
+        near[i % 64] = x[i]                              for lane in 0 .. 64:
+        barrier                                              if 64 * block + lane < n:
+        y[i] = near[63 - i % 64]               ->                near[block, lane] = x[64 * block + lane]
+                                                         for lane in 0 .. 64:
+                                                             if 64 * block + lane < n:
+                                                                 y[64 * block + lane] = near[block, 63 - lane]
+
 This is loop fission, as MCUDA and POCL do it on CPUs. `for i in range(n)` in blocks of 64 iterations becomes a parallel
 loop over the blocks. In it, statements between two barriers become a loop over the 64 lanes of the block. A loop or a
 branch with a barrier inside is the same for all lanes (`_uniform`), so it changes places with the loops over lanes. An
@@ -38,7 +46,7 @@ from ._uniform import BlockLevel
 
 
 def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
-    """A kernel without barriers, whose blocks have memory of their own; itself where nothing shares memory or waits.
+    """Return a kernel without barriers, whose blocks have memory of their own; the same object if there are no blocks.
 
     Where the loop's length is not a multiple of the block's size, the last block runs fewer iterations. Memory of a
     block is zero when the kernel starts.
@@ -66,7 +74,7 @@ def run_blocks_in_order(kernel: nodes.Kernel) -> nodes.Kernel:
 
 
 def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
-    """Whether a statement waits for a block, or touches its memory."""
+    """Return True if a statement waits for a block, or touches its memory."""
     if isinstance(one, nodes.Barrier | nodes.Vote):
         return True
     accesses = (nodes.Load, nodes.Store, nodes.Atomic)
@@ -75,7 +83,7 @@ def _is_in_blocks(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
 
 
 def _parallel_loop(one: nodes.Stmt, kernel: nodes.Kernel) -> nodes.For:
-    """A statement of the top level, which must be a parallel loop."""
+    """Return a statement of the top level that is a parallel loop. Raise NotCovered for another one."""
     if isinstance(one, nodes.For) and one.is_parallel:
         return one
     raise NotCovered("a block's memory or `sync()` outside a parallel loop", one.line, kernel.path)
@@ -93,6 +101,7 @@ class _Ordering:
         self.kernel = kernel
         self.names = names
         self.loop = loop
+        # How much memory blocks need follows from the bounds, and has to be known before the launch.
         self.loop = replace(loop, bounds=tuple((self.resolve_bound(a), self.resolve_bound(b)) for a, b in loop.bounds))
         block, lane = (nodes.Local(names.fresh(word), Type.I32) for word in ("block", "lane"))
         self.layout = BlockLayout(self.loop, block, lane)
@@ -107,7 +116,7 @@ class _Ordering:
         self.share()
 
     def resolve_bound(self, bound: nodes.Expr) -> nodes.Expr:
-        """A bound in terms of sizes and arguments. Raises NotCovered where only a run can tell it."""
+        """Return a bound in terms of sizes and arguments. Raise NotCovered if only a run can tell it."""
         resolved = Expander(single_definitions(definitions(self.kernel.body)))(bound)
         if can_evaluate(resolved):
             return resolved
@@ -115,7 +124,7 @@ class _Ordering:
         raise NotCovered(words, self.loop.line, self.kernel.path)
 
     def share(self) -> None:
-        """Make memory of the blocks."""
+        """Declare the memory of blocks: shared arrays with one more axis, and locals that live across barriers."""
         touched = walk.find_touched(self.loop.body)
         for name, sizes in self.kernel.block_memory.items():
             if name in touched:
@@ -123,6 +132,7 @@ class _Ordering:
                 self.arrays[name] = replace(array, rank=array.rank + 1)
                 self.memory[name] = (self.layout.blocks, *sizes)
         for name in sorted({name for one in self.handed.values() for name in (*one.loaded, *one.stored)}):
+            # Bools are kept as integers; `loads` and `stores` convert.
             kind = types.keeping(self.kernel.locals[name])
             array = nodes.Array(self.names.fresh(f"{name}_of_lanes"), kind, 2, is_of_blocks=True)
             self.shared_copies[name] = self.arrays[array.name] = array
@@ -131,7 +141,7 @@ class _Ordering:
     # Statements -------------------------------------------------------------------------------
 
     def task(self) -> nodes.For:
-        """The loop over blocks."""
+        """Write the loop over blocks."""
         line = self.loop.line
         body = self.write_items(self.items)
         head: list[nodes.Stmt] = []
@@ -145,7 +155,7 @@ class _Ordering:
         return nodes.For((self.layout.block.name,), ((ZERO, self.layout.blocks),), body, True, line)
 
     def is_lanes(self, name: str) -> bool:
-        """Whether a variable of the loop differs from lane to lane."""
+        """Return True if a variable of the loop differs from lane to lane."""
         return self.layout.lane in walk.parts(self.layout.variables[name])
 
     def write_items(self, items: Sequence[Item]) -> nodes.Block:
@@ -155,7 +165,7 @@ class _Ordering:
         return tuple(statements)
 
     def uniform(self, item: Uniform) -> nodes.Stmt:
-        """A statement that the block runs once."""
+        """Write a statement that the block runs once."""
         one = walk.with_expressions(item.statement, self.alike)
         bodies = [self.write_items(part) for part in item.bodies]
         match one:
@@ -172,7 +182,7 @@ class _Ordering:
         return uniform
 
     def region(self, region: Region) -> nodes.Block:
-        """The loop over lanes that runs a region."""
+        """Write the loop over lanes that runs a region."""
         handed = self.handed[region]
         body = tuple([walk.transform(one, self.layout.in_blocks) for one in region.body])
         # A `continue` would skip the stores that follow the body. In a loop of one iteration it ends that one alone.
@@ -188,7 +198,8 @@ class _Ordering:
         return (*self.start_vote(region.vote), lanes, *self.decide_vote(region.vote))
 
     def over_lanes(self, body: nodes.Block) -> nodes.For:
-        """A loop over the lanes of a block; its length is known, so that tapes have a formula."""
+        """Write a loop over the lanes of a block; its length is known, so that tapes have a formula."""
+        # So the last block has a test in each lane, not a shorter loop.
         if not self.layout.are_full:
             body = (nodes.If(compare(Operator.LT, self.layout.number, self.iterations), body, (), self.loop.line),)
         lanes = ((ZERO, constant(self.layout.size, Type.I32)),)
@@ -222,17 +233,18 @@ class _Ordering:
         return [] if vote is None else [nodes.Assign(vote.result, ZERO, vote.line)]
 
     def count_vote(self, vote: nodes.Vote | None) -> list[nodes.Stmt]:
-        """A lane's part of a vote: the iterations are counted that agree."""
+        """Write a lane's part of a vote: count the iterations that agree."""
         if vote is None:
             return []
         agrees = compare(Operator.NE, vote.value, ZERO)
         return [nodes.Assign(vote.result, plus(nodes.Local(vote.result, Type.I32), cast(agrees, Type.I32)), vote.line)]
 
     def decide_vote(self, vote: nodes.Vote | None) -> list[nodes.Stmt]:
-        """What a vote says when all lanes are counted."""
+        """Write the result of a vote, once all lanes are counted."""
         if vote is None or vote.operator == "count":
             return []
         count = nodes.Local(vote.result, Type.I32)
+        # All lanes of the last block agree if those agree that exist.
         first = times(constant(self.layout.size, Type.I32), self.layout.block)
         lanes = nodes.Binary(
             Operator.MIN, constant(self.layout.size, Type.I32), minus(self.iterations, first), Type.I32
@@ -243,7 +255,7 @@ class _Ordering:
     # Memory -----------------------------------------------------------------------------------
 
     def redirect_block_memory(self, one: nodes.Expr | nodes.Stmt) -> nodes.Expr | nodes.Stmt:
-        """What uses the block's memory finds it in the arrays of all blocks."""
+        """Put the block's number in front of an index into memory of blocks."""
         if isinstance(one, nodes.Load | nodes.Store | nodes.Atomic) and one.array in self.kernel.block_memory:
             return replace(one, index=(self.layout.block, *one.index))
         return one

@@ -1,4 +1,11 @@
-"""Locals of lanes that live across a barrier: each lane keeps them in memory of its block, or computes them again."""
+"""Locals of lanes that live across a barrier: each lane keeps them in memory of its block, or computes them again.
+
+    lane = i % 64; a = x[i]            region 1 stores  a_of_lanes[block, lane] = a
+    barrier                      ->
+    y[i] = a + f32(lane)               region 2 computes  lane  again, and loads  a = a_of_lanes[block, lane]
+
+Regions are the statements between barriers (`_regions`).
+"""
 
 from __future__ import annotations
 
@@ -27,13 +34,14 @@ class RegionLocals:
 
 
 def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Region, RegionLocals]:
-    """What each region does with locals that live across barriers."""
+    """Return what each region does with locals that live across barriers."""
     own = {*level.locals, *level.layout.variables}
     uses = {region: walk.find_mentioned(region.body) | _find_votes(region) for region in regions}
     given = {region: walk.find_defined(region.body) - own for region in regions}
     everywhere = {name for names in given.values() for name in names}
     wanted = {region: _find_live(region) & everywhere for region in regions}
     repeatable = _repeatable(level, own)
+    # A local that several regions mention lives across a barrier only if one of them needs a value from before it.
     across = {
         name
         for name in everywhere
@@ -42,6 +50,7 @@ def locals_across(regions: Sequence[Region], level: BlockLevel) -> Mapping[Regio
     kept = across - repeatable.keys()
     by_region = {}
     for region in regions:
+        # Stored wherever it is given a value: a later region, or the same one in the next turn of a loop, may load it.
         stored = given[region] & kept
         loaded = _find_live(region, frozenset(stored)) & kept
         # But for what the region gives a value itself before.
@@ -56,7 +65,8 @@ def _find_votes(region: Region) -> set[str]:
 
 
 def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:
-    """Locals that any region can compute, and from what; each after those that it is made of."""
+    """Return locals that any region can compute, and from what; each after those that it is made of."""
+    # Locals of the block with one value each may be used, and so may those that nothing in the body changes.
     repeatable: dict[str, nodes.Expr] = {}
     for name, value in level.pure.items():
         parts = walk.locals_in([value])
@@ -68,8 +78,12 @@ def _repeatable(level: BlockLevel, own: set[str]) -> dict[str, nodes.Expr]:
 
 
 def _find_live(region: Region, stored: frozenset[str] = frozenset()) -> frozenset[str]:
-    """Locals whose value from before a region it may need: to read it, or to store it where it gives no other."""
+    """Return the locals whose value from before a region it may need.
+
+    It may read them, or store them at its end on a path that gave them no value.
+    """
     at_end = stored | _find_votes(region)
+    # A `continue` ends the region for its lane, which stores and votes all the same (`_Ordering.region`).
     liveness = Liveness()
     liveness.after_continue.append(at_end)
     return frozenset(liveness.block(region.body, at_end)[1])

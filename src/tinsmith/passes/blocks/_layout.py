@@ -29,17 +29,18 @@ class BlockLayout:
 
     @property
     def size(self) -> int:
-        """How many iterations a block has."""
+        """The number of iterations of a block."""
         return self.loop.block_size or BLOCK_SIZE
 
     @cached_property
     def extents(self) -> tuple[nodes.Expr, ...]:
-        """How many values each variable of the loop has; a negative number where it has none."""
+        """The number of values of each variable of the loop; it may be negative where there are none."""
         return tuple([minus(end, first) for first, end in self.loop.bounds])
 
     @cached_property
     def total(self) -> nodes.Expr:
-        """How many iterations there are."""
+        """The number of iterations."""
+        # Each extent is clamped: the product of two negative ones, of a loop that does not run, would be positive.
         count: nodes.Expr = constant(1, Type.I32)
         for one in self.extents:
             count = _product(
@@ -50,12 +51,13 @@ class BlockLayout:
     @property
     def are_full(self) -> bool:
         """Whether every block has all of its iterations, whatever the sizes are."""
+        # An extent of `64 * n + 128` is a multiple of 64 for every n, and the total a multiple of all such numbers.
         factors = (affine(one, {}) for one in self.extents)
         return math.prod(math.gcd(one.constant, *one.terms.values()) for one in factors) % self.size == 0
 
     @property
     def blocks(self) -> nodes.Expr:
-        """How many blocks there are."""
+        """The number of blocks."""
         if isinstance(self.total, nodes.Const):
             return constant(-(-int(self.total.value) // self.size), Type.I32)
         last = constant(self.size - 1, Type.I32)
@@ -80,22 +82,23 @@ class BlockLayout:
         return formulas
 
     def divide_number(self, stride: nodes.Expr) -> nodes.Expr:
-        """The number of an iteration `// stride`, which is positive."""
+        """Return the number of an iteration `// stride`, for a positive stride."""
         if not isinstance(stride, nodes.Const):
             return nodes.Binary(Operator.FLOOR_DIV, self.number, stride, Type.I32)
         whole = int(stride.value)
-        if whole % self.size == 0:  # blocks of blocks: alike for all lanes
+        # A quotient that is made of the block alone is alike for all lanes, so that a barrier may depend on it.
+        if whole % self.size == 0:
             return _quotient(self.block, whole // self.size)
         if self.size % whole == 0:
             return plus(times(constant(self.size // whole, Type.I32), self.block), _quotient(self.lane, whole))
         return nodes.Binary(Operator.FLOOR_DIV, self.number, stride, Type.I32)
 
     def remainder(self, divisor: int) -> nodes.Expr:
-        """The number of an iteration `% divisor`."""
+        """Return the number of an iteration `% divisor`."""
         return self._remainder(self.number, constant(1, Type.I32), constant(divisor, Type.I32))
 
     def _remainder(self, here: nodes.Expr, stride: nodes.Expr, extent: nodes.Expr) -> nodes.Expr:
-        """`here % extent`, where `here` is the number of an iteration `// stride`."""
+        """Return `here % extent`, where `here` is the number of an iteration `// stride`."""
         if isinstance(stride, nodes.Const) and isinstance(extent, nodes.Const):
             inner, outer = int(stride.value), int(stride.value) * int(extent.value)
             if inner and self.size % inner == 0 and outer % self.size == 0:
@@ -108,7 +111,7 @@ class BlockLayout:
         return nodes.Binary(Operator.MOD, here, extent, Type.I32)
 
     def in_blocks(self, expr: nodes.Expr) -> nodes.Expr:
-        """An expression in which divisions of an iteration's number by a known number speak of block and lane."""
+        """Rewrite divisions of an iteration's number by a known number in terms of block and lane."""
         expr = walk.rebuild(expr, self.in_blocks)
         match expr:
             case nodes.Binary(

@@ -39,13 +39,14 @@ Item: TypeAlias = Region | Uniform
 
 
 def split_at_barriers(body: Sequence[nodes.Stmt], level: BlockLevel) -> tuple[Item, ...]:
-    """Statements as regions, and what the block does between them."""
+    """Split statements into regions, and what the block does between them."""
     items: list[Item] = []
     waiting: list[nodes.Stmt] = []
     for one in body:
         if not level.has(one):
             waiting.append(one)
             continue
+        # A vote without statements before it still needs a loop over lanes, which counts.
         vote = one if isinstance(one, nodes.Vote) else None
         if waiting or vote:
             items.append(Region(tuple(waiting), vote))
@@ -56,7 +57,7 @@ def split_at_barriers(body: Sequence[nodes.Stmt], level: BlockLevel) -> tuple[It
 
 
 def regions_in(items: Sequence[Item]) -> Iterator[Region]:
-    """All regions, in the order of the text."""
+    """Yield all regions, in the order of the text."""
     for one in items:
         if isinstance(one, Region):
             yield one

@@ -1,4 +1,11 @@
-"""Blocks spread over the threads of a CPU: each is enough work for a thread, which engines do not know."""
+"""Blocks spread over the threads of a CPU: each is enough work for a thread, which engines do not know.
+
+    parallel for block in 0 .. 4:        ->      parallel for block, share in 0 .. 4, 0 .. 512:
+        near[block, 0] = f32(block)                  if share == 0:
+                                                         near[block, 0] = f32(block)
+
+On GPUs blocks are left as they are.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +20,7 @@ ENOUGH = 128 * SHARE
 
 
 def spread_blocks(kernel: nodes.Kernel) -> nodes.Kernel:
-    """The kernel with iterations that do nothing between its blocks, as many as let each thread get some blocks.
+    """Return the kernel with idle iterations between its blocks, as many as let each thread get some blocks.
 
     A picture of 256 tiles would be one thread's work otherwise.
     """
@@ -34,10 +41,12 @@ def _split_loop(loop: nodes.For, names: Names) -> nodes.For:
     total: nodes.Expr = one
     for first, end in loop.bounds:
         total = times(total, minus(end, first))
+    # At least 1, since it divides: a loop over no blocks still computes its bounds.
     blocks = nodes.Binary(Operator.MAX, total, one, Type.I32)
     beside = nodes.Binary(
         Operator.MAX, nodes.Binary(Operator.FLOOR_DIV, constant(ENOUGH, Type.I32), blocks, Type.I32), one, Type.I32
     )
+    # With 512 iterations each, a block is a thread's share: more would not spread them further.
     count = nodes.Binary(Operator.MIN, beside, constant(SHARE, Type.I32), Type.I32)
     body = (nodes.If(compare(Operator.EQ, share, zero), loop.body, (), loop.line),)
     bounds = (*loop.bounds, (zero, count))

@@ -41,13 +41,13 @@ class BlockLevel:
         self._check()
 
     def has(self, one: nodes.Stmt) -> bool:
-        """Whether a statement is at the level of the block."""
+        """Return True if a statement is at the level of the block."""
         return one.number in self._numbers
 
     # Expressions ------------------------------------------------------------------------------
 
     def form(self, expr: nodes.Expr) -> nodes.Expr | None:
-        """An expression in terms of the block alone; None where lanes may differ in it."""
+        """Return an expression in terms of the block alone; None if lanes may differ in it."""
         uniform = self._without_lanes(self.layout.in_blocks(self._expand(expr)))
         return None if self._has_lane(uniform) else uniform
 
@@ -55,7 +55,7 @@ class BlockLevel:
         return self.layout.lane in walk.parts(expr)
 
     def _expand(self, expr: nodes.Expr) -> nodes.Expr:
-        """An expression in which the loop's variables, and locals that are computed from lanes, are written out."""
+        """Replace the loop's variables, and locals that are computed from lanes, by what they are computed from."""
         expr = self.layout.in_blocks(expr)
         if not isinstance(expr, nodes.Local):
             return walk.rebuild(expr, self._expand)
@@ -65,11 +65,12 @@ class BlockLevel:
             return expr
         if expr.name not in self._expanded:
             self._expanded[expr.name] = self._without_lanes(self._expand(self.pure[expr.name]))
+        # A local without lanes stays: the block computes it once, and need not compute it again.
         expanded = self._expanded[expr.name]
-        return expanded if self._has_lane(expanded) else expr  # what the block computes once it need not compute again
+        return expanded if self._has_lane(expanded) else expr
 
     def _without_lanes(self, expr: nodes.Expr) -> nodes.Expr:
-        """A sum in which the lane cancels out, `i - i % 64`, without it."""
+        """Rewrite a sum in which the lane cancels out, `i - i % 64`, without it."""
         if not self._has_lane(expr):
             return expr
         if isinstance(expr, nodes.Binary) and expr.operator in (Operator.ADD, Operator.SUB) and expr.type == Type.I32:
@@ -83,6 +84,8 @@ class BlockLevel:
         return walk.rebuild(expr, self._without_lanes)
 
     def _find_pure(self) -> dict[str, nodes.Expr]:
+        # What reads memory may be another number when it is computed again, and so may what is made of a local that
+        # has several values. A local of another type than its value converts it.
         return {
             name: value
             for name, value in single_definitions(definitions(self.body)).items()
@@ -95,6 +98,7 @@ class BlockLevel:
 
     def _settle(self) -> None:
         """Find the statements: what is needed to decide over one of them is one of them too."""
+        # Locals of marked statements are the block's, which marks the statements that assign these, and so on.
         while True:
             before = len(self._numbers), len(self.locals)
             self._mark(self.body, is_tail=True)
@@ -113,7 +117,7 @@ class BlockLevel:
         return (one for one in walk.statements(self.body) if self.has(one))
 
     def _mark(self, body: Block, *, is_tail: bool, is_inside: bool = True) -> bool:
-        """Mark statements; whether there is one.
+        """Mark statements of the block's level. Return True if there is one.
 
         Args:
             body: the statements.
@@ -150,7 +154,7 @@ class BlockLevel:
     # Refusals ---------------------------------------------------------------------------------
 
     def _check(self) -> None:
-        """Refuse what lanes may not do alike, with the line of the barrier."""
+        """Raise NotCovered, with the barrier's line, for a statement that lanes may not run alike."""
         differing: set[str] = set()
         while True:
             before = len(differing)
@@ -184,7 +188,7 @@ class BlockLevel:
                 self._propagate_differing(part, differing, inside)
 
     def _culprit(self, expr: nodes.Expr, differing: set[str]) -> str:
-        """What an expression differs in from lane to lane; "" where in nothing."""
+        """Return the name of a local that makes an expression differ from lane to lane; "" if it does not differ."""
         form = self.form(expr)
         wanted = walk.locals_in([expr] if form is None else [form])
         bad = sorted(wanted & differing)
@@ -196,7 +200,7 @@ class BlockLevel:
         return next(names, self.layout.loop.names[-1])
 
     def _find_held_up(self, one: Compound) -> nodes.Barrier | nodes.Vote | nodes.Break | nodes.Continue | None:
-        """What inside a statement all lanes of a block have to reach together."""
+        """Return what inside a statement all lanes of a block have to reach together; None if nothing."""
         inside = [other for other in walk.statements([one]) if self.has(other)]
         waiting = (other for other in inside if isinstance(other, nodes.Barrier | nodes.Vote))
         leaving = (other for other in inside if isinstance(other, nodes.Break | nodes.Continue))
@@ -213,11 +217,17 @@ class BlockLevel:
         return NotCovered(words, line, self.kernel.path)
 
     def check_order(self) -> None:
-        """Refuse what the block reads from memory that a lane may have changed since the last barrier."""
+        """Raise NotCovered if the block reads memory that a lane may have changed since the last barrier.
+
+        Each lane would read it for itself on a GPU, some before and some after the change.
+        """
         self._follow(self.body, frozenset(), [])
 
     def _follow(self, body: Block, changed: frozenset[str], left: list[frozenset[str]]) -> frozenset[str]:
-        """Arrays that lanes changed since the last barrier, behind statements; `left` gets those at each `break`."""
+        """Return the arrays that lanes changed since the last barrier, after statements.
+
+        `left` gets those at each `break` and `continue`.
+        """
         for one in body:
             if not self.has(one):
                 changed |= walk.find_changed([one])
@@ -235,7 +245,8 @@ class BlockLevel:
                 case nodes.If():
                     changed = self._follow(one.body, changed, left) | self._follow(one.orelse, changed, left)
                 case nodes.For() | nodes.While():
-                    for _ in range(2):  # what an iteration leaves is there in the next
+                    # Twice, since what an iteration leaves is there in the next.
+                    for _ in range(2):
                         ends: list[frozenset[str]] = []
                         changed |= self._follow(one.body, changed, ends)
                         changed = changed.union(*ends)

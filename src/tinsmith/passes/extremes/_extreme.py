@@ -13,7 +13,7 @@ INTEGER = Type.I32
 Index: TypeAlias = tuple[nodes.Expr, ...]
 Entry: TypeAlias = tuple[int, ...]
 Change: TypeAlias = Callable[[Index, Entry], Sequence[nodes.Stmt]]
-"""What happens to the number of an array at an index and entry."""
+"""Returns the statements for the number of an array at an index and entry."""
 
 
 @dataclass(frozen=True)
@@ -46,21 +46,21 @@ class Extreme:
         return [Beside(one, name) for one in [*memory, *([copy_of(self.array, self.winner)] if self.winner else [])]]
 
     def load(self, name: str, index: Index, entry: Entry) -> nodes.Load:
-        """An element of the array or of what lies beside it."""
+        """Return a load of an element of the array, or of one that lies beside it."""
         return nodes.Load(name, index, entry, INTEGER if name == self.ties else self.array.type)
 
     def stays(self, index: Index, entry: Entry) -> nodes.Expr:
-        """Whether what stands in the array has won."""
+        """Return the condition that the array's own element has won."""
         return compare(Operator.EQ, *(self.load(name, index, entry) for name in (self.array.name, self.winner)))
 
 
 def copy_of(array: nodes.Array, name: str, kind: str = "") -> nodes.Array:
-    """An array of a pass's own with the same sizes."""
+    """Return an array of the pass's own that has the same sizes."""
     return replace(array, name=name, type=kind or array.type, label="", is_differentiable=False)
 
 
 def over_elements(array: nodes.Array, names: Names, change: Change, line: int = 0) -> nodes.Block:
-    """Something for every number of an array: a task of its own."""
+    """Return a task that runs the statements of `change` for every number of an array."""
     rows = tuple(names.fresh(f"row_{axis}", INTEGER) for axis in range(array.rank))
     index = tuple(nodes.Local(name, INTEGER) for name in rows)
     entries = itertools.product(*map(range, array.element))
@@ -72,13 +72,14 @@ def over_elements(array: nodes.Array, names: Names, change: Change, line: int = 
 
 
 def extremes_in(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> list[nodes.Atomic]:
-    """Every maximum and minimum that statements take of elements of these arrays."""
+    """Return every maximum and minimum that statements take of elements of these arrays."""
     atomics = (one for one in walk.stores(body) if isinstance(one, nodes.Atomic))
     return [one for one in atomics if one.operator in ("min", "max") and one.array in arrays]
 
 
 def extremes_of(body: Sequence[nodes.Stmt], arrays: Collection[str]) -> frozenset[str]:
-    """Of arrays, those of which statements take nothing but maxima, or nothing but minima."""
+    """Return those of the arrays of which statements take nothing but maxima, or nothing but minima."""
+    # One that is read meanwhile is none of them: a search changes it when all candidates are through, not at each.
     loaded = walk.find_loaded(body)
     uses: dict[str, set[str | None]] = {}
     for one in walk.stores(body):

@@ -39,7 +39,7 @@ from ._extreme import INTEGER, Beside, Extreme, extremes_in
 def write_in_order(
     task: nodes.Block, kinds: Mapping[str, nodes.Array], arrays: Collection[str], names: Names
 ) -> tuple[nodes.Block, tuple[Beside, ...]]:
-    """A task with its maxima and minima of some arrays written out, and memory that must be 0 before it.
+    """Return a task with its maxima and minima of some arrays written out, and memory that must be 0 before it.
 
     Args:
         task: the statements.
@@ -58,7 +58,7 @@ def write_in_order(
         mine, others = None, dict(extremes[one.array])
         if isinstance(one, nodes.Atomic):
             mine = others.pop(one.operator, None)
-        # an element that is not such a maximum any more has no ties
+        # An element that is not such a maximum any more has no ties.
         reset = tuple([nodes.Store(n.ties, one.index, one.entry, ZERO, one.line) for n in others.values()])
         if isinstance(one, nodes.Atomic) and mine is not None:
             return _candidate(one, mine, reset, names)
@@ -69,9 +69,10 @@ def write_in_order(
 
 
 def _candidate(one: nodes.Atomic, extreme: Extreme, reset: nodes.Block, names: Names) -> nodes.Block:
-    """What stands for a maximum or minimum; `reset` is for the count of the other where the element changes."""
+    """Return statements for a maximum or minimum; `reset` clears the other one's count where the element changes."""
     array, index, entry, line = extreme.array, one.index, one.entry, one.line
     before: list[nodes.Stmt] = []
+    # Cast first, as an atomic does: a float64 candidate that would beat a float32 element may tie with it.
     value = cast(one.value, array.type)
     if not isinstance(value, nodes.Const | nodes.Local | nodes.Argument):
         local = names.local(array.name, array.type)
@@ -91,6 +92,8 @@ def _candidate(one: nodes.Atomic, extreme: Extreme, reset: nodes.Block, names: N
         *reset,
         nodes.Assign(count.name, plus(ties, ONE), line),
         nodes.Store(extreme.ties, index, entry, count, line),
+        # The value stays exactly what won: the mean of three equal numbers may have other last bits, with which later
+        # statements would compare, and infinite ones that tie have no mean.
         nodes.Store(array.name, index, entry, straight_through(old, mean), line),
     )
     is_tied = nodes.If(compare(Operator.EQ, value, old), tied, (), line)

@@ -1,4 +1,4 @@
-"""Maxima and minima whose winner shows only when all iterations are through, as ordinary tasks.
+"""Maxima and minima whose winner is known only after all iterations, as ordinary tasks.
 
 For `atomic_max(y[k], v)` in a loop, what stood in `y` before counts as one candidate more:
 
@@ -32,9 +32,9 @@ from ..polish import eliminate_dead_code
 from ._extreme import INTEGER, Beside, Change, Extreme, Index, copy_of, over_elements
 
 Standing = Callable[[nodes.Atomic], Sequence[nodes.Stmt]]
-"""What stands for an atomic."""
+"""Returns the statements that replace an atomic."""
 Rewriting = Callable[[nodes.Stmt], Sequence[nodes.Stmt]]
-"""What stands for a statement."""
+"""Returns the statements that replace any statement."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +76,12 @@ class Search:
         atomics = (one for one in walk.stores(self.body) if isinstance(one, nodes.Atomic))
         self.atomics = {one.number: one for one in atomics if one.array in self.extremes}
         self.changed = frozenset(walk.find_changed(task))
+        # The task runs several times. A value with the same bits each time can be compared; others are kept.
         exact = Exact(task, self.changed)
         kept = {key: one.array for key, one in self.atomics.items() if not exact.has(one.value)}
         self._slotted = assign_slots(self.body, kept, names) if kept else None
         self.slots = self._slotted.slots if self._slotted else {}
+        # One array for the candidates of all: in float64, those of float32 keep their bits.
         widest = Type.F64 if any(kernel.arrays[self.atomics[key].array].type == Type.F64 for key in kept) else Type.F32
         plain = nodes.Array("", widest, 1, is_differentiable=False)
         self.candidates = replace(plain, name=names.reserve_shared("candidates")) if kept else None
@@ -130,10 +132,18 @@ class Search:
         return (*beside, *(Beside(copy_of(self.kernel.arrays[old], new), old) for old, new in self.copies.items()))
 
     def again(self, change: Standing, start: nodes.Block = (), also: Rewriting | None = None) -> nodes.Block:
-        """The task once more with something for its atomics, of the rest only what that needs, on copies."""
+        """Return the task once more with its atomics replaced and only what these need of the rest, on copies.
+
+        Args:
+            change: returns the statements that replace an atomic.
+            start: statements to begin each iteration with.
+            also: returns the statements that replace any other statement.
+        """
         body = replace_statements(self._body, self.atomics, change)
         body = (*start, *(body if also is None else walk.rewrite(body, also)))
         loop = self.loop or nodes.For((self.names.fresh("once", INTEGER),), ((ZERO, ONE),), (), True)
+        # What the task itself changes is changed once, when it runs for good. Here nobody reads it afterwards, so that
+        # stores which no candidate needs are dead, and the rest go to copies.
         others = self.changed - self.extremes.keys()
         statements = eliminate_dead_code([replace(loop, body=body)], private=others)
         copies = {name: self._copy(name) for name in sorted(others & walk.find_changed(statements))}
@@ -186,7 +196,7 @@ class Search:
         return self._if_won(one, add)
 
     def _if_won(self, one: nodes.Atomic, then: Callable[[Index], nodes.Stmt]) -> Sequence[nodes.Stmt]:
-        """A statement for a candidate that won; the loads in its index are done once."""
+        """Return a statement that runs if a candidate won; the loads in its index are done once."""
         extreme = self.extremes[one.array]
         first: list[nodes.Stmt] = []
         here: list[nodes.Expr] = []
@@ -198,6 +208,7 @@ class Search:
             here.append(place)
         index = tuple(here)
         slot = self.slots.get(one.number)
+        # Not computed again where it was calculated: other last bits would not equal the winner.
         candidate = one.value
         if slot is not None and self.candidates is not None:
             candidate = nodes.Load(self.candidates.name, (slot,), (), self.candidates.type)
@@ -207,7 +218,7 @@ class Search:
     # What is done for every element -----------------------------------------------------------
 
     def over_all(self, change: Callable[[Extreme], Change]) -> nodes.Block:
-        """Something for every number of the arrays: a task for each array."""
+        """Return a task for each array that runs the statements of `change` for every number of it."""
         blocks = (over_elements(one.array, self.names, change(one), self.line) for one in self.extremes.values())
         return tuple([one for block in blocks for one in block])
 
@@ -216,7 +227,7 @@ class Search:
         return lambda index, entry: [nodes.Store(extreme.winner, index, entry, extreme.load(name, index, entry))]
 
     def _first_tie(self, extreme: Extreme) -> Change:
-        """What stood there is the first candidate."""
+        """Count what stood in the array before the task as the first candidate."""
 
         def change(index: Index, entry: tuple[int, ...]) -> Sequence[nodes.Stmt]:
             won, lost = (nodes.Store(extreme.ties, index, entry, count) for count in (ONE, ZERO))
@@ -240,7 +251,7 @@ class Search:
 
 
 def note_of(search: Search) -> str:
-    """What a search keeps, in words; "" where that is nothing."""
+    """Describe what a search keeps, for `op.explain()`; "" if it keeps nothing."""
     if search.candidates is None:
         return ""
     names, size = ", ".join(f"`{name}`" for name in search.extremes), types.width(search.candidates.type) // 8

@@ -1,4 +1,14 @@
-"""What several loops over lanes use lies in arrays, an element for each lane; the rest are numbers of one loop."""
+"""What several loops over lanes use lies in arrays, an element for each lane; the rest are numbers of one loop.
+
+    for lane in 0 .. size:                       for lane in 0 .. size:
+        t = 0.5                            ->        t = 0.5
+    for lane in 0 .. size:                           t_lanes[lane] = t
+        y[first + lane] = t                      for lane in 0 .. size:
+                                                     t = t_lanes[lane]
+                                                     y[first + lane] = t
+
+Nothing else can point to these arrays, which is why compilers make vectors of the loops over lanes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +26,7 @@ Remade = Mapping[str, Sequence[nodes.Stmt]]
 def with_arrays(
     body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, varying: set[str], remade: Remade, names: Names
 ) -> tuple[list[nodes.Stmt], nodes.Block]:
-    """Statements in which what several loops over lanes use lies in arrays of a width, and the arrays' declarations.
+    """Return the declarations of arrays for what several loops over lanes use, and statements that use these.
 
     Loops over lanes are those by the index `lane`. Locals that are `varying` have a value for each lane.
     """
@@ -27,6 +37,7 @@ def with_arrays(
     loops = [one for one in walk.statements(body) if is_over_lanes(one)]
     inner = [part for one in loops for part in walk.statements([one]) if isinstance(part, nodes.For)]
     uses = Counter(name for one in loops for name in walk.find_mentioned([one]) & varying)
+    # Variables of loops inside are one loop's own. What each loop computes again needs no array.
     of_one = {name for part in inner for name in part.names} | remade.keys()
     arrays: dict[str, nodes.LocalArray] = {}
     for name in sorted(name for name, count in uses.items() if count > 1 and name not in of_one):
@@ -37,6 +48,7 @@ def with_arrays(
         if not isinstance(one, nodes.For) or not is_over_lanes(one):
             return [one]
         given = sorted(walk.find_defined(one.body) & arrays.keys())
+        # All that is assigned is stored at the end. If only some paths assign it, the old value is needed, too.
         _, live = Liveness().block(one.body, {*given})
         loads = [part for name in sorted(live & {*arrays, *remade}) for part in remade.get(name) or [load(name)]]
         stores = [store(name) for name in given]

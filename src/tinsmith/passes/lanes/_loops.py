@@ -16,7 +16,7 @@ _FUNCTION, _POWER, _BRANCH = 10, 40, 6
 
 
 def find_loops_ended_by_data(body: Sequence[nodes.Stmt], by_place: Collection[str] = ()) -> Iterator[_Loop]:
-    """Loops in statements of which the data tell where they end.
+    """Yield the loops whose trip count depends on data.
 
     One that runs backwards from where memory says ran forward in another kernel, which kept how often. `by_place` are
     names of loops that `with_places` has written again.
@@ -39,19 +39,19 @@ def find_loops_ended_by_data(body: Sequence[nodes.Stmt], by_place: Collection[st
 
 
 def has_break(body: Sequence[nodes.Stmt]) -> bool:
-    """Whether statements end the loop that they stand in."""
+    """Return True if statements may end the loop that they stand in."""
     return any(isinstance(one, nodes.Break) for one in walk.jumps_in(body))
 
 
 def is_for_lanes(one: nodes.Expr) -> bool:
-    """Whether machines have a vector operation for one, which needs no second run by the library."""
+    """Return True if machines have a vector operation for an expression, which needs no second run by the library."""
     if isinstance(one, nodes.Cast) and types.is_float(one.value.type) and one.type == Type.I32:
         return True
     return is_vector(one) and not (isinstance(one, nodes.Unary) and FUNCTIONS.get(one.operator) in LIMITS)
 
 
 def may_trap(expr: nodes.Expr) -> bool:
-    """Whether an operation ends the process on some numbers, which inactive lanes may have."""
+    """Return True if an operation ends the process on some numbers, which inactive lanes may have."""
     return (
         isinstance(expr, nodes.Binary)
         and expr.operator in (Operator.FLOOR_DIV, Operator.MOD)
@@ -60,7 +60,7 @@ def may_trap(expr: nodes.Expr) -> bool:
 
 
 def operations(body: Sequence[nodes.Stmt]) -> int:
-    """What statements cost, in operations."""
+    """Return the cost of statements, in operations of their text: a loop inside is counted once."""
     cost = 0
     for one in walk.statements(body):
         if isinstance(one, nodes.If) and not any(walk.jumps_in(one.body)):
@@ -74,7 +74,10 @@ def operations(body: Sequence[nodes.Stmt]) -> int:
 
 
 def with_named_bounds(body: Sequence[nodes.Stmt], names: Names) -> nodes.Block:
-    """Statements in which bounds of inner loops that are read from memory have names."""
+    """Return statements in which bounds of inner loops that are read from memory are locals.
+
+    `Sharing` finds by these locals on what lanes of a block are to agree.
+    """
 
     def change(one: nodes.Stmt) -> Sequence[nodes.Stmt]:
         if not isinstance(one, nodes.For) or not any(map(walk.reads_memory, walk.expressions(one))):
@@ -93,7 +96,7 @@ def with_named_bounds(body: Sequence[nodes.Stmt], names: Names) -> nodes.Block:
 
 
 def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.Block, set[str]]:
-    """Statements, and new names of loops that run backwards: by the place `end - 1 - back` in that of `back`.
+    """Rewrite loops that run backwards by the place `end - 1 - back` instead of `back`. Return their new names too.
 
     Lanes of which such a loop has different lengths begin apart, but are at one place together: the passes of a
     gradient go back over what lanes went through side by side.
@@ -112,7 +115,7 @@ def with_places(body: Sequence[nodes.Stmt], names: Names) -> tuple[nodes.Block, 
 
 
 def _write_by_place(loop: nodes.For, place: nodes.Local) -> nodes.For | None:
-    """A loop that runs backwards, by its place; None for another loop, or one with what no machine vector does."""
+    """Return a loop that runs backwards by its place; None for another loop, or one that machine vectors cannot run."""
     if len(loop.names) != 1 or has_break(loop.body):
         return None
     begin, end = loop.bounds[0]
@@ -126,5 +129,6 @@ def _write_by_place(loop: nodes.For, place: nodes.Local) -> nodes.For | None:
         return place if expr == counted else walk.rebuild(expr, rename)
 
     inner = tuple([walk.transform(part, rename) for part in loop.body])
+    # If anything else uses the count itself, the place alone does not do.
     is_by_place = inner != loop.body and back.name not in walk.find_mentioned(inner)
     return replace(loop, names=(place.name,), body=inner) if is_by_place else None

@@ -10,7 +10,7 @@
                                                   for lane in range(32):
                                                       y[first + lane] = t[lane]
 
-The compilers of both engines vectorise loops over lanes that store to local arrays alone and have no branch
+The compilers of both engines vectorize loops over lanes that store to local arrays alone and have no branch
 (docs/about/decisions/vector-speed.md). So a branch becomes a mask: its lanes are chosen by `select`. A branch that
 stores, or takes long, runs only where it has a lane. What no machine vector does (a store, an atomic, a function of
 the library, a division of integers) runs in a loop over lanes of its own, for active lanes alone, as it was written.
@@ -58,7 +58,7 @@ _MOST = 400
 def run_in_lanes(
     task: nodes.Stmt, kernel: nodes.Kernel, names: Names, *, has_vectors: bool = False
 ) -> nodes.Stmt | None:
-    """A statement of the top level in lanes; None where it is not such a loop, or lanes would lose.
+    """Return a statement of the top level in lanes; None if it is not such a loop, or lanes would be slower.
 
     With `has_vectors`, loops over lanes are printed in vectors of the engine.
     """
@@ -72,7 +72,7 @@ def run_in_lanes(
 
 
 def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
-    """Whether iterations have a loop, and rely on nothing but plain arrays of a launch."""
+    """Return True if iterations have a loop, and rely on nothing but plain arrays of a launch."""
     has_loop = any(isinstance(one, nodes.For | nodes.While) for one in walk.statements(task.body))
     if not task.is_parallel or task.block_size or not has_loop:
         return False
@@ -89,7 +89,7 @@ def _is_candidate(task: nodes.For, kernel: nodes.Kernel) -> bool:
 
 
 def _loses_digits(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
-    """Whether the engine converts what is assigned to a narrower type: it warns where it sees the user's own line."""
+    """Return True if the engine converts what is assigned to a narrower type: it warns, with the user's own line."""
     match one:
         case nodes.Assign(name, value):
             kind = kernel.locals[name]
@@ -101,13 +101,13 @@ def _loses_digits(one: nodes.Stmt, kernel: nodes.Kernel) -> bool:
 
 
 def _is_worthwhile(sharing: Sharing) -> bool:
-    """Whether loops end by data, machines have vectors for them, and they do more than fetch and store."""
+    """Return True if loops end by data, machines have vectors for them, and they do more than load and store."""
     loops = [*find_loops_ended_by_data(sharing.body, sharing.descending)]
     return bool(loops) and operations(sharing.body) <= _MOST and all(_is_quick(loop, sharing) for loop in loops)
 
 
 def _may_be_vectors(sharing: Sharing) -> bool:
-    """Whether all that inner loops do can be written for vectors of the engine, and is not too much to compile."""
+    """Return True if everything in inner loops can be written for vectors of the engine, and compiles in time."""
     if operations(sharing.body) > _MOST_IN_VECTORS:
         return False
     inner = [one for one in walk.statements(sharing.body) if isinstance(one, nodes.For | nodes.While)]
@@ -115,6 +115,9 @@ def _may_be_vectors(sharing: Sharing) -> bool:
 
 
 def _is_quick(loop: nodes.For | nodes.While, sharing: Sharing) -> bool:
+    """Return True if machines have vectors for a loop, and enough work for each element that lanes touch apart."""
+    # Lanes that read at their own places read side by side, and lanes that share an element load it once. All others
+    # gather, and what they store goes through a loop of its own.
     loads = {*walk.loads(loop.body)}
     apart = [load for load in loads if not sharing.is_shared_index(load) and sharing.bounds_of(load) is None]
     stores = [store for store in walk.stores(loop.body) if not sharing.is_shared_sum(store)]
@@ -138,12 +141,13 @@ class _Task:
         self.names = names
         self.has_vectors = has_vectors
         self.first, self.size = names.local("block_first", Type.I32), names.local("block_size", Type.I32)
+        # One vector where there is much to do: a gradient of the march took 0.87 of two, and half the time to compile.
         is_long = has_vectors and operations(sharing.body) > _LONG
         self.width = _SHARED_WIDTH if sharing.agreed or is_long else _WIDTH
         self.writer = Writer(sharing, names, self.size)
 
     def write(self) -> nodes.For:
-        """A parallel loop of as many iterations, of which each first one of a block runs all of it.
+        """Write a parallel loop of as many iterations, of which each first one of a block runs all of it.
 
         So engines share the work as before: a thread gets 512 iterations at least, whatever they do.
         """
@@ -167,7 +171,7 @@ class _Task:
         return replace(self.loop, names=(self.first.name,), bounds=((number(0), total),), body=body)
 
     def write_block(self, sizes: Sequence[nodes.Expr], one_by_one: nodes.For) -> list[nodes.Stmt]:
-        """A block: in lanes where no array is empty and lanes agree; else iteration by iteration.
+        """Write a block: in lanes if no array is empty and lanes agree; else iteration by iteration.
 
         That the last block may have fewer lanes helps the compilers: a loop of a known number of lanes is unrolled
         before it is made of vectors, and LLVM 15 takes an array of more than 100 uses for one that others may know.
@@ -182,6 +186,7 @@ class _Task:
             self.writer.flush()
             arrays, statements = self.with_arrays(self.writer.block.statements)
             return [nodes.If(self.may_read(), (*arrays, *statements), (one_by_one,))]
+        # The head is in lanes, up to the last local that lanes are to agree on. Then the block decides.
         split = max(self.sharing.agreed.values()) + 1
         self.writer.run(self.sharing.body[:split], TRUE, is_open=True)
         bounds = [self.agree(name) for name in self.sharing.agreed]
@@ -192,6 +197,7 @@ class _Task:
         head, self.writer.block = self.writer.block.statements, Block()
         self.writer.run(self.sharing.body[split:], TRUE)
         self.writer.flush()
+        # Both blocks see what is declared here: that of the head assigns it, and that of the lanes reads it.
         given: list[nodes.Stmt] = [assign(nodes.Local(name, Type.I32), number(0)) for name in self.sharing.agreed]
         given += self.declare_shared(self.sharing.body[:split])
         begins = nodes.If(self.may_read(), tuple(head))
@@ -200,7 +206,7 @@ class _Task:
         return [*arrays, *statements]
 
     def declare_shared(self, head: Sequence[nodes.Stmt]) -> list[nodes.Stmt]:
-        """Give a value to what the head computes for all lanes at once: engines know it in the head's block alone."""
+        """Declare what the head computes for all lanes at once: engines would know it in the head's block alone."""
         each = self.sharing.varying | self.sharing.agreed.keys()
         types_of = {name: self.names.types[name] for name in sorted(walk.find_defined(head) - each)}
         return [
@@ -209,10 +215,11 @@ class _Task:
         ]
 
     def may_read(self) -> nodes.Expr:
-        """Whether there is all that inactive lanes read: element 0 of each array, or one for each iteration."""
+        """Return the condition that what inactive lanes read exists: element 0, or one for each iteration."""
         arrays = sorted(walk.find_loaded(self.sharing.body))
         axes = [nodes.Size(name, axis) for name in arrays for axis in range(self.kernel.arrays[name].rank)]
         tests = [compare(Operator.GT, axis, number(0)) for axis in axes]
+        # A vector has a known number of lanes.
         is_full = [compare(Operator.EQ, self.size, number(self.width))] if self.has_vectors else []
         return reduce(both, [*tests, *self.writer.within, *is_full], TRUE)
 
@@ -232,7 +239,7 @@ class _Task:
             self.writer.within |= dict.fromkeys(tests)
 
     def places(self, flat: nodes.Expr, sizes: Sequence[nodes.Expr]) -> list[nodes.Assign]:
-        """The loop's own names in one of its iterations."""
+        """Return assignments of the loop's own names in the iteration with the number `flat`."""
         assignments: list[nodes.Assign] = []
         for axis in reversed(range(len(self.loop.names))):
             name, begin = self.loop.names[axis], self.loop.bounds[axis][0]
@@ -259,10 +266,11 @@ class _Task:
         return arrays, with_vectors(body, lane, self.width, self.names.types) if self.has_vectors else body
 
     def plan_remaking(self) -> Remade:
-        """What loops over lanes compute again, so that it is a range of elements that they read by it.
+        """Return what loops over lanes compute again, so that it is a range of elements that they read by it.
 
         A number from an array could be any number, to the compilers.
         """
+        # The names of a loop over several are quotients and remainders, by which no range of elements is read.
         if len(self.loop.names) > 1:
             return {}
         flat = self.places(integer(Operator.ADD, self.first, self.writer.lane), ())

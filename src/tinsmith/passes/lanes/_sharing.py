@@ -33,12 +33,13 @@ class Sharing:
         self.varying = self._find_varying()
 
     def _find_agreed(self) -> dict[str, int]:
-        """Locals from memory that bound loops, given where an iteration begins, with their place in it."""
+        """Return the locals from memory that bound loops, if an iteration begins with them, and their place in it."""
         loops = [one for one in walk.statements(self.body) if isinstance(one, nodes.For)]
         bounds = walk.locals_in([bound for one in loops for pair in one.bounds for bound in pair])
         bounds |= {name for one in loops for name in self._find_first(one)}
         places: dict[str, int] = {}
         for place, one in enumerate(self.body):
+            # Ends at the first statement that is no assignment, or that needs what lanes have not agreed on yet.
             if not isinstance(one, nodes.Assign) or walk.locals_in([one.value]) & places.keys():
                 break
             is_bound = one.name in bounds and self.definitions[one.name] == 1 and self.types[one.name] == Type.I32
@@ -47,7 +48,7 @@ class Sharing:
         return places
 
     def _find_first(self, loop: nodes.For) -> set[str]:
-        """The first place of a list that a loop goes through backwards: `k = first + at`, with `at` its name."""
+        """Return the first place of a list that a loop goes through backwards: `k = first + at`, with `at` its name."""
         match loop.body[:1]:
             case (nodes.Assign(_, nodes.Binary(Operator.ADD, nodes.Local(first), nodes.Local(at))),) if (
                 at in self.descending
@@ -57,11 +58,11 @@ class Sharing:
                 return set()
 
     def _may_agree(self, load: nodes.Load) -> bool:
-        """Whether iterations may read one element: not if each has a place of its own."""
+        """Return True if iterations may read one element: not if each has a place of its own."""
         return not any(map(self._is_own_place, load.index))
 
     def _is_own_place(self, index: nodes.Expr) -> bool:
-        """Whether an index is an iteration's own: one of its places, or a flat number made of all of them."""
+        """Return True if an index is an iteration's own: one of its places, or a flat number made of all of them."""
         match index:
             case nodes.Local(name):
                 return name in self.own_places
@@ -71,7 +72,8 @@ class Sharing:
                 return False
 
     def _find_varying(self) -> set[str]:
-        """Locals of which lanes have values of their own."""
+        """Return the locals of which lanes have values of their own."""
+        # A local that is computed from a varying one varies too, also in a loop above it: so until nothing is new.
         varying = set(self.loop.names)
         while True:
             before = len(varying)
@@ -80,6 +82,7 @@ class Sharing:
                     case nodes.For():
                         varying |= set() if self.is_shared_loop(one, varying) else {*one.names}
                     case nodes.Assign():
+                        # With two definitions, lanes may be behind different ones: a branch gives it one in some alone.
                         is_shared = self.definitions[one.name] == 1 and self.is_shared(one.value, varying)
                         varying |= set() if is_shared or one.name in self.agreed else {one.name}
                     case _:
@@ -88,25 +91,26 @@ class Sharing:
                 return varying
 
     def is_shared(self, expr: nodes.Expr, varying: set[str] | None = None) -> bool:
-        """Whether an expression has one value in all lanes."""
+        """Return True if an expression has one value in all lanes."""
+        # Not if it reads what the body stores: lanes run side by side, and one may have changed it already.
         names = self.varying if varying is None else varying
         return not walk.locals_in([expr]) & names and not any(
             isinstance(part, nodes.Load) and part.array in self._stored for part in walk.parts(expr)
         )
 
     def is_shared_loop(self, loop: nodes.For, varying: set[str] | None = None) -> bool:
-        """Whether all lanes run a loop by one index, from one first value on; ends may differ."""
+        """Return True if all lanes run a loop by one index, from one first value on; ends may differ."""
         bounds = [bound for pair in loop.bounds for bound in pair]
         wanted = bounds if len(loop.names) > 1 else bounds[:1]
         is_single = all(self.definitions[name] == 1 for name in loop.names)
         return is_single and all(self.is_shared(bound, varying) for bound in wanted)
 
     def is_shared_index(self, one: nodes.Load | nodes.Store | nodes.Atomic) -> bool:
-        """Whether all lanes read or change one element."""
+        """Return True if all lanes read or change one element."""
         return all(map(self.is_shared, one.index))
 
     def is_shared_sum(self, one: nodes.Store | nodes.Atomic) -> bool:
-        """Whether all lanes add to one element."""
+        """Return True if all lanes add to one element."""
         is_sum = (
             isinstance(one, nodes.Atomic)
             and one.operator in (AtomicOperator.ADD, AtomicOperator.SUB)
@@ -115,11 +119,11 @@ class Sharing:
         return is_sum and self.is_shared_index(one) and not any(map(walk.reads_memory, one.index))
 
     def has_vectors(self, expr: nodes.Expr) -> bool:
-        """Whether machines have vectors for an expression, but for what of it lanes share."""
+        """Return True if machines have vectors for an expression, apart from parts that lanes share."""
         return self.is_shared(expr) or (is_for_lanes(expr) and all(map(self.has_vectors, walk.operands(expr))))
 
     def has_loop_vectors(self, loop: nodes.For | nodes.While) -> bool:
-        """Whether machines have vectors for all that lanes do on their own in a loop."""
+        """Return True if machines have vectors for all that lanes do on their own in a loop."""
         if any(
             isinstance(one, nodes.For) and len(one.names) > 1 and not self.is_shared_loop(one)
             for one in walk.statements([loop])
@@ -128,11 +132,12 @@ class Sharing:
         return all(self.has_vectors(expr) for one in walk.statements([loop]) for expr in walk.expressions(one))
 
     def _find_places(self) -> dict[str, tuple[nodes.Expr, nodes.Expr]]:
-        """Locals from 0 to before a size of the loop, with that size and what they are by the loop's names."""
+        """Return locals from 0 to before a size of the loop, with that size and what they are by the loop's names."""
         bounds = zip(self.loop.names, self.loop.bounds, strict=True)
         ranges: dict[str, tuple[nodes.Expr, nodes.Expr]] = {
             name: (end, nodes.Local(name, Type.I32)) for name, (begin, end) in bounds if begin == number(0)
         }
+        # `end - 1 - back`: gradients of loops go through their iterations backwards.
         for one in self.body:
             match one:
                 case nodes.Assign(
@@ -145,7 +150,10 @@ class Sharing:
         return ranges
 
     def bounds_of(self, load: nodes.Load) -> list[nodes.Expr] | None:
-        """What must hold for all iterations to read within an array, where an index is made of their own places."""
+        """Return what must hold for all iterations to read within an array; None if that cannot be known.
+
+        It can where an index is made of an iteration's own places: then an inactive lane may read there too.
+        """
         tests: list[nodes.Expr] = []
         for axis, part in enumerate(load.index):
             size = nodes.Size(load.array, axis)

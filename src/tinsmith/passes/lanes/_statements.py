@@ -28,7 +28,7 @@ from ._sharing import Sharing
 
 
 def select_changed(mask: nodes.Expr, value: nodes.Expr, old: nodes.Local) -> nodes.Expr:
-    """A local's new value in the lanes of a mask, its old one in others.
+    """Return a local's new value in the lanes of a mask, its old one in others.
 
     Where something is added to it, or it is multiplied, others add 0 or multiply by 1: a choice between old and new
     values that is stored where the old ones were becomes, in LLVM 22, a masked store, which is slow on CPUs with AVX2.
@@ -42,7 +42,7 @@ def select_changed(mask: nodes.Expr, value: nodes.Expr, old: nodes.Local) -> nod
 
 
 def select(mask: nodes.Expr, value: nodes.Expr, otherwise: nodes.Expr) -> nodes.Expr:
-    """One of two values, the first as the other one's type; truths by logic, which engines select less well."""
+    """Return one of two values, the first cast to the other's type; truths by logic, which engines select less well."""
     if mask == TRUE:
         return value
     if otherwise.type == Type.U1:
@@ -94,13 +94,17 @@ class Writer:
         self._again: list[nodes.Local | None] = []
 
     def run(self, body: Sequence[nodes.Stmt], mask: nodes.Expr, *, is_open: bool = False) -> nodes.Expr:
-        """Write statements for the lanes of a mask; those that go on behind them. What `is_open` goes on elsewhere."""
+        """Write statements for the lanes of a mask. Return the mask of those that go on after them.
+
+        With `is_open`, locals that these statements declare stay known afterwards.
+        """
         outer = set(self._declared)
         for at, one in enumerate(body):
             if mask == FALSE:
                 break
             before, mask = mask, self.statement(one, mask)
             rest = body[at + 1 :]
+            # Here lanes may have ended. If all have, the rest must not run where it reads or changes what lanes share.
             if mask not in (before, FALSE) and self.needs_lane(rest):
                 mask = self.guard(rest, mask)
                 break
@@ -109,7 +113,7 @@ class Writer:
         return mask
 
     def statement(self, one: nodes.Stmt, mask: nodes.Expr) -> nodes.Expr:
-        """Write a statement for the lanes of a mask; those that go on behind it."""
+        """Write a statement for the lanes of a mask. Return the mask of those that go on after it."""
         match one:
             case nodes.Break():
                 return FALSE
@@ -148,13 +152,14 @@ class Writer:
             self._declared.setdefault(one.name, mask)
             self.run_one_by_one(one, mask)
         else:
+            # A local's first value needs no choice: lanes outside of the mask have no old one, and never read it.
             value, kind = self.guard_expression(one.value, mask), self.names.types[one.name]
             if self._declared.setdefault(one.name, mask) != mask:
                 value = select_changed(mask, value, nodes.Local(one.name, kind))
             self.add(replace(one, value=value))
 
     def add(self, one: nodes.Assign) -> None:
-        """Put a statement into the open loop over lanes, behind which waits nothing that it must come after."""
+        """Add a statement to the open loop over lanes; to a new one if it depends on what waits behind the open one."""
         reads, arrays = walk.locals_in([one.value]), walk.find_loaded([one])
         waiting = [part for _, part in self.block.behind]
         masks = [mask for mask, _ in self.block.behind if mask is not None]
@@ -167,7 +172,7 @@ class Writer:
         self.block.lanes.append(one)
 
     def guard_expression(self, expr: nodes.Expr, mask: nodes.Expr) -> nodes.Expr:
-        """An expression for all lanes, of which inactive ones load element 0; functions by arithmetic."""
+        """Return an expression for all lanes, of which inactive ones load element 0; functions by arithmetic."""
         if isinstance(expr, nodes.Load) and expr in self.own_elements:
             return self.own_elements[expr]
         if isinstance(expr, nodes.Unary) and moves(expr):
@@ -175,6 +180,7 @@ class Writer:
         rebuilt = walk.rebuild(expr, lambda part: self.guard_expression(part, mask))
         if not isinstance(rebuilt, nodes.Load) or mask == TRUE or self.sharing.is_shared_index(rebuilt):
             return rebuilt
+        # Checked once for each block instead: a plain vector is loaded then, where a guarded index is a gather.
         tests = self.sharing.bounds_of(rebuilt)
         if tests is not None:
             self.within |= dict.fromkeys(tests)
@@ -182,12 +188,12 @@ class Writer:
         return replace(rebuilt, index=tuple([select(mask, part, constant(0, part.type)) for part in rebuilt.index]))
 
     def give(self, local: nodes.Local, value: nodes.Expr) -> None:
-        """Give a local of ours a value in all lanes."""
+        """Assign a local of the pass's own in all lanes."""
         self.sharing.varying.add(local.name)
         self.add(nodes.Assign(local.name, value))
 
     def bind_fresh(self, wish: str, value: nodes.Expr) -> nodes.Expr:
-        """A fresh local with this value in each lane; what needs no name stays."""
+        """Return a fresh local with this value in each lane; a value that needs no name stays."""
         is_steady = isinstance(value, nodes.Local) and self.sharing.definitions[value.name] == 1
         if (
             isinstance(value, nodes.Const)
@@ -202,14 +208,14 @@ class Writer:
     def reduce(
         self, operator: Operator, value: nodes.Expr, begin: nodes.Expr, local: nodes.Local | None = None
     ) -> nodes.Local:
-        """What all lanes have together, as one number of the block."""
+        """Combine a value of all lanes by an operator into one number of the block, which starts as `begin`."""
         total = local or self.names.local("of_lanes", value.type)
         self.add(nodes.Assign(total.name, nodes.Binary(operator, total, value, total.type)))
         self.block.before.append(nodes.Assign(total.name, begin))
         return total
 
     def count(self, mask: nodes.Expr, local: nodes.Local | None = None) -> nodes.Local:
-        """How many lanes a mask has."""
+        """Count the lanes of a mask."""
         return self.reduce(Operator.ADD, number(1) if mask == TRUE else nodes.Cast(mask, Type.I32), number(0), local)
 
     def run_one_by_one(self, one: nodes.Stmt, mask: nodes.Expr) -> None:
@@ -220,6 +226,7 @@ class Writer:
         """Change memory: behind the loop over lanes, which hands on what there is to store, and where."""
         if not all(map(self.sharing.has_vectors, walk.expressions(one))):
             self.run_one_by_one(one, mask)
+        # All lanes add to one element: their sum is added, by one atomic.
         elif self.sharing.is_shared_sum(one):
             kind = one.value.type
             value = select(mask, self.guard_expression(one.value, mask), constant(0, kind))
@@ -231,8 +238,9 @@ class Writer:
             self.run_one_by_one(replace(one, index=index, value=value), mask)
 
     def branch(self, one: nodes.If, mask: nodes.Expr) -> nodes.Expr:
-        """Write a branch for the lanes that take it; those that go on behind it."""
+        """Write a branch for the lanes that take it. Return the mask of those that go on after it."""
         exits = [any(walk.jumps_in(body)) for body in (one.body, one.orelse)]
+        # All lanes take the same side: it stays a branch. With a jump in it, they end together, by the mask.
         if self.sharing.is_shared(one.condition) and not any(exits):
             self.flush()
             bodies = [self.inside(lambda body=body: self.run(body, mask)) for body in (one.body, one.orelse)]
@@ -250,12 +258,12 @@ class Writer:
         return self.bind_fresh("lanes", or_else(goes_on, otherwise)) if any(exits) else mask
 
     def under(self, body: Sequence[nodes.Stmt], mask: nodes.Expr, *, is_likely: bool) -> nodes.Expr:
-        """Write a branch, which is guarded where it must be, or where that may save much."""
+        """Write one side of a branch, guarded if it must not run without a lane, or if that may save much."""
         is_brief = is_likely or operations(body) <= _BRIEF
         return self.run(body, mask) if is_brief and not self.needs_lane(body) else self.guard(body, mask)
 
     def needs_lane(self, body: Sequence[nodes.Stmt]) -> bool:
-        """Whether statements must not run without an active lane: they read or change what lanes share."""
+        """Return True if statements must not run without an active lane: they read or change what lanes share."""
         changes = (nodes.For, nodes.While, nodes.Atomic)
         return any(isinstance(one, changes) for one in walk.statements(body)) or any(
             self.sharing.is_shared_index(part) if isinstance(part, nodes.Load) else may_trap(part)
@@ -263,7 +271,7 @@ class Writer:
         )
 
     def guard(self, body: Sequence[nodes.Stmt], mask: nodes.Expr) -> nodes.Expr:
-        """Statements that run if a mask has a lane; the lanes that go on behind them."""
+        """Write statements that run if a mask has a lane. Return the mask of the lanes that go on after them."""
         alive = self.count(mask)
         goes_on: nodes.Local | None = None
         if any(walk.jumps_in(body)):
@@ -280,7 +288,7 @@ class Writer:
         return mask if goes_on is None else goes_on
 
     def inside(self, write: Callable[[], object]) -> nodes.Block:
-        """Statements of a level further in."""
+        """Return the statements that `write` writes, as a block of its own."""
         outer, self.block = self.block, Block()
         write()
         self.flush()
@@ -288,7 +296,7 @@ class Writer:
         return tuple(statements)
 
     def body_of_loop(self, body: Sequence[nodes.Stmt], active: nodes.Expr) -> nodes.Expr:
-        """An iteration for active lanes; those that may go on with the next one."""
+        """Write an iteration for active lanes. Return the mask of those that may go on with the next one."""
         again = None
         if any(isinstance(one, nodes.Continue) for one in walk.jumps_in(body)):
             again = self.names.local("again", Type.U1)
@@ -301,7 +309,7 @@ class Writer:
     def repeat(
         self, body: Sequence[nodes.Stmt], mask: nodes.Expr, index: nodes.Local | None = None, end: nodes.Expr = FALSE
     ) -> None:
-        """A loop until no lane is active; with an index of each lane's own, only up to an end."""
+        """Write a loop until no lane is active; with an index of each lane's own, only up to an end."""
 
         def within(active: nodes.Expr) -> nodes.Expr:
             return active if index is None else both(active, nodes.Binary(Operator.LT, index, end, Type.U1))
@@ -319,12 +327,13 @@ class Writer:
             self.give(active, within(after))
             self.count(active, alive)
 
-        # A loop that counts: without a number of its own LLVM 15 makes one loop of it and a loop over lanes inside.
+        # A loop that counts: without a number of its own LLVM 15 makes one loop of it and a loop over lanes inside. The
+        # `while` around it begins again should the count run out.
         turns = run_lanes(self.names.local("turn", Type.I32), number(0), number(2**30), self.inside(write))
         self.block.statements.append(nodes.While((turns, _leave_without(alive))))
 
     def write_own_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
-        """A loop of which each lane has an index of its own."""
+        """Write a loop of which each lane has an index of its own."""
         # A fresh one: another loop of this name may run as it is written, for one lane after the other.
         index, (begin, end) = self.names.local(one.names[0], Type.I32), one.bounds[0]
         known = {one.names[0]: index}
@@ -334,13 +343,14 @@ class Writer:
         self.repeat(body, mask, index, last)
 
     def write_shared_loop(self, one: nodes.For, mask: nodes.Expr) -> None:
-        """A loop by one index. Lanes of which it ends earlier, or that left it, are inactive in what is left."""
+        """Write a loop by one index. Lanes that are through with it earlier, or left it, are inactive in the rest."""
         begin, end = one.bounds[0]
         place = nodes.Local(one.names[0], Type.I32)
         may_end = has_break(one.body)
         is_even = all(self.sharing.is_shared(bound) for pair in one.bounds for bound in pair)
         bounds = one.bounds
         last = end
+        # As long as the longest lane's.
         if not is_even:
             last = self.bind_fresh("end", self.guard_expression(end, mask))
             most = self.reduce(Operator.MAX, select(mask, last, begin), begin)
@@ -352,6 +362,7 @@ class Writer:
             alive = self.names.local("of_lanes", Type.I32)
         self.flush()
         names, before = one.names, list[nodes.Stmt]()
+        # Backwards from the longest lane's last place: a shorter lane waits until the loop comes to its own.
         if place.name in self.sharing.descending:
             back = self.names.local("back", Type.I32)
             names = (back.name,)
@@ -378,7 +389,7 @@ class Writer:
         self.block.statements.append(replace(one, names=names, bounds=bounds, body=self.inside(write)))
 
     def flush(self) -> None:
-        """Finish the open loop over lanes and what waits behind it."""
+        """Finish the open loop over lanes, and what waits behind it: neighbors by one mask share a branch."""
         block = self.block
         block.statements += block.before
         if block.lanes:
@@ -395,7 +406,7 @@ class Writer:
         block.before, block.lanes, block.behind = [], [], []
 
     def over_lanes(self, body: Sequence[nodes.Stmt]) -> nodes.For:
-        """A loop over the lanes of a block."""
+        """Return a loop over the lanes of a block."""
         return run_lanes(self.lane, number(0), self.size, body)
 
 

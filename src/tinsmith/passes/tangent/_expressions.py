@@ -19,13 +19,13 @@ class Dual(NamedTuple):
     tangent: nodes.Expr | None = None
 
     def get_tangent(self, kind: Type) -> nodes.Expr:
-        """The tangent as a type, 0 where there is none."""
+        """Return the tangent cast to a type, 0 if there is none."""
         return constant(0, kind) if self.tangent is None else cast(self.tangent, kind)
 
 
 @dataclass
 class Expressions:
-    """What expressions of one statement are about.
+    """Computes values and tangents of the expressions of one statement.
 
     Attributes:
         activity: what has a tangent.
@@ -47,13 +47,13 @@ class Expressions:
     _bound: dict[nodes.Expr, nodes.Local] = field(default_factory=dict)
 
     def whole(self, expr: nodes.Expr) -> Dual:
-        """Value and tangent of all that the statement computes; what stands in it twice, in a local."""
+        """Return the value and tangent of all that the statement computes; what stands in it twice is in a local."""
         uses = Counter(part for part in walk.parts(expr) if not isinstance(part, nodes.Leaf))
         self._shared = {part for part, count in uses.items() if count > 1}
         return self.dual(expr)
 
     def dual(self, expr: nodes.Expr) -> Dual:
-        """Value and tangent of an expression."""
+        """Return the value and tangent of an expression."""
         if not types.is_float(expr.type) or not self.activity.depends(expr):
             return Dual(expr)
         dual = self._known.get(expr)
@@ -65,7 +65,7 @@ class Expressions:
         return Dual(self.bind(dual.value), None if dual.tangent is None else self.bind(dual.tangent))
 
     def bind(self, expr: nodes.Expr) -> nodes.Expr:
-        """An expression that costs nothing: itself, or a local that holds its value."""
+        """Return an expression that costs nothing: itself if it is a leaf, else a local that holds its value."""
         if isinstance(expr, nodes.Leaf):
             return expr
         local = self._bound.get(expr)
@@ -97,7 +97,10 @@ class Expressions:
         return Dual(nodes.Select(condition, *values, kind), nodes.Select(condition, *tangents, kind))
 
     def _operation(self, expr: nodes.Unary | nodes.Binary | nodes.Cast) -> Dual:
-        """First written with all operands in place, to see which of them the tangent uses: these get locals."""
+        """Differentiate an operation twice: a draft with all operands in place shows which the tangent uses.
+
+        These get locals, which value and tangent then share.
+        """
         duals = [self.dual(one) for one in walk.operands(expr)]
         draft = _differentiate(expr, duals)[1]
         if draft is None:
@@ -121,7 +124,7 @@ _RESULT = nodes.Local("result ", Type.F32)
 def _differentiate(
     expr: nodes.Unary | nodes.Binary | nodes.Cast, operands: Sequence[Dual]
 ) -> tuple[nodes.Expr, nodes.Expr | None]:
-    """An operation on other operands, and its tangent in terms of them and of `_RESULT`; None where it has none."""
+    """Return an operation on other operands, and its tangent in terms of them and of `_RESULT`; None if it has none."""
     given = iter(operands)
     operation = walk.rebuild(expr, lambda _: next(given).value)
     assert isinstance(operation, nodes.Unary | nodes.Binary | nodes.Cast)

@@ -1,4 +1,11 @@
-"""A kernel whose maxima and minima are ordinary statements, with the same values and derivatives of its own."""
+"""Write maxima and minima as ordinary statements with the same values, whose derivatives follow from their text.
+
+    for i in 0 .. n:                             for i in 0 .. n:
+        atomic max y[k[i]], x[i]           ->        if x[i] > y[k[i]]: ties[k[i]] = 0; y[k[i]] = x[i]
+                                                     elif x[i] == y[k[i]]: (the mean of those that tie)
+
+Where iterations race, the winners are searched first (`passes.extremes`).
+"""
 
 from __future__ import annotations
 
@@ -48,6 +55,7 @@ def write_out_extremes(kernel: nodes.Kernel, arrays: Collection[str], names: Nam
     """
     if not extremes_in(kernel.body, arrays):
         return WrittenOut(kernel, kernel, names)
+    # Sizes in place of locals that hold them, so that it is known before the launch how much room candidates need.
     return replace(_Writing(replace(kernel, body=inline_sizes(kernel.body)), arrays, names).result(), given=kernel)
 
 
@@ -72,6 +80,7 @@ class _Writing:
         return WrittenOut(whole, kernel, self.names, beside, self.room)
 
     def _task(self, task: nodes.Block) -> nodes.Block:
+        # In order takes one pass and a search three, so only where iterations race.
         loop = concurrent_loop(task[0])
         raced = set() if loop is None else {one.array for one in extremes_in(loop.body, self.arrays)} - find_owned(loop)
         if loop is None or not raced:
@@ -90,11 +99,12 @@ class _Writing:
         return statements
 
     def _search_winners(self, search: Search, loop: nodes.For) -> nodes.Block:
-        """The winners first, then the loop itself, in which they are added."""
+        """Write the search for winners, then the loop itself, in which these are added."""
         alone = search.again(lambda one: (one,))
         self._check_repeatable(search, alone, find_owned(loop))
         first = None
         if search.candidates is not None:
+            # A tangent is one launch, which cannot count candidates first.
             most, iterations = search.most, search.iterations
             if most is None or iterations is None:
                 return self._on_one_thread(search, loop, alone)
@@ -107,7 +117,7 @@ class _Writing:
         return (*expansion.search, *settle, *self._in_order(expansion.gather), *search.over_all(_build_value))
 
     def _on_one_thread(self, search: Search, loop: nodes.For, alone: nodes.Block) -> nodes.Block:
-        """In order, the winner is known at once.
+        """Write the candidates of a parallel loop in order, where the winner is known at once.
 
         The rest of the task stays parallel: the gradient of a loop in order asks for all that the loop changes, which
         nobody has kept.
@@ -122,7 +132,7 @@ class _Writing:
         return (*self._in_order(eliminate_dead_code(rest)), *self._in_order(serial))
 
     def _check_repeatable(self, search: Search, alone: nodes.Block, own: Collection[str]) -> None:
-        """Refuse what a second run would find otherwise: random numbers, and what iterations change for each other."""
+        """Raise NotCovered for what a second run would find otherwise: random numbers, and what iterations race for."""
         raced = {copy for name, copy in search.copies.items() if name not in own}
         for one in walk.statements(alone[-1:]):
             is_raced = isinstance(one, nodes.Store | nodes.Atomic) and one.array in raced
@@ -136,7 +146,10 @@ class _Writing:
 
 
 def _build_value(extreme: Extreme) -> Change:
-    """The sum of shares is what won but for the last bits, which later statements may compare."""
+    """Store what won, with the derivative of the sum of shares.
+
+    The sum may have other last bits, and later statements may compare them.
+    """
     name = extreme.array.name
 
     def change(index: Index, entry: Entry) -> list[nodes.Stmt]:

@@ -1,6 +1,12 @@
-"""The tangent of a kernel: what it computes, and how that moves when what it is given does.
+"""The tangent of a kernel: what it computes, and its derivative in a direction (forward mode).
 
-    kernel(x, y)  ->  kernel(x, y, x_dot, y_dot)
+    kernel(x, w, y)                    ->        kernel(x, w, y, x_dot, y_dot)
+        t = x[i] * w[i]                              t_1 = w[i]
+                                                     t_dot = x_dot[i] * t_1
+                                                     t = x[i] * t_1
+        if t > 0.0:                                  if t > 0.0:
+            y[i] = sin(t)                                y_dot[i] = t_dot * cos(t)
+                                                         y[i] = sin(t)
 
 Everything that depends on something with a tangent has a companion of the same type, that holds the derivative of its
 value in the direction of the tangents that were given. The kernel's own statements stay: a tangent needs
@@ -152,6 +158,7 @@ class _Differentiation:
         kernel = replace(
             self.kernel,
             name=f"{self.kernel.name}_tangent",
+            # A name keeps the place where it comes first: given arrays, companions, then scratch, as `Tangent` says.
             arrays={**self.given.arrays, **{one.name: one for one in companions}, **self.kernel.arrays},
             arguments={**self.kernel.arguments, **arguments},
             locals={**self.kernel.locals, **locals_, **self.names.types},
@@ -171,7 +178,7 @@ class _Differentiation:
         )
 
     def _results_by_order(self) -> dict[str, NotCovered]:
-        """Locals that hold what atomics returned whose element several parallel iterations change."""
+        """Return the locals that hold old values of elements that several parallel iterations change by atomics."""
         refusals: dict[str, NotCovered] = {}
         for loop in filter(None, map(concurrent_loop, self.kernel.body)):
             for one in shared_atomics(loop):
@@ -181,7 +188,7 @@ class _Differentiation:
         return refusals
 
     def _task(self, task: nodes.Stmt) -> nodes.Block:
-        """A statement of the top level."""
+        """Write a statement of the top level with its tangents."""
         loop = concurrent_loop(task)
         return replace(self.statements, owned=None if loop is None else find_owned(loop)).statement(task)
 
@@ -201,7 +208,7 @@ Reasons = Mapping[str, NotCovered]
 def find_order_dependent(
     kernel: nodes.Kernel, sources: Mapping[str, NotCovered], before: Reasons
 ) -> dict[str, NotCovered]:
-    """Arrays whose values depend on the order of parallel iterations, each with the reason.
+    """Return the arrays whose values depend on the order of parallel iterations, each with the reason.
 
     Args:
         kernel: the kernel.
@@ -227,7 +234,7 @@ class _Flow:
     edges: list[Edge] = field(default_factory=list)
 
     def block(self, body: Sequence[nodes.Stmt], around: frozenset[str]) -> None:
-        """Statements; `around` decides whether they run."""
+        """Collect the edges of statements; `around` are names that decide whether they run."""
         for one in body:
             self.statement(one, around)
 
@@ -240,6 +247,7 @@ class _Flow:
         self.edges += [(source, target) for source in read for target in targets]
         if isinstance(one, nodes.Atomic) and one.result is not None:
             self.edges.append((f"@{one.array}", one.result))
+        # Whether a statement runs depends on what let earlier statements or iterations leave the loop.
         if isinstance(one, nodes.For | nodes.While):
             read |= frozenset(_exits(one.body, frozenset()))
         for part in walk.bodies(one):
@@ -247,7 +255,7 @@ class _Flow:
 
 
 def _exits(body: Sequence[nodes.Stmt], conditions: frozenset[str]) -> Iterator[str]:
-    """What decides whether a loop's iteration is left early; loops inside have exits of their own."""
+    """Yield the names that decide whether a loop's iteration is left early; loops inside have exits of their own."""
     for one in body:
         if isinstance(one, nodes.Break | nodes.Continue):
             yield from conditions
@@ -257,11 +265,11 @@ def _exits(body: Sequence[nodes.Stmt], conditions: frozenset[str]) -> Iterator[s
 
 
 def _read(expr: nodes.Expr) -> frozenset[str]:
-    """Locals, and arrays with an `@` before them, that an expression reads."""
+    """Return the locals that an expression reads, and its arrays with an `@` before their names."""
     loads = (f"@{one.array}" for one in walk.parts(expr) if isinstance(one, nodes.Load))
     return frozenset(walk.locals_in([expr])).union(loads)
 
 
 def first_refused(reasons: Reasons, arrays: Collection[str]) -> NotCovered | None:
-    """The reason of the first array that has a tangent and depends on the order."""
+    """Return the reason of the first of the arrays that depends on the order; None if none does."""
     return next((reasons[name] for name in arrays if name in reasons), None)

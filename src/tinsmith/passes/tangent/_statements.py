@@ -13,7 +13,7 @@ from ._expressions import Dual, Expressions
 
 @dataclass(frozen=True)
 class Statements:
-    """What statements are about.
+    """Writes statements with their tangents.
 
     Attributes:
         path: the kernel's file.
@@ -30,11 +30,11 @@ class Statements:
     owned: frozenset[str] | None = None
 
     def block(self, body: Sequence[nodes.Stmt]) -> nodes.Block:
-        """Statements in order, with their tangents."""
+        """Return statements in order, each with its tangent before it."""
         return tuple([new for old in body for new in self.statement(old)])
 
     def statement(self, one: nodes.Stmt) -> nodes.Block:
-        """A statement with its tangent. Raises NotCovered."""
+        """Return a statement with its tangent. Raises NotCovered, with the line."""
         match one:
             case nodes.Assign():
                 return self._assign(one)
@@ -52,7 +52,7 @@ class Statements:
                 return (walk.with_bodies(one, self.block),)
 
     def _still(self, name: str, kind: Type, line: int) -> nodes.Block:
-        """A local whose new value has no tangent."""
+        """Return the statement that clears a local's tangent, if it has one: its new value has none."""
         if name not in self.activity:
             return ()
         return (nodes.Assign(self.companions[name], constant(0, kind), line),)
@@ -78,7 +78,7 @@ class Statements:
         return (*expressions.before, companion, replace(one, value=dual.value))
 
     def _decompose(self, one: nodes.Decompose) -> nodes.Block:
-        """The results first, which their tangents are made of."""
+        """Return a decomposition and then its results' tangents, which are formulas in the results."""
         if not any(name in self.activity for name in one.results):
             return (one,)
         before: list[nodes.Stmt] = []
@@ -120,7 +120,7 @@ class Statements:
         return (*expressions.before, *self._result(one), *changes, one)
 
     def _is_alone(self, array: str) -> bool:
-        """Whether nobody else touches an element that is touched here."""
+        """Return True if no other iteration touches an element that this one touches."""
         return self.owned is None or array in self.owned
 
     def _check_order(self, one: nodes.Atomic) -> None:
@@ -130,7 +130,7 @@ class Statements:
             )
 
     def _result(self, one: nodes.Atomic) -> nodes.Block:
-        """The tangent of the old value."""
+        """Return the statement that loads the old value's tangent, before the atomic changes it."""
         if one.result is None or one.result not in self.activity:
             return ()
         old = nodes.Load(self.companions[one.array], one.index, one.entry, self.kinds[one.array])
@@ -146,6 +146,7 @@ class Statements:
 
     def _product(self, one: nodes.Atomic, expressions: Expressions, dual: Dual) -> tuple[nodes.Block, nodes.Atomic]:
         kind = self.kinds[one.array]
+        # The factor is used twice, by the tangent and by the atomic. The tangent comes first: it reads the old element.
         value = expressions.bind(cast(dual.value, kind))
         one = replace(one, value=value)
         companion = self.companions[one.array]
