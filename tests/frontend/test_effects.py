@@ -5,6 +5,7 @@ import ast
 import pytest
 
 from tinsmith.frontend import changes_of
+from tinsmith.frontend._effects import possibly_changed
 
 STATEMENTS = {  # each change: the location, how, what is worked out for it, whether it is plain
     "x[i] = v": [("x[i]", ("write",), "v", True)],
@@ -42,3 +43,22 @@ def test_changes(text):
     (node,) = ast.parse(text).body
     changes = changes_of(node.value if isinstance(node, ast.Expr) else node)
     assert [(ast.unparse(o.target), o.kinds, ast.unparse(o.value), o.is_plain) for o in changes] == STATEMENTS[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    {
+        "f(reshaped)": {"reshaped"},
+        "f(state.shapes)": {"state"},
+        "f(reshaped.shape[0])": set(),
+        "f(state.shape)": set(),
+        "f(state.shape[0] + 1)": set(),
+        "f(*state)": {"state"},
+        "cast(state)": set(),
+        "state[0] = 1": {"state"},
+    }.items(),
+)
+def test_what_a_call_may_change(text, changed):
+    """An array whose name has `shape` in it is passed like any other."""
+    tree = ast.parse(f"def kernel(reshaped, state):\n    {text}").body[0]
+    assert possibly_changed(tree, ["reshaped", "state"]) == changed

@@ -197,3 +197,12 @@ def test_a_difference_over_lanes_is_no_sum_of_vectors():
         body = loop("lane", 2 * WIDTH, [assign("total", binary(operator, total, X[lane]))])
         (printed,) = with_vectors([body], nodes.Local("lane", "i32"), 2 * WIDTH, {"total": "f32"})
         assert printed.vector_width == width, operator
+
+
+def test_a_sum_that_an_iteration_reads_is_none_of_vectors():
+    """Each iteration needs what the one before it left: a vector has only the last value."""
+    lane, total = local("lane", "i32"), local("total")
+    add = assign("total", binary("+", total, X[lane]))
+    body = loop("lane", 2 * WIDTH, [add, store(Y, lane, total)])
+    (printed,) = with_vectors([body], nodes.Local("lane", "i32"), 2 * WIDTH, {"total": "f32"})
+    assert printed.vector_width == 0

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ._nodes import resolve_callee, root
+from ._nodes import is_size, resolve_callee, root
 from ._walk import walk
 
 Kind = Literal["read", "write", "add"]
@@ -138,5 +138,5 @@ def possibly_changed(tree: ast.FunctionDef, arrays: Iterable[str]) -> frozenset[
             "stop_grad",
         ):
             # A size is a number: nothing can change the array through it.
-            changed |= {root(argument) for argument in node.args if "shape" not in ast.unparse(argument)}
+            changed |= {root(argument) for argument in node.args if not is_size(argument)}
     return frozenset(changed & known)

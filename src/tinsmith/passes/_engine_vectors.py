@@ -36,7 +36,7 @@ def with_vectors(body: Sequence[nodes.Stmt], lane: nodes.Local, width: int, type
 def _is_straight(loop: nodes.For, types: Mapping[str, Type]) -> bool:
     """Return True if a loop only computes numbers, and stores them to elements that are a lane's own."""
     lane = nodes.Local(loop.names[0], Type.I32)
-    known, sums = {lane.name}, find_sums(loop)
+    known, sums, running = {lane.name}, find_sums(loop), set[str]()
     given = walk.find_defined(loop.body)
     for one in loop.body:
         match one:
@@ -46,6 +46,7 @@ def _is_straight(loop: nodes.For, types: Mapping[str, Type]) -> bool:
                 # A sum of all lanes. What else an iteration hands on to the next one has no place in vectors.
                 exprs, kind = [value], types[name]
                 given = given - {name}
+                running.add(name)
             case nodes.Assign(name, value):
                 exprs, kind = [value], types[name]
             case nodes.Store(_, index, (), value) if index == (lane,):
@@ -53,7 +54,8 @@ def _is_straight(loop: nodes.For, types: Mapping[str, Type]) -> bool:
             case _:
                 return False
         # A local of the loop that is read before it is assigned comes from the iteration before.
-        if kind not in _KINDS or (walk.locals_in(exprs) & given) - known:
+        # So does a running sum: only its last value is the same when lanes add up side by side.
+        if kind not in _KINDS or (read := walk.locals_in(exprs)) & given - known or read & running:
             return False
         if not all(has_engine_vector(part) for part in walk.parts(*exprs)):
             return False
